@@ -1,0 +1,60 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up their own virtual environment first.
+# Python 3.11 or newer and make are all that has to be there. Another interpreter: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# A folder of real baskets beside the checkout, if there is one; tests marked `data` are skipped without it.
+NDPP_DATA ?= $(abspath $(wildcard ../shared/data))
+export NDPP_DATA
+
+# One BLAS thread: small matrices do not gain from more, and two test runs side by side lose.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
+
+CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 3.11 or newer; " + sys.executable + " is " \
+  + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format docs bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## Create the virtual environment and install everything into it
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -c '$(CHECK)'
+	@echo "Setting up $(VENV) (once; a few minutes)"
+	@$(BIN)/python -c "import pip" 2>/dev/null || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c '$(CHECK)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## Sample from a small kernel and show what a kernel can tell
+	@$(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
+
+test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
+	$(ONE_THREAD) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## Style, formatting, types and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## Rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY)  ## Build the documentation into docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
+	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
+
+clean:  ## Remove what was built, the virtual environment included
+	rm -rf $(VENV) docs/_build docs/api/generated build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
