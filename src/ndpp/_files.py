@@ -1,0 +1,34 @@
+"""Files are replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path beside ``path`` to write to; on success it takes the place of ``path``, on failure it goes away.
+
+    A target that is not a plain file (a pipe, ``/dev/stdout``) has no old content to lose and is given as it is.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        if target.is_dir():
+            raise IsADirectoryError(f"expected the path of a file to write; {str(path)!r} is a folder")
+        yield target
+        return
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
