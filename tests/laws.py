@@ -1,0 +1,156 @@
+"""Statistical assertions: do these draws follow that law?
+
+All tests are on counts of independent draws. The statistic is the likelihood-ratio chi-square (G, with Williams'
+correction) and not Pearson's: at the tiny levels used here Pearson's is far too large for cells that expect few draws,
+and would raise false alarms. Rare cells are pooled; an outcome of probability zero fails at once.
+
+One false-alarm rate holds for the whole suite: ``SUITE_ALPHA``, split evenly over ``SUITE_CHECKS`` checks.
+``conftest.py`` fails the run when more checks than declared were made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
+from scipy.stats import chi2, norm
+
+SUITE_ALPHA = 1e-5
+SUITE_CHECKS = 4000
+ALPHA = SUITE_ALPHA / SUITE_CHECKS
+LEAST_EXPECTED = 10.0
+IMPOSSIBLE = 1e-13
+"""Below this, a probability is zero: enumerations carry rounding, and no test here draws often enough to meet it."""
+
+checks_made: Counter[str] = Counter()
+
+
+def count_sets(draws: Any) -> Counter[tuple[int, ...]]:
+    """How often each set was drawn. ``draws``: Baskets, any iterable of sets, or a mapping from sets to counts."""
+    if isinstance(draws, Mapping):
+        for key, count in draws.items():
+            if count < 0 or count != int(count):
+                raise ValueError(f"counts are needed, not proportions; {key} has {count}")
+        return Counter({tuple(sorted(key)): int(count) for key, count in draws.items()})
+    return Counter(tuple(sorted(int(a) for a in draw)) for draw in (draws[i] for i in range(len(draws))))
+
+
+def assert_law(draws: Any, law: Mapping[tuple[int, ...], float], *, alpha: float = ALPHA) -> None:
+    """Fail unless independent ``draws`` of sets look like ``law`` (set → probability, all others impossible)."""
+    counts = count_sets(draws)
+    unheard = [key for key in counts if counts[key] and key not in law]
+    assert not unheard, f"{len(unheard)} sets of probability zero were drawn, such as {unheard[0]}"
+    keys = list(law)
+    assert_counts([counts[key] for key in keys], [law[key] for key in keys], alpha=alpha, names=keys)
+
+
+def assert_counts(
+    counts: ArrayLike, probabilities: ArrayLike, *, alpha: float = ALPHA, names: Iterable[Any] | None = None
+) -> None:
+    """Fail unless ``counts`` (of independent draws) look like a multinomial sample of ``probabilities``."""
+    checks_made["law"] += 1
+    p_value, worst = goodness_of_fit(counts, probabilities)
+    name = (list(names) if names is not None else range(np.size(counts)))[worst]
+    observed, expected = np.asarray(counts)[worst], np.sum(counts) * np.asarray(probabilities)[worst]
+    assert p_value >= alpha, (
+        f"draws do not follow the law: chi-square p-value {p_value:.2g} < {alpha:.2g} over {np.sum(counts)} draws; "
+        f"furthest off: {name}, drawn {observed} times, expected {expected:.1f}"
+    )
+
+
+def goodness_of_fit(counts: ArrayLike, probabilities: ArrayLike) -> tuple[float, int]:
+    """(p-value, position of the cell furthest off). The p-value is zero where something impossible happened."""
+    observed, p = _checked_counts(counts), np.asarray(probabilities, np.float64)
+    if observed.shape != p.shape or p.ndim != 1:
+        raise ValueError(f"one probability per count is needed; got {p.shape} for {observed.shape}")
+    if p.min() < -IMPOSSIBLE or abs(p.sum() - 1) > 1e-9:
+        raise ValueError(f"not a law: probabilities sum to {p.sum()!r}, the least is {p.min()!r}")
+    total = observed.sum()
+    if total < 2 * LEAST_EXPECTED:
+        raise ValueError(f"{total} draws over {p.size} outcomes show nothing; draw more")
+    possible = p > IMPOSSIBLE
+    if observed[~possible].any():
+        return 0.0, int(np.argmax(np.where(possible, 0, observed)))
+    expected = total * np.where(possible, p, 0.0) / p[possible].sum()
+    worst = int(np.argmax(np.abs(observed - expected) / np.sqrt(np.maximum(expected, LEAST_EXPECTED))))
+    groups = _pool(expected)
+    observed, expected = np.bincount(groups, observed), np.bincount(groups, expected)
+    inverse_sum = float(np.sum(1 / expected) - 1 / total)
+    return _g_test(observed, expected, freedom=len(expected) - 1, inverse_sum=inverse_sum), worst
+
+
+def assert_same_law(first: Any, second: Any, *, alpha: float = ALPHA) -> None:
+    """Fail unless two samples of independent draws of sets look like samples of one law (chi-square of homogeneity)."""
+    checks_made["same law"] += 1
+    counts = [count_sets(draws) for draws in (first, second)]
+    keys = sorted(counts[0].keys() | counts[1].keys())
+    table = np.array([[count[key] for key in keys] for count in counts], np.float64)
+    p_value = homogeneity(table)
+    assert p_value >= alpha, (
+        f"two samples ({table.sum(axis=1)} draws) do not follow one law: chi-square p-value {p_value:.2g} < {alpha:.2g}"
+    )
+
+
+def homogeneity(table: ArrayLike) -> float:
+    """p-value that the rows of a table of counts are samples of one law."""
+    table = _checked_counts(table)
+    totals = table.sum(axis=1, keepdims=True)
+    if totals.min() < 2 * LEAST_EXPECTED:
+        raise ValueError(f"samples of {totals.ravel()} draws can show nothing; draw more")
+    groups = _pool(totals.min() * table.sum(axis=0) / totals.sum())
+    table = np.array([np.bincount(groups, row) for row in table])
+    expected = totals * table.sum(axis=0) / totals.sum()
+    n = totals.sum()
+    inverse_sum = (n * np.sum(1 / totals) - 1) * (n * np.sum(1 / table.sum(axis=0)) - 1) / n
+    freedom = (len(table) - 1) * (table.shape[1] - 1)
+    return _g_test(table.ravel(), expected.ravel(), freedom=freedom, inverse_sum=float(inverse_sum))
+
+
+def assert_mean(values: ArrayLike, expected: ArrayLike, *, sigmas: float = 4.0, rounding: float = 1e-12) -> None:
+    """Fail unless the mean of independent ``values`` (draws, …) is within ``sigmas`` standard errors of ``expected``.
+
+    With several components a draw, ``sigmas`` is widened so that the false-alarm rate of all of them together is that
+    of one.
+    """
+    checks_made["mean"] += 1
+    sample = np.asarray(values, np.float64)
+    mean, error = sample.mean(axis=0), sample.std(axis=0, ddof=1) / np.sqrt(len(sample))
+    allowed = norm.isf(norm.sf(sigmas) / max(mean.size, 1))
+    excess = np.abs(mean - expected) - rounding * (1 + np.abs(expected))
+    off = np.max(np.where(excess <= 0, 0.0, excess / np.maximum(error, np.finfo(float).tiny)))
+    assert off <= allowed, (
+        f"mean of {len(sample)} draws is {off:.1f} standard errors off (> {allowed:.1f}): {mean} and not {expected}"
+    )
+
+
+def _checked_counts(counts: ArrayLike) -> NDArray[np.float64]:
+    observed = np.asarray(counts, np.float64)
+    if observed.size == 0 or observed.min() < 0 or np.any(observed != np.round(observed)):
+        raise ValueError("counts of draws are needed (whole numbers); proportions would hide any difference")
+    return observed
+
+
+def _pool(expected: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Group number of each cell: large cells stay alone, small ones share groups that expect LEAST_EXPECTED draws."""
+    groups = np.empty(len(expected), np.int64)
+    group, mass = 0, 0.0
+    for cell in np.argsort(expected):
+        if mass >= LEAST_EXPECTED:
+            group, mass = group + 1, 0.0
+        groups[cell] = group
+        mass += expected[cell]
+    if group and mass < LEAST_EXPECTED:
+        groups[groups == group] = group - 1
+    return groups
+
+
+def _g_test(observed: NDArray[np.float64], expected: NDArray[np.float64], *, freedom: int, inverse_sum: float) -> float:
+    """p-value of the likelihood-ratio chi-square; ``inverse_sum`` is the sum in Williams' correction."""
+    if freedom == 0:
+        return 1.0
+    g = 2 * np.sum(xlogy(observed, observed / expected) - observed + expected)
+    return float(chi2.sf(g / (1 + inverse_sum / (6 * freedom)), freedom))

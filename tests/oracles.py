@@ -1,0 +1,230 @@
+"""The truth, the slow way: every subset, in double precision or in exact integers.
+
+``minors`` and what follows it take a dense L and enumerate in float64 (n ≤ 12 or so). ``exact_law`` takes the doubles
+of X and W as the rational numbers they are, so that L = X W Xᵀ and all its minors are exact; ``mp_log_ek`` and
+``mp_inclusion`` turn them into probabilities with 80 digits. Sets are bit masks inside, sorted tuples outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations
+from typing import Any
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Law = dict[tuple[int, ...], float]
+
+DIGITS = 80
+ROUNDING = 1e-13
+"""A minor below this fraction of its Hadamard bound is zero."""
+
+
+def subsets(n: int) -> list[tuple[int, ...]]:
+    """All subsets of 0..n−1; the set at position i has the bit mask i."""
+    return [tuple(a for a in range(n) if i >> a & 1) for i in range(1 << n)]
+
+
+def mask_of(items: Iterable[int]) -> int:
+    return sum(1 << int(a) for a in items)
+
+
+def minors(L: Array) -> Array:
+    """det L_S for every S, by bit mask; rounding noise is cleared, and a truly negative minor is an error."""
+    n = len(L)
+    scale = _equilibration(L)
+    L = L * scale[:, None] * scale
+    out = np.ones(1 << n)
+    for k in range(1, n + 1):
+        sets = np.array(list(combinations(range(n), k)))
+        blocks = L[sets[:, :, None], sets[:, None, :]]
+        bound = np.minimum(*(np.linalg.norm(blocks, axis=axis).prod(axis=-1) for axis in (1, 2)))
+        values = np.linalg.det(blocks)
+        values[np.abs(values) <= ROUNDING * k * bound] = 0.0
+        out[(1 << sets).sum(axis=1)] = values / (scale[sets] ** 2).prod(axis=1)
+    assert out.min() >= 0, f"not an NDPP: a principal minor is {out.min():.3g}"
+    return out
+
+
+def _equilibration(L: Array) -> Array:
+    """Powers of two s that even out the rows of diag(s) L diag(s), so that Hadamard's bound is not far off."""
+    scale = np.ones(len(L))
+    for _ in range(20):
+        A = np.abs(L * scale[:, None] * scale)
+        norm = np.maximum(A.max(axis=0), A.max(axis=1))
+        scale /= np.sqrt(np.where(norm > 0, norm, 1.0))
+    return np.exp2(np.round(np.log2(scale)))
+
+
+def _weights(L: Array, size: int | None, given: Iterable[int], exclude: Iterable[int]) -> Array:
+    """Minors of the sets that contain ``given``, avoid ``exclude`` and have ``size`` items; zero for all others."""
+    weights = minors(np.asarray(L, np.float64))
+    masks = np.arange(len(weights))
+    inside, outside = mask_of(given), mask_of(exclude)
+    keep = (masks & inside == inside) & (masks & outside == 0)
+    if size is not None:
+        keep &= np.bitwise_count(masks) == size
+    return np.where(keep, weights, 0.0)
+
+
+def enumerate_law(L: Array, size: int | None = None, given: Iterable[int] = (), exclude: Iterable[int] = ()) -> Law:
+    """P(S) for every S of positive probability. Sets contain ``given``, and ``size`` counts it."""
+    weights = _weights(L, size, given, exclude)
+    total = weights.sum()
+    assert total > 0, f"no set of size {size} contains {given} and avoids {exclude}"
+    sets = subsets(len(L))
+    return {sets[i]: float(weights[i] / total) for i in np.flatnonzero(weights)}
+
+
+def size_law(L: Array, given: Iterable[int] = (), exclude: Iterable[int] = ()) -> Array:
+    """P(|S| = k) for k = 0..n."""
+    weights = _weights(L, None, given, exclude)
+    return np.bincount(np.bitwise_count(np.arange(len(weights))), weights, len(L) + 1) / weights.sum()
+
+
+def log_ek(L: Array, size: int) -> float:
+    """log Σ_{|S| = size} det L_S, −inf where no set has that size."""
+    with np.errstate(divide="ignore"):
+        return float(np.log(_weights(L, size, (), ()).sum()))
+
+
+def inclusion_probabilities(
+    L: Array, size: int | None = None, given: Iterable[int] = (), exclude: Iterable[int] = ()
+) -> Array:
+    """P(a ∈ S | given ⊆ S, |S| = size) for every a: one for given items."""
+    weights = _weights(L, size, given, exclude)
+    masks = np.arange(len(weights))
+    return np.array([weights[masks >> a & 1 == 1].sum() for a in range(len(L))]) / weights.sum()
+
+
+def law_of_rest(L: Array, items: Iterable[int], size: int | None = None) -> Law:
+    """Law of S ∖ items given items ⊆ S; ``size`` counts the rest alone."""
+    given = set(items)
+    law = enumerate_law(L, None if size is None else size + len(given), given)
+    return {tuple(a for a in S if a not in given): p for S, p in law.items()}
+
+
+def possible_sizes(L: Array, given: Iterable[int] = (), exclude: Iterable[int] = ()) -> list[int]:
+    return [int(k) for k in np.flatnonzero(size_law(L, given, exclude))]
+
+
+# ---- exact ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ExactLaw:
+    """det L_S = minors[mask of S] · 2^(−shift·|S|), exactly."""
+
+    minors: tuple[int, ...]
+    shift: int
+
+    @property
+    def n_items(self) -> int:
+        return len(self.minors).bit_length() - 1
+
+    @cached_property
+    def ek(self) -> list[mpmath.mpf]:
+        """e_0..e_n."""
+        return self._sums(())[0]
+
+    def _sums(self, given: Iterable[int]) -> tuple[list[mpmath.mpf], list[list[mpmath.mpf]]]:
+        """Σ det L_S over S ⊇ given with |S| = k, for every k; and the same over S ∋ a, for every item a."""
+        n, inside = self.n_items, mask_of(given)
+        total = [0] * (n + 1)
+        with_item = [[0] * (n + 1) for _ in range(n)]
+        for mask, value in enumerate(self.minors):
+            if value and mask & inside == inside:
+                k = mask.bit_count()
+                total[k] += value
+                for a in range(n):
+                    if mask >> a & 1:
+                        with_item[a][k] += value
+        with mpmath.workdps(DIGITS):
+            return self._scaled(total), [self._scaled(row) for row in with_item]
+
+    def _scaled(self, sums: list[int]) -> list[mpmath.mpf]:
+        return [mpmath.ldexp(mpmath.mpf(value), -self.shift * k) for k, value in enumerate(sums)]
+
+    def inclusion(self, given: Iterable[int] = ()) -> dict[int | None, list[mpmath.mpf]]:
+        """P(a ∈ S | given ⊆ S, |S| = k) for all a, by k; under None without a size. Impossible sizes are left out."""
+        total, with_item = self._sums(given)
+        with mpmath.workdps(DIGITS):
+            out: dict[int | None, list[mpmath.mpf]] = {
+                k: [row[k] / total[k] for row in with_item] for k in range(self.n_items + 1) if total[k]
+            }
+            if any(total):
+                out[None] = [sum(row) / sum(total) for row in with_item]
+        return out
+
+
+def exact_law(X: Any, W: Any) -> ExactLaw:
+    """Exact minors of X W Xᵀ, n ≤ 12 (seconds); the last few kernels are remembered."""
+    X, W = np.asarray(X, np.float64), np.asarray(W, np.float64)
+    return _exact_law(X.tobytes(), W.tobytes(), X.shape)
+
+
+@lru_cache(maxsize=64)
+def _exact_law(X_bytes: bytes, W_bytes: bytes, shape: tuple[int, int]) -> ExactLaw:
+    X, x_shift = _integers(np.frombuffer(X_bytes).reshape(shape))
+    W, w_shift = _integers(np.frombuffer(W_bytes).reshape(shape[1], shape[1]))
+    L = (X @ W @ X.T).tolist()
+    values = tuple(_bareiss([[L[i][j] for j in S] for i in S]) for S in subsets(shape[0]))
+    return ExactLaw(values, 2 * x_shift + w_shift)
+
+
+def _integers(A: Array) -> tuple[Any, int]:
+    """(integer matrix, shift) with A = matrix · 2^−shift exactly."""
+    ratios = [float(v).as_integer_ratio() for v in A.ravel()]
+    shift = max((q.bit_length() - 1 for _, q in ratios), default=0)
+    whole = np.array([p << (shift - q.bit_length() + 1) for p, q in ratios] + [None], dtype=object)[:-1]
+    return whole.reshape(A.shape), shift
+
+
+def _bareiss(A: list[list[int]]) -> int:
+    """Determinant of an integer matrix, fraction-free (every division is exact)."""
+    n, sign, last = len(A), 1, 1
+    for k in range(n - 1):
+        pivot = next((i for i in range(k, n) if A[i][k]), None)
+        if pivot is None:
+            return 0
+        if pivot != k:
+            A[k], A[pivot], sign = A[pivot], A[k], -sign
+        top, p = A[k], A[k][k]
+        for i in range(k + 1, n):
+            row, f = A[i], A[i][k]
+            for j in range(k + 1, n):
+                row[j] = (row[j] * p - f * top[j]) // last
+        last = p
+    return sign * A[-1][-1] if n else 1
+
+
+def mp_log_ek(X: Any, W: Any, k: int) -> mpmath.mpf:
+    """log e_k(X W Xᵀ) to 80 digits, −inf where e_k = 0."""
+    with mpmath.workdps(DIGITS):
+        ek = exact_law(X, W).ek
+        return mpmath.log(ek[k]) if k < len(ek) and ek[k] else mpmath.mpf("-inf")
+
+
+def mp_inclusion(X: Any, W: Any, k: int | None, given: Iterable[int] = ()) -> list[mpmath.mpf]:
+    """P(a ∈ S | given ⊆ S, |S| = k) for all a, to 80 digits."""
+    return exact_law(X, W).inclusion(tuple(given))[k]
+
+
+def mp_ek_by_traces(X: Any, W: Any, *, digits: int = 400) -> list[mpmath.mpf]:
+    """e_0..e_d by Faddeev–LeVerrier on the d × d matrix XᵀX·W with many digits: an oracle for the oracle."""
+    with mpmath.workdps(digits):
+        X, W = mpmath.matrix(np.asarray(X).tolist()), mpmath.matrix(np.asarray(W).tolist())
+        A = X.T * X * W
+        d = A.rows
+        M, ek = mpmath.eye(d), [mpmath.mpf(1)]
+        for k in range(1, d + 1):
+            AM = A * M
+            trace = sum(AM[i, i] for i in range(d))
+            ek.append(trace / k)
+            M = ek[-1] * mpmath.eye(d) - AM
+        return ek

@@ -1,0 +1,189 @@
+"""The judges are judged: right laws pass, slightly wrong ones do not, and the false-alarm rate is the stated one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import mpmath
+import numpy as np
+import pytest
+
+import laws
+import oracles
+from kernels import AWKWARD, BY_NAME, Case, random_ndpp
+
+DRAWS = 50_000
+
+
+def draw(law: oracles.Law, n: int, rng: np.random.Generator) -> Counter:
+    keys = list(law)
+    return Counter(dict(zip(keys, rng.multinomial(n, np.array(list(law.values()))).tolist())))
+
+
+def disturbed(law: oracles.Law, relative: float, rng: np.random.Generator) -> oracles.Law:
+    """Every probability off by ± ``relative``."""
+    weights = {key: p * (1 + relative * rng.choice([-1, 1])) for key, p in law.items()}
+    total = sum(weights.values())
+    return {key: p / total for key, p in weights.items()}
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_right_law_passes(case: Case):
+    rng = np.random.default_rng(0)
+    law = oracles.enumerate_law(case.L)
+    laws.assert_law(draw(law, DRAWS, rng), law)
+    laws.assert_same_law(draw(law, DRAWS, rng), draw(law, DRAWS // 2, rng))
+
+
+@pytest.mark.parametrize("case", [c for c in AWKWARD if c.n_items > 2], ids=str)
+def test_wrong_law_is_rejected(case: Case):
+    """With the sample size of the suite, an error of 12 % in each cell is seen."""
+    rng = np.random.default_rng(1)
+    law = oracles.enumerate_law(case.L)
+    wrong = draw(disturbed(law, 0.12, rng), DRAWS, rng)
+    with pytest.raises(AssertionError, match="do not follow the law"):
+        laws.assert_law(wrong, law)
+    with pytest.raises(AssertionError, match="do not follow one law"):
+        laws.assert_same_law(draw(disturbed(law, 0.2, rng), DRAWS, rng), draw(law, DRAWS, rng))
+
+
+def test_symmetrised_kernel_is_rejected():
+    """The mistake an NDPP library is most likely to make: sampling from the symmetric part of L."""
+    L = BY_NAME["generic"].L
+    wrong = draw(oracles.enumerate_law((L + L.T) / 2, size=3), DRAWS, np.random.default_rng(2))
+    with pytest.raises(AssertionError):
+        laws.assert_law(wrong, oracles.enumerate_law(L, size=3))
+
+
+def test_one_swapped_pair_of_items_is_rejected():
+    law = oracles.enumerate_law(BY_NAME["block pairs"].L, size=3)
+    other = {tuple(sorted({0: 1, 1: 0}.get(a, a) for a in S)): p for S, p in law.items()}
+    laws.assert_law(draw(other, DRAWS, np.random.default_rng(3)), law)  # a symmetry of this kernel: the same law
+    law = oracles.enumerate_law(BY_NAME["generic"].L, size=3)
+    other = {tuple(sorted({0: 1, 1: 0}.get(a, a) for a in S)): p for S, p in law.items()}
+    with pytest.raises(AssertionError):
+        laws.assert_law(draw(other, DRAWS, np.random.default_rng(4)), law)
+
+
+def test_impossible_outcome_fails_at_once():
+    law = {(0,): 0.5, (1,): 0.5 - 1e-15, (2,): 1e-15}
+    laws.assert_law({(0,): 500, (1,): 500}, law)
+    for impossible in ((2,), (0, 1)):
+        with pytest.raises(AssertionError, match=r"zero|do not follow"):
+            laws.assert_law({(0,): 500, (1,): 500, impossible: 1}, law)
+
+
+def test_counts_are_wanted_not_proportions():
+    """A chi-square on proportions passes anything: it is refused."""
+    law = {(0,): 0.5, (1,): 0.5}
+    with pytest.raises(ValueError, match="proportions"):
+        laws.assert_law({(0,): 0.9, (1,): 0.1}, law)
+    with pytest.raises(ValueError, match="proportions"):
+        laws.assert_counts([0.9, 0.1], [0.5, 0.5])
+    with pytest.raises(AssertionError):
+        laws.assert_law({(0,): 900, (1,): 100}, law)
+
+
+def test_misuse_is_an_error():
+    with pytest.raises(ValueError, match="not a law"):
+        laws.assert_counts([50, 50], [0.5, 0.4])
+    with pytest.raises(ValueError, match="draw more"):
+        laws.assert_counts([5, 5], [0.5, 0.5])
+    with pytest.raises(ValueError, match="one probability per count"):
+        laws.assert_counts([50, 50], [0.5, 0.25, 0.25])
+
+
+def test_lists_arrays_and_mappings_are_counted_alike():
+    sets = [[2, 0], np.array([0, 2]), (1,), []]
+    assert laws.count_sets(sets) == laws.count_sets({(0, 2): 2, (1,): 1, (): 1})
+
+
+@pytest.mark.parametrize("draws", [300, 3000])
+def test_false_alarm_rate_is_the_stated_one(draws: int):
+    """10,000 tables of a law with many rare cells: the share of p-values below 2e-3 is 2e-3."""
+    rng = np.random.default_rng(5)
+    p = np.sort(rng.dirichlet(np.full(60, 0.5)))
+    tables = rng.multinomial(draws, p, size=10_000)
+    below = sum(laws.goodness_of_fit(table, p)[0] < 2e-3 for table in tables)
+    assert 5 <= below <= 36  # 20 ± 3.6 standard deviations
+    pairs = rng.multinomial(draws, p, size=(4000, 2))
+    assert sum(laws.homogeneity(pair) < 1e-2 for pair in pairs) in range(18, 64)
+
+
+def test_tail_is_honest_far_out():
+    """At the suite's level a cell that expects ten draws must not ring for a count that is only one in a million."""
+    total, rare = 10_000, 1e-3
+    p_value, _ = laws.goodness_of_fit([29, total - 29], [rare, 1 - rare])  # P(Poisson(10) ≥ 29) = 8e-7
+    assert 1e-7 < p_value < 1e-5
+
+
+def test_mean():
+    rng = np.random.default_rng(6)
+    values = rng.standard_normal((10_000, 50)) + 3.0
+    laws.assert_mean(values, np.full(50, 3.0))
+    laws.assert_mean(np.ones(10), 1.0)
+    for wrong in (values[:, 0] + 0.08, values + np.eye(50)[7] * 0.08):
+        with pytest.raises(AssertionError, match="standard errors off"):
+            laws.assert_mean(wrong, np.full(np.shape(wrong)[1:], 3.0))
+    with pytest.raises(AssertionError, match="standard errors off"):
+        laws.assert_mean(np.ones(10), 1.1)
+
+
+# ---- oracles --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_oracles_agree(case: Case):
+    """Double-precision enumeration, exact integers, and traces with 400 digits: three roads to one law."""
+    exact = oracles.exact_law(case.X, case.W)
+    total = sum(exact.ek)
+    np.testing.assert_allclose(oracles.size_law(case.L), [float(e / total) for e in exact.ek], rtol=1e-11, atol=1e-14)
+    traces = oracles.mp_ek_by_traces(case.X, case.W)
+    for k in range(case.n_items + 1):
+        other = traces[k] if k < len(traces) else 0
+        assert abs(exact.ek[k] - other) <= mpmath.mpf(10) ** -60 * total
+    for given in [(), (0,), (1,), (0, 2)]:
+        for size, inclusion in exact.inclusion(given).items() if max(given, default=0) < case.n_items else ():
+            if size in (None, *oracles.possible_sizes(case.L, given)):
+                dense = oracles.inclusion_probabilities(case.L, size, given)
+                np.testing.assert_allclose(dense, np.array(inclusion, float), atol=1e-12)
+
+
+def test_oracles_agree_on_widely_spread_kernels():
+    for mixed in (True, False):
+        X, W = random_ndpp(10, 8, np.random.default_rng(7), spread=6, mixed=mixed)
+        exact = oracles.exact_law(X, W)
+        for k, other in enumerate(oracles.mp_ek_by_traces(X, W)):
+            assert abs(exact.ek[k] / other - 1) < mpmath.mpf(10) ** -60
+
+
+def test_laws_of_a_kernel_known_by_hand():
+    """L = [[1/2, 1], [−1, 1/4]]: minors 1, 1/2, 1/4, 9/8."""
+    L = BY_NAME["two items"].L
+    law = oracles.enumerate_law(L)
+    assert law == pytest.approx({(): 8 / 23, (0,): 4 / 23, (1,): 2 / 23, (0, 1): 9 / 23})
+    assert oracles.size_law(L) == pytest.approx(np.array([8, 6, 9]) / 23)
+    assert oracles.inclusion_probabilities(L, size=1) == pytest.approx([2 / 3, 1 / 3])
+    assert oracles.inclusion_probabilities(L, given=[1]) == pytest.approx([9 / 11, 1])
+    assert oracles.enumerate_law(L, exclude=[0]) == pytest.approx({(): 4 / 5, (1,): 1 / 5})
+    assert oracles.law_of_rest(L, [0]) == pytest.approx({(): 4 / 13, (1,): 9 / 13})
+    assert oracles.log_ek(L, 2) == pytest.approx(np.log(9 / 8))
+
+
+def test_table_of_awkward_kernels_is_awkward():
+    """Each case has the property it is named after."""
+    assert oracles.possible_sizes(BY_NAME["purely skew"].L) == [0, 2, 4]
+    assert oracles.possible_sizes(BY_NAME["singular W"].L) == [0, 1, 2, 3]
+    zero = BY_NAME["zero diagonal"].L
+    assert np.flatnonzero(np.diag(zero) == 0).tolist() == [0, 1, 2, 5]
+    assert oracles.inclusion_probabilities(zero)[[0, 1, 2, 5]].min() > 0.1
+    for name, A in (("broken pairs", [0, 2]), ("singular L_A", [0, 1])):
+        L = BY_NAME[name].L
+        assert np.linalg.det(L[np.ix_(A, A)]) == 0
+        assert oracles.size_law(L)[4] > 0
+        assert any(set(A) <= set(S) for S in oracles.enumerate_law(L))
+    jordan = BY_NAME["far from normal"].W
+    assert np.linalg.matrix_rank(jordan - np.eye(5)) == 4  # one eigenvector for five equal eigenvalues
+    for case in AWKWARD:
+        assert np.linalg.eigvalsh(case.L + case.L.T)[0] > -1e-9 * np.abs(case.L).max()
+    assert len(BY_NAME) == len(AWKWARD)
