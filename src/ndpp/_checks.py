@@ -1,0 +1,78 @@
+"""Inputs are checked once, here, at the public border."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.errors import InvalidInputError, PrecisionError
+
+PROBABILITY_TOLERANCE = 1e-8
+"""How far outside [0, 1] rounding may carry a probability before it is an error."""
+
+
+def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
+    """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
+    try:
+        array = np.asarray(value)
+        if array.dtype not in (np.float32, np.float64):
+            array = array.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InvalidInputError(f"{name} must be a matrix of real numbers; it could not be read as one: {reason}") from None
+    if array.ndim != 2:
+        raise InvalidInputError(f"{name} must have 2 dimensions; it has {array.ndim} (shape {array.shape})")
+    for axis, (want, got) in enumerate(zip(shape, array.shape)):
+        if want is not None and want != got:
+            wanted = tuple("any" if s is None else s for s in shape)
+            raise InvalidInputError(f"{name} must have shape {wanted}; it has {array.shape} (axis {axis}: {got}, not {want})")
+    if not np.isfinite(array.sum(dtype=np.float64)) and (bad := np.argwhere(~np.isfinite(array))).size:
+        i, j = bad[0]
+        raise InvalidInputError(
+            f"{name} must be finite; {len(bad)} of its entries are NaN or infinite, the first at [{i}, {j}]. "
+            "Drop or repair those rows."
+        )
+    return array
+
+
+def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
+    """Return ``items`` as distinct catalogue ids in 0..n_items−1, in the order given."""
+    ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
+    if ids.size == 0:
+        return np.empty(0, np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"{name} must be a flat sequence of integer item ids; got {items!r}. "
+            "Labels are turned into ids by `kernel.ids(labels)`."
+        )
+    ids = ids.astype(np.int64)
+    unknown = ids[(ids < 0) | (ids >= n_items)]
+    if unknown.size:
+        raise InvalidInputError(f"{name} must lie in 0..{n_items - 1}; unknown item id {unknown[0]}")
+    distinct, counts = np.unique(ids, return_counts=True)
+    if distinct.size != ids.size:
+        raise InvalidInputError(f"{name} must not repeat an item; item {distinct[counts > 1][0]} comes {counts.max()} times")
+    return ids
+
+
+def check_count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
+    """Return ``value`` as an integer in least..most."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidInputError(f"{name} must be an integer; got {value!r}")
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise InvalidInputError(f"{name} must be {bounds}; got {value}")
+    return int(value)
+
+
+def clip_probabilities(values: FloatArray, what: str, *, tolerance: float = PROBABILITY_TOLERANCE) -> FloatArray:
+    """Return ``values`` clipped to [0, 1]; raise where rounding has carried them further out than ``tolerance``."""
+    low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
+    if not (low >= -tolerance and high <= 1 + tolerance):
+        raise PrecisionError(
+            f"{what}: probabilities came out in [{low:.3g}, {high:.12g}], outside [0, 1] by more than {tolerance:g}. "
+            "The kernel is too badly scaled for double precision at this size; "
+            "rescale X, drop its smallest directions, or ask for a smaller size."
+        )
+    return np.clip(values, 0.0, 1.0)

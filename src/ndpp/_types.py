@@ -1,0 +1,21 @@
+"""Names for the shapes of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+ComplexArray: TypeAlias = npt.NDArray[np.complex128]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+AnyArray: TypeAlias = npt.NDArray[Any]
+
+Items: TypeAlias = Sequence[int] | IntArray
+"""A set of items, as catalogue ids."""
+
+RngLike: TypeAlias = None | int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
+"""Anything :func:`numpy.random.default_rng` takes."""

@@ -1,0 +1,322 @@
+"""The one noun every other room speaks of: a low-rank kernel L = X W Xᵀ, P(S) ∝ det(L_S).
+
+The kernel, its conditionals and its restrictions are all of this type. Everything is computed in orthonormal coordinates
+(:mod:`ndpp.linalg`), so that no cost but the first pass over X depends on the number of items.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities
+from ndpp._types import AnyArray, FloatArray, IntArray, Items, RngLike
+from ndpp.errors import (
+    ImpossibleSizeError,
+    InvalidInputError,
+    InvalidKernelError,
+    NoConditionalKernelError,
+    PrecisionError,
+    PrecisionWarning,
+    ZeroProbabilityError,
+)
+from ndpp.linalg import (
+    Coordinates,
+    condition_on,
+    coordinates,
+    inclusion_matrix,
+    log_elementary,
+    log_minor,
+    row_blocks,
+    tilt_for,
+    tilted_law,
+)
+
+if TYPE_CHECKING:
+    from ndpp.baskets import Baskets
+
+WARN_ERROR, REFUSE_ERROR = 1e-8, 1e-3
+"""Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class LowRankKernel:
+    """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
+
+    Parameters
+    ----------
+    X : (n, d) array_like
+        One row per item, float32 or float64. Not copied, and made read-only in the kernel's view of it.
+    W : (d, d) array_like
+        The inner matrix.
+    labels : sequence of str, optional
+        Names of the items.
+    support : sequence of int, optional
+        The only items that may occur; X then still has one row for every item of the catalogue.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> kernel.n_items, kernel.rank
+    (3, 3)
+    >>> round(float(np.exp(kernel.log_det([0, 1]))), 12)  # 1·1 + 2·2: items 0 and 1 attract each other
+    5.0
+    >>> kernel.size_distribution().round(4)
+    array([0.0625, 0.1875, 0.4375, 0.3125])
+    """
+
+    X: AnyArray
+    W: FloatArray
+    labels: tuple[str, ...] | None
+    support: IntArray = field(repr=False)
+
+    def __init__(self, X: Any, W: Any, *, labels: Sequence[str] | None = None, support: Items | None = None) -> None:
+        X = check_matrix(X, "X")
+        n, d = X.shape
+        if n == 0 or d == 0:
+            raise InvalidKernelError(f"X must have at least one item and one column; its shape is {X.shape}")
+        W = check_matrix(W, "W", shape=(d, d))
+        if labels is not None and (len(labels) != n or len(set(labels)) != n):
+            raise InvalidInputError(f"labels must be {n} distinct names, one per row of X; got {len(labels)} ({len(set(labels))} distinct)")
+        allowed = np.arange(n) if support is None else np.sort(check_items(support, n, "support"))
+        if allowed.size == 0:
+            raise InvalidInputError("support must leave at least one item; it is empty")
+        for name, value in (("X", _frozen(X)), ("W", _frozen(W)), ("support", _frozen(allowed))):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "labels", None if labels is None else tuple(map(str, labels)))
+        self.coordinates  # noqa: B018  an invalid kernel is refused here, not at first use
+
+    @classmethod
+    def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
+        """Return the kernel L = VVᵀ + B(D − Dᵀ)Bᵀ [Gartrell et al., ICLR 2021], X = [V B], W = Diag(I, D − Dᵀ)."""
+        V, B = check_matrix(V, "V"), check_matrix(B, "B")
+        if len(V) != len(B):
+            raise InvalidInputError(f"V and B must have one row per item each; V has {len(V)} rows, B has {len(B)}")
+        D = check_matrix(D, "D", shape=(B.shape[1], B.shape[1]))
+        W = np.zeros((V.shape[1] + B.shape[1],) * 2)
+        W[: V.shape[1], : V.shape[1]] = np.eye(V.shape[1])
+        W[V.shape[1] :, V.shape[1] :] = D - D.T
+        return cls(np.hstack([V, B]), W, labels=labels)
+
+    # -- the catalogue -------------------------------------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return int(self.X.shape[0])
+
+    @property
+    def rank(self) -> int:
+        """Rank of L; no sample is larger."""
+        return self.coordinates.rank
+
+    def ids(self, labels: Sequence[str]) -> IntArray:
+        """Return the ids of items named by their labels."""
+        if self.labels is None:
+            raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
+        unknown = [label for label in labels if label not in self._id_of]
+        if unknown:
+            raise InvalidInputError(f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}")
+        return np.array([self._id_of[label] for label in labels], np.int64)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or ())}
+
+    def catalogue_ids(self, rows: IntArray) -> IntArray:
+        """Return the catalogue ids of rows of the support."""
+        return self.support[rows]
+
+    def rows_of(self, items: Items, name: str = "items") -> IntArray:
+        """Return the rows of the support that hold these items, in the same order."""
+        ids = check_items(items, self.n_items, name)
+        rows = np.searchsorted(self.support, ids)
+        outside = ids[self.support[np.minimum(rows, len(self.support) - 1)] != ids]
+        if outside.size:
+            raise ZeroProbabilityError(f"{name} contains item {outside[0]}, which this kernel excludes; it can never occur")
+        return rows
+
+    # -- coordinates ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _factor(self) -> AnyArray:
+        return self.X if len(self.support) == self.n_items else _frozen(self.X[self.support])
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
+        return coordinates(self._factor, self.W)
+
+    def q_rows(self, rows: IntArray) -> FloatArray:
+        """Return rows of Q, shape (len(rows), rank)."""
+        coords = self.coordinates
+        return coords.Q[rows] if coords.Q is not None else np.asarray(self._factor[rows], np.float64) @ coords.to_q
+
+    def q_blocks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield Q by blocks of rows."""
+        for block in row_blocks(self._factor):
+            yield block, self.q_rows(block)  # type: ignore[arg-type]
+
+    # -- probabilities -------------------------------------------------------------------------------------------------------
+
+    def log_det(self, items: Items) -> float:
+        """Return log det(L_S), −inf where it is zero. O(k²r + kr²)."""
+        ids = check_items(items, self.n_items)
+        if not np.isin(ids, self.support).all():
+            return -np.inf
+        return log_minor(self.q_rows(self.rows_of(ids)), self.coordinates)
+
+    def log_normalizer(self, size: int | None = None) -> float:
+        """Return log Σ_S det(L_S) over all sets, log det(I + L), or over those of one size, log e_k (−inf where none can occur)."""
+        if size is None:
+            return tilted_law(self.coordinates, 1.0).log_weight
+        value, error = log_elementary(self.coordinates, check_count(size, "size"))
+        self._say_precision(error, f"log e_{size}")
+        return value
+
+    def log_prob(self, items: Items, size: int | None = None) -> float:
+        """Return log P(S), over all sets or over those of one size."""
+        ids = check_items(items, self.n_items)
+        if size is not None:
+            self.check_size(size)
+            if len(ids) != size:
+                return -np.inf
+        log_det = self.log_det(ids)
+        return log_det - self.log_normalizer(size) if log_det > -np.inf else -np.inf
+
+    def size_distribution(self) -> FloatArray:
+        """Return P(|S| = k) for k = 0..rank."""
+        return tilted_law(self.coordinates, 1.0).law
+
+    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
+        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.
+
+        ``size`` counts the given items, whose own probability is one. O(n r²) plus O(r⁴) for a size.
+        """
+        rows = self.rows_of(given, "given")
+        M = self._inclusion_matrix(size, self.q_rows(rows))
+        out = np.zeros(self.n_items)
+        for block, Q in self.q_blocks():
+            out[self.support[block]] = np.einsum("ia,ab,ib->i", Q, M, Q, optimize=True)
+        out[self.support[rows]] = 1.0
+        return clip_probabilities(out, "inclusion probabilities")
+
+    def _inclusion_matrix(self, size: int | None, given: FloatArray) -> FloatArray:
+        if size is None:
+            law = tilted_law(self.coordinates, 1.0, given)
+            if law.log_weight == -np.inf:
+                raise _never_together(len(given))
+            return law.marginal
+        self.check_size(size, given=given)
+        if size == len(given):
+            return np.zeros_like(self.coordinates.B)
+        return inclusion_matrix(self.coordinates, size, given, tilt=tilt_for(self.coordinates, size, given))[0]
+
+    def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
+        """Return ``size`` if sets of that size that contain the given rows of Q can occur; raise a clear error otherwise."""
+        size = check_count(size, "size")
+        n_given = 0 if given is None else len(given)
+        if size < n_given:
+            raise ImpossibleSizeError(f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}")
+        if size > self.rank:
+            raise ImpossibleSizeError(f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for")
+        if given is not None and n_given and tilted_law(self.coordinates, tilt_for(self.coordinates, size, given), given).log_weight == -np.inf:
+            raise _never_together(n_given)
+        value, error = log_elementary(self.coordinates, size, given)
+        if value == -np.inf:
+            odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
+            among = f" that contain the {n_given} given items" if n_given else ""
+            raise ImpossibleSizeError(f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()")
+        self._say_precision(error, f"sets of size {size}")
+        return size
+
+    def _say_precision(self, error: float, what: str) -> None:
+        if error > REFUSE_ERROR:
+            raise PrecisionError(
+                f"{what} depend on directions of X too small for double precision (relative error about {error:.1g}). "
+                "Ask for a smaller size, rescale X, or drop its smallest directions."
+            )
+        if error > WARN_ERROR:
+            warnings.warn(f"{what}: the smallest directions of X leave a relative error of about {error:.1g}", PrecisionWarning, stacklevel=3)
+
+    # -- the same type again -------------------------------------------------------------------------------------------------
+
+    def condition(self, items: Items) -> LowRankKernel:
+        """Return the law of the rest of a sample, given that these items are in: the kernel L − L_{:,A} L_A⁻¹ L_{A,:} on the others.
+
+        Raises
+        ------
+        ZeroProbabilityError
+            The items never occur together.
+        NoConditionalKernelError
+            They do, but det L_A = 0, so that the rest is not an L-ensemble; use ``given=`` instead.
+        """
+        rows = self.rows_of(items)
+        if len(rows) == 0:
+            return self
+        q = self.q_rows(rows)
+        if log_minor(q, self.coordinates) == -np.inf:
+            if tilted_law(self.coordinates, 1.0, q).log_weight == -np.inf:
+                raise _never_together(len(rows))
+            raise NoConditionalKernelError(
+                f"items {self.support[rows].tolist()} can be part of a sample, but never all of it (det L_A = 0), so the rest has no kernel of its own. "
+                "Pass them as given= to sample() or inclusion_probabilities() instead."
+            )
+        if len(rows) == len(self.support):
+            raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
+        x = np.asarray(self._factor[rows], np.float64)
+        W = condition_on(np.asarray(self.W, np.float64), x)[0]
+        basis = np.linalg.qr(x.T)[0]  # the given items are out: no rounding may leave them a direction
+        W = W - basis @ (basis.T @ W)
+        W = W - (W @ basis) @ basis.T
+        return self._with(W, np.delete(self.support, rows))
+
+    def restrict(self, items: Items) -> LowRankKernel:
+        """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
+        return self._with(self.W, np.intersect1d(check_items(items, self.n_items), self.support))
+
+    def exclude(self, items: Items) -> LowRankKernel:
+        """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
+        return self._with(self.W, np.setdiff1d(self.support, check_items(items, self.n_items)))
+
+    def _with(self, W: AnyArray, support: IntArray) -> LowRankKernel:
+        return LowRankKernel(self.X, W, labels=self.labels, support=support)
+
+    def to_dense(self) -> FloatArray:
+        """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
+        X = np.zeros(self.X.shape)
+        X[self.support] = self._factor
+        return X @ np.asarray(self.W, np.float64) @ X.T
+
+    # -- drawing -------------------------------------------------------------------------------------------------------------
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        size: int | None = None,
+        given: Items = (),
+        exclude: Items = (),
+        rng: RngLike = None,
+        n_jobs: int | None = None,
+        device: str | None = None,
+        progress: bool = False,
+    ) -> Baskets:
+        """Draw exact samples; see :class:`ndpp.samplers.Exact`."""
+        raise NotImplementedError
+
+
+def _frozen(array: AnyArray) -> AnyArray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _never_together(n_given: int) -> ZeroProbabilityError:
+    return ZeroProbabilityError(f"the {n_given} given items have probability zero of being in a sample together; give fewer or other items")

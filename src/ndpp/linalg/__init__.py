@@ -1,0 +1,42 @@
+"""Arrays in, arrays out: the mathematics that every other room stands on."""
+
+from ndpp.linalg.circle import inclusion_matrix, nodes
+from ndpp.linalg.coordinates import Coordinates, coordinates, row_blocks
+from ndpp.linalg.minors import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
+from ndpp.linalg.size_law import (
+    ZERO_WEIGHT,
+    TiltedLaw,
+    law_of_sum,
+    log_elementary,
+    relative_error,
+    resolvent,
+    tilt_for,
+    tilted_law,
+)
+from ndpp.linalg.skew import dominating, skew_absolute, skew_part, symmetric_part, youla
+
+__all__ = [
+    "ZERO_WEIGHT",
+    "Coordinates",
+    "TiltedLaw",
+    "condition_on",
+    "coordinates",
+    "dominating",
+    "inclusion_matrix",
+    "law_of_sum",
+    "log_det_or_zero",
+    "log_elementary",
+    "log_minor",
+    "nodes",
+    "rank_one_condition",
+    "relative_error",
+    "resolvent",
+    "row_blocks",
+    "schur_complement",
+    "skew_absolute",
+    "skew_part",
+    "symmetric_part",
+    "tilt_for",
+    "tilted_law",
+    "youla",
+]

@@ -1,0 +1,44 @@
+"""The inclusion matrix M of a fixed-size NDPP given some items, by the trapezoid rule on a circle.
+
+With R(t) = tB(I + tB)⁻¹, items Y given, Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R and w(t) = det(I + tB) det(Q_Y R Q_Yᵀ),
+
+    P(a ∈ S | Y ⊆ S, |S| = k) = q_aᵀMq_a,        M = [t^k] w(t)Z(t) / [t^k] w(t),        tr M = k − |Y|.
+
+Coefficients come from N equally spaced points of the circle |t| = ρ. The rule is exact for the law conditioned on |S| ≡ k (mod N),
+so its bias is a sum of nonnegative terms that tr M shows directly. This is the plain version, one size and one set of items at a
+time, with N > r and so no bias at all; :mod:`ndpp.samplers.exact` has the fast one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ndpp._types import ComplexArray, FloatArray
+from ndpp.linalg.coordinates import Coordinates
+from ndpp.linalg.minors import condition_on
+from ndpp.linalg.size_law import resolvent
+
+
+def nodes(radius: float, count: int) -> ComplexArray:
+    """Return the points of the upper half of the circle, angles 2π(j + ½)/count; the lower half are their conjugates."""
+    half = (count + 1) // 2
+    return radius * np.exp(2j * np.pi * (np.arange(half) + 0.5) / count)
+
+
+def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray, *, tilt: float) -> tuple[FloatArray, float]:
+    """Return M for sets of ``size`` items that contain those with rows ``given`` of Q, and the surviving fraction |ΣRe w| / Σ|w|.
+
+    The fraction says how many digits cancellation has cost: relative errors are rounding divided by it. It is 0 where no such set
+    has positive probability.
+    """
+    count = 2 * (coords.rank // 2 + 1)
+    t = nodes(tilt, count)
+    R, log_det = resolvent(coords, t)
+    Z, log_minor = condition_on(R, given)
+    log_w = log_det + log_minor - size * np.log(t)
+    w = np.exp(log_w - log_w.real.max())
+    total = w.real.sum()
+    if not total > 0:
+        return np.zeros_like(coords.B), 0.0
+    M = np.einsum("j,jab->ab", w.real, Z.real) - np.einsum("j,jab->ab", w.imag, Z.imag)
+    return M / total, float(total / np.abs(w).sum())

@@ -1,0 +1,204 @@
+"""Orthonormal coordinates: L = X W Xᵀ = Q B Qᵀ with QᵀQ = I, so that everything about L lives in the small matrix B.
+
+X = Q T by a rank-revealing QR, B = T W Tᵀ. Small catalogues go through Householder QR with column pivoting; tall ones through one
+pass that sums XᵀX by row blocks and a pivoted Cholesky factor (CholeskyQR), repeated until QᵀQ = I to rounding (CholeskyQR2:
+Yamamoto et al., ETNA 2015), and through a QR of block factors (TSQR) where XᵀX would square too large a condition number.
+Cost O(n d²) time, O(d²) memory beside X and the block at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as sl
+
+from ndpp._types import AnyArray, FloatArray
+from ndpp.errors import InvalidKernelError
+
+EPS = float(np.finfo(np.float64).eps)
+DENSE_ENTRIES = 4_000_000
+"""Up to this many entries of X, Q is formed and kept (32 MB)."""
+BLOCK_BYTES = 32 * 2**20
+"""Size of a row block in double precision."""
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """L = Q B Qᵀ, Q = X · to_q.
+
+    Attributes
+    ----------
+    to_q : (d, r) array
+        Turns rows of X into rows of Q.
+    B : (r, r) array
+        The kernel in these coordinates.
+    leverage : (n,) array
+        ‖q_a‖², an upper bound on every inclusion probability of item a, whatever the size and the items given.
+    scale : (r,) array
+        Size of each direction: |B_ij| ≤ scale_i · scale_j. Directions may differ by many orders of magnitude.
+    noise : (r,) array
+        Relative rounding error of each direction that factoring X has left behind.
+    Q : (n, r) array or None
+        Kept for small catalogues.
+    """
+
+    to_q: FloatArray
+    B: FloatArray
+    leverage: FloatArray
+    scale: FloatArray
+    noise: FloatArray
+    Q: FloatArray | None
+
+    @property
+    def rank(self) -> int:
+        """Number of directions r."""
+        return len(self.B)
+
+
+def coordinates(X: AnyArray, W: AnyArray) -> Coordinates:
+    """Return the coordinates of L = X W Xᵀ; raise where its symmetric part is not positive semidefinite."""
+    n, d = X.shape
+    dense = n * d <= DENSE_ENTRIES
+    Q, T, to_q = _householder(X) if dense else _by_blocks(X)
+    B, scale, turn = _inner(T, np.asarray(W, np.float64), tolerance=_tolerance(X, W))
+    if turn is not None:
+        T, to_q = turn.T @ T, to_q @ turn
+        Q = None if Q is None else Q @ turn
+    row_norms = np.linalg.norm(T, axis=1)
+    noise = 4 * EPS * row_norms.max(initial=0) / np.maximum(row_norms, np.finfo(float).tiny)
+    leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else _leverage(X, to_q)
+    return Coordinates(to_q, B, np.minimum(leverage, 1.0), scale, noise, Q)
+
+
+def row_blocks(X: AnyArray) -> Iterator[slice]:
+    """Yield slices of rows that hold about ``BLOCK_BYTES`` each in double precision."""
+    rows = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
+    for start in range(0, len(X), rows):
+        yield slice(start, min(start + rows, len(X)))
+
+
+def _tolerance(X: AnyArray, W: AnyArray) -> float:
+    """How far below zero rounding of the inputs may push an eigenvalue of the scaled symmetric part."""
+    coarsest = max(float(np.finfo(a.dtype).eps) for a in (X, W))
+    return 30 * coarsest * max(1, W.shape[0])
+
+
+def _householder(X: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    Q, R, pivot = sl.qr(np.asarray(X, np.float64), mode="economic", pivoting=True)
+    rank = _rank(np.abs(np.diag(R)), len(X))
+    T, to_q = _unpivot(R[:rank], pivot)
+    return Q[:, :rank], T, to_q
+
+
+def _by_blocks(X: AnyArray) -> tuple[None, FloatArray, FloatArray]:
+    gram = _gram(X, None)
+    norms = _column_scale(np.sqrt(np.diag(gram)))
+    R, pivot, condition = _pivoted_cholesky(gram / np.outer(norms, norms))
+    if condition > 1e6:  # XᵀX has squared it; the factors of the blocks have not
+        R, pivot, condition = _pivoted_qr(_block_factors(X, norms), len(X))
+    T, to_q = _unpivot(R, pivot)
+    T, to_q = T * norms, to_q / norms[:, None]
+    error = EPS * condition**2
+    for _ in range(3):
+        if error < 1e-13:
+            break
+        again = _gram(X, to_q)
+        upper = sl.cholesky(again)
+        to_q, T = sl.solve_triangular(upper, to_q.T, trans="T").T, upper @ T
+        error = np.abs(again - np.eye(len(T))).max(initial=0) ** 2
+    # Rows of T from large to small, so that B = T W Tᵀ keeps the digits of its small directions.
+    turn, R, pivot = sl.qr(T, mode="economic", pivoting=True)
+    return None, _unpivot(R, pivot)[0], to_q @ turn
+
+
+def _unpivot(R: FloatArray, pivot: AnyArray) -> tuple[FloatArray, FloatArray]:
+    """Return T and its right inverse on the pivot columns, for the pivoted triangular factor R = T[:, pivot]."""
+    rank, d = R.shape
+    T, inverse = np.empty((rank, d)), np.zeros((d, rank))
+    T[:, pivot] = R
+    inverse[pivot[:rank]] = sl.solve_triangular(R[:, :rank], np.eye(rank))
+    return T, inverse
+
+
+def _column_scale(norms: FloatArray) -> FloatArray:
+    # Powers of two: dividing by them is exact.
+    return np.exp2(np.round(np.log2(np.where(norms > 0, norms, 1.0))))
+
+
+def _rank(pivots: FloatArray, n: int) -> int:
+    """Directions whose pivot is above rounding."""
+    if pivots.size == 0 or pivots[0] == 0:
+        return 0
+    return int(np.sum(pivots > EPS * max(n, len(pivots)) * pivots[0]))
+
+
+def _gram(X: AnyArray, to_q: FloatArray | None) -> FloatArray:
+    """Return (X·to_q)ᵀ(X·to_q) as a sum over row blocks, in double precision whatever X is."""
+    width = X.shape[1] if to_q is None else to_q.shape[1]
+    total = np.zeros((width, width))
+    for block in row_blocks(X):
+        part = np.asarray(X[block], np.float64)
+        part = part if to_q is None else part @ to_q
+        total += part.T @ part
+    return total
+
+
+def _pivoted_cholesky(gram: FloatArray) -> tuple[FloatArray, AnyArray, float]:
+    factor, pivot, rank, _ = sl.lapack.dpstrf(gram, lower=0)
+    R = np.triu(factor)[:rank]
+    return R, pivot - 1, float(np.linalg.cond(R)) if rank == len(gram) else np.inf
+
+
+def _pivoted_qr(factor: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float]:
+    R, pivot = sl.qr(factor, mode="r", pivoting=True)
+    diagonal = np.abs(np.diag(R))
+    rank = _rank(diagonal, n)
+    return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) if rank else 1.0
+
+
+def _block_factors(X: AnyArray, norms: FloatArray) -> FloatArray:
+    """Return R with RᵀR = XᵀX (columns scaled), by QR of one block at a time under the factor so far."""
+    R = np.zeros((0, X.shape[1]))
+    for block in row_blocks(X):
+        R = sl.qr(np.vstack([R, np.asarray(X[block], np.float64) / norms]), mode="r", overwrite_a=True)[0][: X.shape[1]]
+    return R
+
+
+def _leverage(X: AnyArray, to_q: FloatArray) -> FloatArray:
+    out = np.empty(len(X))
+    for block in row_blocks(X):
+        part = np.asarray(X[block], np.float64) @ to_q
+        out[block] = np.einsum("ij,ij->i", part, part)
+    return out
+
+
+def _inner(T: FloatArray, W: FloatArray, *, tolerance: float) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Return B, the size of each direction, and the change of basis that drops what W does not see (None: nothing to drop)."""
+    B, scale = T @ W @ T.T, _direction_scale(T, W)
+    balanced = B / np.outer(scale, scale)
+    if len(B):
+        lowest = float(sl.eigvalsh((balanced + balanced.T) / 2, subset_by_index=[0, 0])[0])
+        if lowest < -tolerance:
+            smallest = float(sl.eigvalsh((B + B.T) / 2, subset_by_index=[0, 0])[0])
+            raise InvalidKernelError(
+                "the symmetric part of L = X W Xᵀ must be positive semidefinite; "
+                f"its smallest eigenvalue is {smallest:.6g} (largest entry of L's core: {np.abs(B).max():.3g}). "
+                "Make W + Wᵀ positive semidefinite, for instance by LowRankKernel.from_vbd(V, B, D)."
+            )
+    # For such a matrix the null spaces of B and Bᵀ coincide, so one basis serves both sides.
+    left, values, _ = sl.svd(np.hstack([balanced, balanced.T]), full_matrices=False)
+    keep = int(np.sum(values > 64 * EPS * max(1, len(B)) * max(1.0, values.max(initial=0))))
+    if keep == len(B):
+        return B, scale, None
+    basis = left[:, :keep]
+    core = basis.T @ balanced @ basis
+    turn, R, pivot = sl.qr(scale[:, None] * basis, mode="economic", pivoting=True)
+    R[:, pivot] = R.copy()
+    return R @ core @ R.T, _direction_scale(R, core), turn
+
+
+def _direction_scale(T: FloatArray, W: FloatArray) -> FloatArray:
+    size = np.sqrt(np.einsum("ij,jk,ik->i", np.abs(T), np.abs(W), np.abs(T), optimize=True))
+    return np.where(size > 0, size, 1.0)

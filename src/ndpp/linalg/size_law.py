@@ -1,0 +1,145 @@
+"""The law of the size of a sample, and log e_k, without cancellation.
+
+Σ_k t^k e_k = det(I + tB). Tilting by ρ > 0 and writing R(ρ) = ρB(I + ρB)⁻¹ for the marginal kernel of the tilted process,
+
+    det(I + ρzB) / det(I + ρB) = det(I − R + zR) = Π_i (1 − μ_i + zμ_i),        μ the eigenvalues of R(ρ).
+
+B is accretive, so ‖R‖ ≤ 1 and every μ lies in the disc |μ − ½| ≤ ½: a real μ is one {0, 1} variable, a conjugate pair one {0, 1, 2}
+variable, all weights are nonnegative, and the size is a sum of independent variables whose law is a product of short polynomials
+with nonnegative coefficients. A rounding error of ε in R changes each coefficient by about rε of itself and its neighbours, however
+widely the eigenvalues of B are spread. With ρ chosen so that the tilted mean tr R(ρ) is k, the coefficient of z^k is large, and
+log e_k = log P_ρ(k) + log det(I + ρB) − k log ρ.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpp._types import AnyArray, ComplexArray, FloatArray
+from ndpp.linalg.coordinates import EPS, Coordinates
+from ndpp.linalg.minors import log_det_or_zero, schur_complement
+
+ZERO_WEIGHT = 1e-12
+"""A size whose tilted probability falls below this, tilted towards it, is a size that cannot occur."""
+
+
+def resolvent(coords: Coordinates, t: AnyArray) -> tuple[AnyArray, ComplexArray]:
+    """Return R(t) = tB(I + tB)⁻¹ and log det(I + tB) for each t of a one-dimensional array, shapes (m, r, r) and (m,).
+
+    The system is balanced first: with D = max(1, √|t|·scale), the matrix D⁻¹(I + tB)D⁻¹ has entries of order one whatever the spread
+    of the directions. Large directions come from I − (I + tB)⁻¹ and small ones from t(I + tB)⁻¹B, each where it does not cancel.
+    Cost O(m r³).
+    """
+    t = np.atleast_1d(t)
+    size = np.sqrt(np.abs(t))[:, None] * coords.scale
+    balance = np.maximum(1.0, size)
+    eye = np.eye(coords.rank)
+    system = (eye + t[:, None, None] * coords.B) / (balance[:, :, None] * balance[:, None, :])
+    sign, log_abs = np.linalg.slogdet(system)
+    inverse = np.linalg.inv(system) / (balance[:, :, None] * balance[:, None, :])
+    R = eye - inverse
+    small = (size < 0.5).all(axis=0)  # the same columns at every t: nodes of one circle share |t|
+    R[:, :, small] = t[:, None, None] * (inverse @ coords.B[:, small])
+    return R, log_abs + 2 * np.log(balance).sum(axis=1) + np.log(sign.astype(complex))
+
+
+class TiltedLaw(NamedTuple):
+    """The law of how many items join Y, under L·tilt and given that Y is in.
+
+    log_weight is log Σ_{S ⊇ Y} tilt^|S| det L_S, −inf where Y cannot occur; marginal is Z = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R.
+    """
+
+    law: FloatArray
+    log_weight: float
+    marginal: FloatArray
+
+
+def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> TiltedLaw:
+    """Return the law of the number of further items, an array over 0..r, given the items with rows ``given`` of Q."""
+    R, log_det = resolvent(coords, np.array([tilt]))
+    Z, log_minor = _given(R[0], given)
+    if log_minor == -np.inf:
+        return TiltedLaw(np.zeros(coords.rank + 1), -np.inf, Z)
+    return TiltedLaw(law_of_sum(np.linalg.eigvals(Z)), float(log_det[0].real) + log_minor, Z)
+
+
+def _given(R: FloatArray, given: FloatArray | None) -> tuple[FloatArray, float]:
+    if given is None or len(given) == 0:
+        return R, 0.0
+    minor = given @ R @ given.T
+    size = np.sqrt(np.diag(minor).clip(0))
+    if np.any(size == 0):
+        return R, -np.inf
+    log_minor = log_det_or_zero(minor / np.outer(size, size))
+    if log_minor == -np.inf:
+        return R, -np.inf
+    return schur_complement(R, R @ given.T, minor, given @ R), log_minor + 2 * float(np.log(size).sum())
+
+
+def law_of_sum(mu: AnyArray) -> FloatArray:
+    """Return the coefficients of Π(1 − μ_i + zμ_i) for eigenvalues that are real or come in conjugate pairs."""
+    mu = mu.astype(complex)
+    law = np.ones(1)
+    for m in mu[mu.imag == 0].real.clip(0, 1):
+        law = np.convolve(law, [1 - m, m])
+    for m in mu[mu.imag > 0]:
+        one = 2 * max(m.real - abs(m) ** 2, 0.0)
+        law = np.convolve(law, np.array([abs(1 - m) ** 2, one, abs(m) ** 2]))
+        law /= law.sum()
+    return law
+
+
+def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) -> float:
+    """Return ρ > 0 under which a sample that contains the given rows has ``size`` items on average.
+
+    Safeguarded Newton steps on log ρ. Where ``size`` is all the rank allows, the mean stays a little below it.
+    """
+    n_given = 0 if given is None else len(given)
+    mean = min(size - n_given, coords.rank - n_given - 0.3)
+    if mean <= 0:
+        mean = 0.3
+    x, tolerance = _first_tilt(coords, min(mean + n_given, coords.rank - 0.3)), 0.02 * min(1.0, mean)
+    low, high = -np.inf, np.inf
+    for _ in range(100):
+        Z = _given(resolvent(coords, np.array([np.exp(x)]))[0][0], given)[0]
+        excess = float(np.trace(Z)) - mean
+        if abs(excess) <= tolerance or high - low < 1e-9:
+            break
+        low, high = (low, x) if excess > 0 else (x, high)
+        variance = float(np.trace(Z) - np.einsum("ij,ji->", Z, Z))
+        step = np.clip(-excess / variance if variance > 0 else -excess, -3, 3)
+        x = x + step if low < x + step < high else (low + high) / 2
+    return float(np.exp(x))
+
+
+def _first_tilt(coords: Coordinates, mean: float) -> float:
+    """Return log ρ from the sizes of the directions alone, as if B were diagonal."""
+    size = 2 * np.log(coords.scale)
+    grid = np.linspace(-size.max() - 8, -size.min() + 8, 400)
+    means = (1 / (1 + np.exp(-(grid[:, None] + size)))).sum(axis=1)
+    return float(np.interp(mean, means, grid))
+
+
+def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = None) -> tuple[float, float]:
+    """Return log Σ det L_S over the sets S of ``size`` items that contain the given rows, and an estimate of its relative error.
+
+    Without given rows this is log e_size. It is −inf where no such set has positive probability.
+    """
+    n_given = 0 if given is None else len(given)
+    if size > coords.rank or size < n_given:
+        return -np.inf, 0.0
+    if size == 0:
+        return 0.0, 0.0
+    tilt = tilt_for(coords, size, given)
+    law, log_weight, _ = tilted_law(coords, tilt, given)
+    if law[size - n_given] < ZERO_WEIGHT:
+        return -np.inf, 0.0
+    return float(np.log(law[size - n_given]) + log_weight - size * np.log(tilt)), relative_error(coords, tilt)
+
+
+def relative_error(coords: Coordinates, tilt: float) -> float:
+    """Return the relative error that rounding in the coordinates leaves in the law tilted by ``tilt``."""
+    weight = np.minimum(1.0, tilt * coords.scale**2)
+    return float(np.sum(weight * coords.noise) + EPS * coords.rank)

@@ -1,0 +1,155 @@
+"""The verbs every sampler speaks: ``prepare`` pays what depends on the kernel alone, ``sample`` draws.
+
+Sample i of a call depends on the seed and on i alone. Each sample has its own stream, a Philox generator whose key comes from the
+seed and whose counter comes from i (Salmon et al., SC 2011); no batch size, thread or machine can change it.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+import threadpoolctl
+
+from ndpp._checks import check_count
+from ndpp._types import AnyArray, IntArray, RngLike
+from ndpp.baskets import Baskets
+from ndpp.errors import BudgetExceededError, MissingExtraError
+from ndpp.kernel import LowRankKernel
+
+BATCH = 64
+"""Samples handed to a worker at a time. No draw depends on it."""
+
+
+class Draw(NamedTuple):
+    """One set, as rows of the kernel's support, and what a person wants to know of how it came about."""
+
+    rows: IntArray
+    info: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Many sets. ``info`` holds one array per counter (proposals, rejections, steps, seconds, …), one entry a draw."""
+
+    baskets: Baskets
+    info: Mapping[str, AnyArray]
+
+    def __len__(self) -> int:
+        return len(self.baskets)
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Each counter, summed over the draws."""
+        return {name: float(np.sum(values)) for name, values in self.info.items()}
+
+
+def stream_key(rng: RngLike) -> IntArray:
+    """Return the 128-bit key of a family of streams. A ``Generator`` moves on by one draw, so that the next call differs."""
+    return np.random.default_rng(rng).integers(0, 2**64, size=2, dtype=np.uint64)
+
+
+def stream(key: AnyArray, index: int) -> np.random.Generator:
+    """Return the stream of sample ``index``."""
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, index]))
+
+
+class Sampler(ABC):
+    """What all samplers share. A sampler says how to draw one set; this class draws many of them."""
+
+    kernel: LowRankKernel
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Draw one set, as sorted rows of the kernel's support."""
+
+    def draw_batch(self, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
+        """Draw the sets of these indices. Samplers that work on many sets at once replace this."""
+        draws: list[Draw] = []
+        for index in indices:
+            began = time.perf_counter()
+            try:
+                draw = self.draw(stream(key, index))
+            except BudgetExceededError as error:
+                error.partial = draws
+                raise
+            draws.append(Draw(draw.rows, {**draw.info, "seconds": time.perf_counter() - began}))
+        return draws
+
+    def sample(
+        self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: int | None = None, progress: bool = False, first: int = 0
+    ) -> Draws:
+        """Draw ``n_samples`` sets.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many sets.
+        rng : anything ``numpy.random.default_rng`` takes
+            The seed. Sample i depends on it and on i alone.
+        n_jobs : int, optional
+            Workers, as joblib counts them. Threads unless a ``joblib.parallel_config`` says otherwise; BLAS is held to one thread each.
+        progress : bool
+            Show a progress bar.
+        first : int
+            Index of the first sample, so that a later call can go on where an earlier one with the same seed stopped.
+
+        Returns
+        -------
+        Draws
+            ``.baskets`` and, for each counter, an array in ``.info``.
+        """
+        n_samples = check_count(n_samples, "n_samples")
+        first = check_count(first, "first")
+        key = stream_key(rng)
+        batches = [range(i, min(i + BATCH, first + n_samples)) for i in range(first, first + n_samples, BATCH)]
+        done: list[Draw] = []
+        try:
+            for batch in _progress(self._run(key, batches, n_jobs), n_samples, progress):
+                done.extend(batch)
+        except BudgetExceededError as error:
+            error.partial = self._collect(done + list(error.partial or []))
+            raise
+        return self._collect(done)
+
+    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: int | None) -> Iterator[list[Draw]]:
+        if n_jobs in (None, 1) or len(batches) < 2:
+            with threadpoolctl.threadpool_limits(1, user_api="blas"):
+                for batch in batches:
+                    yield self.draw_batch(key, batch)
+        else:
+            parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+            with threadpoolctl.threadpool_limits(1, user_api="blas"):
+                yield from parallel(joblib.delayed(_pinned_batch)(self, key, batch) for batch in batches)
+
+    def _collect(self, draws: Sequence[Draw]) -> Draws:
+        sets = [self.kernel.catalogue_ids(draw.rows) for draw in draws]
+        names = dict.fromkeys(name for draw in draws for name in draw.info)
+        info = {name: np.array([draw.info.get(name, 0) for draw in draws]) for name in names}
+        return Draws(Baskets.from_lists(sets, n_items=self.kernel.n_items, labels=self.kernel.labels), info)
+
+
+def _pinned_batch(sampler: Sampler, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
+    """Draw a batch in a worker, which may be another process and so has its own BLAS threads to hold back."""
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        return sampler.draw_batch(key, indices)
+
+
+def _progress(batches: Iterator[list[Draw]], total: int, show: bool) -> Iterator[list[Draw]]:
+    if not show:
+        yield from batches
+        return
+    try:
+        from rich.progress import Progress
+    except ImportError:
+        raise MissingExtraError("rich", "cli", "A progress bar") from None
+    with Progress() as bar:
+        task: Any = bar.add_task("sampling", total=total)
+        for batch in batches:
+            yield batch
+            bar.update(task, advance=len(batch))
