@@ -1,0 +1,62 @@
+"""Draw an item by looking at all of them: the oracle of the other indexes.
+
+Law: exactly ∝ q_aᵀ M q_a. Cost: O(n r²) per call, streamed by row blocks, whatever the number of draws; nothing is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ndpp._types import FloatArray
+from ndpp.items.base import (
+    ItemDraws,
+    ItemIndex,
+    check_query,
+    check_total,
+    invert_cdf,
+    nonnegative,
+    quadratic_forms,
+)
+
+if TYPE_CHECKING:
+    from ndpp.kernel import LowRankKernel
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(ItemIndex):
+    """All weights, computed afresh for each M.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.array([[2.0], [0.0], [1.0]]), np.eye(1))
+    >>> Scan.prepare(kernel).weights(np.eye(1)).round(6)
+    array([0.8, 0. , 0.2])
+    """
+
+    kernel: LowRankKernel
+
+    @classmethod
+    def prepare(cls, kernel: LowRankKernel) -> Scan:
+        """Return the index; there is nothing to prepare."""
+        return cls(kernel)
+
+    def weights(self, M: FloatArray) -> FloatArray:
+        """Return q_aᵀ M q_a for every row of the support."""
+        weights = np.empty(self.kernel.coordinates.leverage.size)
+        for rows, block in self.kernel.q_blocks():
+            weights[rows] = quadratic_forms(block, M)
+        return weights
+
+    def draw_counted(
+        self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0
+    ) -> ItemDraws:
+        """Draw rows by inverting the distribution function; see :meth:`ItemIndex.draw_counted`."""
+        check_query(M, self.kernel.rank, n_draws)
+        weights = self.weights(M)
+        total = float(weights.sum())
+        check_total(total)
+        return ItemDraws(invert_cdf(nonnegative(weights, total), rng.random(n_draws)), n_draws)
