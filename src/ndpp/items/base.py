@@ -1,7 +1,8 @@
 """The one question every index answers: draw an item a with probability ∝ q_aᵀ M q_a.
 
-q_a is the a-th row of Q, the kernel's coordinates (``L = Q B Qᵀ``, orthonormal columns), and M a positive semidefinite matrix of
-order r. Exact samplers, tree samplers and the up-steps of the walk all reduce to this question, asked with one M after another.
+q_a is the a-th row of Q, the kernel's coordinates (``L = Q B Qᵀ``, orthonormal columns), and M a positive
+semidefinite matrix of order r. Exact samplers, tree samplers and the up-steps of the walk all reduce to this
+question, asked with one M after another.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def nonnegative(weights: FloatArray, total: float) -> FloatArray:
     low = float(weights.min(initial=0.0))
     if not low >= -PROBABILITY_TOLERANCE * total:
         raise PrecisionError(
-            f"a weight qᵀMq came out as {low:.3g} where all of them sum to {total:.3g}: M is not positive semidefinite. "
-            "Either it is not an inclusion matrix, or double precision could not carry its computation."
+            f"a weight qᵀMq came out as {low:.3g} where all of them sum to {total:.3g}: M is not positive "
+            "semidefinite. Either it is not an inclusion matrix, or double precision could not carry its computation."
         )
     return np.maximum(weights, 0.0)
 

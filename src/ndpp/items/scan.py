@@ -1,6 +1,7 @@
 """Draw an item by looking at all of them: the oracle of the other indexes.
 
-Law: exactly ∝ q_aᵀ M q_a. Cost: O(n r²) per call, streamed by row blocks, whatever the number of draws; nothing is stored.
+Law: exactly ∝ q_aᵀ M q_a. Cost: O(n r²) per call, streamed by row blocks, whatever the number of draws; nothing is
+stored.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Draw an item by leverage: propose from one fixed law, accept against M.
 
-The leverages ℓ_a = ‖q_a‖² sum to r. If 0 ⪯ M ⪯ c·I then q_aᵀ M q_a ≤ c ℓ_a, so proposing a with probability ℓ_a / r and accepting with
-probability q_aᵀ M q_a / (c ℓ_a) draws exactly from the wanted law. The acceptance rate is tr(M) / (c r), whatever n and the kernel.
+The leverages ℓ_a = ‖q_a‖² sum to r. If 0 ⪯ M ⪯ c·I then q_aᵀ M q_a ≤ c ℓ_a, so proposing a with probability ℓ_a / r
+and accepting with probability q_aᵀ M q_a / (c ℓ_a) draws exactly from the wanted law. The acceptance rate is
+tr(M) / (c r), whatever n and the kernel.
 
-Cost: O(n) to prepare, with a Walker–Vose alias table [Vose, IEEE Trans. Softw. Eng. 1991]; O(1) per proposal and O(r²) to judge it.
+Cost: O(n) to prepare, with a Walker–Vose alias table [Vose, IEEE Trans. Softw. Eng. 1991]; O(1) per proposal and O(r²)
+to judge it.
 """
 
 from __future__ import annotations
@@ -92,8 +94,8 @@ class LeverageTable(ItemIndex):
         while missing:
             if proposals >= self.budget * n_draws:
                 raise BudgetExceededError(
-                    f"{proposals} proposals gave {n_draws - missing} of {n_draws} items; the expected acceptance rate is "
-                    f"{rate:.3g}. Pass a tighter bound than {bound:.3g}, raise the budget, or use a Tree.",
+                    f"{proposals} proposals gave {n_draws - missing} of {n_draws} items; the expected acceptance rate "
+                    f"is {rate:.3g}. Pass a tighter bound than {bound:.3g}, raise the budget, or use a Tree.",
                     count=proposals,
                     partial=np.concatenate([np.empty(0, np.int64), *drawn]),
                 )
@@ -152,6 +154,6 @@ def _pair_cells(threshold: FloatArray, alias: IntArray) -> None:  # pragma: no c
             n_small += 1
     for j in large[:n_large]:
         threshold[j] = 1.0
-    # Rounding may leave cells unpaired. Sending their rest to a likely item, not to themselves, keeps weight zero at zero.
+    # Rounding may leave cells unpaired. Their rest goes to a likely item, so that weight zero stays zero.
     for i in small[:n_small]:
         alias[i] = fullest

@@ -1,11 +1,11 @@
-"""Draw an item by descending a binary tree with fat leaves [Gillenwater et al., ICML 2019; Han et al., ICML 2022, App. A].
+"""Draw an item by descending a binary tree with fat leaves [Gillenwater19; Han22, App. A].
 
-A node stands for a run of rows and knows the sum of q_a q_aᵀ over the rows of its left half; ⟨M, that sum⟩ is the weight of the left half
-and what is left of the node's own weight that of the right half, so sums of right halves need not be stored. A leaf holds
-several rows, whose weights q_aᵀ M q_a are computed on demand.
+A node stands for a run of rows and knows the sum of q_a q_aᵀ over the rows of its left half; ⟨M, that sum⟩ is the weight
+of the left half and what remains of the node's own weight that of the right half, so sums of right halves need not be
+stored. A leaf holds several rows, whose weights q_aᵀ M q_a are computed on demand.
 
-Law: exactly ∝ q_aᵀ M q_a, up to rounding of the order of 1e-15 of the total. Cost: O(n r²) to prepare, O(r² (log n + leaf)) per
-draw. Memory: P r(r+1)/2 numbers for P leaves, with P the largest power of two within the budget; O(n r² / leaf).
+Law: exactly ∝ q_aᵀ M q_a, up to rounding of the order of 1e-15 of the total. Cost: O(n r²) to prepare,
+O(r² (log n + leaf)) per draw. Memory: P r(r+1)/2 numbers for P leaves, P the largest power of two within the budget.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Tree(ItemIndex):
     Attributes
     ----------
     sums : (P, r(r+1)/2) array
-        Packed upper triangles. ``sums[i]``, for 1 ≤ i < P, is the sum of q_a q_aᵀ over the left half of node i (whose halves are
-        nodes 2i and 2i + 1; nodes P..2P−1 are the leaves); ``sums[0]`` is the sum over all rows.
+        Packed upper triangles. ``sums[i]``, for 1 ≤ i < P, is the sum of q_a q_aᵀ over the left half of node i, whose
+        halves are nodes 2i and 2i + 1; nodes P..2P−1 are the leaves. ``sums[0]`` is the sum over all rows.
     bounds : (P + 1,) array
         Leaf j holds rows ``bounds[j]..bounds[j + 1]``.
 
@@ -96,7 +96,7 @@ class Tree(ItemIndex):
     def draw_counted(
         self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0
     ) -> ItemDraws:
-        """Draw rows by descent; see :meth:`ItemIndex.draw_counted`. A node several draws pass through is weighed once."""
+        """Draw rows by descent; see :meth:`ItemIndex.draw_counted`. A node that many draws pass is weighed once."""
         check_query(M, self.kernel.rank, n_draws)
         query = _pack_query(M)
         total = float(self.sums[0] @ query)
@@ -107,8 +107,8 @@ class Tree(ItemIndex):
         leaves[order], low = _descend(self.sums, query, total, for_descent[order])
         if low < -PROBABILITY_TOLERANCE * total:
             raise PrecisionError(
-                f"half a node of the tree weighs {low:.3g} where all items weigh {total:.3g}: M is not positive semidefinite. "
-                "Either it is not an inclusion matrix, or double precision could not carry its computation."
+                f"half a node of the tree weighs {low:.3g} where all items weigh {total:.3g}: M is not positive "
+                "semidefinite. Either it is not an inclusion matrix, or double precision could not carry its computation."
             )
         return ItemDraws(self._finish(leaves, for_leaf, M, total), n_draws)
 
@@ -190,12 +190,12 @@ def _descend(
         if node >= n_leaves:
             leaves[first:last] = node - n_leaves
             continue
-        left = np.dot(sums[node], query)
+        left = float(np.dot(sums[node], query))
         right = weight - left
         low = min(low, left, right)
         left, right = max(left, 0.0), max(right, 0.0)
         share = left / (left + right) if left + right > 0.0 else 0.5
-        split = first + np.searchsorted(place[first:last], share)
+        split = first + int(np.searchsorted(place[first:last], share))
         for i in range(first, split):
             place[i] = place[i] / share
         for i in range(split, last):
