@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside ``path`` to write to; on success it takes the place of ``path``, on failure it goes away.
+    """Give a temporary path to write to; on success it takes the place of ``path``, on failure it goes away.
 
     A target that is not a plain file (a pipe, ``/dev/stdout``) has no old content to lose and is given as it is.
     """
