@@ -1,0 +1,531 @@
+"""Baskets: what goes in comes out, by every way in and out, and bad input is named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+import stat
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError, MissingExtraError
+
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
+SUFFIXES = [".txt", ".baskets.gz", ".csv", ".csv.gz", ".tsv", ".parquet"]
+
+frames = pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+
+sets = st.lists(st.lists(st.integers(0, 8), max_size=6), min_size=1, max_size=8)
+plain_names = st.text("abyz-_.09é&;'\"#", min_size=1, max_size=5)
+spaced_names = st.text("ab0 ,", min_size=1, max_size=6).map(str.strip).filter(bool)
+any_names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
+round_trip = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def made(lists: list[list[int]], labels: tuple[str, ...] | None = None) -> Baskets:
+    return Baskets.from_lists(lists, n_items=9, labels=labels)
+
+
+# Making
+
+
+def test_record_is_sorted_merged_and_read_only() -> None:
+    baskets = Baskets.from_lists([[3, 0, 3], [], [5, 1, 2]], n_items=6)
+    assert baskets.indptr.tolist() == [0, 2, 2, 5]
+    assert baskets.indices.tolist() == [0, 3, 1, 2, 5]
+    assert baskets.indices.dtype == baskets.indptr.dtype == np.int64
+    assert baskets.sizes.tolist() == [2, 0, 3]
+    assert baskets.n_items == 6
+    for array in (baskets.indptr, baskets.indices, baskets[0]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(AttributeError):
+        baskets.n_items = 7  # type: ignore[misc]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(baskets)
+
+
+@pytest.mark.parametrize(
+    "given_sets",
+    [
+        [[0, 3], [1]],
+        [{3, 0}, {1}],
+        [(3, 0), (1,)],
+        [np.array([3, 0]), np.array([1], np.int32)],
+        [np.array([3, 0]), [1]],
+        (iter(s) for s in [[3, 0], [1]]),
+    ],
+)
+def test_from_lists_takes_any_iterables(given_sets: object) -> None:
+    baskets = Baskets.from_lists(given_sets)  # type: ignore[arg-type]
+    assert baskets.to_lists() == [[0, 3], [1]]
+    assert baskets.n_items == 4
+
+
+def test_from_lists_with_labels() -> None:
+    derived = Baskets.from_lists([["tea", "milk"], ["milk"], []])
+    assert derived.labels == ("milk", "tea")
+    assert derived.to_lists() == [[0, 1], [0], []]
+    assert derived.labelled(0) == ("milk", "tea")
+    given_labels = Baskets.from_lists([["tea", "milk"], ["milk"]], labels=["tea", "rice", "milk"])
+    assert given_labels.to_lists() == [[0, 2], [2]]
+    assert given_labels == Baskets.from_lists([[0, 2], [2]], labels=["tea", "rice", "milk"])
+    assert Baskets.from_lists([np.array(["tea", "milk"])]) == Baskets.from_lists([["tea", "milk"]])
+    assert Baskets.from_lists([[0, 2]]).labelled(0) == ("0", "2")
+
+
+def test_no_baskets_and_empty_baskets() -> None:
+    assert len(Baskets.from_lists([])) == 0
+    assert Baskets.from_lists([[], []], n_items=3).to_lists() == [[], []]
+    assert Baskets.from_lists([np.empty(0), np.array([1])], n_items=3).to_lists() == [[], [1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sets": [[0, 6]], "n_items": 6}, r"0\.\.5; unknown item id 6"),
+        ({"sets": [[0, -1]]}, "unknown item id -1"),
+        ({"sets": [[0, 1]], "labels": ["a"]}, r"0\.\.0; unknown item id 1"),
+        ({"sets": [["a", "z"]], "labels": ["a"]}, "unknown label 'z'"),
+        ({"sets": [["a", 1]]}, "all integers .* or all strings .*; got int, str"),
+        ({"sets": [[1.0]]}, "got float"),
+        ({"sets": [[True]]}, "got bool"),
+        ({"sets": ["abc"]}, "each basket must be a list"),
+        ({"sets": [1, 2]}, "each basket must be a list"),
+        ({"sets": [[5_000_000_000]]}, "Codes are labels"),
+        ({"sets": [[10**30]]}, "at most 2147483647; got 10{30}"),
+        ({"sets": [[0]], "labels": ["a", "a"]}, "distinct; 'a' comes 2 times"),
+        ({"sets": [[0]], "labels": ["a", ""]}, "nonempty strings"),
+        ({"sets": [[0]], "labels": "ab"}, "sequence of nonempty strings"),
+        ({"sets": [[0]], "labels": ["a", "b"], "n_items": 3}, "number of labels, 2; got 3"),
+        ({"sets": [[0]], "n_items": -1}, "n_items must be at least 0"),
+        ({"sets": [[0]], "n_items": 1.5}, "n_items must be an integer"),
+    ],
+)
+def test_bad_sets_are_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Baskets.from_lists(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "message"),
+    [
+        ([1, 2], [0, 1], "rise from 0"),
+        ([0, 3], [0, 1], "number of indices, 2"),
+        ([0, 2, 1, 2], [0, 1], "rise from 0"),
+        ([], [], "rise from 0"),
+        ([0, 2], [1, 0], "increase within"),
+        ([0, 2], [1, 1], "increase within"),
+        ([0, 1], [7], "unknown item id 7"),
+        ([0, 1], [0.5], "flat array of integers"),
+    ],
+)
+def test_constructor_checks_the_record(indptr: list[int], indices: list[int], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Baskets(np.array(indptr), np.array(indices), 7)
+
+
+def test_constructor_copies_what_the_caller_can_change() -> None:
+    indptr, indices = np.array([0, 0, 2, 3]), np.array([1, 4, 0])
+    baskets = Baskets(indptr, indices, 5)
+    indices[0] = 3
+    assert baskets == Baskets.from_lists([[], [1, 4], [0]], n_items=5)
+    assert indices.flags.writeable
+
+
+def test_from_csr() -> None:
+    dense = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]])
+    for matrix in (sparse.csr_array(dense), sparse.csc_matrix(dense), sparse.coo_array(dense.astype(bool)), dense):
+        assert Baskets.from_csr(matrix).to_lists() == [[0, 2], [], [1]]
+    stored_zero = sparse.csr_array((np.array([1.0, 0.0]), np.array([2, 0]), np.array([0, 2])), shape=(1, 4))
+    assert Baskets.from_csr(stored_zero) == Baskets.from_lists([[2]], n_items=4)
+    assert stored_zero.nnz == 2
+    assert Baskets.from_csr(stored_zero, labels=["a", "b", "c", "d"]).labelled(0) == ("c",)
+
+
+@pytest.mark.parametrize("wrong", [2, -1, 0.5, np.nan])
+def test_from_csr_rejects_what_is_not_binary(wrong: float) -> None:
+    with pytest.raises(InvalidInputError, match=f"zeros and ones; it holds {wrong}"):
+        Baskets.from_csr(sparse.csr_array(np.array([[1.0, wrong]])))
+
+
+# Data frames
+
+
+@frames
+def test_long_frame(frame: object) -> None:
+    table = frame({"order": ["b", "a", "b", "b"], "product": ["tea", "milk", "rice", "tea"]})  # type: ignore[operator]
+    baskets = Baskets.from_frame(table, basket="order", item="product")
+    assert baskets.labels == ("milk", "rice", "tea")
+    assert [baskets.labelled(i) for i in range(2)] == [("rice", "tea"), ("milk",)]
+
+
+@frames
+def test_long_frame_of_ids(frame: object) -> None:
+    table = frame({"order": [7, 5, 7], "product": [2, 0, 1]})  # type: ignore[operator]
+    assert Baskets.from_frame(table, basket="order", item="product", n_items=4).to_lists() == [[1, 2], [0]]
+    codes = Baskets.from_frame(table, basket="order", item="product", as_labels=True)
+    assert codes.labels == ("0", "1", "2")
+    assert codes.labelled(0) == ("1", "2")
+
+
+@frames
+@pytest.mark.parametrize("items", [[2, None, 0], ["c", None, "a"]])
+def test_missing_item_is_an_empty_basket(frame: object, items: list[object]) -> None:
+    table = frame({"order": [1, 2, 3], "product": items})  # type: ignore[operator]
+    baskets = Baskets.from_frame(table, basket="order", item="product", labels=["a", "b", "c"])
+    assert baskets.to_lists() == [[2], [], [0]]
+
+
+@frames
+def test_bad_long_frames(frame: object) -> None:
+    table = frame({"order": [1, None], "product": [0.5, 1.0]})  # type: ignore[operator]
+    with pytest.raises(InvalidInputError, match=r"no column 'basket'; its columns are 'order', 'product'\. Name"):
+        Baskets.from_frame(table, basket="basket", item="product")
+    with pytest.raises(InvalidInputError, match="column 'order' must name a basket in every row"):
+        Baskets.from_frame(table, basket="order", item="product")
+    with pytest.raises(InvalidInputError, match="got float"):
+        Baskets.from_frame(table, basket="product", item="product")
+
+
+def test_categories_and_what_is_no_frame() -> None:
+    table = pd.DataFrame({"b": [0, 0], "i": pd.Categorical(["y", "x"])})
+    assert Baskets.from_frame(table, basket="b", item="i").labels == ("x", "y")
+    with pytest.raises(InvalidInputError, match=r"table in memory; got dict"):
+        Baskets.from_frame({"b": [0]}, basket="b", item="i")
+    with pytest.raises(InvalidInputError, match="LazyFrame"):
+        Baskets.from_frame(pl.LazyFrame({"b": [0]}), basket="b", item="i")
+
+
+@frames
+@pytest.mark.parametrize("kind", [int, bool, float])
+def test_onehot_frame(frame: object, kind: type) -> None:
+    columns = {"tea": [1, 0, 1], "milk": [0, 0, 1], "rice": [0, 0, 0]}
+    table = frame({name: list(map(kind, column)) for name, column in columns.items()})  # type: ignore[operator]
+    baskets = Baskets.from_onehot(table)
+    assert baskets == Baskets.from_lists([[0], [], [0, 1]], labels=["tea", "milk", "rice"])
+
+
+@frames
+@pytest.mark.parametrize("column", [[0, 2], [0, None], ["a", "b"], [0.0, float("nan")]])
+def test_onehot_rejects_what_is_not_binary(frame: object, column: list[object]) -> None:
+    table = frame({"tea": [0, 1], "milk": column})  # type: ignore[operator]
+    with pytest.raises(InvalidInputError, match="column 'milk' must hold only 0 and 1"):
+        Baskets.from_onehot(table)
+
+
+# Asking
+
+
+def test_indexing_gives_an_array_or_baskets() -> None:
+    lists = [[0, 3], [], [1, 2, 5], [4]]
+    baskets = made(lists)
+    assert baskets[2].tolist() == baskets[np.int64(-2)].tolist() == [1, 2, 5]
+    assert [items.tolist() for items in baskets] == lists
+    assert baskets[1:].to_lists() == lists[1:]
+    assert baskets[::-1].to_lists() == lists[::-1]
+    assert baskets[[3, 0, 3]].to_lists() == [lists[3], lists[0], lists[3]]
+    assert baskets[np.array([True, False, True, False])].to_lists() == [lists[0], lists[2]]
+    assert len(baskets[[]]) == 0
+    assert baskets[[]].n_items == 9
+    with pytest.raises(IndexError):
+        baskets[4]
+
+
+def test_select_by_size() -> None:
+    baskets = made([[0, 3], [], [1, 2, 5], [4]])
+    assert baskets.select(max_size=2).to_lists() == [[0, 3], [], [4]]
+    assert baskets.select(min_size=1, max_size=2).to_lists() == [[0, 3], [4]]
+    assert baskets.select() == baskets
+
+
+def test_equality_sees_every_part() -> None:
+    baskets = Baskets.from_lists([[0], [1]], labels=["a", "b"])
+    assert baskets == Baskets.from_lists([[0], [1]], labels=["a", "b"])
+    assert baskets != Baskets.from_lists([[0], [1]], labels=["a", "c"])
+    assert baskets != Baskets.from_lists([[0], [1]])
+    assert baskets != Baskets.from_lists([[0, 1], []], labels=["a", "b"])
+    assert Baskets.from_lists([[0]]) != Baskets.from_lists([[0]], n_items=2)
+    assert baskets != [[0], [1]]
+
+
+def test_repr() -> None:
+    assert repr(made([[0, 3], []])) == "<Baskets: 2 baskets over 9 items, sizes 0 to 2, mean 1>"
+    assert repr(Baskets.from_lists([["a"]])) == "<Baskets: 1 basket over 1 items, sizes 1 to 1, mean 1, labelled>"
+    assert repr(Baskets.from_lists([])) == "<Baskets: 0 baskets over 0 items>"
+
+
+def test_copies_stay_read_only() -> None:
+    baskets = Baskets.from_lists([["a", "b"]])
+    again = pickle.loads(pickle.dumps(baskets))
+    assert again == baskets
+    assert not again.indices.flags.writeable
+
+
+def test_split_is_a_seeded_partition() -> None:
+    baskets = made([[i] for i in range(9)])
+    train, val, test = baskets.split(2, 3, rng=0)
+    assert (len(train), len(val), len(test)) == (4, 2, 3)
+    assert sorted(train.to_lists() + val.to_lists() + test.to_lists()) == baskets.to_lists()
+    assert train.to_lists() == sorted(train.to_lists())
+    assert baskets.split(2, 3, rng=0).test == test
+    assert any(baskets.split(2, 3, rng=seed).test != test for seed in range(1, 5))
+    with pytest.raises(InvalidInputError, match=r"at most 9, all baskets; got 5 \+ 5"):
+        baskets.split(5, 5, rng=0)
+    with pytest.raises(InvalidInputError, match="n_val must be at least 0"):
+        baskets.split(-1, 2, rng=0)
+
+
+# Round trips
+
+
+@given(sets)
+def test_round_trip_through_csr_and_lists(lists: list[list[int]]) -> None:
+    baskets = made(lists)
+    assert baskets.to_lists() == [sorted(set(members)) for members in lists]
+    assert Baskets.from_csr(baskets.to_csr()) == baskets
+    assert Baskets.from_lists(baskets.to_lists(), n_items=9) == baskets
+    assert Baskets(baskets.indptr, baskets.indices, 9) == baskets
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@round_trip
+@given(lists=sets)
+def test_round_trip_of_ids(tmp_path: Path, suffix: str, lists: list[list[int]]) -> None:
+    baskets = made(lists)
+    baskets.write(tmp_path / f"x{suffix}")
+    assert Baskets.read(tmp_path / f"x{suffix}", n_items=9) == baskets
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("names", [plain_names, spaced_names], ids=["plain", "spaced"])
+@round_trip
+@given(data=st.data())
+def test_round_trip_of_labels(tmp_path: Path, suffix: str, names: st.SearchStrategy[str], data: st.DataObject) -> None:
+    labels = tuple(data.draw(st.lists(names, min_size=9, max_size=9, unique=True)))
+    baskets = made(data.draw(sets), labels)
+    baskets.write(tmp_path / f"x{suffix}")
+    assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+@round_trip
+@given(data=st.data())
+def test_round_trip_of_any_label(tmp_path: Path, suffix: str, data: st.DataObject) -> None:
+    labels = tuple(data.draw(st.lists(any_names | st.just("\t\n\r,'\""), min_size=9, max_size=9, unique=True)))
+    baskets = made(data.draw(sets), labels)
+    baskets.write(tmp_path / f"x{suffix}")
+    assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
+
+
+@given(lists=sets, kind=st.sampled_from(["text", "csv", "tsv"]))
+def test_round_trip_through_open_files(lists: list[list[int]], kind: str) -> None:
+    file = io.StringIO(newline="")
+    made(lists).write(file, format=kind)
+    file.seek(0)
+    assert Baskets.read(file, format=kind, n_items=9) == made(lists)
+
+
+def test_parquet_through_open_files() -> None:
+    file = io.BytesIO()
+    made([[1], []]).write(file, format="parquet")
+    file.seek(0)
+    assert Baskets.read(file, format="parquet", n_items=9) == made([[1], []])
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("text", "lists"),
+    [
+        ("0 3\n1 2 5\n", [[0, 3], [1, 2, 5]]),
+        ("0,3\n1,2,5", [[0, 3], [1, 2, 5]]),
+        ("0, 3\n\n1 2, 5\r\n", [[0, 3], [], [1, 2, 5]]),
+        ("0\t3\n1\t2\t5\n", [[0, 3], [1, 2, 5]]),
+        ("\ufeff0 3 3\n", [[0, 3]]),
+        ("\n", [[]]),
+    ],
+)
+def test_text_of_ids(tmp_path: Path, text: str, lists: list[list[int]]) -> None:
+    (tmp_path / "x").write_bytes(text.encode())
+    baskets = Baskets.read(tmp_path / "x")
+    assert baskets.to_lists() == lists
+    assert baskets.labels is None
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("tea milk\nrice\n", [("milk", "tea"), ("rice",)]),
+        ("green tea,milk\nwhite rice\n", [("green tea", "milk"), ("white rice",)]),
+        ("green tea\tmilk, skimmed\nrice\n", [("green tea", "milk, skimmed"), ("rice",)]),
+        ("tea 7\n7\n", [("7", "tea"), ("7",)]),
+        ("007 1_0\n", [("007", "1_0")]),
+        ("1-2 3\n", [("1-2", "3")]),
+    ],
+)
+def test_text_of_labels(tmp_path: Path, text: str, labels: list[tuple[str, ...]]) -> None:
+    (tmp_path / "x").write_text(text)
+    baskets = Baskets.read(tmp_path / "x")
+    assert [baskets.labelled(i) for i in range(len(baskets))] == labels
+
+
+def test_items_file_names_the_items(tmp_path: Path) -> None:
+    (tmp_path / "x.baskets").write_text("0 2\n")
+    with gzip.open(tmp_path / "x.items.gz", "wt") as file:
+        file.write("tea\t77\nmilk\nrice\nsalt\n")
+    baskets = Baskets.read(tmp_path / "x.baskets", items=tmp_path / "x.items.gz")
+    assert baskets.labels == ("tea\t77", "milk", "rice", "salt")
+    assert baskets.labelled(0) == ("tea\t77", "rice")
+    with pytest.raises(InvalidInputError, match="not from both"):
+        Baskets.read(tmp_path / "x.baskets", items=tmp_path / "x.items.gz", labels=["a"])
+
+
+def test_numbers_that_may_be_ids_or_labels(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("1 2\n")
+    assert Baskets.read(tmp_path / "x", labels=["a", "1", "b"]).to_lists() == [[1, 2]]
+    assert Baskets.read(tmp_path / "x", labels=["2", "1"]).to_lists() == [[0, 1]]
+    with pytest.raises(InvalidInputError, match="may be ids or labels"):
+        Baskets.read(tmp_path / "x", labels=["2", "1", "0"])
+    assert Baskets.read(tmp_path / "x", labels=["2", "1", "0"], as_labels=True).to_lists() == [[0, 1]]
+    assert Baskets.read(tmp_path / "x", labels=["2", "1", "0"], as_labels=False).to_lists() == [[1, 2]]
+    assert Baskets.read(tmp_path / "x", as_labels=True).labels == ("1", "2")
+    (tmp_path / "x").write_text("1 tea\n")
+    with pytest.raises(InvalidInputError, match="whole numbers; got 'tea'"):
+        Baskets.read(tmp_path / "x", as_labels=False)
+
+
+def test_csv_with_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text('when, product ,order\n1,"tea, green",B\n2,,C\n\n3,milk,B\n')
+    baskets = Baskets.read(tmp_path / "x.csv", basket="order", item="product")
+    assert [baskets.labelled(i) for i in range(2)] == [("milk", "tea, green"), ()]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x", b"", r"x is empty; expected at least one line"),
+        ("x.gz", b"", r"x.gz is empty"),
+        ("x.csv", b"", r"x.csv is empty"),
+        ("x.gz", b"0 1\n", "not a whole gzip file"),
+        ("x.gz", gzip.compress(b"0 1 2 3\n" * 99)[:-9], "not a whole gzip file"),
+        ("x.gz", gzip.compress(b"0 1 2 3\n" * 99)[:12] + b"\xff" * 30, "not a whole gzip file"),
+        ("x", b"caf\xe9\n", "must be UTF-8 text"),
+        ("x", b"PAR1\0\0", "binary data. Name its format"),
+        ("x", b"0 -3\n", "unknown item id -3"),
+        ("x", b"0 9\n", r"0\.\.8; unknown item id 9"),
+        ("x.csv", b"order,product\n1,2\n", r"no column 'basket'; its columns are 'order', 'product'"),
+        (
+            "x.csv",
+            b"basket,item\n1,2\n3\n",
+            r"line 3: expected values for the columns \['basket', 'item'\]; got \['3'\]",
+        ),
+        ("x.csv", b"basket,item\n,2\n", "line 2: expected values"),
+        ("x.parquet", b"basket,item\n1,2\n", "not a readable Parquet file"),
+        ("x.parquet", b"", "not a readable Parquet file"),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidInputError, match=message):
+        Baskets.read(tmp_path / name, n_items=9)
+
+
+@pytest.mark.parametrize("name", ["x", "x.gz", "x.csv", "x.parquet"])
+def test_missing_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileNotFoundError, match=name):
+        Baskets.read(tmp_path / name)
+
+
+def test_parquet_columns_are_named(tmp_path: Path) -> None:
+    made([[1]]).write(tmp_path / "x.parquet", basket="order", item="product")
+    assert Baskets.read(tmp_path / "x.parquet", basket="order", item="product").to_lists() == [[1]]
+    with pytest.raises(
+        InvalidInputError, match=r"x.parquet has no column 'basket'; its columns are 'order', 'product'"
+    ):
+        Baskets.read(tmp_path / "x.parquet")
+
+
+def test_unknown_format() -> None:
+    with pytest.raises(InvalidInputError, match="one of text, csv, tsv, parquet; got 'xls'"):
+        Baskets.read(io.StringIO("0\n"), format="xls")
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made([[1]]).write(tmp_path / "x.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"Reading Parquet needs .*'ndpp\[data\]'"):
+        Baskets.read(tmp_path / "x.parquet")
+    with pytest.raises(MissingExtraError, match="Writing Parquet"):
+        made([[1]]).write(tmp_path / "x.parquet")
+    Baskets.read(io.StringIO("basket,item\n0,1\n"), format="csv")
+
+
+# Writing
+
+
+def test_text_is_what_one_expects(tmp_path: Path) -> None:
+    file = io.StringIO()
+    Baskets.from_lists([["tea", "milk"], [], ["rice"]]).write(file)
+    assert file.getvalue() == "milk tea\n\nrice\n"
+    made([[3, 0], []]).write(tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text() == "basket,item\n0,0\n0,3\n1,\n"
+    file = io.StringIO()
+    Baskets.from_lists([["tea", "milk"]]).write(file, as_labels=False)
+    assert file.getvalue() == "0 1\n"
+
+
+def test_same_baskets_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.gz", "b.gz"):
+        made([[3, 0], []]).write(tmp_path / name)
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+
+
+@pytest.mark.parametrize("label", ["a\tb", "a\nb", "a\rb", " a", "a "])
+def test_text_says_which_label_it_cannot_hold(tmp_path: Path, label: str) -> None:
+    baskets = Baskets.from_lists([[label, "c"]])
+    with pytest.raises(InvalidInputError, match="Write CSV or Parquet, or ids with as_labels=False"):
+        baskets.write(tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+    baskets.write(tmp_path / "x", as_labels=False)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".csv", ".parquet"])
+def test_failed_write_leaves_the_old_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(b"precious")
+    unwritable = Baskets.from_lists([["fine"], ["lone \ud800 surrogate"]])
+    with pytest.raises(UnicodeEncodeError):
+        unwritable.write(path)
+    assert path.read_bytes() == b"precious"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_write_keeps_links_and_modes(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    os.chmod(tmp_path / "real", 0o640)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    made([[1]]).write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "1\n"
+    assert stat.S_IMODE((tmp_path / "real").stat().st_mode) == 0o640
+
+
+def test_write_to_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        made([[1]]).write(tmp_path)
+    made([[1]]).write(os.devnull)
+    assert not Path(os.devnull).is_file()
