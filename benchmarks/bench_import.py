@@ -1,0 +1,48 @@
+"""How long ``import ndpp`` takes, beside the import of what it stands on. Each measurement is a fresh interpreter.
+
+The ratio is of interest, not the seconds; it should stay below ``TARGET``. Run ``python benchmarks/bench_import.py``,
+or ``make bench ARGS="-k import"``.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+FLOOR = "import numpy, scipy.linalg, numba"
+TARGET = 1.3
+ROUNDS = 11
+
+
+def seconds(statement: str) -> float:
+    """Return how long a fresh interpreter takes to run ``statement``, its own start not counted."""
+    code = f"import time\nbegan = time.perf_counter()\n{statement}\nprint(time.perf_counter() - began)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def ratio(rounds: int = ROUNDS) -> tuple[float, float, float]:
+    """Return the median of paired ratios and both median times; paired, so that a busy machine hits both alike."""
+    for statement in (FLOOR, "import ndpp"):
+        seconds(statement)  # compile, fill caches
+    pairs = [(seconds(FLOOR), seconds("import ndpp")) for _ in range(rounds)]
+    floor, ours = (statistics.median(column) for column in zip(*pairs))
+    return statistics.median(ndpp / base for base, ndpp in pairs), floor, ours
+
+
+@pytest.mark.parametrize("statement", [FLOOR, "import ndpp"], ids=["floor", "ndpp"])
+def test_import_time(benchmark, statement):
+    benchmark.pedantic(lambda: seconds(statement), rounds=5, warmup_rounds=1)
+
+
+def test_import_ratio(benchmark):
+    value, floor, ours = benchmark.pedantic(ratio, rounds=1)
+    benchmark.extra_info.update(ratio=value, floor_s=floor, ndpp_s=ours)
+    assert value <= TARGET
+
+
+if __name__ == "__main__":
+    value, floor, ours = ratio()
+    print(f"import ndpp {ours * 1e3:.0f} ms, {FLOOR!r} {floor * 1e3:.0f} ms, ratio {value:.2f} (target {TARGET})")

@@ -1,0 +1,59 @@
+"""How Sphinx builds these pages: ``make docs``."""
+
+import re
+from importlib.metadata import version as installed_version
+
+project = "ndpp"
+author = "the ndpp authors"
+copyright = "the ndpp authors, BSD 3-Clause"
+version = release = installed_version("ndpp")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+autosummary_generate = True
+autodoc_typehints = "none"  # parameter types are in the docstrings, in words
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False  # the class template lists them, once
+numpydoc_xref_param_type = False
+add_module_names = False
+
+# Names of other projects in docstrings. Their inventories are not fetched: a build needs no network.
+OTHERS = "abc|collections|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|torch|typing"
+nitpick_ignore_regex = [(r"py:.*", rf"({OTHERS})\..*")]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "ndpp"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"**": []}
+html_show_sourcelink = False
+
+
+def keep_bars(app, what, name, obj, options, lines):
+    """Let docstrings write |S| for a size: to reStructuredText bars mean substitution, outside literals."""
+    for i, line in enumerate(lines):
+        lines[i] = re.sub(r"(``.*?``)|(?<!\\)\|", lambda found: found.group(1) or r"\|", line)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_bars, priority=900)

@@ -1,0 +1,73 @@
+"""The package as a user meets it: what an import brings along, which names are there, which version it says it is."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ndpp
+
+HEAVY = ("torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
+
+PUBLIC = {
+    "ndpp": ["Baskets", "LowRankKernel"],
+    "ndpp.items": ["ItemIndex", "LeverageTable", "Scan", "Tree"],
+    "ndpp.errors": ["BudgetExceededError", "InvalidInputError", "NDPPError", "PrecisionError", "PrecisionWarning"],
+}
+
+
+def modules_after(statement: str) -> set[str]:
+    """Return the top-level modules a fresh interpreter has loaded after ``statement``."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_import_is_light():
+    loaded = modules_after("import ndpp")
+    assert "numpy" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_the_check_of_imports_can_fail():
+    assert "matplotlib" in modules_after("import ndpp, matplotlib")
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_are_there(module):
+    loaded = importlib.import_module(module)
+    missing = [name for name in PUBLIC[module] if not hasattr(loaded, name)]
+    assert not missing
+
+
+def test_all_lists_only_what_exists():
+    assert all(hasattr(ndpp, name) for name in ndpp.__all__)
+    assert len(set(ndpp.__all__)) == len(ndpp.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = ndpp.no_such_name
+
+
+def test_version_is_that_of_the_installed_distribution():
+    assert ndpp.__version__ == importlib.metadata.version("ndpp")
+
+
+def test_type_hints_are_shipped():
+    assert Path(ndpp.__file__).with_name("py.typed").is_file()
+
+
+def test_demo_runs_and_saves_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "ndpp.experiments.demo"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bread" in done.stdout
+    assert not list(tmp_path.iterdir())
