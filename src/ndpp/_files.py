@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +16,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     A target that is not a plain file (a pipe, ``/dev/stdout``) has no old content to lose and is given as it is.
     """
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"expected the path of a file to write; {str(path)!r} is a folder")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     if target.exists() and not target.is_file():
-        if target.is_dir():
-            raise IsADirectoryError(f"expected the path of a file to write; {str(path)!r} is a folder")
         yield target
         return
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
+        temporary.touch(exist_ok=False)
+        mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
+        temporary.chmod(mode & 0o7777)  # some writers replace the temporary by one of their own
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,0 +1,214 @@
+"""Kernels on disk: one safetensors file with X, W (and the support, if restricted) and JSON metadata in its header.
+
+The header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation`` ("xw"), ``ndpp_version``, a
+CRC-32 of the arrays, the labels and whatever the caller adds, such as the training configuration. Nothing is ever
+unpickled. A file is replaced whole or not at all.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ndpp._files import replacing
+from ndpp._types import AnyArray
+from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.kernel import LowRankKernel
+
+FORMAT = "ndpp-kernel"
+FORMAT_VERSION = 1
+"""The newest version of the format that this library writes and reads."""
+
+_STRANGERS = {
+    b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
+    b"PK": "it looks like a zip archive (.npz, .pt); load X and W with its own tool and build LowRankKernel(X, W)",
+    b"\x93NUMPY": "it looks like a .npy file; load it with numpy and build LowRankKernel(X, W)",
+    b"\x89HDF": "it looks like an HDF5 file",
+    b"\x1f\x8b": "it looks like a gzip file; unpack it first",
+}
+
+
+class ModelHeader(NamedTuple):
+    """What a model file says about itself."""
+
+    format_version: int
+    ndpp_version: str
+    parametrisation: str
+    n_items: int
+    n_columns: int
+    labels: tuple[str, ...] | None
+    crc32: int
+    metadata: dict[str, Any]
+
+
+def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a kernel, with its labels and support, to a safetensors file.
+
+    Parameters
+    ----------
+    kernel : LowRankKernel
+        The kernel. X and W keep their precision.
+    path : path
+        A plain file; if it exists it is replaced once the new one is complete.
+    metadata : mapping, optional
+        Anything JSON can hold, such as the training configuration; :func:`load_metadata` returns it.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> save(LowRankKernel(np.eye(3), np.eye(3)), path, metadata={"rank": 3})
+    >>> load(path).n_items, load_metadata(path)
+    (3, {'rank': 3})
+    """
+    if not isinstance(kernel, LowRankKernel):
+        raise InvalidInputError(
+            f"save takes a LowRankKernel; got {type(kernel).__name__}. A fitted model has `.kernel_`."
+        )
+    if Path(path).exists() and not Path(path).is_file():
+        raise InvalidInputError(f"a model is saved to a plain file; {str(path)!r} is something else")
+    # safetensors writes memory as it lies: anything but C order would be scrambled.
+    arrays = {"X": np.ascontiguousarray(kernel.X), "W": np.ascontiguousarray(kernel.W)}
+    if len(kernel.support) < kernel.n_items:
+        arrays["support"] = np.ascontiguousarray(kernel.support)
+    header = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "ndpp_version": importlib.metadata.version("ndpp"),
+        "parametrisation": "xw",
+        "n_items": str(kernel.n_items),
+        "n_columns": str(kernel.X.shape[1]),
+        "labels": _json(kernel.labels, "labels"),
+        "crc32": str(_crc32(arrays)),
+        "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
+    }
+    with replacing(path) as temporary:
+        try:
+            save_file(arrays, temporary, header)
+        except SafetensorError as reason:
+            raise OSError(f"could not write {str(path)!r}: {reason}") from None
+
+
+def load(path: str | os.PathLike[str]) -> LowRankKernel:
+    """Return the kernel that :func:`save` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ModelFileError
+        The file is empty, truncated, corrupt, foreign, or of a newer format than this library knows.
+    """
+    with _open(path) as file:
+        header = _header(file, path)
+        names = sorted(file.keys())
+        if names not in (["W", "X"], ["W", "X", "support"]):
+            raise _bad(path, f"expected the arrays X, W and perhaps support; it holds {', '.join(names)}")
+        arrays = {name: file.get_tensor(name) for name in names}
+    wanted = {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}
+    for name, shape in wanted.items():
+        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
+            raise _bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
+    if _crc32(arrays) != header.crc32:
+        raise _bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
+    try:
+        return LowRankKernel(arrays["X"], arrays["W"], labels=header.labels, support=arrays.get("support"))
+    except InvalidInputError as reason:
+        raise _bad(path, f"its arrays are no valid kernel: {reason}") from reason
+
+
+def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the metadata that :func:`save` was given, without reading the arrays."""
+    return load_header(path).metadata
+
+
+def load_header(path: str | os.PathLike[str]) -> ModelHeader:
+    """Return everything a model file says about itself, without reading the arrays."""
+    with _open(path) as file:
+        return _header(file, path)
+
+
+@contextmanager
+def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no model file at {str(path)!r}")
+    if not Path(path).is_file():
+        raise _bad(path, "it is not a plain file")
+    if not Path(path).stat().st_size:
+        raise _bad(path, "it is empty; the copy or download that made it failed")
+    try:
+        with safe_open(path, framework="np") as file:
+            yield file
+    except SafetensorError as reason:
+        with open(path, "rb") as raw:
+            start = raw.read(8)
+        hint = next((hint for magic, hint in _STRANGERS.items() if start.startswith(magic)), None)
+        raise _bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
+
+
+def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
+    fields = file.metadata() or {}
+    if fields.get("format") != FORMAT:
+        raise _bad(path, "it is a safetensors file, but not one that ndpp.save wrote (no 'ndpp-kernel' in its header)")
+    try:
+        version = int(fields["format_version"])
+        if version > FORMAT_VERSION:
+            raise _bad(
+                path,
+                f"it has format version {version}, written by ndpp {fields.get('ndpp_version', '?')}; this ndpp knows "
+                f"versions up to {FORMAT_VERSION}. Upgrade with: pip install -U ndpp",
+            )
+        if version < 1 or fields["parametrisation"] != "xw":
+            raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
+        labels = json.loads(fields["labels"])
+        return ModelHeader(
+            format_version=version,
+            ndpp_version=fields["ndpp_version"],
+            parametrisation=fields["parametrisation"],
+            n_items=int(fields["n_items"]),
+            n_columns=int(fields["n_columns"]),
+            labels=None if labels is None else tuple(labels),
+            crc32=int(fields["crc32"]),
+            metadata=dict(json.loads(fields["metadata"])),
+        )
+    except ModelFileError:
+        raise
+    except (KeyError, ValueError, TypeError) as reason:
+        raise _bad(path, f"its header is damaged: {type(reason).__name__} {reason}. Copy it again") from None
+
+
+def _bad(path: str | os.PathLike[str], reason: str) -> ModelFileError:
+    return ModelFileError(f"{str(path)!r} cannot be read as an ndpp model: {reason}.")
+
+
+def _crc32(arrays: Mapping[str, AnyArray]) -> int:
+    crc = 0
+    for name in sorted(arrays):
+        crc = zlib.crc32(arrays[name].data, crc)
+    return crc
+
+
+def _json(value: Any, name: str) -> str:
+    try:
+        return json.dumps(value, default=_plain, allow_nan=False)
+    except (TypeError, ValueError) as reason:
+        raise InvalidInputError(
+            f"{name} must be plain JSON (text, finite numbers, lists, mappings): {reason}"
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy's numbers and arrays as Python's."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,207 @@
+"""Model files: what is saved comes back, and every kind of bad file is named without touching anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from ndpp import io
+from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.kernel import LowRankKernel
+
+
+def kernel_of(dtype: type = np.float64, *, order: str = "C", labels: bool = False) -> LowRankKernel:
+    rng = np.random.default_rng(3)
+    X = np.asarray(rng.standard_normal((7, 4)), dtype, order=order)  # type: ignore[call-overload]
+    skew = rng.standard_normal((4, 4))
+    return LowRankKernel(X, np.eye(4) + skew - skew.T, labels=[f"item, “{i}”\n" for i in range(7)] if labels else None)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.safetensors"
+    io.save(kernel_of(), path, metadata={"steps": 3})
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("labels", [False, True])
+def test_round_trip(tmp_path: Path, dtype: type, order: str, labels: bool) -> None:
+    kernel = kernel_of(dtype, order=order, labels=labels)
+    io.save(kernel, tmp_path / "m.safetensors")
+    again = io.load(tmp_path / "m.safetensors")
+    for name in ("X", "W", "support"):
+        saved, loaded = getattr(kernel, name), getattr(again, name)
+        assert loaded.dtype == saved.dtype
+        np.testing.assert_array_equal(loaded, saved)
+    assert again.labels == kernel.labels
+
+
+def test_strided_views_round_trip(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((12, 8))
+    kernel = LowRankKernel(X[::2, ::-2], np.eye(4))
+    io.save(kernel, tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(io.load(tmp_path / "m.safetensors").X, X[::2, ::-2])
+
+
+def test_restricted_and_conditioned_kernels_keep_their_support(tmp_path: Path) -> None:
+    kernel = kernel_of(labels=True)
+    for part in (kernel.restrict([5, 1, 2]), kernel.exclude([0]), kernel.condition([3])):
+        io.save(part, tmp_path / "m.safetensors")
+        again = io.load(tmp_path / "m.safetensors")
+        np.testing.assert_array_equal(again.support, part.support)
+        np.testing.assert_array_equal(again.to_dense(), part.to_dense())
+        assert again.n_items == 7
+
+
+def test_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    given = {"rank": np.int64(3), "loss": [np.float32(0.5), 1], "nested": {"name": "é"}, "sizes": np.arange(2)}
+    io.save(kernel_of(labels=True), path, metadata=given)
+    assert io.load_metadata(path) == {"rank": 3, "loss": [0.5, 1], "nested": {"name": "é"}, "sizes": [0, 1]}
+    header = io.load_header(path)
+    assert (header.format_version, header.parametrisation, header.n_items, header.n_columns) == (1, "xw", 7, 4)
+    assert header.labels == kernel_of(labels=True).labels
+    io.save(kernel_of(), path)
+    assert io.load_metadata(path) == {}
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), float("inf")])
+def test_metadata_that_is_not_json_changes_nothing(model: Path, value: object) -> None:
+    before = model.read_bytes()
+    with pytest.raises(InvalidInputError, match="metadata must be plain JSON"):
+        io.save(kernel_of(), model, metadata={"value": value})
+    assert model.read_bytes() == before
+
+
+def test_save_takes_kernels_and_plain_files_only(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"takes a LowRankKernel; got ndarray"):
+        io.save(np.eye(3), tmp_path / "m")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="something else"):
+        io.save(kernel_of(), tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere' to write 'm' in"):
+        io.save(kernel_of(), tmp_path / "nowhere" / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_failed_save_leaves_the_old_file(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = model.read_bytes()
+
+    def fails(arrays: Any, path: Path, header: Any) -> None:
+        path.write_bytes(b"half a model")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(io, "save_file", fails)
+    with pytest.raises(OSError, match="disk full"):
+        io.save(kernel_of(np.float32), model)
+    assert model.read_bytes() == before
+    assert os.listdir(model.parent) == [model.name]
+
+
+def test_new_files_are_as_open_as_others(model: Path) -> None:
+    (model.parent / "plain").touch()
+    assert model.stat().st_mode == (model.parent / "plain").stat().st_mode
+    model.chmod(0o640)
+    io.save(kernel_of(), model)
+    assert model.stat().st_mode & 0o777 == 0o640
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    for read in (io.load, io.load_metadata):
+        with pytest.raises(FileNotFoundError, match=r"no model file at .*gone\.safetensors"):
+            read(tmp_path / "gone.safetensors")
+
+
+def _npz(path: Path) -> None:
+    np.savez(path.open("wb"), X=np.eye(3), W=np.eye(3))
+
+
+def _rewrite_header(path: Path, change: Callable[[dict[str, str]], object]) -> None:
+    """Change the metadata and leave the arrays alone."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    change(header["__metadata__"])
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
+
+
+def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
+    """Change the arrays, checksum and all, and leave the rest of the metadata alone."""
+    old = load_file(path)
+    new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
+    fields = {**io.load_header(path)._asdict(), "format": io.FORMAT, "crc32": io._crc32(new)}
+    fields["labels"], fields["metadata"] = json.dumps(fields["labels"]), json.dumps(fields["metadata"])
+    save_file(new, path, {name: str(value) for name, value in fields.items()})
+
+
+def _flip_last_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+BAD = {
+    "empty": (lambda p: p.write_bytes(b""), "it is empty"),
+    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:-9]), "truncated, corrupt"),
+    "truncated in the header": (lambda p: p.write_bytes(p.read_bytes()[:40]), "truncated, corrupt"),
+    "three bytes": (lambda p: p.write_bytes(b"abc"), "truncated, corrupt"),
+    "something appended": (lambda p: p.write_bytes(p.read_bytes() + b"x"), "truncated, corrupt"),
+    "text": (lambda p: p.write_text("X,W\n" * 50), "truncated, corrupt or of another kind"),
+    "one bit flipped": (_flip_last_byte, "do not match their checksum"),
+    "pickle": (lambda p: p.write_bytes(pickle.dumps({"X": [1.0] * 50})), "looks like a pickle, which is never loaded"),
+    "npz": (_npz, r"zip archive \(\.npz, \.pt\); load X and W"),
+    "npy": (lambda p: np.save(p.open("wb"), np.eye(3)), r"looks like a \.npy file"),
+    "gzip": (lambda p: p.write_bytes(b"\x1f\x8b\x08" + b"\0" * 30), "unpack it first"),
+    "foreign": (lambda p: save_file({"X": np.eye(3), "W": np.eye(3)}, p), "not one that ndpp.save wrote"),
+    "foreign with metadata": (
+        lambda p: save_file({"X": np.eye(3)}, p, {"format": "pt"}),
+        "not one that ndpp.save wrote",
+    ),
+    "newer": (
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="2", ndpp_version="9.9")),
+        r"format version 2, written by ndpp 9\.9; this ndpp knows versions up to 1\. Upgrade with: pip install -U",
+    ),
+    "no version": (lambda p: _rewrite_header(p, lambda m: m.pop("format_version")), "header is damaged: KeyError"),
+    "version zero": (lambda p: _rewrite_header(p, lambda m: m.update(format_version="0")), "header is damaged"),
+    "other parameters": (lambda p: _rewrite_header(p, lambda m: m.update(parametrisation="vbd")), "header is damaged"),
+    "labels not JSON": (lambda p: _rewrite_header(p, lambda m: m.update(labels="[1,")), "header is damaged"),
+    "metadata not a mapping": (lambda p: _rewrite_header(p, lambda m: m.update(metadata="3")), "header is damaged"),
+    "too few labels": (lambda p: _rewrite_header(p, lambda m: m.update(labels='["a"]')), "no valid kernel: labels"),
+    "other number of items": (
+        lambda p: _rewrite_header(p, lambda m: m.update(n_items="8")),
+        r"X should be \(8, 4\) floats; it is \(7, 4\)",
+    ),
+    "X of other shape": (lambda p: _rewrite_arrays(p, X=np.ones((7, 3))), r"X should be \(7, 4\) floats"),
+    "W of other shape": (lambda p: _rewrite_arrays(p, W=np.eye(3)), r"W should be \(4, 4\) floats; it is \(3, 3\)"),
+    "integers": (lambda p: _rewrite_arrays(p, W=np.eye(4, dtype=np.int64)), r"floats; it is \(4, 4\), int64"),
+    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support; it holds X"),
+    "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
+    "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
+    "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
+    "support outside": (lambda p: _rewrite_arrays(p, support=np.array([9])), "no valid kernel: support"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD)
+def test_bad_files_are_named_and_left_alone(model: Path, spoil: Callable[[Path], object], message: str) -> None:
+    spoil(model)
+    before = model.read_bytes()
+    with pytest.raises(ModelFileError, match=rf"model\.safetensors' cannot be read as an ndpp model: .*{message}"):
+        io.load(model)
+    assert model.read_bytes() == before
+
+
+def test_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="not a plain file"):
+        io.load(tmp_path)
