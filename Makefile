@@ -49,6 +49,7 @@ format: $(READY)  ## Rewrite the code in the house style
 	$(BIN)/ruff format .
 
 docs: $(READY)  ## Build the documentation into docs/_build/html; a warning is an error
+	@rm -rf docs/api/generated
 	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
