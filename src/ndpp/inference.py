@@ -1,0 +1,287 @@
+"""Likely sets without sampling: greedy MAP, next-item scores, recommendations.
+
+For a set Y the gain of item a is det L_{Y∪a} / det L_Y = L_aa − L_aY L_Y⁻¹ L_Ya. Adding an item updates all gains in
+O(n r), so that a greedy run of k items costs O(n r k) after one pass of O(n r²). Where rounding has eaten the gains
+they are formed anew; what is then still within rounding of zero counts as zero. [Gartrell et al., ICLR 2021]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg as sl
+
+from ndpp._checks import check_count, check_items
+from ndpp._gains import EPS, Gains, eliminate, products
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
+from ndpp.baskets import Baskets
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.kernel import LowRankKernel
+
+SURE = 1e-6
+"""Relative error of a gain above which gains are formed anew."""
+PAIR_ROWS, PAIR_BLOCK = 4096, 256
+"""How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
+RUN_ITEMS = 1024
+"""Items of baskets whose scores are formed at a time."""
+NEAR_SINGULAR = 1e-8
+"""Ratio of the singular values of L_J below which a basket is scored by itself."""
+
+
+class Recommendation(NamedTuple):
+    """Items, best first, and the factor by which each would multiply det L of the basket."""
+
+    items: IntArray
+    scores: FloatArray
+
+
+def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
+    """Return ``size`` items of large det L_S: the given ones, then, in the order chosen, the best next item each time.
+
+    The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
+    gain alone and yet a large one together (in a purely skew kernel all are such); where no single item has a gain, the
+    best pair is added, smaller id first: the best of all for up to 4,096 candidates, else the best that contains one of
+    the 4,096 items with the largest rows. Given items with det L = 0 are first completed to a set that can occur.
+    Ties go to the smaller id. O(n r (r + size)).
+
+    Parameters
+    ----------
+    kernel : LowRankKernel
+        The kernel.
+    size : int
+        Number of items, the given ones included.
+    given : sequence of int
+        Items that are in from the start, in this order.
+    candidates : sequence of int, optional
+        The only items that may be added.
+
+    Raises
+    ------
+    ImpossibleSizeError
+        The sequence ends before, or a pair would carry it beyond, ``size``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = LowRankKernel(np.diag([1.0, 3.0, 2.0]), np.eye(3))
+    >>> greedy_map(kernel, 2)
+    array([1, 2])
+    >>> greedy_map(kernel, 2, given=[0])
+    array([0, 1])
+    """
+    rows = kernel.rows_of(given, "given")
+    size = check_count(size, "size", least=len(rows))
+    if size > kernel.rank:
+        raise ImpossibleSizeError(f"no set is larger than the rank of the kernel, {kernel.rank}; got size {size}")
+    allowed = np.ones(len(kernel.support), bool)
+    if candidates is not None:
+        allowed = np.isin(kernel.support, check_items(candidates, kernel.n_items, "candidates"))
+    allowed[rows] = False
+    chosen: list[int] = rows.tolist()
+    group: tuple[int, ...] = ()
+    for group in _sequence(kernel, rows, allowed):
+        chosen.extend(group)
+        if len(chosen) >= size:
+            break
+    if len(chosen) > size:
+        raise ImpossibleSizeError(
+            f"size {size} falls between two steps of the greedy sequence: after {len(chosen) - len(group)} items no "
+            f"single one has a gain, and {len(group)} are added at once. Ask for size {len(chosen)}."
+        )
+    if len(chosen) < size:
+        raise ImpossibleSizeError(
+            f"size {size} was asked for, but the greedy sequence ends after {len(chosen)} items: no candidate left has "
+            f"a gain that double precision can tell from zero. Ask for size {len(chosen)}, or allow more candidates."
+        )
+    return kernel.catalogue_ids(np.array(chosen, np.int64))
+
+
+def next_item_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
+    """Return det L_{J∪i} / det L_J = L_ii − L_iJ L_J⁻¹ L_Ji for every item i of the catalogue, J being the basket.
+
+    Items of the basket, and items the kernel excludes, score 0. O(n r²).
+
+    Raises
+    ------
+    ZeroProbabilityError
+        det L_J = 0: the ratio is undefined. ``kernel.inclusion_probabilities(given=basket)`` ranks items even then, if
+        the basket can be part of a larger set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> next_item_scores(kernel, [0])
+    array([0., 5., 1.])
+    """
+    rows = kernel.rows_of(basket, "basket")
+    given = eliminate(kernel.coordinates, kernel.q_rows(rows))
+    if given is None or given.null.size:
+        raise _no_scores(kernel, rows)
+    gains = Gains.fresh(kernel, given).values
+    gains[rows] = 0.0
+    out = np.zeros(kernel.n_items)
+    out[kernel.support] = np.maximum(gains, 0.0)
+    return out
+
+
+def next_item_scores_many(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
+    """Return :func:`next_item_scores` of each basket as an array of shape (len(baskets), n_items).
+
+    All baskets share two products with the rows of the kernel, O(n r) per item in them. Baskets whose L_J is too near
+    to singular for that are scored one by one.
+    """
+    if baskets.n_items != kernel.n_items:
+        raise InvalidInputError(
+            f"baskets and kernel must share one catalogue; the kernel has {kernel.n_items} items, "
+            f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
+        )
+    out = np.zeros((len(baskets), kernel.n_items))
+    for part in _runs(baskets.sizes, RUN_ITEMS):
+        _score_run(kernel, baskets[part], out[part])
+    return out
+
+
+def recommend(kernel: LowRankKernel, basket: Items, *, n: int = 10, candidates: Items | None = None) -> Recommendation:
+    """Return the ``n`` items with the largest :func:`next_item_scores`, best first; fewer if fewer score above zero.
+
+    For items that go well with each other, too, continue the basket: ``greedy_map(kernel, size, given=basket)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> recommend(kernel, [0], n=1)
+    Recommendation(items=array([1]), scores=array([5.]))
+    """
+    n = check_count(n, "n", least=1)
+    scores = next_item_scores(kernel, basket)
+    if candidates is not None:
+        allowed = check_items(candidates, kernel.n_items, "candidates")
+        scores[np.setdiff1d(np.arange(kernel.n_items), allowed)] = 0.0
+    best = np.argsort(-scores, kind="stable")[:n]
+    best = best[scores[best] > 0]
+    return Recommendation(best, scores[best])
+
+
+def _sequence(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
+    """Yield what the greedy run adds: first what completes the given rows, then an item or a pair at a time."""
+    allowed = allowed.copy()
+    start = _completion(kernel, rows, allowed)
+    yield start
+    chosen = [*rows, *start]
+    gains: Gains | None = None
+    while True:
+        allowed[chosen] = False
+        if gains is None:
+            given = eliminate(kernel.coordinates, kernel.q_rows(np.array(chosen, np.int64)))
+            if given is None or given.null.size:
+                return
+            gains = Gains.fresh(kernel, given)
+        certain = np.where(allowed & (gains.values > gains.noise), gains.values, 0.0)
+        best = int(np.argmax(certain))
+        if not gains.is_fresh and gains.noise[allowed].max(initial=0.0) > SURE * certain[best]:
+            gains = None
+            continue
+        group = (best,) if certain[best] > 0 else _best_pair(kernel, gains, allowed)
+        if not group:
+            return
+        yield group
+        chosen.extend(group)
+        gains = gains.after(kernel, best) if len(group) == 1 else None
+
+
+def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tuple[int, ...]:
+    """Return the fewest items that give the given rows a positive determinant, the most strongly coupled first.
+
+    L_Y x = 0 means that x has no symmetric part, so that L_aY x = −xᵀL_Ya for every a: adding a removes from the null
+    space of L_Y the direction it is coupled to, and with one direction left det L_{Y∪a} is the square of that coupling.
+    """
+    added: list[int] = []
+    while True:
+        given = eliminate(kernel.coordinates, kernel.q_rows(np.array([*rows, *added], np.int64)))
+        if given is not None and not given.null.size:
+            return tuple(added)
+        coupling = np.zeros(len(allowed))
+        if given is not None:
+            coupling = np.where(allowed, np.linalg.norm(products(kernel, given.null), axis=1), 0.0)
+            coupling[coupling <= 64 * EPS * np.abs(given.null).max()] = 0.0
+        best = int(np.argmax(coupling))
+        if not coupling[best]:
+            raise ZeroProbabilityError(
+                f"the given items {kernel.catalogue_ids(rows).tolist()} have det L = 0, and no candidates change that; "
+                "give fewer or other items, or allow more candidates"
+            )
+        added.append(best)
+        allowed[best] = False
+
+
+def _best_pair(kernel: LowRankKernel, gains: Gains, allowed: BoolArray) -> tuple[int, ...]:
+    """Return the pair with the largest det L^Y_ab = (L^Y_ab)², none having a gain alone; () where all are zero."""
+    to_z, skew = gains.given.to_z, (gains.given.M - gains.given.M.T) / 2
+    reach, norms = np.zeros(len(allowed)), np.zeros(len(allowed))
+    for block, Q in kernel.q_blocks():
+        Z = Q @ to_z
+        norms[block], reach[block] = np.linalg.norm(Z, axis=1), np.linalg.norm(Z @ skew, axis=1)
+    norms, reach, error = norms * allowed, reach * allowed, np.sqrt(gains.noise)
+    order = np.argsort(-reach, kind="stable")[: min(PAIR_ROWS, int(allowed.sum()))]
+    pair: tuple[int, ...] = ()
+    largest = 0.0
+    for start in range(0, len(order), PAIR_BLOCK):
+        rows = order[start : start + PAIR_BLOCK]
+        if reach[rows[0]] * norms.max() <= largest:  # |z_a S z_b| ≤ ‖z_a S‖ ‖z_b‖: no later row can do better
+            break
+        left = kernel.q_rows(rows) @ (to_z @ skew @ to_z.T)
+        for block, Q in kernel.q_blocks():
+            entries = np.abs(left @ Q.T) * allowed[block]
+            entries[entries <= error[rows][:, None] * error[block]] = 0.0
+            i, j = np.unravel_index(np.argmax(entries), entries.shape)
+            if entries[i, j] > largest:
+                largest, pair = float(entries[i, j]), tuple(sorted((int(rows[i]), block.start + int(j))))
+    return pair
+
+
+def _score_run(kernel: LowRankKernel, baskets: Baskets, out: FloatArray) -> None:
+    """Write the scores of a few baskets to the rows of ``out``."""
+    coords = kernel.coordinates
+    distinct, where = np.unique(baskets.indices, return_inverse=True)
+    q = kernel.q_rows(kernel.rows_of(distinct, "baskets")[where])
+    left, right = coords.B @ q.T, coords.B.T @ q.T
+    sizes = np.linalg.norm(q * coords.scale, axis=1)
+    hard = []
+    for i, columns in enumerate(map(slice, baskets.indptr[:-1], baskets.indptr[1:])):
+        L = q[columns] @ left[:, columns]
+        values = sl.svdvals(L / np.outer(sizes[columns], sizes[columns])) if sizes[columns].all() else np.zeros(1)
+        if values.size and values[-1] <= NEAR_SINGULAR * values[0]:
+            hard.append(i)
+        else:
+            left[:, columns] = np.linalg.solve(L.T, left[:, columns].T).T
+    filled = baskets.sizes > 0
+    for block, Q in kernel.q_blocks():
+        scores = np.repeat(np.einsum("ij,ij->i", Q @ coords.B, Q)[:, None], len(baskets), axis=1)
+        if filled.any():
+            scores[:, filled] -= np.add.reduceat((Q @ left) * (Q @ right), baskets.indptr[:-1][filled], axis=1)
+        out[:, kernel.support[block]] = np.maximum(scores, 0.0).T
+    for i, items in enumerate(baskets):
+        out[i, items] = 0.0
+    for i in hard:
+        out[i] = next_item_scores(kernel, baskets[i])
+
+
+def _runs(sizes: IntArray, limit: int) -> Iterator[slice]:
+    """Yield slices of consecutive baskets with about ``limit`` items, or ``limit`` baskets, each."""
+    part = np.cumsum(sizes + 1) // limit
+    edges = np.flatnonzero(np.diff(part)) + 1
+    bounds = [0, *edges.tolist(), len(sizes)]
+    yield from (slice(i, j) for i, j in pairwise(bounds) if i < j)
+
+
+def _no_scores(kernel: LowRankKernel, rows: IntArray) -> ZeroProbabilityError:
+    items = kernel.catalogue_ids(rows).tolist()
+    return ZeroProbabilityError(
+        f"scores are relative to the basket, and {items} has det L = 0: it never occurs by itself. Drop an item, or "
+        "use kernel.inclusion_probabilities(given=…), which tells whether it can be part of a larger set."
+    )
