@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+READY := $(VENV)/.ready-dev
 
 # A folder of real baskets beside the checkout, if there is one; tests marked `data` are skipped without it.
 NDPP_DATA ?= $(abspath $(wildcard ../shared/data))
@@ -24,15 +24,18 @@ help:  ## Show this list
 
 setup: $(READY)  ## Create the virtual environment and install everything into it
 
-$(READY): pyproject.toml constraints.txt
+# A stamp says that these extras are installed. The demonstration needs few of them, so it is there in a minute.
+$(VENV)/.ready-demo: EXTRAS := cli
+$(VENV)/.ready-dev: EXTRAS := dev
+$(VENV)/.ready-%: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c '$(CHECK)'
 	@echo "Setting up $(VENV) (once; a few minutes)"
 	@$(BIN)/python -c "import pip" 2>/dev/null || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c '$(CHECK)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(READY)  ## Sample from a small kernel and show what a kernel can tell
+demo: $(VENV)/.ready-demo  ## Sample from a small kernel and show what a kernel can tell
 	@$(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
