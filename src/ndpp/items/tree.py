@@ -1,8 +1,8 @@
 """Draw an item by descending a binary tree with fat leaves [Gillenwater19; Han22, App. A].
 
-A node stands for a run of rows and knows the sum of q_a q_aᵀ over the rows of its left half; ⟨M, that sum⟩ is the weight
-of the left half and what remains of the node's own weight that of the right half, so sums of right halves need not be
-stored. A leaf holds several rows, whose weights q_aᵀ M q_a are computed on demand.
+A node stands for a run of rows and knows the sum of q_a q_aᵀ over the rows of its left half; ⟨M, that sum⟩ is the
+weight of the left half and what remains of the node's own weight that of the right half, so sums of right halves need
+not be stored. A leaf holds several rows, whose weights q_aᵀ M q_a are computed on demand.
 
 Law: exactly ∝ q_aᵀ M q_a, up to rounding of the order of 1e-15 of the total. Cost: O(n r²) to prepare,
 O(r² (log n + leaf)) per draw. Memory: P r(r+1)/2 numbers for P leaves, P the largest power of two within the budget.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
-from ndpp._checks import PROBABILITY_TOLERANCE, check_count
+from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import (
@@ -25,7 +25,6 @@ from ndpp.items.base import (
     ItemIndex,
     check_query,
     check_total,
-    invert_cdf,
     nonnegative,
     quadratic_forms,
 )
@@ -103,31 +102,27 @@ class Tree(ItemIndex):
         check_total(total)
         for_descent, for_leaf = rng.random((2, n_draws))
         order = np.argsort(for_descent)
-        leaves = np.empty(n_draws, np.int64)
-        leaves[order], low = _descend(self.sums, query, total, for_descent[order])
-        if low < -PROBABILITY_TOLERANCE * total:
-            raise PrecisionError(
-                f"half a node of the tree weighs {low:.3g} where all items weigh {total:.3g}: M is not positive "
-                "semidefinite. Either it is not an inclusion matrix, or double precision could not carry its computation."
-            )
-        return ItemDraws(self._finish(leaves, for_leaf, M, total), n_draws)
+        leaves, low = _descend(self.sums, query, total, for_descent[order])
+        nonnegative(np.array([low]), total)
+        rows = np.empty(n_draws, np.int64)
+        rows[order] = self._finish(leaves, for_leaf, M, total)
+        return ItemDraws(rows, n_draws)
 
     def _finish(self, leaves: IntArray, uniforms: FloatArray, M: FloatArray, total: float) -> IntArray:
-        """Return a row of each draw's leaf, by a scan of the leaf."""
-        rows = np.empty(leaves.size, np.int64)
-        order = np.argsort(leaves, kind="stable")
-        visited, starts = np.unique(leaves[order], return_index=True)
-        draws_of = np.split(order, starts[1:])
-        per_pass = max(1, SCAN_ROWS // int(np.diff(self.bounds).max()))
-        for first in range(0, visited.size, per_pass):
-            spans = [np.arange(self.bounds[j], self.bounds[j + 1]) for j in visited[first : first + per_pass]]
-            weights = nonnegative(quadratic_forms(self.kernel.q_rows(np.concatenate(spans)), M), total)
-            edges = np.cumsum([span.size for span in spans])[:-1]
-            for span, part, draws in zip(spans, np.split(weights, edges), draws_of[first:]):
-                if not part.any():
-                    raise PrecisionError("a leaf without weight was reached; M is zero to the last digit on it")
-                rows[draws] = span[invert_cdf(part, uniforms[draws])]
-        return rows
+        """Return a row of each draw's leaf, by a scan of the leaf. ``leaves`` ascend."""
+        drawn = np.empty(leaves.size, np.int64)
+        done = 0
+        while done < leaves.size:
+            rows, spans = _rows_of_leaves(self.bounds, leaves[done:], SCAN_ROWS)
+            weights = nonnegative(quadratic_forms(self.kernel.q_rows(rows), M), total)
+            places = _pick(weights, spans, uniforms[done : done + len(spans)])
+            if (places < 0).any():
+                raise PrecisionError(
+                    "a leaf of the tree was reached whose items all have weight zero to the last digit"
+                )
+            drawn[done : done + len(spans)] = rows[places]
+            done += len(spans)
+        return drawn
 
 
 def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
@@ -203,3 +198,42 @@ def _descend(
         stack.append((2 * node + 1, split, last, right))
         stack.append((2 * node, first, split, left))
     return leaves, low
+
+
+@numba.njit(cache=True, nogil=True)
+def _rows_of_leaves(
+    bounds: IntArray, leaves: IntArray, most: int
+) -> tuple[IntArray, IntArray]:  # pragma: no cover - compiled
+    """Return the rows of the first few leaves, about ``most`` of them, and for each draw in these its span of those rows."""
+    spans = np.empty((leaves.size, 2), np.int64)
+    n_rows = n_draws = 0
+    while n_draws < leaves.size:
+        leaf = leaves[n_draws]
+        if n_draws == 0 or leaf != leaves[n_draws - 1]:
+            if n_draws and n_rows >= most:
+                break
+            n_rows += bounds[leaf + 1] - bounds[leaf]
+        spans[n_draws] = n_rows - (bounds[leaf + 1] - bounds[leaf]), n_rows
+        n_draws += 1
+    rows = np.empty(n_rows, np.int64)
+    for i in range(n_draws):
+        first, last = spans[i]
+        if i == 0 or first != spans[i - 1, 0]:
+            rows[first:last] = np.arange(bounds[leaves[i]], bounds[leaves[i] + 1])
+    return rows, spans[:n_draws]
+
+
+@numba.njit(cache=True, nogil=True)
+def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
+    """Return for each draw a place of its span with probability ∝ weight, −1 where the span has none."""
+    places = np.full(len(spans), -1)
+    for i in range(len(spans)):
+        first, last = spans[i]
+        rest = uniforms[i] * weights[first:last].sum()
+        for place in range(first, last):
+            if weights[place] > 0.0:
+                places[i] = place
+                rest -= weights[place]
+                if rest < 0.0:
+                    break
+    return places

@@ -32,8 +32,18 @@ def skew_absolute(A: FloatArray) -> FloatArray:
     array([[3., 0.],
            [0., 3.]])
     """
-    values, vectors = sl.eigh(1j * A)
-    return ((vectors * np.abs(values)) @ vectors.conj().T).real
+    # A skew tridiagonal form has even and odd coordinates that only see each other, through a bidiagonal C = U diag(σ) Vᵀ:
+    # |A| is then U diag(σ) Uᵀ on the even ones and V diag(σ) Vᵀ on the odd ones. Real, and a third of the cost of eigh(iA).
+    if len(A) < 2:
+        return np.zeros_like(A)
+    tridiagonal, turn = sl.hessenberg(A, calc_q=True)
+    above = np.diag(tridiagonal, 1)
+    C = np.zeros(((len(A) + 1) // 2, len(A) // 2))
+    np.fill_diagonal(C, above[::2])
+    np.fill_diagonal(C[1:], -above[1::2])
+    U, sigma, Vt = np.linalg.svd(C, full_matrices=False)
+    root = np.hstack([turn[:, ::2] @ U, turn[:, 1::2] @ Vt.T]) * np.sqrt(np.tile(sigma, 2))
+    return root @ root.T
 
 
 def youla(A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -1,0 +1,124 @@
+"""What is left of L = Q B Qᵀ once the items A are in, for every A, singular L_A included.
+
+Where L_A is regular, det L_{A ∪ S} = det L_A · det(Q D Qᵀ)_S with D = B^A = B − B Q_Aᵀ L_A⁻¹ Q_A B. Where it is not,
+this is zero times infinity although the left side is fine. So directions of span{q_a : a ∈ A} along which L_A is
+singular, or nearly so, are not eliminated but kept as a border of order p:
+
+    det L_{A ∪ S}  ∝  det [[E, G Q_Sᵀ], [Q_S H, Q_S D Q_Sᵀ]].
+
+Adding two items raises the rank by four at most, so for pairs p > 2 means probability zero. The pair {a, b} can be
+drawn as two items, each from a quadratic form in q, with no rejection: sum the determinant over b (Σ q_b q_bᵀ = I) for
+the first, fix a for the second. For p = 0 these are the forms of the rejection-free up-step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg as sl
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import PrecisionError, ZeroProbabilityError
+from ndpp.items import ItemIndex
+from ndpp.linalg.coordinates import EPS, Coordinates, congruence
+
+NEARLY_SINGULAR = 1e-6
+"""Directions in which L_A falls below this, relative to the rows of L it is part of, become the border."""
+
+
+class Bordered(NamedTuple):
+    """The matrices E (p, p), G (p, r), H (r, p) and D (r, r) of the law given A; D is B^A where p = 0."""
+
+    E: FloatArray
+    G: FloatArray
+    H: FloatArray
+    D: FloatArray
+
+
+def condition_bordered(coords: Coordinates, given: FloatArray) -> Bordered:
+    """Return the law of the rest, given the items with rows ``given`` of Q. O(r³).
+
+    B is balanced, and rotated so that the given items span the first coordinates: these are eliminated, except for the
+    border. The elimination then does not see how the given items are scaled or how close to each other they are.
+    """
+    m, scale = len(given), coords.scale
+    if m + 2 > coords.rank:
+        raise ZeroProbabilityError(f"{m} items and two more are above the rank of the kernel, {coords.rank}")
+    balanced = coords.B / np.outer(scale, scale)
+    turn, triangle = sl.qr((given * scale).T, check_finite=False)
+    apart = np.abs(np.diag(triangle)) > 16 * EPS * np.linalg.norm(triangle, axis=0)
+    border = 0
+    if m:
+        beside = turn[:, :m].T @ balanced
+        _, values, right = np.linalg.svd(beside @ turn[:, :m])
+        # L_A is accretive: it is singular on the left where it is on the right.
+        turn[:, :m] = turn[:, :m] @ right.T
+        largest = np.linalg.norm(beside)
+        border = min(2, int(np.sum(values < NEARLY_SINGULAR * largest)))
+        apart &= m == border or values[m - border - 1] > EPS * m * largest
+    if not apart.all():
+        raise ZeroProbabilityError(
+            f"the {m} items kept cannot be completed by two more: they depend on each other, or their minor "
+            "vanishes in more than two directions, to rounding"
+        )
+    kept, out = turn[:, m - border :], turn[:, : m - border]
+    # The Schur complement as a congruence: a symmetric part that is positive semidefinite, or zero, stays so.
+    kept = kept - out @ np.linalg.solve(out.T @ balanced @ out, out.T @ balanced @ kept)
+    core = congruence(kept.T, balanced)
+    back = scale[:, None] * turn[:, m:]
+    return Bordered(
+        core[:border, :border],
+        core[:border, border:] @ back.T,
+        back @ core[border:, :border],
+        back @ core[border:, border:] @ back.T,
+    )
+
+
+def first_form(law: Bordered) -> FloatArray:
+    """Return M with q_aᵀ M q_a ∝ P(a is one of the pair)."""
+    E, G, H, D = law
+    K, det = adjugate(E)
+    P = H @ K @ G
+    M = det * (np.trace(D) * D - D @ D)
+    if len(E):
+        M = M - np.trace(P) * D - np.trace(D) * P + P @ D + D @ P
+    if len(E) == 2:
+        M = M + H @ adjugate(G @ H)[0] @ G
+    return M
+
+
+def second_form(law: Bordered, q: FloatArray) -> FloatArray:
+    """Return M with q_bᵀ M q_b ∝ P(b is the other one), given that the item with row ``q`` is one of the pair."""
+    E, G, H, D = law
+    K, det = adjugate(np.block([[E, (G @ q)[:, None]], [(q @ H)[None, :], np.array([[q @ D @ q]])]]))
+    return det * D - np.column_stack([H, D @ q]) @ K @ np.vstack([G, q @ D])
+
+
+def draw_pair(rng: np.random.Generator, law: Bordered, index: ItemIndex) -> IntArray:
+    """Draw the two items that complete A, in random order, without rejection."""
+    rows = np.empty(2, np.int64)
+    form = first_form(law)
+    for i in range(2):
+        rows[i] = index.draw(rng, form, bound=float(np.linalg.norm((form + form.T) / 2)))[0]
+        form = second_form(law, index.kernel.q_rows(rows[:1])[0])
+    if rows[0] == rows[1]:
+        raise PrecisionError(
+            f"item {rows[0]} was drawn twice: the pair that completes a set has no weight beyond rounding"
+        )
+    return rows
+
+
+def adjugate(A: FloatArray) -> tuple[FloatArray, float]:
+    """Return adj(A) and det(A) of a matrix of order three at most, singular or not.
+
+    Examples
+    --------
+    >>> adjugate(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    (array([[ 4., -2.],
+           [-3.,  1.]]), -2.0)
+    """
+    K = np.empty_like(A)
+    for i, j in np.ndindex(K.shape):
+        K[i, j] = (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(A, j, 0), i, 1))
+    return K, float(A[0] @ K[:, 0]) if len(A) else 1.0

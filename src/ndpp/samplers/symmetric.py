@@ -1,0 +1,243 @@
+"""Symmetric DPPs over the rows of Q, by a mixture of elementary DPPs [Han22, Alg. 3; Kulesza & Taskar 2012, Alg. 8].
+
+Law: P(S) ∝ det(Q C Qᵀ)_S for a symmetric positive semidefinite C of order r, over all sets or those of one size. Exact.
+
+C = Σ_i λ_i v_i v_iᵀ. A set E of eigenvectors is drawn with probability ∝ Π_{i ∈ E} λ_i; given E, the items are those of
+the projection DPP of V_E V_Eᵀ, drawn one after another with probability ∝ q_aᵀ M q_a, M the projection on what is left
+of span V_E: after each item, its direction is taken out.
+
+The paper's Alg. 3 takes the eigenvectors of U XᵀX U and prints U = Ŵ^(−½); it must be U = Ŵ^½. In the coordinates used
+here XᵀX = I, so U XᵀX U is Ŵ itself and its eigenvectors suffice: no square root is taken at all.
+
+Cost: O(r³ + r·size) to prepare; size · O(r² (log n + leaf)) per set through a tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from scipy.special import expit
+
+from ndpp._checks import check_count, check_matrix
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelError, PrecisionError
+from ndpp.items import ItemDraws, ItemIndex, Tree
+from ndpp.kernel import LowRankKernel
+from ndpp.linalg import skew_part, symmetric_part
+from ndpp.samplers.base import Draw, Sampler
+
+NOT_PSD = 1e-8
+"""How far below zero, relative to the largest, rounding may push an eigenvalue of a positive semidefinite matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricTree(Sampler):
+    """The symmetric DPP, or k-DPP, with kernel Q · inner · Qᵀ.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), np.eye(2))
+    >>> draws = SymmetricTree.prepare(kernel, size=2).sample(100, rng=0)
+    >>> {tuple(basket.tolist()) for basket in draws.baskets} == {(0, 2), (1, 2)}  # 0 and 1 are the same: never both
+    True
+    """
+
+    kernel: LowRankKernel
+    size: int | None
+    dpp: SpectralDPP
+
+    @classmethod
+    def prepare(
+        cls,
+        kernel: LowRankKernel,
+        *,
+        size: int | None = None,
+        inner: FloatArray | None = None,
+        index: ItemIndex | None = None,
+    ) -> SymmetricTree:
+        """Decompose the inner matrix and, where none is given, build the tree.
+
+        Parameters
+        ----------
+        kernel : LowRankKernel
+            Its Q is what counts, and its B where ``inner`` is not given; B must then be symmetric.
+        size : int, optional
+            Items of each set; any number if None.
+        inner : (r, r) array, optional
+            Symmetric and positive semidefinite, in the kernel's coordinates.
+        index : ItemIndex, optional
+            What draws single items; a :class:`~ndpp.items.Tree` if None.
+        """
+        if inner is None:
+            inner = kernel.coordinates.B
+            if np.abs(skew_part(inner)).max(initial=0) > 1e-12 * np.abs(inner).max(initial=0):
+                raise InvalidKernelError(
+                    "SymmetricTree samples symmetric kernels; this one has a skew part of size "
+                    f"{np.abs(skew_part(inner)).max():.3g}. Use Exact, Walk or Rejection, or pass inner=."
+                )
+        else:
+            inner = np.asarray(check_matrix(inner, "inner", shape=(kernel.rank, kernel.rank)), np.float64)
+            if not np.allclose(inner, inner.T, rtol=0, atol=1e-8 * np.abs(inner).max(initial=0)):
+                raise InvalidInputError("inner must be symmetric; pass (inner + inner.T) / 2 if that is what is meant")
+        index = Tree.prepare(kernel) if index is None else index
+        return cls(kernel, size, SpectralDPP.prepare(symmetric_part(inner), index, size=size))
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Draw one set."""
+        rows, proposals = self.dpp.draw(rng)
+        return Draw(np.sort(rows), {"proposals": proposals})
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralDPP:
+    """The (k-)DPP with kernel Q C Qᵀ, ready to be drawn from: eigenvectors, the law of their choice, an index of items.
+
+    Attributes
+    ----------
+    vectors : (r, p) array
+        Orthonormal columns.
+    choice : EigenvectorLaw
+        Which of them take part.
+    index : ItemIndex
+        Draws items.
+    """
+
+    vectors: FloatArray
+    choice: EigenvectorLaw
+    index: ItemIndex
+
+    @classmethod
+    def prepare(
+        cls, inner: FloatArray, index: ItemIndex, *, size: int | None = None, basis: FloatArray | None = None
+    ) -> SpectralDPP:
+        """Decompose ``inner``, given in the coordinates of the orthonormal columns of ``basis`` if there is one."""
+        values, vectors = np.linalg.eigh(inner)
+        largest = float(values.max(initial=0.0))
+        if values.min(initial=0.0) < -NOT_PSD * largest:
+            raise InvalidKernelError(
+                f"the inner matrix must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}, "
+                f"its largest {largest:.3g}"
+            )
+        # Below this an eigenvalue is rounding of the large ones.
+        values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
+        vectors = vectors if basis is None else basis @ vectors
+        return cls(vectors, EigenvectorLaw.prepare(values, size=size), index)
+
+    @property
+    def log_normalizer(self) -> float:
+        """log det(I + C), or log e_size(C)."""
+        return self.choice.log_normalizer
+
+    def draw(self, rng: np.random.Generator) -> ItemDraws:
+        """Draw one set, in the order its items came."""
+        return draw_projection(rng, self.vectors[:, self.choice.draw(rng)], self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class EigenvectorLaw:
+    """Sets E of eigenvectors with probability ∝ Π_{i ∈ E} λ_i, all of them or those of one size.
+
+    For a size k, the eigenvalues are tilted, p_i = ρλ_i / (1 + ρλ_i) with Σp_i = k, and independent coins of
+    probabilities p_i are conditioned on k heads. That is the same law, and its recursion is one of probabilities,
+    none of which under- or overflows on a path of any likelihood, whatever the spread of λ.
+
+    Examples
+    --------
+    >>> law = EigenvectorLaw.prepare(np.array([1e-12, 1.0, 1e12]), size=2)
+    >>> law.draw(np.random.default_rng(0))
+    array([1, 2])
+    >>> round(law.log_normalizer / float(np.log(1e12)), 6)
+    1.0
+    """
+
+    chance: FloatArray
+    heads: FloatArray
+    log_normalizer: float
+
+    @classmethod
+    def prepare(cls, eigenvalues: FloatArray, *, size: int | None = None) -> EigenvectorLaw:
+        """Pay for the recursion: O(r · size)."""
+        positive = int(np.count_nonzero(eigenvalues))
+        if size is not None and check_count(size, "size") > positive:
+            raise ImpossibleSizeError(
+                f"size must be at most the rank, {positive} (the number of eigenvalues above rounding); got {size}"
+            )
+        with np.errstate(divide="ignore"):
+            logits = np.log(eigenvalues)
+        if size is None:
+            return cls(expit(logits), np.empty((0, 0)), float(np.logaddexp(0, logits).sum()))
+        tilt = _log_tilt(logits[logits > -np.inf], min(size, positive - 0.5)) if size else 0.0
+        logits = logits + tilt
+        heads = _law_of_heads(expit(logits), expit(-logits), size)
+        log_normalizer = np.log(heads[-1, size]) + np.logaddexp(0, logits).sum() - size * tilt if size else 0.0
+        return cls(expit(logits), heads, float(log_normalizer))
+
+    def draw(self, rng: np.random.Generator) -> IntArray:
+        """Draw E, ascending."""
+        uniforms = rng.random(self.chance.size)
+        if self.heads.size == 0:
+            return np.flatnonzero(uniforms < self.chance)
+        return _given_heads(self.chance, self.heads, uniforms)
+
+
+def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -> ItemDraws:
+    """Draw from the projection DPP with kernel Q V Vᵀ Qᵀ, V of orthonormal columns: as many items as columns.
+
+    The column along which an item was drawn is reflected out of V [Householder], so V stays orthonormal to rounding.
+    """
+    rows: list[int] = []
+    proposals = 0
+    M = V @ V.T
+    while V.shape[1]:
+        drawn = index.draw_counted(rng, M)
+        proposals += drawn.proposals
+        rows.append(int(drawn.rows[0]))
+        mirror = index.kernel.q_rows(drawn.rows)[0] @ V
+        mirror[0] += np.copysign(np.linalg.norm(mirror), mirror[0])
+        V = V - np.outer(V @ mirror, mirror * (2 / (mirror @ mirror)))
+        M -= np.outer(V[:, 0], V[:, 0])
+        V = V[:, 1:]
+    if len(set(rows)) < len(rows):
+        raise PrecisionError(
+            f"items {rows} of a projection DPP came out with one of them twice: its weight is rounding"
+        )
+    return ItemDraws(np.array(rows, np.int64), proposals)
+
+
+def _log_tilt(logits: FloatArray, mean: float) -> float:
+    """Return x with Σ expit(logits + x) = mean, roughly, by bisection."""
+    low, high = -logits.max() - 50 - np.log(logits.size), 50 + np.log(logits.size) - logits.min()
+    for _ in range(200):
+        x = (low + high) / 2
+        excess = expit(logits + x).sum() - mean
+        if abs(excess) < 0.1:
+            break
+        low, high = (low, x) if excess > 0 else (x, high)
+    return float(x)
+
+
+@numba.njit(cache=True, nogil=True)
+def _law_of_heads(p: FloatArray, q: FloatArray, most: int) -> FloatArray:  # pragma: no cover - compiled
+    """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
+    heads = np.zeros((p.size + 1, most + 1))
+    heads[0, 0] = 1.0
+    for i in range(p.size):
+        heads[i + 1, 0] = heads[i, 0] * q[i]
+        for j in range(1, min(most, i + 1) + 1):
+            heads[i + 1, j] = heads[i, j] * q[i] + heads[i, j - 1] * p[i]
+    return heads
+
+
+@numba.njit(cache=True, nogil=True)
+def _given_heads(p: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
+    """Return which coins show heads, given how many do, from the last coin to the first."""
+    left = heads.shape[1] - 1
+    chosen = np.empty(left, np.int64)
+    for i in range(p.size - 1, -1, -1):
+        if left > i or (left and uniforms[i] * heads[i + 1, left] < p[i] * heads[i, left - 1]):
+            left -= 1
+            chosen[left] = i
+    return chosen
