@@ -12,7 +12,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from ndpp._types import FloatArray
+from ndpp.baskets import Baskets
+from ndpp.inference import greedy_map
 from ndpp.kernel import LowRankKernel
+from ndpp.samplers import Exact
 
 SHELF = {
     "starch": ("pasta", "rice", "noodles"),
@@ -57,8 +60,7 @@ def large_kernel(n_items: int = 100_000, rank: int = 60) -> LowRankKernel:
 
 def main() -> None:
     """Print the demonstration. Nothing is saved."""
-    kernel = shelf_kernel()
-    _show_shelf(kernel)
+    _show_shelf(shelf_kernel())
     _show_large()
 
 
@@ -71,23 +73,36 @@ def _show_shelf(kernel: LowRankKernel) -> None:
     print("\nHow likely is each item, in any basket, and in one that holds bread?")
     before, after = kernel.inclusion_probabilities(), kernel.inclusion_probabilities(given=bread)
     for label, p, q in zip(kernel.labels or (), before, after):
-        print(f"  {label:>13} {p:6.1%}   {q:6.1%}  {_arrow(q - p) if label != 'bread' else 'given'}")
+        print(f"  {label:>13} {p:6.1%}   {q:6.1%}  {'given' if label == 'bread' else _change(q / p)}")
+
+    print("\nFive baskets, drawn exactly:")
+    _baskets(kernel.sample(5, rng=0))
+    print("\nFive baskets of four items that hold bread:")
+    _baskets(kernel.sample(5, size=4, given=bread, rng=0))
+    print("\nA likely basket of four, built greedily:")
+    _baskets(Baskets.from_lists([greedy_map(kernel, 4)], labels=kernel.labels))
 
 
 def _show_large() -> None:
-    kernel, seconds = _timed(large_kernel)
-    _title(f"A catalogue of {kernel.n_items:,} items, rank {kernel.rank}")
-    print(
-        f"  prepared in {seconds:.1f} s; L itself would take {kernel.n_items**2 * 8 / 1e9:,.0f} GB and is never formed"
-    )
-    law = kernel.size_distribution()
-    print(f"  mean size of a set {law @ np.arange(len(law)):.1f}, most likely size {law.argmax()}")
-
-
-def _timed(make: object) -> tuple[LowRankKernel, float]:
     began = time.perf_counter()
-    made = make()  # type: ignore[operator]
-    return made, time.perf_counter() - began
+    kernel = large_kernel()
+    made = time.perf_counter()
+    sampler = Exact.prepare(kernel, size=10)
+    sampler.sample(1, rng=0)  # compiles, fills the caches
+    ready = time.perf_counter()
+    draws = sampler.sample(100, rng=1)
+    each = (time.perf_counter() - ready) / len(draws)
+    _title(f"A catalogue of {kernel.n_items:,} items, rank {kernel.rank}")
+    dense = kernel.n_items**2 * 8 / 1e9
+    print(f"  the kernel: {made - began:.1f} s; L itself would take {dense:,.0f} GB and is never formed")
+    print(f"  the sampler: {ready - made:.1f} s, compilation included")
+    print(f"  {len(draws)} exact samples of 10 items: {each * 1e3:.1f} ms each, ", end="")
+    print(f"{draws.info['proposals'].mean():.0f} of {kernel.n_items:,} items looked at")
+
+
+def _baskets(baskets: Baskets) -> None:
+    for i in range(len(baskets)):
+        print("  " + (", ".join(baskets.labelled(i)) or "(empty)"))
 
 
 def _title(text: str) -> None:
@@ -100,8 +115,8 @@ def _bars(names: Iterable[str], values: FloatArray, *, least: float) -> None:
             print(f"  {name:>13} {value:6.1%} {'█' * round(60 * value)}")
 
 
-def _arrow(change: float) -> str:
-    return "more likely" if change > 0.02 else "less likely" if change < -0.02 else ""
+def _change(ratio: float) -> str:
+    return f"{ratio:.1f} times as likely" if abs(np.log(ratio)) > 0.05 else ""
 
 
 if __name__ == "__main__":
