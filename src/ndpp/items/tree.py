@@ -204,7 +204,7 @@ def _descend(
 def _rows_of_leaves(
     bounds: IntArray, leaves: IntArray, most: int
 ) -> tuple[IntArray, IntArray]:  # pragma: no cover - compiled
-    """Return the rows of the first few leaves, about ``most`` of them, and for each draw in these its span of those rows."""
+    """Return the rows of the first few leaves, about ``most``, and the span of each draw that falls in these."""
     spans = np.empty((leaves.size, 2), np.int64)
     n_rows = n_draws = 0
     while n_draws < leaves.size:
@@ -227,13 +227,12 @@ def _rows_of_leaves(
 def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
     """Return for each draw a place of its span with probability ∝ weight, −1 where the span has none."""
     places = np.full(len(spans), -1)
+    cdf = np.cumsum(weights[spans[0, 0] : spans[0, 1]])
     for i in range(len(spans)):
         first, last = spans[i]
-        rest = uniforms[i] * weights[first:last].sum()
-        for place in range(first, last):
-            if weights[place] > 0.0:
-                places[i] = place
-                rest -= weights[place]
-                if rest < 0.0:
-                    break
+        if i and first != spans[i - 1, 0]:
+            cdf = np.cumsum(weights[first:last])
+        if cdf[-1] > 0.0:
+            place = np.searchsorted(cdf, uniforms[i] * cdf[-1], side="right")
+            places[i] = first + min(place, np.searchsorted(cdf, cdf[-1]))
     return places

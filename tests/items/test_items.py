@@ -1,0 +1,268 @@
+"""Every index draws the law of the scan, and the scan that of enumeration."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+import laws
+import oracles
+from kernels import BY_NAME, random_ndpp
+from ndpp import LowRankKernel
+from ndpp.errors import BudgetExceededError, InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp.items import LeverageTable, Scan, Tree
+from ndpp.items import tree as tree_module
+from ndpp.items.base import invert_cdf
+from ndpp.items.table import alias_table
+
+INDEXES = {
+    "scan": Scan.prepare,
+    "table": LeverageTable.prepare,
+    "tree": Tree.prepare,
+    "deep tree": lambda kernel: Tree.prepare(kernel, leaf=1),
+}
+every_index = pytest.mark.parametrize("prepare", INDEXES.values(), ids=INDEXES)
+
+
+def counts(index, M, rng, n_draws=20_000, **bound):
+    return np.bincount(index.draw(rng, M, n_draws, **bound), minlength=index.kernel.coordinates.leverage.size)
+
+
+def psd(rank, rng, directions=None):
+    """A random positive semidefinite M ⪯ I of the given rank."""
+    V = np.linalg.qr(rng.standard_normal((rank, rank)))[0][:, : directions or rank]
+    return (V * rng.uniform(0.01, 1.0, V.shape[1])) @ V.T
+
+
+def inclusion_matrix(kernel, size, items):
+    """M with q_aᵀMq_a = P(a ∈ S | items ⊆ S, |S| = size), summed over all sets T of size − 1: det L_{T ∪ a} is
+    quadratic in q_a, and its coefficients are determinants bordered by B instead."""
+    B = kernel.coordinates.B
+    Q = kernel.q_rows(np.arange(kernel.n_items))
+    M = np.zeros_like(B)
+    for T in combinations([a for a in range(kernel.n_items) if a not in items], size - 1 - len(items)):
+        rows = Q[[*items, *T]]
+        blocks = np.empty((*B.shape, size, size))
+        blocks[:, :, :-1, :-1] = rows @ B @ rows.T
+        blocks[:, :, :-1, -1] = (rows @ B).T[None, :, :]
+        blocks[:, :, -1, :-1] = (B @ rows.T)[:, None, :]
+        blocks[:, :, -1, -1] = B
+        M += np.linalg.det(blocks)
+    return M * (size - len(items)) / np.trace(M)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return LowRankKernel(*random_ndpp(37, 6, np.random.default_rng(0)))
+
+
+@every_index
+@pytest.mark.parametrize(
+    ("name", "size", "items"),
+    [
+        ("generic", 5, ()),
+        ("generic", 5, (3,)),
+        ("generic", 6, (3, 0, 6, 7)),
+        ("purely skew", 4, (1, 2)),
+        ("broken pairs", 5, (0, 2)),
+        ("duplicate rows", 4, (0,)),
+        ("zero rows", 3, (1,)),
+        ("rank-deficient X", 3, (2, 5)),
+        ("one item", 1, ()),
+        ("two items", 2, (1,)),
+    ],
+)
+def test_inclusion_matrices_are_drawn_as_enumerated(prepare, name, size, items):
+    case = BY_NAME[name]
+    law = oracles.inclusion_probabilities(case.L, size, items)
+    law[list(items)] = 0.0
+    M = inclusion_matrix(case.kernel, size, items)
+    laws.assert_counts(counts(prepare(case.kernel), M, np.random.default_rng(1)), law / law.sum())
+
+
+@every_index
+@pytest.mark.parametrize("n", [1, 2, 7, 37, 1000])
+@pytest.mark.parametrize("directions", [1, 2, None])
+def test_law_is_that_of_the_weights(prepare, n, directions):
+    rng = np.random.default_rng(n)
+    kernel = LowRankKernel(*random_ndpp(n, 6, rng))
+    M = psd(kernel.rank, rng, min(directions or n, kernel.rank))
+    weights = np.einsum("ia,ab,ib->i", *(kernel.q_rows(np.arange(n)), M, kernel.q_rows(np.arange(n))))
+    laws.assert_counts(counts(prepare(kernel), M, rng, 50_000), weights / weights.sum())
+
+
+@every_index
+def test_draws_of_one_call_are_independent_in_order(prepare):
+    """Successive draws of a call, as pairs, follow the product law: sharing work between draws leaves no trace."""
+    rng = np.random.default_rng(2)
+    kernel = LowRankKernel(*random_ndpp(5, 3, rng))
+    M = psd(3, rng)
+    p = Scan.prepare(kernel).weights(M)
+    rows = prepare(kernel).draw(rng, M, 60_000)
+    pairs = np.bincount(rows[::2] * 5 + rows[1::2], minlength=25)
+    laws.assert_counts(pairs, np.outer(p, p).ravel() / p.sum() ** 2)
+
+
+@every_index
+def test_only_the_symmetric_part_counts(prepare, kernel):
+    rng = np.random.default_rng(3)
+    M, skew = psd(6, rng), rng.standard_normal((6, 6))
+    weights = Scan.prepare(kernel).weights(M)
+    laws.assert_counts(counts(prepare(kernel), M + skew - skew.T, rng), weights / weights.sum())
+
+
+@every_index
+def test_restricted_kernels_are_drawn_by_rows_of_the_support(prepare, kernel):
+    rng = np.random.default_rng(4)
+    part = kernel.restrict(np.arange(0, 37, 2))
+    M = psd(part.rank, rng)
+    weights = Scan.prepare(part).weights(M)
+    assert weights.size == 19
+    laws.assert_counts(counts(prepare(part), M, rng), weights / weights.sum())
+
+
+@every_index
+def test_inputs_are_untouched_and_draws_repeat(prepare, kernel):
+    M = psd(6, np.random.default_rng(5))
+    before = M.copy()
+    M.setflags(write=False)
+    index = prepare(kernel)
+    first, second = (index.draw(np.random.default_rng(6), M, 50) for _ in range(2))
+    assert first.dtype == np.int64
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(M, before)
+    assert index.draw(np.random.default_rng(6), M, 0).shape == (0,)
+
+
+@every_index
+def test_bad_queries_are_refused(prepare, kernel):
+    index, rng = prepare(kernel), np.random.default_rng(7)
+    with pytest.raises(InvalidInputError, match=r"shape \(6, 6\)"):
+        index.draw(rng, np.eye(5))
+    with pytest.raises(InvalidInputError, match="n_draws"):
+        index.draw(rng, np.eye(6), -1)
+    with pytest.raises(ZeroProbabilityError, match="nothing to draw"):
+        index.draw(rng, np.zeros((6, 6)))
+    with pytest.raises(PrecisionError):
+        index.draw(rng, np.full((6, 6), np.nan))
+    with pytest.raises(PrecisionError):
+        index.draw(rng, np.diag([1.0, 1, 1, 1, 1, -0.9]), 1000)
+
+
+# ---- tree -----------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_sum_their_left_halves(kernel):
+    tree = Tree.prepare(kernel, leaf=2)
+    n_leaves = len(tree.sums)
+    assert n_leaves == 16
+    upper = np.triu_indices(6)
+
+    def rows_under(node):
+        return (
+            range(tree.bounds[node - n_leaves], tree.bounds[node - n_leaves + 1])
+            if node >= n_leaves
+            else [*rows_under(2 * node), *rows_under(2 * node + 1)]
+        )
+
+    assert rows_under(1) == list(range(37))
+    for node in range(n_leaves):
+        Q = kernel.q_rows(np.array(rows_under(2 * node) if node else rows_under(1)))
+        np.testing.assert_allclose(tree.sums[node], (Q.T @ Q)[upper], atol=1e-14)
+
+
+@pytest.mark.parametrize("memory", [21 * 8, 1_000, 10_000, 10_000_000])
+def test_memory_budget_sets_the_leaf(memory):
+    kernel = LowRankKernel(*random_ndpp(1000, 6, np.random.default_rng(8)))
+    tree = Tree.prepare(kernel, memory=memory, leaf=1)
+    assert tree.sums.nbytes <= memory
+    assert len(tree.sums) == 512 or 2 * tree.sums.nbytes > memory, "a deeper tree would have fitted"
+    M = psd(6, np.random.default_rng(9), 2)
+    weights = Scan.prepare(kernel).weights(M)
+    laws.assert_counts(counts(tree, M, np.random.default_rng(10)), weights / weights.sum())
+
+
+def test_memory_below_one_node_is_refused(kernel):
+    with pytest.raises(InvalidInputError, match="168 bytes"):
+        Tree.prepare(kernel, memory=100)
+
+
+def test_leaves_beyond_one_pass_are_all_scanned(kernel, monkeypatch):
+    M = psd(6, np.random.default_rng(11))
+    tree = Tree.prepare(kernel, leaf=2)
+    whole = tree.draw(np.random.default_rng(12), M, 500)
+    monkeypatch.setattr(tree_module, "SCAN_ROWS", 5)
+    np.testing.assert_array_equal(tree.draw(np.random.default_rng(12), M, 500), whole)
+
+
+def test_law_check_rejects_off_diagonals_that_count_once(kernel, monkeypatch):
+    """Negative control: a query packed without doubling its off-diagonal entries."""
+    rng = np.random.default_rng(13)
+    M = psd(6, rng, 1)
+    weights = Scan.prepare(kernel).weights(M)
+    monkeypatch.setattr(tree_module, "_pack_query", lambda M: M[np.triu_indices(len(M))])
+    with pytest.raises(AssertionError, match="do not follow the law"):
+        laws.assert_counts(counts(Tree.prepare(kernel, leaf=1), M, rng), weights / weights.sum())
+
+
+# ---- leverage table -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@hypothesis_given(st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=60).filter(any))
+def test_alias_table_holds_the_law(weights):
+    weights = np.array(weights)
+    threshold, alias = alias_table(weights)
+    assert threshold.min() >= 0
+    assert threshold.max() <= 1 + 1e-12
+    law = (threshold + np.bincount(alias, 1 - threshold, len(weights))) / len(weights)
+    np.testing.assert_allclose(law, weights / weights.sum(), atol=1e-14)
+    assert (law[weights == 0] == 0).all(), "what has weight zero must never be drawn"
+
+
+def test_proposals_follow_the_leverages():
+    kernel = BY_NAME["zero rows"].kernel
+    table = LeverageTable.prepare(kernel)
+    rows = table.propose(np.random.default_rng(14), 50_000)
+    laws.assert_counts(np.bincount(rows, minlength=8), table.leverage / table.leverage.sum())
+    assert not np.isin(rows, [0, 4, 7]).any()
+
+
+@pytest.mark.parametrize(("scale", "bound"), [(1.0, 1.0), (1.0, 3.0), (50.0, 50.0)])
+def test_proposals_are_counted_and_match_the_acceptance_rate(kernel, scale, bound):
+    """The mean number of proposals is bound · r / tr M."""
+    rng = np.random.default_rng(15)
+    M = psd(6, rng)
+    table = LeverageTable.prepare(kernel)
+    proposals = [table.draw_counted(rng, scale * M, bound=bound).proposals for _ in range(3000)]
+    laws.assert_mean(proposals, bound * 6 / (scale * np.trace(M)))
+    together = [table.draw_counted(rng, scale * M, 5, bound=bound).proposals for _ in range(600)]
+    laws.assert_mean(together, 5 * bound * 6 / (scale * np.trace(M)))
+
+
+def test_table_refuses_what_its_bound_does_not_cover(kernel):
+    table, rng = LeverageTable.prepare(kernel), np.random.default_rng(16)
+    with pytest.raises(PrecisionError, match="leverage"):
+        table.draw(rng, 1.001 * np.eye(6), 100)
+    assert table.draw(rng, 1.001 * np.eye(6), 100, bound=1.001).size == 100
+    with pytest.raises(InvalidInputError, match="bound"):
+        table.draw(rng, np.eye(6), bound=0.0)
+
+
+def test_budget_error_carries_the_count_and_what_was_drawn(kernel):
+    table = LeverageTable.prepare(kernel, budget=20)
+    with pytest.raises(BudgetExceededError, match="acceptance rate") as caught:
+        table.draw(np.random.default_rng(17), 1e-2 * np.eye(6), 10)
+    assert caught.value.count == 200
+    assert 0 <= caught.value.partial.size < 10
+
+
+def test_inverted_cdf_never_returns_a_place_of_weight_zero():
+    weights = np.array([0.0, 1.0, 0.0, 2.0, 0.0])
+    uniforms = np.array([0.0, 1 / 3 - 1e-12, 1 / 3 + 1e-12, np.nextafter(1.0, 0.0)])
+    np.testing.assert_array_equal(invert_cdf(weights, uniforms), [1, 1, 3, 3])
