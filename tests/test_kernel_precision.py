@@ -1,0 +1,199 @@
+"""LowRankKernel against exact arithmetic: how many digits, and that lost digits are said."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import oracles
+from kernels import Case, learned, pair_blocks, random_ndpp, skew
+from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, ZeroProbabilityError
+from ndpp.kernel import LowRankKernel
+
+TOLERANCE = 1e-9
+SAID = 10 * TOLERANCE
+"""Errors beyond this must have been announced."""
+
+
+def spread_case(spread: float, n: int, d: int, mixed: bool) -> Case:
+    name = f"10^±{spread:g}, n = {n}, d = {d}, {'mixed' if mixed else 'scaled'} columns"
+    return Case(name, *random_ndpp(n, d, np.random.default_rng([int(spread), n, d]), spread=spread, mixed=mixed))
+
+
+SHAPES = [(12, 12), (12, 8), (10, 14)]
+MILD = [spread_case(1, *shape, mixed) for shape in SHAPES for mixed in (True, False)]
+WIDE = [spread_case(6, *shape, mixed) for shape in SHAPES for mixed in (True, False)]
+MEDIUM = [spread_case(3, *shape, mixed) for shape in SHAPES[:2] for mixed in (True, False)]
+
+
+def given_sets(n: int) -> list[tuple[int, ...]]:
+    """Three sets of each number of items, 0 to 5."""
+    rng = np.random.default_rng(n)
+    return [(), *(tuple(rng.permutation(n)[:k].tolist()) for k in range(1, 6) for _ in range(3))]
+
+
+def relative_error(log_value: float, exact: mpmath.mpf) -> float:
+    with mpmath.workdps(oracles.DIGITS):
+        return float(abs(mpmath.expm1(mpmath.mpf(log_value) - exact)))
+
+
+def inclusion_error(kernel: LowRankKernel, exact: list[mpmath.mpf], size: int | None, given: tuple[int, ...]) -> float:
+    return float(np.abs(kernel.inclusion_probabilities(size, given) - np.array(exact, float)).max())
+
+
+def rank_of(case: Case) -> int:
+    return min(case.X.shape)
+
+
+@pytest.mark.parametrize("case", MILD + MEDIUM + WIDE, ids=str)
+def test_normalizers(case: Case):
+    """log e_k: all sizes at spread 10^±1, half of them beyond. Any PrecisionWarning here would be an error."""
+    most = rank_of(case) if case in MILD else rank_of(case) // 2
+    for size in range(most + 1):
+        exact = oracles.mp_log_ek(case.X, case.W, size)
+        assert relative_error(case.kernel.log_normalizer(size), exact) <= TOLERANCE, size
+    with mpmath.workdps(oracles.DIGITS):
+        total = mpmath.log(sum(oracles.exact_law(case.X, case.W).ek))
+    assert relative_error(case.kernel.log_normalizer(), total) <= TOLERANCE
+
+
+@pytest.mark.parametrize("case", MILD + MEDIUM + WIDE, ids=str)
+def test_size_distribution(case: Case):
+    ek = oracles.exact_law(case.X, case.W).ek
+    expected = [float(e / sum(ek)) for e in ek[: case.kernel.rank + 1]]
+    np.testing.assert_allclose(case.kernel.size_distribution(), expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("case", MILD + MEDIUM + WIDE, ids=str)
+def test_inclusion_probabilities(case: Case):
+    """Up to five given items; all sizes at spread 10^±1, half of them beyond."""
+    most = rank_of(case) if case in MILD else rank_of(case) // 2
+    exact = oracles.exact_law(case.X, case.W)
+    for given in given_sets(case.n_items):
+        inclusion = exact.inclusion(given)
+        for size in range(len(given), most + 1):
+            error = inclusion_error(case.kernel, inclusion[size], size, given)
+            assert error <= TOLERANCE, f"size {size}, given {given}: {error:.2g}"
+        if case in MILD:
+            error = inclusion_error(case.kernel, inclusion[None], None, given)
+            assert error <= TOLERANCE, f"given {given}: {error:.2g}"
+
+
+# ---- never silent ---------------------------------------------------------------------------------------------------
+
+
+def _orthogonal(d: int, rng: np.random.Generator) -> np.ndarray:
+    return np.linalg.qr(rng.standard_normal((d, d)))[0]
+
+
+def _hard_cases() -> list[Case]:
+    """Kernels that double precision cannot carry at some sizes, for all the reasons we could think of."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((10, 8))
+    cases = [spread_case(s, n, d, mixed) for s in (6, 7, 8, 9) for n, d in SHAPES[:2] for mixed in (True, False)]
+    for s in (3, 5, 6, 7):
+        U = _orthogonal(8, rng)
+        W = (U * 10.0 ** np.linspace(s, -s, 8)) @ U.T
+        cases.append(Case(f"W symmetric, 10^±{s}", X, (W + W.T) / 2))
+    for s in (3, 5):
+        U = _orthogonal(8, rng)
+        cases.append(Case(f"W skew, 10^±{s}", X, skew(U @ pair_blocks(10.0 ** np.linspace(s, -s, 4)) @ U.T)))
+    v, S = rng.standard_normal((8, 3)), skew(rng.standard_normal((8, 8)))
+    for e in (1e-4, 1e-8, 1e-12):
+        cases.append(Case(f"low rank and {e:g} skew", X, v @ v.T + e * S))
+        cases.append(Case(f"skew and {e:g} symmetric", X, e * np.eye(8) + S))
+        twins = X.copy()
+        twins[1] = twins[0] * (1 + e * rng.standard_normal(8))
+        cases.append(Case(f"rows that differ by {e:g}", twins, np.eye(8) + S))
+    scaled = X * 10.0 ** np.linspace(6, -6, 10)[:, None]
+    cases.append(Case("rows over 10^±6", scaled, np.eye(8) + S))
+    return cases
+
+
+@pytest.mark.parametrize("case", _hard_cases(), ids=str)
+def test_lost_digits_are_said(case: Case):
+    """Every size, with and without given items: right to 1e-8, or a warning, or an error; never silently wrong."""
+    kernel, exact = case.kernel, oracles.exact_law(case.X, case.W)
+    silent = []
+    for size in range(1, kernel.rank + 1):
+        error = _unless_said(_log_error, kernel, exact, size)
+        silent += [(f"log e_{size}", error)] if error > SAID else []
+    for given in given_sets(case.n_items)[::3]:
+        inclusion = exact.inclusion(given)
+        for size in chain([None], range(max(len(given), 1), kernel.rank + 1)):
+            expected = inclusion.get(size, [mpmath.nan] * case.n_items)
+            error = _unless_said(inclusion_error, kernel, expected, size, given)
+            silent += [(f"inclusion, size {size}, given {given}", error)] if not error <= SAID else []
+    assert not silent, f"{len(silent)} silent errors; the worst: {max(silent, key=lambda pair: pair[1])}"
+
+
+def _log_error(kernel: LowRankKernel, exact: oracles.ExactLaw, size: int) -> float:
+    value, true = kernel.log_normalizer(size), exact.ek[size]
+    if value == -np.inf:
+        # zero, or so far below the neighbouring sizes that rounding has eaten it
+        return float(true / max(exact.ek[size - 1 : size + 2])) if true else 0.0
+    return relative_error(value, mpmath.log(true)) if true else np.inf
+
+
+def _unless_said(compute: Callable[..., float], *arguments: Any) -> float:
+    """The error, or zero where the library gave a warning or refused."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            error = compute(*arguments)
+        except (PrecisionError, ImpossibleSizeError, ZeroProbabilityError):
+            return 0.0
+    return 0.0 if any(issubclass(w.category, PrecisionWarning) for w in caught) else error
+
+
+def test_warnings_say_what_to_expect():
+    case = spread_case(7, 12, 12, True)
+    with pytest.warns(PrecisionWarning, match="relative error"):
+        case.kernel.log_normalizer(8)
+    with pytest.raises(PrecisionError, match=r"double precision.*smaller size"):
+        LowRankKernel(*random_ndpp(12, 12, np.random.default_rng(0), spread=7.4)).inclusion_probabilities(12)
+
+
+# ---- large ----------------------------------------------------------------------------------------------------------
+
+
+def test_large_catalogue_at_every_size():
+    """n = 10⁵, d = 200, sizes 0..200: finite, consistent with each other, no warning."""
+    rng = np.random.default_rng(12)
+    X = rng.standard_normal((100_000, 200), np.float32) * np.geomspace(1, 0.01, 200, dtype=np.float32)
+    kernel = LowRankKernel(X, np.eye(200) / 10 + skew(rng.standard_normal((200, 200))))
+    log_e = np.array([kernel.log_normalizer(size) for size in range(201)])
+    assert np.isfinite(log_e).all()
+    assert logsumexp(log_e) == pytest.approx(kernel.log_normalizer(), rel=1e-12)
+    law = kernel.size_distribution()
+    assert law.sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(law, np.exp(log_e - kernel.log_normalizer()), atol=1e-10)
+    # e_1 = tr L, e_2 = (tr² L − tr L²)/2, from the d × d side
+    A = kernel.W @ (X.astype(np.float64).T @ X.astype(np.float64))
+    assert log_e[1] == pytest.approx(np.log(np.trace(A)), abs=1e-11)
+    assert log_e[2] == pytest.approx(np.log((np.trace(A) ** 2 - np.sum(A * A.T)) / 2), abs=1e-11)
+    assert log_e[200] == pytest.approx(np.linalg.slogdet(A)[1], abs=1e-9)
+    for size, given in ((1, ()), (100, ()), (199, ()), (50, (0, 7, 99_999))):
+        inclusion = kernel.inclusion_probabilities(size, given)
+        assert inclusion.sum() == pytest.approx(size, rel=1e-9)
+        assert np.all(inclusion[list(given)] == 1)
+    np.testing.assert_allclose(kernel.inclusion_probabilities(200), kernel.coordinates.leverage, atol=1e-9)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_learned_kernels_at_every_size(name: str):
+    kernel = learned(name).kernel
+    assert kernel.rank == 200
+    log_e = np.array([kernel.log_normalizer(size) for size in range(201)])
+    assert np.isfinite(log_e).all()
+    assert logsumexp(log_e) == pytest.approx(kernel.log_normalizer(), rel=1e-12)
+    for size in (1, 10, 50, 100, 190):
+        assert kernel.inclusion_probabilities(size).sum() == pytest.approx(size, rel=1e-9)
