@@ -191,15 +191,16 @@ def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -
     rows: list[int] = []
     proposals = 0
     M = V @ V.T
-    while V.shape[1]:
+    for left in range(V.shape[1], 0, -1):
         drawn = index.draw_counted(rng, M)
         proposals += drawn.proposals
         rows.append(int(drawn.rows[0]))
-        mirror = index.kernel.q_rows(drawn.rows)[0] @ V
-        mirror[0] += np.copysign(np.linalg.norm(mirror), mirror[0])
-        V = V - np.outer(V @ mirror, mirror * (2 / (mirror @ mirror)))
-        M -= np.outer(V[:, 0], V[:, 0])
-        V = V[:, 1:]
+        if left > 1:
+            mirror = index.kernel.q_rows(drawn.rows)[0] @ V
+            mirror[0] += np.copysign(np.sqrt(mirror @ mirror), mirror[0])
+            V = V - (V @ mirror)[:, None] * (mirror * (2 / (mirror @ mirror)))
+            M -= V[:, :1] * V[:, 0]
+            V = V[:, 1:]
     if len(set(rows)) < len(rows):
         raise PrecisionError(
             f"items {rows} of a projection DPP came out with one of them twice: its weight is rounding"
