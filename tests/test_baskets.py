@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from kernels import data_folder
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, MissingExtraError
 
@@ -291,6 +292,7 @@ def test_split_is_a_seeded_partition() -> None:
 # Round trips
 
 
+@settings(deadline=None)
 @given(sets)
 def test_round_trip_through_csr_and_lists(lists: list[list[int]]) -> None:
     baskets = made(lists)
@@ -330,6 +332,7 @@ def test_round_trip_of_any_label(tmp_path: Path, suffix: str, data: st.DataObjec
     assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
 
 
+@settings(deadline=None)
 @given(lists=sets, kind=st.sampled_from(["text", "csv", "tsv"]))
 def test_round_trip_through_open_files(lists: list[list[int]], kind: str) -> None:
     file = io.StringIO(newline="")
@@ -472,6 +475,16 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(MissingExtraError, match="Writing Parquet"):
         made([[1]]).write(tmp_path / "x.parquet")
     Baskets.read(io.StringIO("basket,item\n0,1\n"), format="csv")
+
+
+@pytest.mark.data
+def test_real_baskets() -> None:
+    folder = data_folder()
+    if not (folder / "uk_retail.baskets.gz").exists():
+        pytest.skip(f"no uk_retail.baskets.gz in {folder}; point NDPP_DATA at the folder of real data")
+    baskets = Baskets.read(folder / "uk_retail.baskets.gz", items=folder / "uk_retail.items.gz")
+    assert (len(baskets), baskets.n_items, round(baskets.sizes.mean(), 1)) == (20_062, 3_941, 18.8)
+    assert baskets.labelled(0)[0] == "85123A\tWHITE HANGING HEART T-LIGHT HOLDER"
 
 
 # Writing

@@ -203,7 +203,7 @@ def test_greedy_speaks_in_catalogue_ids() -> None:
         ({"size": 5}, ImpossibleSizeError, "larger than the rank of the kernel, 4; got size 5"),
         ({"size": -1}, InvalidInputError, "size must be at least 0; got -1"),
         ({"size": 2.0}, InvalidInputError, "size must be an integer"),
-        ({"size": 1, "given": [0, 1]}, InvalidInputError, "size must be at least 2; got 1"),
+        ({"size": 1, "given": [0, 1]}, ImpossibleSizeError, "2 are given, but size is 1"),
         ({"size": 3, "given": [0, 0]}, InvalidInputError, "given must not repeat an item; item 0"),
         ({"size": 3, "given": [9]}, InvalidInputError, "unknown item id 9"),
         ({"size": 3, "candidates": [0, 9]}, InvalidInputError, "candidates must lie in .*unknown item id 9"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from kernels import AWKWARD, Case
 from ndpp import io
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.kernel import LowRankKernel
@@ -62,6 +63,16 @@ def test_restricted_and_conditioned_kernels_keep_their_support(tmp_path: Path) -
         np.testing.assert_array_equal(again.support, part.support)
         np.testing.assert_array_equal(again.to_dense(), part.to_dense())
         assert again.n_items == 7
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_kernels_that_condition_gives_can_be_loaded(tmp_path: Path, case: Case) -> None:
+    for item in np.flatnonzero(np.diag(case.L) > 0)[: case.n_items - 1]:
+        part = case.kernel.condition([item])
+        io.save(part, tmp_path / "m.safetensors")
+        again = io.load(tmp_path / "m.safetensors")
+        assert again.rank == part.rank
+        np.testing.assert_allclose(again.size_distribution(), part.size_distribution(), atol=1e-12)
 
 
 def test_metadata(tmp_path: Path) -> None:
@@ -185,10 +196,11 @@ BAD = {
     "X of other shape": (lambda p: _rewrite_arrays(p, X=np.ones((7, 3))), r"X should be \(7, 4\) floats"),
     "W of other shape": (lambda p: _rewrite_arrays(p, W=np.eye(3)), r"W should be \(4, 4\) floats; it is \(3, 3\)"),
     "integers": (lambda p: _rewrite_arrays(p, W=np.eye(4, dtype=np.int64)), r"floats; it is \(4, 4\), int64"),
-    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support; it holds X"),
+    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights; it holds X"),
     "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
     "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
+    "short weights": (lambda p: _rewrite_arrays(p, weights=np.ones(3)), "no valid kernel: weights"),
     "support outside": (lambda p: _rewrite_arrays(p, support=np.array([9])), "no valid kernel: support"),
 }
 

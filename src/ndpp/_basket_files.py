@@ -205,9 +205,9 @@ def _read(source: PathOrFile) -> str:
     """Return the whole text of a file, plain or gzip."""
     try:
         if isinstance(source, (str, os.PathLike)):
-            data: str | bytes = Path(source).read_bytes()
-            if data and (data[:2] == b"\x1f\x8b" or Path(source).suffix == ".gz"):
-                data = gzip.decompress(data)
+            raw = Path(source).read_bytes()
+            zipped = raw[:2] == b"\x1f\x8b" or (raw and Path(source).suffix == ".gz")
+            data = gzip.decompress(raw) if zipped else raw
         else:
             data = source.read()
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data

@@ -23,7 +23,7 @@ from ndpp.kernel import LowRankKernel
 
 SURE = 1e-6
 """Relative error of a gain above which gains are formed anew."""
-PAIR_ROWS, PAIR_BLOCK = 4096, 256
+PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
 RUN_ITEMS = 1024
 """Items of baskets whose scores are formed at a time."""
@@ -43,8 +43,8 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
 
     The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
     gain alone and yet a large one together (in a purely skew kernel all are such); where no single item has a gain, the
-    best pair is added, smaller id first: the best of all for up to 4,096 candidates, else the best that contains one of
-    the 4,096 items with the largest rows. Given items with det L = 0 are first completed to a set that can occur.
+    best pair is added, smaller id first: the best of all for up to 1,024 candidates, else the best that contains one of
+    the 1,024 items with the largest rows. Given items with det L = 0 are first completed to a set that can occur.
     Ties go to the smaller id. O(n r (r + size)).
 
     Parameters
@@ -73,7 +73,8 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
     array([0, 1])
     """
     rows = kernel.rows_of(given, "given")
-    size = check_count(size, "size", least=len(rows))
+    if check_count(size, "size") < len(rows):
+        raise ImpossibleSizeError(f"size counts the given items; {len(rows)} are given, but size is {size}")
     if size > kernel.rank:
         raise ImpossibleSizeError(f"no set is larger than the rank of the kernel, {kernel.rank}; got size {size}")
     allowed = np.ones(len(kernel.support), bool)

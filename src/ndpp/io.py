@@ -1,4 +1,4 @@
-"""Kernels on disk: one safetensors file with X, W (and the support, if restricted) and JSON metadata in its header.
+"""Kernels on disk: a safetensors file with X, W (support, weights where they matter) and JSON metadata in its header.
 
 The header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation`` ("xw"), ``ndpp_version``, a
 CRC-32 of the arrays, the labels and whatever the caller adds, such as the training configuration. Nothing is ever
@@ -24,6 +24,7 @@ from ndpp._files import replacing
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.kernel import LowRankKernel
+from ndpp.linalg import schur_weights
 
 FORMAT = "ndpp-kernel"
 FORMAT_VERSION = 1
@@ -81,6 +82,10 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
     arrays = {"X": np.ascontiguousarray(kernel.X), "W": np.ascontiguousarray(kernel.W)}
     if len(kernel.support) < kernel.n_items:
         arrays["support"] = np.ascontiguousarray(kernel.support)
+    if not np.array_equal(kernel._weights, schur_weights(np.asarray(kernel.W, np.float64))):
+        arrays["weights"] = np.ascontiguousarray(
+            kernel._weights
+        )  # a conditional's rounding is that of where it came from
     header = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
@@ -111,9 +116,9 @@ def load(path: str | os.PathLike[str]) -> LowRankKernel:
     """
     with _open(path) as file:
         header = _header(file, path)
-        names = sorted(file.keys())
-        if names not in (["W", "X"], ["W", "X", "support"]):
-            raise _bad(path, f"expected the arrays X, W and perhaps support; it holds {', '.join(names)}")
+        names = set(file.keys())
+        if not {"X", "W"} <= names <= {"X", "W", "support", "weights"}:
+            raise _bad(path, f"expected the arrays X, W, perhaps support, weights; it holds {', '.join(sorted(names))}")
         arrays = {name: file.get_tensor(name) for name in names}
     wanted = {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}
     for name, shape in wanted.items():
@@ -122,7 +127,7 @@ def load(path: str | os.PathLike[str]) -> LowRankKernel:
     if _crc32(arrays) != header.crc32:
         raise _bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        return LowRankKernel(arrays["X"], arrays["W"], labels=header.labels, support=arrays.get("support"))
+        return LowRankKernel(**arrays, labels=header.labels)
     except InvalidInputError as reason:
         raise _bad(path, f"its arrays are no valid kernel: {reason}") from reason
 
