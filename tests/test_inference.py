@@ -249,6 +249,14 @@ def test_scores_of_many_baskets_are_those_of_each(case: Case, monkeypatch: pytes
         np.testing.assert_allclose(row, next_item_scores(case.kernel, J), rtol=1e-7, atol=1e-9 * np.abs(case.L).max())
 
 
+@cases
+def test_many_baskets_refuse_what_one_refuses(case: Case) -> None:
+    minors = oracles.minors(case.L)
+    for J in (S for S in oracles.subsets(case.n_items) if 1 <= len(S) <= 3 and det(minors, S) == 0):
+        with pytest.raises(ZeroProbabilityError, match="det L = 0"):
+            next_item_scores_many(case.kernel, Baskets.from_lists([[], J], n_items=case.n_items))
+
+
 def test_scores_on_a_restricted_kernel() -> None:
     kernel = BY_NAME["generic"].kernel.restrict([1, 2, 4, 6])
     L = kernel.to_dense()

@@ -28,7 +28,7 @@ PAIR_ROWS, PAIR_BLOCK = 1024, 256
 RUN_ITEMS = 1024
 """Items of baskets whose scores are formed at a time."""
 NEAR_SINGULAR = 1e-8
-"""Ratio of the singular values of L_J below which a basket is scored by itself."""
+"""Smallest singular value of L_J, rows brought to one size, below which a basket is scored by itself."""
 
 
 class Recommendation(NamedTuple):
@@ -252,11 +252,12 @@ def _score_run(kernel: LowRankKernel, baskets: Baskets, out: FloatArray) -> None
     q = kernel.q_rows(kernel.rows_of(distinct, "baskets")[where])
     left, right = coords.B @ q.T, coords.B.T @ q.T
     sizes = np.linalg.norm(q * coords.scale, axis=1)
+    largest = np.abs(coords.B / np.outer(coords.scale, coords.scale)).max(initial=0.0)
     hard = []
     for i, columns in enumerate(map(slice, baskets.indptr[:-1], baskets.indptr[1:])):
         L = q[columns] @ left[:, columns]
         values = sl.svdvals(L / np.outer(sizes[columns], sizes[columns])) if sizes[columns].all() else np.zeros(1)
-        if values.size and values[-1] <= NEAR_SINGULAR * values[0]:
+        if values.size and values[-1] <= NEAR_SINGULAR * largest:
             hard.append(i)
         else:
             left[:, columns] = np.linalg.solve(L.T, left[:, columns].T).T
