@@ -1,0 +1,101 @@
+"""Exact samples by a clock: items appear one after another as time runs down, all in real arithmetic.
+
+Law: P(S) ∝ det(L_S) over all sets. Exact. An independent check of the contour rule of :class:`Exact`: no circle, no complex number.
+
+Derivation. Give each item of a sample S its own uniform time in [0, 1] and let a clock s run from 1 down to 0; an item appears when
+the clock passes its time. Let Y have appeared so far. The chance that the others all have times below s makes the weight of this
+
+    F_Y(s) = Σ_{S ⊇ Y} s^{|S ∖ Y|} det L_S = s^{−|Y|} det(I + sB) det(Q_Y R(s) Q_Yᵀ),        R(s) = sB(I + sB)⁻¹,
+
+since R(s) is the marginal kernel of sL and w_Y = det(I + sB) det(Q_Y R Q_Yᵀ) sums s^|S| det L_S over S ⊇ Y. So nothing appears
+between s and s' < s with probability F_Y(s')/F_Y(s): in x = −log s the next item comes at the rate
+
+    h_Y(s) = d log F_Y / d log s = E[number still to come] = tr Z,        Z = R − R Q_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R,
+
+and is a with probability F_{Y∪a}(s) / F_Y'(s) = q_aᵀZq_a / tr Z. F_Y is a polynomial with nonnegative coefficients, hence log F_Y is
+convex in log s and h_Y falls as the clock runs down: the rate now bounds all later rates, and the next time is drawn by thinning
+[Lewis & Shedler 1979], with no equation to solve: the clock moves on by an exponential time of the present rate, and an item
+appears there with probability (rate there)/(present rate). L_Y⁻¹ never occurs. Where det L_Y = 0 the rate tends to the least number
+of items that must still come, at least one, and the clock cannot run out before they do. It has run out once h_Y(s) < ``NEVER``: what is
+still to come has a probability of at most its mean.
+
+Cost: one inverse of order r per move of the clock, about one move per item: O(r³) each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndpp._checks import check_count
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import BudgetExceededError, PrecisionError
+from ndpp.items import ItemIndex, LeverageTable
+from ndpp.kernel import LowRankKernel
+from ndpp.linalg import condition_on, rank_one_condition, resolvent
+from ndpp.samplers.base import Draw, Sampler
+
+NEVER = 1e-16
+"""Mean number of items still to come at which none will."""
+
+LATEST = 500.0
+"""−log s beyond which the clock has run out. While items must come the rate is one at least: none is so late in exp(500) samples."""
+
+RATE_TOLERANCE = 1e-7
+"""How far rounding may lift a rate above an earlier one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clock(Sampler):
+    """Items that appear as a clock runs down.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
+    >>> draws = Clock.prepare(kernel).sample(50, rng=0)
+    >>> sorted({tuple(basket.tolist()) for basket in draws.baskets})
+    [(), (0, 1)]
+    """
+
+    kernel: LowRankKernel
+    index: ItemIndex
+    budget: int
+
+    @classmethod
+    def prepare(cls, kernel: LowRankKernel, *, index: ItemIndex | None = None, budget: int = 100_000) -> Clock:
+        """Build the index of items; ``budget`` is the largest number of moves of the clock for one sample."""
+        index = LeverageTable.prepare(kernel) if index is None else index
+        return cls(kernel, index, check_count(budget, "budget", least=1))
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Draw one set."""
+        rows, x, moves, proposals = np.empty(0, np.int64), 0.0, 0, 0
+        rate = float(np.trace(self._coming(x, rows)))
+        while rate > NEVER:
+            if moves == self.budget:
+                raise BudgetExceededError(
+                    f"the clock has moved {moves} times and {rate:.3g} items are still expected; raise the budget",
+                    count=moves,
+                )
+            x, moves = x + rng.exponential() / rate, moves + 1
+            if x > LATEST:
+                break
+            Z = self._coming(x, rows)
+            bound, rate = rate, float(np.trace(Z))
+            if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
+                raise PrecisionError(
+                    f"the rate of items rose from {bound:.6g} to {rate:.6g} although it can only fall: double precision "
+                    "cannot carry this kernel. Rescale X, or drop its smallest directions."
+                )
+            if rng.random() * bound < rate:
+                drawn = self.index.draw_counted(rng, Z)
+                rows, proposals = np.append(rows, drawn.rows), proposals + drawn.proposals
+                rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(drawn.rows)[0])[0]))
+        return Draw(np.sort(rows), {"proposals": proposals, "moves": moves})
+
+    def _coming(self, x: float, rows: IntArray) -> FloatArray:
+        """Return Z for the items that have appeared, at the time s = exp(−x)."""
+        R = resolvent(self.kernel.coordinates, np.exp([-x]))[0][0]
+        return np.asarray(condition_on(R, self.kernel.q_rows(rows))[0])

@@ -1,0 +1,89 @@
+"""Draw by full enumeration: every set, its minor, its probability. The reference of all other samplers.
+
+Law: P(S) ∝ det(L_S), over all sets or over those of one size. Exact. Cost: O(2ⁿ n³) to prepare, O(n) per draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from ndpp._checks import check_count
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import InvalidInputError
+from ndpp.kernel import LowRankKernel
+from ndpp.samplers.base import Draw, Sampler
+
+ROUNDING = 1e-13
+"""A minor below this fraction of Hadamard's bound is zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Naive(Sampler):
+    """All sets of positive probability, with their distribution function.
+
+    Attributes
+    ----------
+    masks : (m,) array
+        Each set as a bit mask over the rows of the kernel's support.
+    law : (m,) array
+        Their probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
+    >>> sampler = Naive.prepare(kernel)
+    >>> sampler.masks, sampler.law  # the empty set and {0, 1}
+    (array([0, 3]), array([0.5, 0.5]))
+    """
+
+    kernel: LowRankKernel
+    masks: IntArray
+    law: FloatArray
+
+    @classmethod
+    def prepare(cls, kernel: LowRankKernel, *, size: int | None = None, max_items: int = 18) -> Naive:
+        """Enumerate the sets, all of them or those of ``size`` items; refuse more than ``max_items`` items."""
+        n = len(kernel.support)
+        if n > check_count(max_items, "max_items", most=62):
+            raise InvalidInputError(
+                f"Naive enumerates all sets and takes at most {max_items} items; this kernel has {n}. "
+                "Use Exact, restrict the kernel, or raise max_items (time and memory double with each item)."
+            )
+        sizes = range(kernel.rank + 1) if size is None else [kernel.check_size(size)]
+        L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
+        sets = [np.array(list(combinations(range(n), k)), np.int64) for k in sizes]
+        weights = np.concatenate([minors(L, members) for members in sets])
+        masks = np.concatenate([(1 << members).sum(axis=1) for members in sets])
+        possible = weights > 0
+        return cls(kernel, masks[possible], weights[possible] / weights.sum())
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Draw one set."""
+        mask = int(self.masks[rng.choice(len(self.masks), p=self.law)])
+        return Draw(np.array([a for a in range(len(self.kernel.support)) if mask >> a & 1], np.int64), {"proposals": 1})
+
+
+def minors(L: FloatArray, sets: IntArray) -> FloatArray:
+    """Return det L_S for each row of ``sets``, exactly zero where it is zero to rounding. O(p k³) for p sets of k items."""
+    k = sets.shape[1]
+    if k == 0:
+        return np.ones(len(sets))
+    scale = _even_scale(L)
+    blocks = (L * scale[:, None] * scale)[sets[:, :, None], sets[:, None, :]]
+    bound = np.minimum(*(np.linalg.norm(blocks, axis=axis).prod(axis=-1) for axis in (1, 2)))
+    values = np.linalg.det(blocks)
+    return np.where(values > ROUNDING * k * bound, values, 0.0) / (scale[sets] ** 2).prod(axis=1)
+
+
+def _even_scale(L: FloatArray) -> FloatArray:
+    """Return powers of two s that even out the rows of diag(s) L diag(s), so that Hadamard's bound is not far off."""
+    scale = np.ones(len(L))
+    for _ in range(10):
+        A = np.abs(L * scale[:, None] * scale)
+        largest = np.maximum(A.max(axis=0), A.max(axis=1))
+        scale /= np.sqrt(np.where(largest > 0, largest, 1.0))
+    return np.exp2(np.round(np.log2(scale)))

@@ -1,0 +1,244 @@
+"""The walk's up-step without rejection of pairs: two draws of one item each.
+
+Law: exact. In the kernel's coordinates L^A = Q B^A Qᵀ with B^A = B − B Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B, and the pair {a, b} that joins the
+items kept, A, has probability ∝ det(L^A_ab). Since Σ_b q_b q_bᵀ = I, its first item and then its second have the weights
+
+    Σ_b det(L^A_ab) = q_aᵀ [tr(B^A) B^A − (B^A)²] q_a,        det(L^A_ab) = q_bᵀ [(q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A] q_b.
+
+Scaled to the traces 2 and 1 both matrices are inclusion matrices of an NDPP, so they lie between 0 and I and the leverage table
+accepts 2 and 1 proposals out of r. No eigendecomposition, no constant that depends on the kernel. Cost: O(kr²) a step.
+
+B^A does not exist where L_A is singular, and loses digits where it nearly is, or where L is far larger than what A leaves of it.
+The loss is estimated at each step. Above ``LOSS`` the step takes M from :func:`ndpp.linalg.inclusion_matrix`, which needs no L_A⁻¹,
+in O(r⁴) with the same law; the counter ``fallbacks`` says how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ndpp._checks import clip_probabilities
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
+from ndpp.items import ItemDraws, ItemIndex, LeverageTable
+from ndpp.kernel import LowRankKernel
+from ndpp.linalg import inclusion_matrix
+
+LOSS = 1e-7
+"""Largest estimate of the error of a form, usually ten times too high or more, before a draw takes the slow, safe route."""
+
+BLOCK = 0.5
+"""Items proposed at once, as a fraction of the mean number needed. No law depends on it."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class DirectUp:
+    """Draw the pair as two items, the default of :class:`Walk`.
+
+    Parameters
+    ----------
+    index : callable
+        Builds what draws single items: ``LeverageTable.prepare``, or that of another :class:`~ndpp.items.ItemIndex`.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> DirectUp().prepare(kernel, 3).pair(np.random.default_rng(0), np.array([2]))[0]  # 0 and 1 only come together
+    array([0, 1])
+    """
+
+    index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare
+
+    def prepare(self, kernel: LowRankKernel, size: int) -> PreparedDirectUp:
+        """Build the index, in O(n). Small catalogues, which keep Q, also keep QB and QBᵀ."""
+        Q, B = kernel.coordinates.Q, kernel.coordinates.B
+        index = self.index(kernel)
+        if Q is None or not isinstance(index, LeverageTable):
+            return PreparedDirectUp(kernel, index, None)
+        left = Q @ B
+        return PreparedDirectUp(kernel, index, Factors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
+
+
+class Factors(NamedTuple):
+    """q_a, q_aᵀB, q_aᵀBᵀ and q_aᵀBq_a of every item."""
+
+    Q: FloatArray
+    left: FloatArray
+    right: FloatArray
+    diagonal: FloatArray
+
+
+class Given(NamedTuple):
+    """B^A = B − G X = B − U F, with F = Q_A B, G = B Q_Aᵀ, X = (Q_A B Q_Aᵀ)⁻¹F and U = G (Q_A B Q_Aᵀ)⁻¹.
+
+    ``pairs`` is tr(B^A)² − tr((B^A)²) = 2 e_2(L^A); ``error`` estimates the rounding error of B^A, ``loss`` that of the first form.
+    """
+
+    F: FloatArray
+    G: FloatArray
+    X: FloatArray
+    U: FloatArray
+    inner: FloatArray
+    trace: float
+    pairs: float
+    error: float
+    loss: float
+
+
+class Chosen(NamedTuple):
+    """What the second draw knows of the first item: p = q_aᵀB^Aq_a, B^Aq_a, q_aᵀB^A, the trace and the loss of the second form."""
+
+    p: float
+    after: FloatArray
+    before: FloatArray
+    total: float
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedDirectUp:
+    """The up-step for one kernel. ``factors`` are there for small catalogues under a leverage table."""
+
+    kernel: LowRankKernel
+    index: ItemIndex
+    factors: Factors | None
+
+    def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
+        """Draw the pair that completes the rows kept; rows ascending, and counters.
+
+        ``candidates`` counts the single items looked at, ``fallbacks`` the items drawn by the slow, safe route.
+
+        Raises
+        ------
+        ZeroProbabilityError
+            No pair completes the rows kept.
+        """
+        first, second, fallbacks = None, None, 0
+        given = condition(self.kernel.coordinates.B, self.kernel.q_rows(kept_rows))
+        if given.loss <= LOSS:
+            first = self._first(rng, given)
+            second = self._second(rng, given, int(first.rows[0]))
+        if first is None:
+            first, fallbacks = self._safe(rng, kept_rows, 2), 1
+        if second is None:
+            second, fallbacks = self._safe(rng, np.append(kept_rows, first.rows), 1), fallbacks + 1
+        rows, candidates = np.append(first.rows, second.rows), first.proposals + second.proposals
+        return np.sort(rows), {"proposals": 1, "rejections": 0, "candidates": candidates, "fallbacks": fallbacks}
+
+    def _first(self, rng: np.random.Generator, given: Given) -> ItemDraws:
+        if self.factors is None:
+            return self.index.draw_counted(rng, first_form(given))
+        factors = self.factors
+        return self._accept(rng, 2, lambda rows: first_weights(factors, given, rows))
+
+    def _second(self, rng: np.random.Generator, given: Given, row: int) -> ItemDraws | None:
+        """Draw the second item, unless what the first one leaves has too few digits."""
+        chosen = choose(given, self.kernel.q_rows(np.array([row]))[0])
+        if chosen.loss > LOSS:
+            return None
+        if self.factors is None:
+            return self.index.draw_counted(rng, second_form(given, chosen))
+        factors = self.factors
+        return self._accept(rng, 1, lambda rows: second_weights(factors, given, chosen, rows))
+
+    def _accept(self, rng: np.random.Generator, trace: int, weights: Callable[[IntArray], FloatArray]) -> ItemDraws:
+        """Draw an item by its leverage, ``weights(rows)`` being q_aᵀMq_a for an M of this trace."""
+        table: LeverageTable = self.index  # type: ignore[assignment]
+        block = int(np.clip(BLOCK * self.kernel.rank / trace, 16, 1024))
+        for looked_at in range(0, table.budget, block):
+            rows = table.propose(rng, block)
+            chance = weights(rows) / table.leverage[rows]
+            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=LOSS)
+            hits = np.flatnonzero(rng.random(block) < chance)
+            if hits.size:
+                return ItemDraws(rows[hits[:1]], looked_at + int(hits[0]) + 1)
+        raise BudgetExceededError(
+            f"{table.budget} items were proposed by their leverage and rejected, where {self.kernel.rank / trace:.3g} are "
+            "needed on average. Raise the budget of the LeverageTable, or use another index.",
+            count=table.budget,
+        )
+
+    def _safe(self, rng: np.random.Generator, kept_rows: IntArray, missing: int) -> ItemDraws:
+        """Draw an item that joins the rows kept when ``missing`` are to come, without L_A⁻¹."""
+        coords, given, size = self.kernel.coordinates, self.kernel.q_rows(kept_rows), len(kept_rows) + missing
+        M, surviving = inclusion_matrix(coords, size, given)
+        if surviving == 0:
+            raise ZeroProbabilityError("no pair of items completes those kept; their set is not part of any of this size")
+        if not abs(np.trace(M) - missing) < 1e-6:
+            raise PrecisionError(
+                f"the inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g} and not to {missing}: "
+                "double precision cannot carry this step. Rescale X or drop its smallest directions."
+            )
+        return self.index.draw_counted(rng, M)
+
+
+def condition(B: FloatArray, rows: FloatArray) -> Given:
+    """Return what is left of L = Q B Qᵀ once the items with rows ``rows`` of Q are in. O(kr²)."""
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)  # B^A does not see how they are scaled
+    F, G = rows @ B, B @ rows.T
+    X, U = _solve_both(F @ rows.T, F, G) if len(rows) else (F, G)
+    with np.errstate(all="ignore"):
+        inner = B - G @ X
+        trace = float(np.trace(inner))
+        pairs = trace**2 - float(np.einsum("ij,ji->", inner, inner))
+        # Rounding of Q_A B Q_Aᵀ is about ε‖F_i‖ in row i and enters B^A between U and X.
+        F_size, size = np.linalg.norm(F, axis=1), np.linalg.norm(inner)
+        error = EPS * (np.linalg.norm(B) + np.linalg.norm(U * F_size) * (1 + np.linalg.norm(X)))
+        loss = _ratio(2 * error * (abs(trace) + 3 * size), pairs)
+    return Given(F, G, X, U, inner, trace, pairs, error, loss)
+
+
+def _solve_both(middle: FloatArray, F: FloatArray, G: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return middle⁻¹F and G middle⁻¹ from one factorisation; an inverse would lose digits. Zero pivots give infinities."""
+    factor, pivot, _ = lapack.dgetrf(middle)
+    return lapack.dgetrs(factor, pivot, F)[0], lapack.dgetrs(factor, pivot, G.T, trans=1)[0].T
+
+
+def choose(given: Given, q: FloatArray) -> Chosen:
+    """Return what the second draw needs once the item with row ``q`` is in."""
+    q = q / np.linalg.norm(q)  # the scale of q cancels
+    before, after = q @ given.inner, given.inner @ q
+    p = float(before @ q)
+    total = p * given.trace - float(before @ after)
+    sizes = np.linalg.norm(given.inner) + abs(p) + np.linalg.norm(before) + np.linalg.norm(after)
+    return Chosen(p, after, before, total, _ratio(given.error * sizes, total))
+
+
+def _ratio(error: float, total: float) -> float:
+    """Return a relative error; infinite where rounding has left nothing, or NaN."""
+    return float(error / total) if total > 0 and np.isfinite(error) else np.inf
+
+
+def first_form(given: Given) -> FloatArray:
+    """Return tr(B^A) B^A − (B^A)², scaled to trace 2: q_aᵀMq_a is the probability that a is one of the pair."""
+    return (given.trace * given.inner - given.inner @ given.inner) * (2 / given.pairs)
+
+
+def second_form(given: Given, chosen: Chosen) -> FloatArray:
+    """Return (q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A, scaled to trace 1: q_bᵀMq_b is the probability that b is the other one."""
+    return (chosen.p * given.inner - np.outer(chosen.after, chosen.before)) / chosen.total
+
+
+def first_weights(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
+    """Return q_aᵀMq_a for the first form and these rows, without forming it. O(kr) each."""
+    q = factors.Q[rows]
+    before = factors.left[rows] - (q @ given.G) @ given.X  # qᵀB^A
+    after = factors.right[rows] - (q @ given.F.T) @ given.U.T  # B^Aq
+    weights = given.trace * np.einsum("ij,ij->i", before, q) - np.einsum("ij,ij->i", before, after)
+    return weights * (2 / given.pairs)
+
+
+def second_weights(factors: Factors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
+    """Return q_bᵀMq_b for the second form and these rows, without forming it. O(kr) each."""
+    q, k = factors.Q[rows], given.F.shape[0]
+    parts = q @ np.hstack([given.G, given.X.T, chosen.after[:, None], chosen.before[:, None]])
+    own = factors.diagonal[rows] - np.einsum("ij,ij->i", parts[:, :k], parts[:, k : 2 * k])  # qᵀB^Aq
+    return (chosen.p * own - parts[:, -2] * parts[:, -1]) / chosen.total

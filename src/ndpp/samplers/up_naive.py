@@ -1,0 +1,75 @@
+"""The walk's up-step by looking at all pairs: the oracle of the others.
+
+Law: exactly ∝ det L_{A ∪ {a, b}}, each of these minors computed afresh, so that a singular L_A is a case like any other.
+Cost: O(n² k³) per step; only for small catalogues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndpp._checks import check_count
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.kernel import LowRankKernel
+from ndpp.samplers.naive import minors
+
+CHUNK = 1 << 22
+"""Entries of the minors formed at once."""
+
+
+@dataclass(frozen=True)
+class NaiveUp:
+    """Enumerate all pairs.
+
+    Parameters
+    ----------
+    max_items : int
+        Largest catalogue it accepts; a step looks at n²/2 minors.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> NaiveUp().prepare(kernel, 3).pair(np.random.default_rng(0), np.array([2]))[0]  # 0 and 1 only come together
+    array([0, 1])
+    """
+
+    max_items: int = 500
+
+    def prepare(self, kernel: LowRankKernel, size: int) -> PreparedNaiveUp:
+        """Form the dense kernel."""
+        n = len(kernel.support)
+        if n > check_count(self.max_items, "max_items"):
+            raise InvalidInputError(
+                f"NaiveUp looks at all pairs of items in every step and takes at most {self.max_items} items; this kernel "
+                f"has {n}. Use DirectUp or RejectionUp, whose cost does not grow with n, or raise max_items."
+            )
+        return PreparedNaiveUp(kernel, kernel.to_dense()[np.ix_(kernel.support, kernel.support)])
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedNaiveUp:
+    """The up-step for one kernel; ``L`` is dense, on the support."""
+
+    kernel: LowRankKernel
+    L: FloatArray
+
+    def law(self, kept_rows: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return all pairs that may join the rows kept, shape (p, 2), and their probabilities."""
+        free = np.delete(np.arange(len(self.L)), kept_rows)
+        pairs = free[np.column_stack(np.triu_indices(len(free), 1))]
+        sets = np.hstack([np.broadcast_to(kept_rows, (len(pairs), len(kept_rows))), pairs])
+        chunks = np.array_split(sets, max(1, sets.size * sets.shape[1] // CHUNK))
+        weights = np.concatenate([minors(self.L, chunk) for chunk in chunks])
+        total = weights.sum()
+        if not total > 0:
+            raise ZeroProbabilityError("no pair of items completes those kept; their set is not part of any of this size")
+        return pairs, weights / total
+
+    def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
+        """Draw the pair that completes the rows kept; nothing is ever rejected."""
+        pairs, law = self.law(kept_rows)
+        return pairs[rng.choice(len(pairs), p=law)], {"proposals": 1, "rejections": 0}
