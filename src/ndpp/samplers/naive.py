@@ -41,6 +41,7 @@ class Naive(Sampler):
     """
 
     kernel: LowRankKernel
+    size: int | None
     masks: IntArray
     law: FloatArray
 
@@ -59,7 +60,7 @@ class Naive(Sampler):
         weights = np.concatenate([minors(L, members) for members in sets])
         masks = np.concatenate([(1 << members).sum(axis=1) for members in sets])
         possible = weights > 0
-        return cls(kernel, masks[possible], weights[possible] / weights.sum())
+        return cls(kernel, size, masks[possible], weights[possible] / weights.sum())
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""

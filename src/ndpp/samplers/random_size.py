@@ -31,7 +31,6 @@ class RandomSize(Sampler):
     Examples
     --------
     >>> import numpy as np, ndpp
-    >>> from ndpp.samplers import RandomSize
     >>> kernel = ndpp.LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
     >>> draws = RandomSize.prepare(kernel).sample(50, rng=0)
     >>> sorted({tuple(basket.tolist()) for basket in draws.baskets})

@@ -57,7 +57,6 @@ class Walk(Sampler):
     Examples
     --------
     >>> import numpy as np, ndpp
-    >>> from ndpp.samplers import DirectUp, Walk
     >>> kernel = ndpp.LowRankKernel(np.eye(3), [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     >>> walk = Walk.prepare(kernel, size=2, up=DirectUp(), steps=1)
     >>> walk.sample(2, rng=0).baskets[0]  # items 0 and 1 attract each other; item 2 comes with neither alone
