@@ -1,0 +1,14 @@
+"""Learning kernels from baskets. torch and scikit-learn live here, and nowhere below."""
+
+from ndpp.errors import MissingExtraError
+
+try:
+    import sklearn  # noqa: F401
+    import torch  # noqa: F401
+except ImportError as missing:
+    raise MissingExtraError(missing.name or "torch", "learn", "Learning a kernel") from None
+
+from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
+from ndpp.learning.models import LiteratureStart, PopularityStart
+
+__all__ = ["NDPP", "ONDPP", "LiteratureStart", "PopularityStart", "SymmetricDPP"]

@@ -1,0 +1,254 @@
+"""What the estimators share, in the manner of scikit-learn: constructors only store, what is learned ends in ``_``."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ndpp._checks import check_count
+from ndpp._types import FloatArray, Items, RngLike
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.inference import Recommendation, recommend
+from ndpp.kernel import LowRankKernel
+from ndpp.learning import checkpoint as checkpoints
+from ndpp.learning.data import keep_possible, read_baskets, set_aside
+from ndpp.learning.fit import train
+from ndpp.learning.loss import Problem, Settings, log_probs
+from ndpp.learning.models import Family, Parameters, PopularityStart, Start, inner_matrix
+from ndpp.learning.objective import Likelihood
+
+DEFAULT_RANK = 200
+PathLike = str | os.PathLike[str]
+
+
+class LowRankDPP(DensityMixin, BaseEstimator):
+    """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+
+    _family: ClassVar[Family]
+
+    rank: int | None
+    alpha: float
+    noise: float
+    init: Start | None
+    learning_rate: float
+    batch_size: int
+    max_epochs: int
+    patience: int
+    validation_fraction: float
+    oversize: Literal["drop", "raise"]
+    checkpoint: PathLike | None
+    device: str
+    dtype: str | None
+    random_state: Any
+    progress: bool
+
+    @abstractmethod
+    def _penalties(self) -> tuple[float, float, float]:
+        """Return α, β and γ."""
+
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None, resume: bool | PathLike = False) -> Self:
+        """Learn a kernel from baskets.
+
+        Parameters
+        ----------
+        X : Baskets, iterable of sets, sparse or dense matrix of zeros and ones
+            The baskets. Empty ones are sets like any other.
+        y : ignored
+            Here for scikit-learn's sake.
+        validation : like X, optional
+            Baskets to judge on; without it, ``validation_fraction`` of X is set aside.
+        resume : bool or path
+            Continue from a checkpoint, ``True`` meaning ``checkpoint`` if that file exists, to the same result as if
+            training had never stopped.
+        """
+        baskets = read_baskets(self, X, reset=True)
+        held_out = None if validation is None else read_baskets(self, validation, reset=False)
+        settings, rank, saved = self._settings(), self._checked_rank(baskets.n_items), self._saved(resume)
+        made_with = self._made_with(baskets, held_out, rank, settings)
+        if saved is not None:
+            checkpoints.check_same(saved.record, made_with)
+        seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
+        possible = keep_possible(baskets, rank, self.oversize, "baskets")
+        fitted, judged = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
+        problem, start = self._problem(fitted, rank, np.random.default_rng([seed, 1]))
+        outcome = train(
+            problem,
+            settings,
+            start,
+            fitted,
+            judged,
+            seed=seed,
+            made_with=made_with,
+            path=self.checkpoint,
+            resume=saved,
+            progress=self.progress,
+        )
+        self.kernel_ = _kernel(problem, outcome.parameters, self.labels_)
+        self.history_, self.ended_ = outcome.history, outcome.ended
+        self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
+        return self
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Return the log-probability of each basket; −inf where it is zero, as for baskets larger than the rank."""
+        check_is_fitted(self, "kernel_")
+        baskets, kernel = read_baskets(self, X, reset=False), self.kernel_
+        n_sym = self._family.columns(kernel.X.shape[1])[0]
+        scale = np.linalg.norm(kernel.X, axis=1)
+        scale[scale == 0] = 1.0
+        rows, A = torch.from_numpy(kernel.X / scale[:, None]), torch.from_numpy(np.array(kernel.W[n_sym:, n_sym:]))
+        possible = baskets.sizes <= kernel.rank
+        out = np.full(len(baskets), -np.inf)
+        out[possible] = log_probs(Likelihood(torch.from_numpy(scale), n_sym), rows, A, baskets[possible])
+        return out
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-probability of the baskets."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        size: int | None = None,
+        given: Items = (),
+        exclude: Items = (),
+        rng: RngLike = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> Baskets:
+        """Draw exact samples from the learned kernel; see :meth:`ndpp.LowRankKernel.sample`."""
+        check_is_fitted(self, "kernel_")
+        return self.kernel_.sample(
+            n_samples, size=size, given=given, exclude=exclude, rng=rng, n_jobs=n_jobs, progress=progress
+        )
+
+    def recommend(self, basket: Any, n: int = 10) -> Recommendation:
+        """Return the ``n`` items that go best with a basket of ids or labels; see :func:`ndpp.inference.recommend`."""
+        check_is_fitted(self, "kernel_")
+        items = list(basket)
+        if items and all(isinstance(item, str) for item in items):
+            items = self.kernel_.ids(items).tolist()
+        return recommend(self.kernel_, items, n=n)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    # -- what fit needs ------------------------------------------------------------------------------------------------
+
+    def _checked_rank(self, n_items: int) -> int:
+        least, most = self._family.ranks(n_items)
+        if self.rank is not None:
+            return check_count(self.rank, "rank", least=least, most=most)
+        if most is not None and most < least:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs a catalogue of at least {least} items; got {n_items} feature(s)"
+            )
+        return max(min(DEFAULT_RANK, n_items), least)
+
+    def _settings(self) -> Settings:
+        return Settings(
+            gamma=self._penalties()[2],
+            noise=number(self.noise, "noise"),
+            learning_rate=number(self.learning_rate, "learning_rate"),
+            batch_size=check_count(self.batch_size, "batch_size", least=1),
+            max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
+            patience=check_count(self.patience, "patience", least=1),
+        )
+
+    def _made_with(self, baskets: Baskets, held_out: Baskets | None, rank: int, settings: Settings) -> dict[str, Any]:
+        """Return what must be the same for a checkpoint to be continued to the same result."""
+        kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
+        alpha, beta, _ = self._penalties()
+        own = {"model": type(self).__name__, "rank": rank, "alpha": alpha, "beta": beta, "init": repr(self._start())}
+        data = {
+            "data": checkpoints.fingerprint(baskets),
+            "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),
+        }
+        return own | kept | data | {"dtype": str(self._dtype())}
+
+    def _parts(
+        self, baskets: Baskets, held_out: Baskets | None, rank: int, rng: np.random.Generator
+    ) -> tuple[Baskets, Baskets]:
+        """Return the baskets to fit and those to judge on."""
+        if not baskets.sizes.any():
+            raise InvalidInputError("there is nothing to learn from: no basket with at least one item was given")
+        if held_out is None:
+            return set_aside(baskets, number(self.validation_fraction, "validation_fraction", most=0.9), rng)
+        judged = keep_possible(held_out, rank, self.oversize, "validation baskets")
+        if not len(judged):
+            raise InvalidInputError("there is nothing to judge on: no validation basket is left")
+        return baskets, judged
+
+    def _start(self) -> Start:
+        start = PopularityStart() if self.init is None else self.init
+        if not isinstance(start, Start):
+            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
+        return start
+
+    def _dtype(self) -> torch.dtype:
+        names = {None: "float64" if self.device == "cpu" else "float32", "float32": "float32", "float64": "float64"}
+        if self.dtype not in names:
+            raise InvalidInputError(f"dtype must be 'float32', 'float64' or None; got {self.dtype!r}")
+        return getattr(torch, names[self.dtype])
+
+    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
+        if str(self.device).startswith("cuda") and not torch.cuda.is_available():
+            raise InvalidInputError(f"device {self.device!r} was asked for, but torch finds no CUDA; use device='cpu'")
+        counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
+        scale = self._start().scale(counts, len(baskets))
+        X, skew = self._start().parameters(rng, self._family, scale, rank, float(baskets.sizes.mean()))
+        alpha, beta, _ = self._penalties()
+        n_sym, n_skew = self._family.columns(rank)
+        # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
+        weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
+
+        def tensor(array: FloatArray) -> torch.Tensor:
+            return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
+
+        problem = Problem(self._family, Likelihood(tensor(scale), n_sym), tensor(weights))
+        return problem, Parameters(tensor(X), tensor(skew))
+
+    def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:
+        if resume is False:
+            return None
+        if resume is not True:
+            return checkpoints.read(resume)
+        if self.checkpoint is None:
+            raise InvalidInputError("resume=True continues from the file that checkpoint= names, and it names none")
+        return checkpoints.read(self.checkpoint) if Path(self.checkpoint).exists() else None
+
+
+def number(value: Any, name: str, *, most: float = np.inf) -> float:
+    """Return ``value`` as a finite float in 0..most."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= most:
+        bounds = "at least 0" if most == np.inf else f"between 0 and {most:g}"
+        raise InvalidInputError(f"{name} must be a number, {bounds}; got {value!r}")
+    return float(value)
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, np.random.RandomState):  # scikit-learn hands these out
+        return int(random_state.randint(2**31))
+    return int(np.random.default_rng(random_state).integers(2**62))
+
+
+def _kernel(problem: Problem, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
+    """Return the learned kernel in double precision, in which the family's constraints then hold."""
+    exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
+    scale, n_sym = problem.likelihood.scale.cpu().double(), problem.likelihood.n_sym
+    problem.family.constrain(exact, scale, n_sym)
+    return LowRankKernel(
+        (exact.X * scale[:, None]).numpy(), inner_matrix(problem.family, exact.skew, n_sym), labels=labels
+    )

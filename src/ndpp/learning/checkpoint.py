@@ -1,0 +1,72 @@
+"""Training on disk: all that the next step depends on, in a safetensors file that is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ndpp._files import replacing
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError, ModelFileError
+
+FORMAT = "ndpp-training"
+FORMAT_VERSION = 1
+
+
+class Checkpoint(NamedTuple):
+    """Tensors by name, and whatever JSON holds."""
+
+    tensors: dict[str, Tensor]
+    record: dict[str, Any]
+
+
+def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+    """Write a checkpoint; a process killed at any moment leaves the old file or the new one."""
+    header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "record": json.dumps(dict(record))}
+    with replacing(path) as temporary:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, header)
+
+
+def read(path: str | os.PathLike[str]) -> Checkpoint:
+    """Return what :func:`write` wrote."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no checkpoint at {str(path)!r}; fit with checkpoint= writes one after every epoch")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT or int(header.get("format_version", 0)) > FORMAT_VERSION:
+                raise ModelFileError(
+                    f"{str(path)!r} is not a checkpoint of training that this version of ndpp can read; "
+                    "a kernel that ndpp.save wrote is read by ndpp.load"
+                )
+            return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, json.loads(header["record"]))  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError) as reason:
+        if isinstance(reason, ModelFileError):
+            raise
+        raise ModelFileError(
+            f"{str(path)!r} is no checkpoint, or damaged: {reason}. Train again without resume="
+        ) from None
+
+
+def check_same(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raise unless the checkpoint was made with these data and settings: it could not continue to the same result."""
+    for name, value in json.loads(json.dumps(dict(wanted))).items():
+        then = record["made_with"].get(name)
+        if then != value:
+            raise InvalidInputError(
+                f"the checkpoint was made with another {name} ({then!r}, now {value!r}); "
+                "resume with the same data and settings, or train anew without resume="
+            )
+
+
+def fingerprint(baskets: Baskets) -> int:
+    """Return a checksum of the baskets."""
+    return zlib.crc32(baskets.indices.tobytes(), zlib.crc32(baskets.indptr.tobytes(), baskets.n_items))

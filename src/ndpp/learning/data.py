@@ -1,0 +1,73 @@
+"""What estimators take: baskets, lists, or matrices of zeros and ones."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+
+MAX_VALIDATION = 2000
+"""Most baskets that are set aside for validation."""
+
+
+def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
+    """Return X as baskets.
+
+    X is :class:`ndpp.Baskets`, a sparse or dense matrix or data frame of zeros and ones (a row per basket, a column per
+    item), or an iterable of sets of ids or labels. With ``reset`` its catalogue becomes the estimator's; otherwise it
+    must be the same.
+    """
+    n_items, labels = (None, None) if reset else (estimator.n_features_in_, estimator.labels_)
+    if isinstance(X, Baskets):
+        baskets = X
+    elif sparse.issparse(X) or (hasattr(X, "__array__") and getattr(X, "ndim", 2) != 1):
+        matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        names = getattr(estimator, "feature_names_in_", None)
+        baskets = Baskets.from_csr(sparse.csr_array(matrix), labels=None if names is None else list(map(str, names)))
+    else:
+        baskets = Baskets.from_lists(X, n_items=n_items, labels=labels)
+    if reset:
+        estimator.n_features_in_, estimator.labels_ = baskets.n_items, baskets.labels
+    elif baskets.n_items != n_items:
+        raise InvalidInputError(
+            f"the model knows {n_items} items; these baskets are over {baskets.n_items}. "
+            "Make them with n_items= or labels= of the catalogue that the model was fitted on."
+        )
+    elif baskets.labels is not None and labels is not None and baskets.labels != labels:
+        raise InvalidInputError(
+            "these baskets have other labels than the model, or in another order; "
+            "make them with labels=model.kernel_.labels"
+        )
+    return baskets
+
+
+def keep_possible(baskets: Baskets, rank: int, oversize: Literal["drop", "raise"], what: str) -> Baskets:
+    """Return the baskets of at most ``rank`` items; larger ones are dropped with a warning, or refused."""
+    if oversize not in ("drop", "raise"):
+        raise InvalidInputError(f"oversize must be 'drop' or 'raise'; got {oversize!r}")
+    n_large = int(np.sum(baskets.sizes > rank))
+    if not n_large:
+        return baskets
+    text = (
+        f"{n_large} of {len(baskets)} {what} have more items than the rank of the kernel, {rank}; the largest has "
+        f"{baskets.sizes.max()}. A kernel of that rank gives them probability zero. "
+    )
+    if oversize == "raise":
+        raise InvalidInputError(text + "Choose a larger rank, or oversize='drop'.")
+    warnings.warn(text + "They were dropped; a larger rank would keep them.", stacklevel=3)
+    return baskets.select(max_size=rank)
+
+
+def set_aside(baskets: Baskets, fraction: float, rng: np.random.Generator) -> tuple[Baskets, Baskets]:
+    """Return training and validation baskets; with too few to set any aside, all of them as both."""
+    n_val = min(round(fraction * len(baskets)), MAX_VALIDATION, len(baskets) - 1)
+    if n_val < 1:
+        return baskets, baskets
+    parts = baskets.split(n_val, 0, rng=rng)
+    return parts.train, parts.val

@@ -1,0 +1,234 @@
+"""The training loop: Adam on mini-batches, reshuffled every epoch, judged on validation baskets.
+
+Gradients are taken at X̂ plus Gaussian noise, drawn anew
+in each step: fine structure that only memorises the training baskets does not survive it. What is judged and kept is a
+running mean of the parameters. When it has not improved for ``patience`` epochs the learning rate drops; after the last
+drop training ends with the best parameters seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp.baskets import Baskets
+from ndpp.errors import PrecisionError
+from ndpp.learning import checkpoint
+from ndpp.learning.batches import Batch, shuffled
+from ndpp.learning.loss import Loss, Problem, Settings, log_probs, loss_and_gradient, pack_for
+from ndpp.learning.models import Parameters
+from ndpp.learning.progress import Progress
+
+MIN_STEPS = 50
+"""An epoch is one pass over the baskets, or as many passes as make this many steps."""
+MAX_HALVINGS = 30
+"""How often a step that leads to no finite loss is halved before training gives up."""
+DROPS, DROP = 3, 0.3
+"""How often the learning rate drops before training ends, and by what factor."""
+AVERAGE = 0.995
+"""Decay of the running mean of the parameters, per step."""
+SKEW_RATE = 0.1
+"""Learning rate of the numbers behind A, relative to that of X̂: B̂ can do the same work, item by item."""
+
+
+class Outcome(NamedTuple):
+    """The best parameters, a record per epoch, and why training ended: "converged", "max_epochs" or "interrupted"."""
+
+    parameters: Parameters
+    history: list[dict[str, float]]
+    ended: str
+
+
+def train(
+    problem: Problem,
+    settings: Settings,
+    start: Parameters,
+    baskets: Baskets,
+    validation: Baskets,
+    *,
+    seed: int,
+    made_with: Mapping[str, Any],
+    path: str | os.PathLike[str] | None = None,
+    resume: checkpoint.Checkpoint | None = None,
+    progress: bool = False,
+) -> Outcome:
+    """Train from ``start``, or from a checkpoint, until the validation log-likelihood no longer rises.
+
+    ``made_with`` is kept in every checkpoint written to ``path``. Ctrl-C ends training with the best parameters so far.
+    """
+    run = _Run(problem, settings, start, baskets, validation, seed)
+    if resume is not None:
+        run.restore(resume)
+    ended = run.ended
+    try:
+        with Progress(settings.max_epochs * run.n_steps, len(run.history) * run.n_steps, show=progress) as bar:
+            while ended is None:
+                if len(run.history) >= settings.max_epochs:
+                    ended = "max_epochs"
+                    break
+                bar.epoch(run.epoch(bar))
+                ended = run.ended
+                if path is not None:
+                    checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with), "seed": seed})
+    except KeyboardInterrupt:
+        ended = "interrupted"
+        if not run.history:
+            run.judge()
+        warnings.warn(
+            f"training was interrupted in epoch {len(run.history) + 1}; the best kernel so far is kept "
+            f"(validation log-likelihood {run.best_value:.4g})",
+            stacklevel=4,
+        )
+    return Outcome(run.best, run.history, ended)
+
+
+class _Run:
+    """Everything that changes while training goes on."""
+
+    def __init__(
+        self, problem: Problem, settings: Settings, start: Parameters, baskets: Baskets, validation: Baskets, seed: int
+    ) -> None:
+        self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
+        self.now, self.before, self.mean, self.best = (start.clone() for _ in range(4))
+        rate = settings.learning_rate
+        groups = [{"params": [self.now.X], "lr": rate}, {"params": [self.now.skew], "lr": rate * SKEW_RATE}]
+        # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
+        self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
+        self.rng = np.random.default_rng(seed)
+        self.generator = torch.Generator(device=start.X.device).manual_seed(seed)
+        self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
+        self.history: list[dict[str, float]] = []
+        self.passes = -(-MIN_STEPS // max(1, round(len(baskets) / settings.batch_size)))
+        self.n_steps = self.passes * max(1, round(len(baskets) / settings.batch_size))
+
+    @property
+    def ended(self) -> str | None:
+        return "converged" if self.drops > DROPS else None
+
+    def epoch(self, bar: Progress) -> dict[str, float]:
+        """Make one epoch's steps, judge the result, and adapt the learning rate."""
+        began, losses = time.perf_counter(), []
+        sizes = self._noise_sizes()
+        for _ in range(self.passes):
+            for which in shuffled(self.rng, len(self.baskets), self.settings.batch_size):
+                losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), sizes))
+                bar.step()
+        value, improved = self.judge()
+        self.bad = 0 if improved else self.bad + 1
+        self.history.append(
+            {
+                "epoch": len(self.history) + 1,
+                "step": self.step,
+                "loss": float(np.mean(losses)),
+                "validation": value,
+                "learning_rate": self.settings.learning_rate * self.rate,
+                "seconds": time.perf_counter() - began,
+            }
+        )
+        if self.bad >= self.settings.patience:
+            self.rate, self.drops, self.bad = self.rate * DROP, self.drops + 1, 0
+        return self.history[-1]
+
+    def judge(self) -> tuple[float, bool]:
+        """Return the mean validation log-likelihood of the running mean, and whether it is the best so far."""
+        mean = self.mean.clone()
+        self.problem.family.constrain(mean, self.problem.likelihood.scale, self.problem.likelihood.n_sym)
+        A = self.problem.family.matrix(mean.skew)
+        value = float(log_probs(self.problem.likelihood, mean.X, A, self.validation).mean())
+        improved = value > self.best_value
+        if improved:
+            self.best, self.best_value = mean, value
+        return value, improved
+
+    def _step(self, batch: Batch, sizes: Tensor) -> float:
+        loss = self._finite_loss(batch, sizes)
+        for now, before, gradient in zip(self.now, self.before, loss.gradient):
+            before.copy_(now)
+            now.grad = gradient
+        for group, relative in zip(self.optimizer.param_groups, (1.0, SKEW_RATE)):
+            group["lr"] = self.settings.learning_rate * self.rate * relative
+        self.optimizer.step()
+        self.problem.family.constrain(self.now, self.problem.likelihood.scale, self.problem.likelihood.n_sym)
+        self.step += 1
+        weight = max(1 - AVERAGE, 9 / (self.step + 9))  # a plain mean at first, so that the start is soon forgotten
+        for mean, now in zip(self.mean, self.now):
+            mean.lerp_(now, weight)
+        return float(loss.value)
+
+    def _finite_loss(self, batch: Batch, sizes: Tensor) -> Loss:
+        """Return the loss; where it is not finite, take half of the last step back, and try again."""
+        for halvings in range(MAX_HALVINGS + 1):
+            loss = loss_and_gradient(self.problem, self.settings, self.now, batch, noise=self._noise(sizes))
+            if loss.is_finite():
+                return loss
+            if self.step == 0 or halvings == MAX_HALVINGS:
+                break
+            self.rate /= 2
+            for now, before in zip(self.now, self.before):
+                now.copy_(torch.where(torch.isfinite(now), now, before)).lerp_(before, 0.5)
+            warnings.warn(
+                f"step {self.step} led to a loss or gradient that is not finite; the step was halved, and the learning "
+                f"rate is now {self.settings.learning_rate * self.rate:.3g}",
+                RuntimeWarning,
+                stacklevel=7,
+            )
+        raise PrecisionError(
+            f"the loss is not finite at step {self.step}, however small the step. Choose a smaller learning_rate, "
+            "dtype='float64', or another init."
+        )
+
+    def _noise_sizes(self) -> Tensor:
+        """Return the size of the noise in each column: relative to the symmetric or to the skew block."""
+        h, X = self.problem.likelihood.n_sym, self.now.X
+        blocks = [X[:, :h], X[:, h:]]
+        sizes = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
+        return self.settings.noise * torch.cat(sizes).float()
+
+    def _noise(self, sizes: Tensor) -> Tensor | None:
+        if not self.settings.noise:
+            return None
+        X = self.now.X
+        # Single precision is drawn some forty times faster, and is enough for noise.
+        noise = torch.empty(X.shape, dtype=torch.float32, device=X.device).normal_(generator=self.generator)
+        return noise.mul_(sizes).to(X.dtype)
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor that the next step depends on."""
+        out = {"generator": self.generator.get_state()}
+        for name in ("now", "before", "mean", "best"):
+            parameters: Parameters = getattr(self, name)
+            out |= {f"{name}.X": parameters.X, f"{name}.skew": parameters.skew}
+        for part, tensor in zip(("X", "skew"), self.now):
+            state = self.optimizer.state[tensor]
+            out |= {f"adam.{part}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        return out
+
+    def record(self) -> dict[str, Any]:
+        """Return everything else that the next step depends on."""
+        names = ("best_value", "rate", "bad", "drops", "step", "history")
+        return {"rng": self.rng.bit_generator.state} | {name: getattr(self, name) for name in names}
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Go to where a checkpoint was written."""
+        tensors, record = saved
+        self.generator.set_state(tensors["generator"])
+        self.rng.bit_generator.state = record["rng"]
+        for name in ("best_value", "rate", "bad", "drops", "step", "history"):
+            setattr(self, name, record[name])
+        for name in ("now", "before", "mean", "best"):
+            for part, tensor in zip(("X", "skew"), getattr(self, name)):
+                tensor.copy_(tensors[f"{name}.{part}"])
+        for part, tensor in zip(("X", "skew"), self.now):
+            names = ("step", "exp_avg", "exp_avg_sq")
+            self.optimizer.state[tensor] = {
+                name: tensors[f"adam.{part}.{name}"].to(tensor.device if name != "step" else "cpu") for name in names
+            }

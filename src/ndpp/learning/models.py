@@ -1,0 +1,240 @@
+"""What is trained: X̂ = [V̂ B̂], and the numbers behind the skew matrix A of W = Diag(I, A).
+
+    FreeSkew         A = D − Dᵀ, D any matrix                        NDPP [Gartrell et al., ICLR 2021]
+    OrthogonalPairs  A = ⊕ σ_j [[0, 1], [−1, 0]], σ_j > 0,           ONDPP [Han et al., ICLR 2022]
+                     BᵀB = I and VᵀB = 0
+    NoSkew           no B                                            symmetric low-rank DPP
+
+A start says how rows are scaled, x_i = s_i x̂_i, and where training begins.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp._types import FloatArray
+
+
+class Parameters(NamedTuple):
+    """X̂ (n, d) and the numbers behind A: D (h, h), log σ (h/2,), or nothing."""
+
+    X: Tensor
+    skew: Tensor
+
+    def clone(self) -> Parameters:
+        """Return a copy that shares no memory."""
+        return Parameters(self.X.clone(), self.skew.clone())
+
+
+class Family(ABC):
+    """How A comes from its numbers, and what holds between the columns of X."""
+
+    @abstractmethod
+    def columns(self, rank: int) -> tuple[int, int]:
+        """Return how many columns of a kernel of this rank are symmetric and how many skew (an even number)."""
+
+    def ranks(self, n_items: int) -> tuple[int, int | None]:
+        """Return the least and the largest rank for this many items."""
+        return 3, None
+
+    @abstractmethod
+    def matrix(self, skew: Tensor) -> Tensor:
+        """Return A."""
+
+    @abstractmethod
+    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
+        """Return the gradient in the numbers behind A, from the skew gradient in A."""
+
+    @abstractmethod
+    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
+        """Return random numbers behind A, of relative size ``spread``."""
+
+    def constrain(self, parameters: Parameters, scale: Tensor, n_sym: int) -> None:
+        """Bring X, in place, to where the family's constraints hold."""
+        return  # most families have none
+
+    def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
+        """Multiply L by ``factor``, in place."""
+        parameters.X.mul_(math.sqrt(factor))
+
+    def penalty(self, skew: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the term that γ weighs, and its gradient."""
+        return torch.zeros((), dtype=skew.dtype, device=skew.device), torch.zeros_like(skew)
+
+
+@dataclass(frozen=True)
+class FreeSkew(Family):
+    """A = D − Dᵀ, nothing constrained."""
+
+    def columns(self, rank: int) -> tuple[int, int]:
+        """Return half and half; an odd number of skew columns would lose a rank."""
+        n_skew = max(2, rank // 4 * 2)
+        return rank - n_skew, n_skew
+
+    def matrix(self, skew: Tensor) -> Tensor:
+        """Return D − Dᵀ."""
+        return skew - skew.T
+
+    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
+        """Return the gradient in D."""
+        return 2 * in_A
+
+    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
+        """Return a Gaussian D."""
+        return spread * rng.standard_normal((n_skew, n_skew))
+
+
+@dataclass(frozen=True)
+class OrthogonalPairs(FreeSkew):
+    """A block diagonal with σ_j > 0 (kept as log σ_j), BᵀB = I, VᵀB = 0."""
+
+    def ranks(self, n_items: int) -> tuple[int, int | None]:
+        """Return the bounds; more columns than items cannot be orthogonal."""
+        return 3, n_items
+
+    def matrix(self, skew: Tensor) -> Tensor:
+        """Return ⊕ σ_j [[0, 1], [−1, 0]]."""
+        A = skew.new_zeros(2 * len(skew), 2 * len(skew))
+        A.diagonal(1)[::2] = skew.exp()
+        A.diagonal(-1)[::2] = -skew.exp()
+        return A
+
+    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
+        """Return the gradient in log σ."""
+        return 2 * in_A.diagonal(1)[::2] * skew.exp()
+
+    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
+        """Return a Gaussian log σ."""
+        return spread * rng.standard_normal(n_skew // 2)
+
+    def constrain(self, parameters: Parameters, scale: Tensor, n_sym: int) -> None:
+        """Replace B by the Q of its QR decomposition and project V on its complement, twice for full accuracy."""
+        X = parameters.X * scale[:, None]
+        V, B = X[:, :n_sym], torch.linalg.qr(X[:, n_sym:])[0]
+        for _ in range(2):
+            V = V - B @ (B.T @ V)
+        torch.div(torch.cat([V, B], 1), scale[:, None], out=parameters.X)
+
+    def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
+        """Multiply L by ``factor``: V by its root and σ by itself, B being orthonormal."""
+        parameters.X[:, :n_sym].mul_(math.sqrt(factor))
+        parameters.skew.add_(math.log(factor))
+
+    def penalty(self, skew: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Σ log(1 + 2σ_j/(σ_j² + 1)), the log of a rejection sampler's expected proposals, and its gradient."""
+        u = skew.cosh()  # 2σ/(σ² + 1) = 1/cosh(log σ)
+        return torch.log1p(1 / u).sum(), -skew.sinh() / (u * (u + 1))
+
+
+@dataclass(frozen=True)
+class NoSkew(Family):
+    """A symmetric kernel: no skew columns."""
+
+    def ranks(self, n_items: int) -> tuple[int, int | None]:
+        """Return the bounds."""
+        return 1, None
+
+    def columns(self, rank: int) -> tuple[int, int]:
+        """Return all columns as symmetric."""
+        return rank, 0
+
+    def matrix(self, skew: Tensor) -> Tensor:
+        """Return the empty matrix."""
+        return skew.new_zeros(0, 0)
+
+    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
+        """Return the empty gradient."""
+        return torch.zeros_like(skew)
+
+    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
+        """Return nothing."""
+        return np.zeros(0)
+
+
+class Start(ABC):
+    """How rows are scaled, and where training begins."""
+
+    @abstractmethod
+    def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
+        """Return s_i for items that occur ``counts`` times."""
+
+    @abstractmethod
+    def parameters(
+        self, rng: np.random.Generator, family: Family, scale: FloatArray, rank: int, mean_size: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return X̂ and the numbers behind A."""
+
+
+@dataclass(frozen=True)
+class PopularityStart(Start):
+    """s_i² = p_i/(1 − p_i), p_i the smoothed frequency of item i; Gaussian rows; E|S| the mean size of the baskets.
+
+    The rows of all items, rare or popular, are then of one size, and one learning rate suits them all. ``spread`` is
+    the size of A's entries.
+    """
+
+    spread: float = 0.1
+
+    def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
+        """Return the root of the odds."""
+        return np.sqrt((counts + 0.5) / (n_baskets + 0.5 - counts))
+
+    def parameters(
+        self, rng: np.random.Generator, family: Family, scale: FloatArray, rank: int, mean_size: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Gaussian parameters, rescaled so that sets have the mean size of the baskets."""
+        n_sym, n_skew = family.columns(rank)
+        X = rng.standard_normal((len(scale), rank))
+        X[:, :n_sym] /= np.sqrt(n_sym)
+        X[:, n_sym:] /= np.sqrt(max(n_skew, 1))
+        start = Parameters(torch.from_numpy(X), torch.from_numpy(family.random(rng, n_skew, self.spread)))
+        rows = torch.from_numpy(scale)
+        family.constrain(start, rows, n_sym)
+        family.rescale(start, _factor_for_size(start, family, rows, n_sym, mean_size), n_sym)
+        return start.X.numpy(), start.skew.numpy()
+
+
+@dataclass(frozen=True)
+class LiteratureStart(Start):
+    """No scaling; V, B ~ U(0, 1), D ~ N(0, 1), σ = exp(N(0, 1)): what the published experiments begin with."""
+
+    def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
+        """Return ones."""
+        return np.ones(len(counts))
+
+    def parameters(
+        self, rng: np.random.Generator, family: Family, scale: FloatArray, rank: int, mean_size: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return uniform X and Gaussian numbers behind A."""
+        n_sym, n_skew = family.columns(rank)
+        X, skew = rng.uniform(size=(len(scale), rank)), family.random(rng, n_skew, 1.0)
+        start = Parameters(torch.from_numpy(X), torch.from_numpy(skew))
+        family.constrain(start, torch.from_numpy(scale), n_sym)
+        return start.X.numpy(), start.skew.numpy()
+
+
+def inner_matrix(family: Family, skew: Tensor, n_sym: int) -> FloatArray:
+    """Return W = Diag(I, A)."""
+    A = family.matrix(skew.double())
+    return torch.block_diag(torch.eye(n_sym, dtype=A.dtype), A.cpu()).numpy()
+
+
+def _factor_for_size(parameters: Parameters, family: Family, scale: Tensor, n_sym: int, mean_size: float) -> float:
+    """Return the t for which sets drawn with tL have this mean size, Σ tλ/(1 + tλ), by bisection in log t."""
+    X = (parameters.X * scale[:, None]).numpy()
+    values = np.linalg.eigvals(inner_matrix(family, parameters.skew, n_sym) @ (X.T @ X))
+    rank = np.sum(np.abs(values) > 1e-12 * np.abs(values).max())
+    wanted = min(max(mean_size, 1e-3), 0.9 * rank)  # the mean size stays below the rank
+    low, high = -40.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        t = math.exp(middle) * values
+        low, high = (middle, high) if np.sum((t / (1 + t)).real) < wanted else (low, middle)
+    return math.exp(low)
