@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 Law = dict[tuple[int, ...], float]
 
 DIGITS = 80
-ROUNDING = 1e-13
-"""A minor below this fraction of its Hadamard bound is zero."""
+ROUNDING = 1e-14
+"""A matrix of order k is singular when its singular values spread over more than this, times k."""
 
 
 def subsets(n: int) -> list[tuple[int, ...]]:
@@ -43,16 +43,16 @@ def minors(L: Array) -> Array:
     for k in range(1, n + 1):
         sets = np.array(list(combinations(range(n), k)))
         blocks = L[sets[:, :, None], sets[:, None, :]]
-        bound = np.minimum(*(np.linalg.norm(blocks, axis=axis).prod(axis=-1) for axis in (1, 2)))
+        singular = np.linalg.svdvals(blocks)
         values = np.linalg.det(blocks)
-        values[np.abs(values) <= ROUNDING * k * bound] = 0.0
+        values[singular[:, -1] <= ROUNDING * k * singular[:, 0]] = 0.0
         out[(1 << sets).sum(axis=1)] = values / (scale[sets] ** 2).prod(axis=1)
     assert out.min() >= 0, f"not an NDPP: a principal minor is {out.min():.3g}"
     return out
 
 
 def _equilibration(L: Array) -> Array:
-    """Powers of two s that even out the rows of diag(s) L diag(s), so that Hadamard's bound is not far off."""
+    """Powers of two s that even out the rows of diag(s) L diag(s), so that rounding can be told from small entries."""
     scale = np.ones(len(L))
     for _ in range(20):
         A = np.abs(L * scale[:, None] * scale)

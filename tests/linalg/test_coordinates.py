@@ -1,0 +1,130 @@
+"""Orthonormal coordinates: L = Q B Qᵀ, by one factorisation or by row blocks, in any scale."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from kernels import AWKWARD, Case, random_ndpp
+from ndpp.errors import InvalidKernelError
+from ndpp.linalg import Coordinates, coordinates, log_elementary, row_blocks
+
+module = sys.modules["ndpp.linalg.coordinates"]  # the package's attribute of that name is the function
+
+SPREAD = [
+    Case(f"10^±{s}, {mixed=}", *random_ndpp(40, 12, np.random.default_rng(s), spread=s, mixed=mixed))
+    for s in (1, 3, 6)
+    for mixed in (True, False)
+]
+
+
+@pytest.fixture(params=["whole", "by blocks"])
+def by_blocks(request, monkeypatch) -> None:
+    """Run a test twice: with X as one matrix, and as a tall one that is never held as a whole."""
+    if request.param == "by blocks":
+        monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
+        monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 40)
+
+
+def check(case: Case, coords: Coordinates) -> None:
+    """Q is orthonormal, up to the noise of each direction, and gives L back."""
+    Q = case.X @ coords.to_q
+    tolerance = 1e-12 + 100 * np.maximum(coords.noise[:, None], coords.noise)
+    assert np.all(np.abs(Q.T @ Q - np.eye(coords.rank)) <= tolerance)
+    np.testing.assert_allclose(Q @ coords.B @ Q.T, case.L, atol=1e-11 * np.abs(case.L).max())
+    np.testing.assert_allclose(coords.leverage, np.minimum((Q**2).sum(axis=1), 1), atol=float(tolerance.max()))
+    assert np.all(np.abs(coords.B) <= np.outer(coords.scale, coords.scale) * (1 + 1e-10))
+    assert coords.scale.shape == coords.noise.shape == (coords.rank,)
+
+
+@pytest.mark.usefixtures("by_blocks")
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_kernel_is_given_back(case: Case):
+    coords = coordinates(case.X, case.W)
+    assert coords.rank == np.linalg.matrix_rank(case.L)
+    check(case, coords)
+
+
+@pytest.mark.usefixtures("by_blocks")
+@pytest.mark.parametrize("case", SPREAD, ids=str)
+def test_spread_directions_survive(case: Case):
+    coords = coordinates(case.X, case.W)
+    assert coords.rank == 12
+    check(case, coords)
+
+
+@pytest.mark.parametrize("case", SPREAD, ids=str)
+def test_blocks_agree_with_the_whole(case: Case, monkeypatch):
+    """Same law, whichever way: eigenvalues of B do not depend on the basis."""
+    whole = coordinates(case.X, case.W)
+    monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 12 * 7)
+    blocks = coordinates(case.X, case.W)
+    assert whole.Q is not None
+    assert blocks.Q is None
+    noise = 100 * max(whole.noise.max(), blocks.noise.max())
+    np.testing.assert_allclose(blocks.leverage, whole.leverage, atol=noise)
+    for size in range(1, 13):
+        (one, one_error), (other, other_error) = log_elementary(whole, size), log_elementary(blocks, size)
+        assert one == pytest.approx(other, abs=3 * (one_error + other_error))
+
+
+@pytest.mark.usefixtures("by_blocks")
+def test_equal_rows_stay_equal_and_zero_rows_zero():
+    X, W = random_ndpp(30, 6, np.random.default_rng(1), spread=2)
+    X[7], X[20] = X[3], 0
+    Q = X @ coordinates(X, W).to_q
+    np.testing.assert_array_equal(Q[7], Q[3])
+    assert not Q[20].any()
+
+
+@pytest.mark.usefixtures("by_blocks")
+def test_single_precision_is_read_exactly():
+    X, W = random_ndpp(30, 6, np.random.default_rng(2))
+    single = X.astype(np.float32)
+    np.testing.assert_allclose(
+        coordinates(single, W).leverage, coordinates(single.astype(np.float64), W).leverage, atol=1e-13
+    )
+
+
+@pytest.mark.usefixtures("by_blocks")
+def test_kernels_whose_symmetric_part_is_negative_are_refused():
+    X, W = random_ndpp(30, 6, np.random.default_rng(3))
+    lowest = np.linalg.eigvalsh((W + W.T) / 2)[0]
+    coordinates(X, W - 0.99 * lowest * np.eye(6))
+    with pytest.raises(InvalidKernelError, match=r"smallest eigenvalue is -"):
+        coordinates(X, W - 1.01 * lowest * np.eye(6))
+
+
+def test_validity_is_that_of_the_kernel_and_not_of_its_inner_matrix():
+    """W may be negative where X has no items."""
+    W = np.diag([1.0, 1.0, -1.0])
+    X = np.array([[1.0, 2.0, 0.0], [0.5, -1.0, 0.0]])
+    assert coordinates(X, W).rank == 2
+    with pytest.raises(InvalidKernelError):
+        coordinates(np.vstack([X, [0.0, 0.0, 0.1]]), W)
+
+
+def test_small_negative_direction_beside_large_ones_is_refused():
+    """Positive semidefinite is judged direction by direction, so that a small one cannot hide."""
+    with pytest.raises(InvalidKernelError):
+        coordinates(np.diag([1e6, 1.0]), np.diag([1.0, -1.0]))
+
+
+def test_rounding_of_the_inputs_is_forgiven():
+    """A singular symmetric part stored in single precision has eigenvalues slightly below zero."""
+    rng = np.random.default_rng(4)
+    V = rng.standard_normal((6, 3))
+    W = (V @ V.T).astype(np.float32)
+    assert np.linalg.eigvalsh(W.astype(np.float64))[0] < 0
+    coordinates(rng.standard_normal((20, 6)).astype(np.float32), W)
+
+
+def test_row_blocks_cover_every_row_once(monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 3 * 5)
+    X = np.zeros((23, 3))
+    rows = np.concatenate([np.arange(23)[block] for block in row_blocks(X)])
+    assert rows.tolist() == list(range(23))
+    assert max(block.stop - block.start for block in row_blocks(X)) == 5

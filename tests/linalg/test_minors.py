@@ -1,0 +1,99 @@
+"""Minors, Schur complements and conditioning, against dense algebra."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+import oracles
+from kernels import random_ndpp
+from ndpp.linalg import (
+    condition_on,
+    log_det_or_zero,
+    log_minor,
+    rank_one_condition,
+    schur_complement,
+    schur_weights,
+)
+
+
+def test_schur_complement_is_that_of_the_block_matrix():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((7, 7)) + 3 * np.eye(7)
+    S = schur_complement(A[3:, 3:], A[3:, :3], A[:3, :3], A[:3, 3:])
+    np.testing.assert_allclose(np.linalg.inv(S), np.linalg.inv(A)[3:, 3:], atol=1e-12)
+    assert np.linalg.slogdet(A)[1] == pytest.approx(np.linalg.slogdet(A[:3, :3])[1] + np.linalg.slogdet(S)[1])
+
+
+@pytest.mark.parametrize("stack", [(), (4,)])
+def test_conditioning_at_once_and_item_by_item(stack: tuple[int, ...]):
+    rng = np.random.default_rng(1)
+    Z = rng.standard_normal((*stack, 6, 6)) + 1j * rng.standard_normal((*stack, 6, 6))
+    rows = rng.standard_normal((3, 6))
+    at_once, log_det = condition_on(Z, rows)
+    step, total = Z, np.zeros(stack, complex)
+    for q in rows:
+        step, pivot = rank_one_condition(step, q)
+        total = total + np.log(pivot)
+    np.testing.assert_allclose(at_once, step, atol=1e-10)
+    np.testing.assert_allclose(np.exp(log_det), np.exp(total), rtol=1e-10)
+    np.testing.assert_allclose(at_once @ rows.T, 0, atol=1e-10)
+    np.testing.assert_allclose(rows @ at_once, 0, atol=1e-10)
+
+
+def test_conditioning_on_nothing():
+    Z = np.eye(3)
+    same, log_det = condition_on(Z, np.zeros((0, 3)))
+    np.testing.assert_array_equal(same, Z)
+    assert log_det == 0
+
+
+@pytest.mark.parametrize("spread", [0, 3, 6])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_log_minor_against_exact_ones(spread: int, mixed: bool):
+    """Sets of up to half the rank keep eight digits at any spread; rows of very different sizes do no harm."""
+    X, W = random_ndpp(10, 8, np.random.default_rng(spread), spread=spread, mixed=mixed)
+    X *= 2.0 ** np.arange(-20, 20, 4)[:, None]
+    exact = oracles.exact_law(X, W)
+    for S in oracles.subsets(10):
+        if 0 < len(S) <= 4:
+            with mpmath.workdps(80):
+                true = mpmath.log(mpmath.ldexp(mpmath.mpf(exact.minors[oracles.mask_of(S)]), -exact.shift * len(S)))
+            assert log_minor(X[list(S)], W, weights=schur_weights(W)) == pytest.approx(float(true), abs=1e-8)
+
+
+def test_log_minor_of_dependent_rows_is_minus_infinity():
+    X, W = random_ndpp(6, 4, np.random.default_rng(2))
+    weights = schur_weights(W)
+    assert log_minor(np.zeros((0, 4)), W, weights=weights) == 0
+    for rows in (
+        np.vstack([X[0], X[0]]),
+        np.vstack([X[0], X[1], 0.3 * X[0] - 0.7 * X[1]]),
+        np.vstack([X[0], 1e-9 * X[0]]),
+        np.vstack([X[0], 0 * X[1]]),
+        X[:5],
+    ):
+        assert log_minor(rows, W, weights=weights) == -np.inf
+    nearly = np.vstack([X[0], X[0] * (1 + 1e-9 * np.arange(4))])
+    assert log_minor(nearly, W, weights=weights) > -np.inf
+
+
+def test_log_minor_of_a_skew_kernel():
+    """Odd minors of a skew matrix are zero, however large its entries."""
+    rng = np.random.default_rng(3)
+    K = rng.standard_normal((5, 5)) * 1e6
+    K = K - K.T
+    weights = schur_weights(K)
+    for k in range(1, 6):
+        value = log_minor(np.eye(5)[:k], K, weights=weights)
+        assert (value == -np.inf) == (k % 2 == 1)
+        if k % 2 == 0:
+            assert value == pytest.approx(np.linalg.slogdet(K[:k, :k])[1])
+
+
+def test_log_det_or_zero():
+    assert log_det_or_zero(np.zeros((0, 0))) == 0
+    assert log_det_or_zero(np.array([[2.0]])) == pytest.approx(np.log(2))
+    assert log_det_or_zero(np.ones((2, 2))) == -np.inf
+    assert log_det_or_zero(np.diag([1.0, -1.0])) == -np.inf

@@ -1,0 +1,90 @@
+"""Absolute value and Youla form of skew matrices; Theorem 1 of the paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernels import AWKWARD, Case, pair_blocks, random_vbd
+from ndpp.linalg import dominating, skew_absolute, skew_part, symmetric_part, youla
+
+
+def turned(sigma: list[float], order: int, seed: int) -> np.ndarray:
+    """A skew matrix with these σ, in a random basis."""
+    U = np.linalg.qr(np.random.default_rng(seed).standard_normal((order, order)))[0]
+    core = np.zeros((order, order))
+    core[: 2 * len(sigma), : 2 * len(sigma)] = pair_blocks(sigma)
+    return skew_part(U @ core @ U.T)
+
+
+SKEW = {
+    "generic": turned([3.0, 2.0, 0.5], 6, 0),
+    "odd order": turned([3.0, 2.0, 0.5], 7, 1),
+    "repeated": turned([2.0, 2.0, 2.0, 1.0], 8, 2),
+    "repeated and zero": turned([2.0, 2.0], 9, 3),
+    "wide": turned([1e6, 1.0, 1e-6], 6, 4),
+    "blocks": pair_blocks([1.0, 1.0, 1.0]),
+    "zero": np.zeros((4, 4)),
+    "zero, odd": np.zeros((3, 3)),
+    "order 1": np.zeros((1, 1)),
+    "order 2": pair_blocks([2.0]),
+}
+every_skew = pytest.mark.parametrize("A", SKEW.values(), ids=SKEW.keys())
+
+
+@every_skew
+def test_absolute_value(A: np.ndarray):
+    """|A|² = AᵀA, symmetric, positive semidefinite; as the plain square root and the Hermitian route have it."""
+    scale = max(np.abs(A).max(), 1e-300)
+    absolute = skew_absolute(A)
+    np.testing.assert_allclose(absolute, absolute.T, atol=1e-14 * scale)
+    np.testing.assert_allclose(absolute @ absolute, A.T @ A, atol=1e-13 * scale**2)
+    assert np.linalg.eigvalsh(absolute)[0] >= -1e-13 * scale
+    values, vectors = sl.eigh(1j * A)
+    np.testing.assert_allclose(absolute, ((vectors * np.abs(values)) @ vectors.conj().T).real, atol=1e-12 * scale)
+
+
+@every_skew
+def test_youla_form(A: np.ndarray):
+    sigma, Y, Z = youla(A)
+    scale = max(np.abs(A).max(), 1e-300)
+    assert len(sigma) == len(A) // 2
+    assert np.all(sigma >= 0)
+    assert np.all(np.diff(sigma) <= 1e-12 * scale)
+    np.testing.assert_allclose((Y * sigma) @ Z.T - (Z * sigma) @ Y.T, A, atol=1e-12 * scale)
+    basis = np.hstack([Y, Z])
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9)
+
+
+def test_parts():
+    A = np.random.default_rng(5).standard_normal((4, 4))
+    np.testing.assert_allclose(symmetric_part(A) + skew_part(A), A)
+    np.testing.assert_array_equal(symmetric_part(A), symmetric_part(A).T)
+    np.testing.assert_array_equal(skew_part(A), -skew_part(A).T)
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_minors_of_the_proposal_dominate(case: Case):
+    """Theorem 1: det(L_S) ≤ det((X Ŵ Xᵀ)_S) for every S."""
+    larger = case.X @ dominating(case.W) @ case.X.T
+    bound = oracles.minors(larger)
+    assert np.all(oracles.minors(case.L) <= bound * (1 + 1e-9) + 1e-12)
+
+
+@given(st.integers(1, 4), st.integers(0, 4), st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_minors_of_the_proposal_dominate_on_random_kernels(d_sym: int, d_skew: int, seed: int):
+    V, B, D = random_vbd(6, d_sym, d_skew, np.random.default_rng(seed))
+    X, W = np.hstack([V, B]), sl.block_diag(np.eye(d_sym), D - D.T)
+    bound = oracles.minors(X @ dominating(W) @ X.T)
+    assert np.all(oracles.minors(X @ W @ X.T) <= bound * (1 + 1e-9) + 1e-12)
+
+
+def test_domination_can_fail():
+    """Negative control: without the absolute value of the skew part the theorem is false."""
+    A = pair_blocks([1.0])
+    assert np.linalg.det(A) > np.linalg.det(symmetric_part(A))
