@@ -17,6 +17,8 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
     """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
     try:
         array = np.asarray(value)
+        if array.dtype.kind == "c":
+            raise TypeError("its entries are complex")
         if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float64)
     except (TypeError, ValueError) as reason:

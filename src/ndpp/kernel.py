@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ndpp._catalogue import check_labels
 from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, RngLike
 from ndpp.errors import (
@@ -27,13 +28,14 @@ from ndpp.errors import (
 )
 from ndpp.linalg import (
     Coordinates,
+    TiltedLaw,
     condition_on,
     coordinates,
     inclusion_matrix,
     log_elementary,
     log_minor,
     row_blocks,
-    tilt_for,
+    schur_weights,
     tilted_law,
 )
 
@@ -44,7 +46,7 @@ WARN_ERROR, REFUSE_ERROR = 1e-8, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class LowRankKernel:
     """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
 
@@ -58,6 +60,8 @@ class LowRankKernel:
         Names of the items.
     support : sequence of int, optional
         The only items that may occur; X then still has one row for every item of the catalogue.
+    weights : (d,) array_like, optional
+        Sizes of the directions of W, against which rounding is judged. A conditional keeps those of the kernel it came from.
 
     Examples
     --------
@@ -74,22 +78,31 @@ class LowRankKernel:
     X: AnyArray
     W: FloatArray
     labels: tuple[str, ...] | None
-    support: IntArray = field(repr=False)
+    support: IntArray
+    _weights: FloatArray
+    _normalizers: dict[int, tuple[float, float]]
 
-    def __init__(self, X: Any, W: Any, *, labels: Sequence[str] | None = None, support: Items | None = None) -> None:
+    def __init__(
+        self, X: Any, W: Any, *, labels: Sequence[str] | None = None, support: Items | None = None, weights: Any = None
+    ) -> None:
         X = check_matrix(X, "X")
         n, d = X.shape
         if n == 0 or d == 0:
             raise InvalidKernelError(f"X must have at least one item and one column; its shape is {X.shape}")
         W = check_matrix(W, "W", shape=(d, d))
-        if labels is not None and (len(labels) != n or len(set(labels)) != n):
-            raise InvalidInputError(f"labels must be {n} distinct names, one per row of X; got {len(labels)} ({len(set(labels))} distinct)")
         allowed = np.arange(n) if support is None else np.sort(check_items(support, n, "support"))
         if allowed.size == 0:
-            raise InvalidInputError("support must leave at least one item; it is empty")
-        for name, value in (("X", _frozen(X)), ("W", _frozen(W)), ("support", _frozen(allowed))):
+            raise InvalidInputError("at least one item must be able to occur; none is left")
+        names = check_labels(labels)
+        if names is not None and len(names) != n:
+            raise InvalidInputError(f"labels must be {n} names, one per row of X; got {len(names)}")
+        sizes = schur_weights(np.asarray(W, np.float64)) if weights is None else check_matrix([weights], "weights", shape=(1, d))[0]
+        values: dict[str, Any] = {
+            "X": _frozen(X), "W": _frozen(W), "labels": names,
+            "support": _frozen(allowed), "_weights": sizes, "_normalizers": {},
+        }  # fmt: skip
+        for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "labels", None if labels is None else tuple(map(str, labels)))
         self.coordinates  # noqa: B018  an invalid kernel is refused here, not at first use
 
     @classmethod
@@ -103,6 +116,9 @@ class LowRankKernel:
         W[: V.shape[1], : V.shape[1]] = np.eye(V.shape[1])
         W[V.shape[1] :, V.shape[1] :] = D - D.T
         return cls(np.hstack([V, B]), W, labels=labels)
+
+    def __repr__(self) -> str:
+        return f"LowRankKernel(n_items={self.n_items}, rank={self.rank})"
 
     # -- the catalogue -------------------------------------------------------------------------------------------------------
 
@@ -151,7 +167,7 @@ class LowRankKernel:
     @cached_property
     def coordinates(self) -> Coordinates:
         """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
-        return coordinates(self._factor, self.W)
+        return coordinates(self._factor, self.W, weights=self._weights)
 
     def q_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of Q, shape (len(rows), rank)."""
@@ -170,15 +186,26 @@ class LowRankKernel:
         ids = check_items(items, self.n_items)
         if not np.isin(ids, self.support).all():
             return -np.inf
-        return log_minor(self.q_rows(self.rows_of(ids)), self.coordinates)
+        return log_minor(np.asarray(self.X[ids], np.float64), self.W, weights=self._weights)
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return log Σ_S det(L_S) over all sets, log det(I + L), or over those of one size, log e_k (−inf where none can occur)."""
         if size is None:
-            return tilted_law(self.coordinates, 1.0).log_weight
-        value, error = log_elementary(self.coordinates, check_count(size, "size"))
+            return self._law.log_weight
+        value, error = self._log_elementary(check_count(size, "size"))
         self._say_precision(error, f"log e_{size}")
         return value
+
+    @cached_property
+    def _law(self) -> TiltedLaw:
+        return tilted_law(self.coordinates, 1.0)
+
+    def _log_elementary(self, size: int, given: FloatArray | None = None) -> tuple[float, float]:
+        if given is not None and len(given):
+            return log_elementary(self.coordinates, size, given)
+        if size not in self._normalizers:
+            self._normalizers[size] = log_elementary(self.coordinates, size)
+        return self._normalizers[size]
 
     def log_prob(self, items: Items, size: int | None = None) -> float:
         """Return log P(S), over all sets or over those of one size."""
@@ -192,7 +219,7 @@ class LowRankKernel:
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..rank."""
-        return tilted_law(self.coordinates, 1.0).law
+        return self._law.law.copy()
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.
@@ -216,7 +243,7 @@ class LowRankKernel:
         self.check_size(size, given=given)
         if size == len(given):
             return np.zeros_like(self.coordinates.B)
-        return inclusion_matrix(self.coordinates, size, given, tilt=tilt_for(self.coordinates, size, given))[0]
+        return inclusion_matrix(self.coordinates, size, given)[0]
 
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
         """Return ``size`` if sets of that size that contain the given rows of Q can occur; raise a clear error otherwise."""
@@ -226,13 +253,13 @@ class LowRankKernel:
             raise ImpossibleSizeError(f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}")
         if size > self.rank:
             raise ImpossibleSizeError(f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for")
-        if given is not None and n_given and tilted_law(self.coordinates, tilt_for(self.coordinates, size, given), given).log_weight == -np.inf:
+        if given is not None and tilted_law(self.coordinates, 1.0, given).log_weight == -np.inf:
             raise _never_together(n_given)
-        value, error = log_elementary(self.coordinates, size, given)
+        value, error = self._log_elementary(size, given)
         if value == -np.inf:
             odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
             among = f" that contain the {n_given} given items" if n_given else ""
-            raise ImpossibleSizeError(f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()")
+            raise ImpossibleSizeError(f"sets of size {size}{among} have probability zero, or too little for double precision{odd}; choose another size, see kernel.size_distribution()")
         self._say_precision(error, f"sets of size {size}")
         return size
 
@@ -260,9 +287,8 @@ class LowRankKernel:
         rows = self.rows_of(items)
         if len(rows) == 0:
             return self
-        q = self.q_rows(rows)
-        if log_minor(q, self.coordinates) == -np.inf:
-            if tilted_law(self.coordinates, 1.0, q).log_weight == -np.inf:
+        if self.log_det(items) == -np.inf:
+            if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
                 raise _never_together(len(rows))
             raise NoConditionalKernelError(
                 f"items {self.support[rows].tolist()} can be part of a sample, but never all of it (det L_A = 0), so the rest has no kernel of its own. "
@@ -270,12 +296,16 @@ class LowRankKernel:
             )
         if len(rows) == len(self.support):
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
-        x = np.asarray(self._factor[rows], np.float64)
-        W = condition_on(np.asarray(self.W, np.float64), x)[0]
-        basis = np.linalg.qr(x.T)[0]  # the given items are out: no rounding may leave them a direction
+        # In an orthonormal basis of their rows the given items' own sizes drop out; they are then given no direction by rounding.
+        basis = np.linalg.qr(np.asarray(self._factor[rows], np.float64).T)[0]
+        old = np.asarray(self.W, np.float64)
+        left, right = old @ basis, basis.T @ old
+        inverse = np.linalg.inv(basis.T @ left)
+        W = old - left @ inverse @ right
         W = W - basis @ (basis.T @ W)
         W = W - (W @ basis) @ basis.T
-        return self._with(W, np.delete(self.support, rows))
+        reach = schur_weights(np.abs(old) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+        return self._with(W, np.delete(self.support, rows), reach)
 
     def restrict(self, items: Items) -> LowRankKernel:
         """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
@@ -285,8 +315,9 @@ class LowRankKernel:
         """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
         return self._with(self.W, np.setdiff1d(self.support, check_items(items, self.n_items)))
 
-    def _with(self, W: AnyArray, support: IntArray) -> LowRankKernel:
-        return LowRankKernel(self.X, W, labels=self.labels, support=support)
+    def _with(self, W: AnyArray, support: IntArray, reach: FloatArray | None = None) -> LowRankKernel:
+        weights = self._weights if reach is None else np.maximum(self._weights, reach)
+        return LowRankKernel(self.X, W, labels=self.labels, support=support, weights=weights)
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
@@ -306,10 +337,44 @@ class LowRankKernel:
         rng: RngLike = None,
         n_jobs: int | None = None,
         device: str | None = None,
+        memory: int = 256 * 2**20,
         progress: bool = False,
     ) -> Baskets:
-        """Draw exact samples; see :class:`ndpp.samplers.Exact`."""
-        raise NotImplementedError
+        """Draw exact samples, by :class:`ndpp.samplers.Exact`.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many sets.
+        size : int, optional
+            Items of each, given ones included; None: the unconstrained law.
+        given, exclude : items
+            Items every set contains, and items no set contains.
+        rng : anything ``numpy.random.default_rng`` takes
+            Sample i depends on it and on i alone, whatever ``n_jobs``.
+        n_jobs : int, optional
+            Workers, as joblib counts them; each holds BLAS to one thread.
+        device : str, optional
+            None or "cpu".
+        memory : int
+            Most bytes of cached matrices. Peak memory beside X is this, 8n bytes of table and about 130 r² √size bytes per worker.
+        progress : bool
+            Show a progress bar.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> kernel = LowRankKernel(np.eye(4), np.eye(4))
+        >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
+        [[1, 3], [1, 2], [1, 3]]
+        """
+        if device not in (None, "cpu"):
+            raise InvalidInputError(f"device must be None or 'cpu'; got {device!r}")
+        return _EXACT[0](self, size, given, exclude, memory).sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+
+
+_EXACT: list[Any] = []
+"""How to prepare the default sampler, put here by :mod:`ndpp.samplers`, which stands on a higher floor."""
 
 
 def _frozen(array: AnyArray) -> AnyArray:

@@ -1,15 +1,15 @@
 """Arrays in, arrays out: the mathematics that every other room stands on."""
 
-from ndpp.linalg.circle import inclusion_matrix, nodes
-from ndpp.linalg.coordinates import Coordinates, coordinates, row_blocks
+from ndpp.linalg.circle import inclusion_matrix, node_count, nodes
+from ndpp.linalg.coordinates import Coordinates, coordinates, row_blocks, schur_weights
 from ndpp.linalg.minors import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
     TiltedLaw,
     law_of_sum,
     log_elementary,
-    relative_error,
     resolvent,
+    rounding_error,
     tilt_for,
     tilted_law,
 )
@@ -27,12 +27,14 @@ __all__ = [
     "log_det_or_zero",
     "log_elementary",
     "log_minor",
+    "node_count",
     "nodes",
     "rank_one_condition",
-    "relative_error",
     "resolvent",
+    "rounding_error",
     "row_blocks",
     "schur_complement",
+    "schur_weights",
     "skew_absolute",
     "skew_part",
     "symmetric_part",

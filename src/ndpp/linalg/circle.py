@@ -6,7 +6,7 @@ With R(t) = tB(I + tB)⁻¹, items Y given, Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)�
 
 Coefficients come from N equally spaced points of the circle |t| = ρ. The rule is exact for the law conditioned on |S| ≡ k (mod N),
 so its bias is a sum of nonnegative terms that tr M shows directly. This is the plain version, one size and one set of items at a
-time, with N > r and so no bias at all; :mod:`ndpp.samplers.exact` has the fast one.
+time, with N large enough that nothing above rounding is folded; :mod:`ndpp.samplers.exact` has the fast one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ndpp._types import ComplexArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.minors import condition_on
-from ndpp.linalg.size_law import resolvent
+from ndpp.linalg.size_law import resolvent, tilt_for, tilted_law
 
 
 def nodes(radius: float, count: int) -> ComplexArray:
@@ -25,20 +25,30 @@ def nodes(radius: float, count: int) -> ComplexArray:
     return radius * np.exp(2j * np.pi * (np.arange(half) + 0.5) / count)
 
 
-def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray, *, tilt: float) -> tuple[FloatArray, float]:
-    """Return M for sets of ``size`` items that contain those with rows ``given`` of Q, and the surviving fraction |ΣRe w| / Σ|w|.
+def node_count(law: FloatArray, left: int) -> int:
+    """Return the smallest even number of nodes that folds less than rounding of ``law`` onto its entry ``left``."""
+    x = np.arange(len(law))
+    for count in range(2, len(law) + 2, 2):
+        if law[(x - left) % count == 0].sum() - law[left] < 1e-16 * law[left]:
+            return count
+    return 2 * (len(law) // 2 + 1)
+
+
+def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray) -> tuple[FloatArray, float]:
+    """Return M for sets of ``size`` items that contain those with rows ``given`` of Q, and the surviving fraction |Σ Re w| / Σ|w|.
 
     The fraction says how many digits cancellation has cost: relative errors are rounding divided by it. It is 0 where no such set
     has positive probability.
     """
-    count = 2 * (coords.rank // 2 + 1)
-    t = nodes(tilt, count)
+    tilt = tilt_for(coords, size, given)
+    law = tilted_law(coords, tilt, given).law
+    if not law[size - len(given)] > 0:
+        return np.zeros_like(coords.B), 0.0
+    t = nodes(tilt, node_count(law, size - len(given)))
     R, log_det = resolvent(coords, t)
     Z, log_minor = condition_on(R, given)
     log_w = log_det + log_minor - size * np.log(t)
     w = np.exp(log_w - log_w.real.max())
     total = w.real.sum()
-    if not total > 0:
-        return np.zeros_like(coords.B), 0.0
     M = np.einsum("j,jab->ab", w.real, Z.real) - np.einsum("j,jab->ab", w.imag, Z.imag)
     return M / total, float(total / np.abs(w).sum())

@@ -1,8 +1,9 @@
 """Orthonormal coordinates: L = X W Xᵀ = Q B Qᵀ with QᵀQ = I, so that everything about L lives in the small matrix B.
 
-X = Q T by a rank-revealing QR, B = T W Tᵀ. Small catalogues go through Householder QR with column pivoting; tall ones through one
-pass that sums XᵀX by row blocks and a pivoted Cholesky factor (CholeskyQR), repeated until QᵀQ = I to rounding (CholeskyQR2:
-Yamamoto et al., ETNA 2015), and through a QR of block factors (TSQR) where XᵀX would square too large a condition number.
+X = Q T by a rank-revealing QR, B = T W Tᵀ. The triangular factor of a small catalogue comes from Householder QR with column
+pivoting; that of a tall one from one pass that sums XᵀX by row blocks and a pivoted Cholesky factor, or from a QR of block factors
+(TSQR) where XᵀX would square too large a condition number. Q = X·to_q is then made orthonormal to rounding by CholeskyQR steps
+(CholeskyQR2: Yamamoto et al., ETNA 2015). Rows of Q come from rows of X: equal rows stay equal, and small ones keep their digits.
 Cost O(n d²) time, O(d²) memory beside X and the block at hand.
 """
 
@@ -57,17 +58,20 @@ class Coordinates:
         return len(self.B)
 
 
-def coordinates(X: AnyArray, W: AnyArray) -> Coordinates:
-    """Return the coordinates of L = X W Xᵀ; raise where its symmetric part is not positive semidefinite."""
-    n, d = X.shape
-    dense = n * d <= DENSE_ENTRIES
-    Q, T, to_q = _householder(X) if dense else _by_blocks(X)
-    B, scale, turn = _inner(T, np.asarray(W, np.float64), tolerance=_tolerance(X, W))
+def coordinates(X: AnyArray, W: AnyArray, *, weights: FloatArray | None = None) -> Coordinates:
+    """Return the coordinates of L = X W Xᵀ; raise where its symmetric part is not positive semidefinite.
+
+    ``weights`` are the :func:`schur_weights` of the matrix that W was computed from, if it was: rounding is judged against them.
+    """
+    W = np.asarray(W)
+    T, to_q = _factor(X)
+    weights = schur_weights(np.asarray(W, np.float64)) if weights is None else weights
+    B, scale, turn = _inner(T, np.asarray(W, np.float64), weights, tolerance=_tolerance(X, W))
     if turn is not None:
         T, to_q = turn.T @ T, to_q @ turn
-        Q = None if Q is None else Q @ turn
     row_norms = np.linalg.norm(T, axis=1)
-    noise = 4 * EPS * row_norms.max(initial=0) / np.maximum(row_norms, np.finfo(float).tiny)
+    noise = EPS * row_norms.max(initial=0) / np.maximum(row_norms, np.finfo(float).tiny)
+    Q = np.asarray(X, np.float64) @ to_q if X.size <= DENSE_ENTRIES else None
     leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else _leverage(X, to_q)
     return Coordinates(to_q, B, np.minimum(leverage, 1.0), scale, noise, Q)
 
@@ -85,24 +89,22 @@ def _tolerance(X: AnyArray, W: AnyArray) -> float:
     return 30 * coarsest * max(1, W.shape[0])
 
 
-def _householder(X: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    Q, R, pivot = sl.qr(np.asarray(X, np.float64), mode="economic", pivoting=True)
-    rank = _rank(np.abs(np.diag(R)), len(X))
-    T, to_q = _unpivot(R[:rank], pivot)
-    return Q[:, :rank], T, to_q
-
-
-def _by_blocks(X: AnyArray) -> tuple[None, FloatArray, FloatArray]:
-    gram = _gram(X, None)
-    norms = _column_scale(np.sqrt(np.diag(gram)))
-    R, pivot, condition = _pivoted_cholesky(gram / np.outer(norms, norms))
-    if condition > 1e6:  # XᵀX has squared it; the factors of the blocks have not
-        R, pivot, condition = _pivoted_qr(_block_factors(X, norms), len(X))
+def _factor(X: AnyArray) -> tuple[FloatArray, FloatArray]:
+    """Return T, rows from large to small, and to_q with X = (X·to_q)·T and X·to_q orthonormal."""
+    if X.size <= DENSE_ENTRIES:
+        norms = np.ones(X.shape[1])
+        R, pivot, condition = _pivoted_qr(np.asarray(X, np.float64), len(X))
+    else:
+        gram = _gram(X, None)
+        norms = _column_scale(np.sqrt(np.diag(gram)))
+        R, pivot, condition = _pivoted_cholesky(gram / np.outer(norms, norms))
+        if condition > 1e6:  # XᵀX has squared it; the factors of the blocks have not
+            R, pivot, condition = _pivoted_qr(_block_factors(X, norms), len(X))
     T, to_q = _unpivot(R, pivot)
     T, to_q = T * norms, to_q / norms[:, None]
     error = EPS * condition**2
-    for _ in range(3):
-        if error < 1e-13:
+    for _ in range(4):
+        if error < 1e-14:
             break
         again = _gram(X, to_q)
         upper = sl.cholesky(again)
@@ -110,7 +112,8 @@ def _by_blocks(X: AnyArray) -> tuple[None, FloatArray, FloatArray]:
         error = np.abs(again - np.eye(len(T))).max(initial=0) ** 2
     # Rows of T from large to small, so that B = T W Tᵀ keeps the digits of its small directions.
     turn, R, pivot = sl.qr(T, mode="economic", pivoting=True)
-    return None, _unpivot(R, pivot)[0], to_q @ turn
+    T, _ = _unpivot(R, pivot)
+    return T, to_q @ turn
 
 
 def _unpivot(R: FloatArray, pivot: AnyArray) -> tuple[FloatArray, FloatArray]:
@@ -155,7 +158,7 @@ def _pivoted_qr(factor: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float
     R, pivot = sl.qr(factor, mode="r", pivoting=True)
     diagonal = np.abs(np.diag(R))
     rank = _rank(diagonal, n)
-    return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) if rank else 1.0
+    return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) * np.sqrt(rank) if rank else 1.0
 
 
 def _block_factors(X: AnyArray, norms: FloatArray) -> FloatArray:
@@ -174,9 +177,11 @@ def _leverage(X: AnyArray, to_q: FloatArray) -> FloatArray:
     return out
 
 
-def _inner(T: FloatArray, W: FloatArray, *, tolerance: float) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+def _inner(
+    T: FloatArray, W: FloatArray, weights: FloatArray, *, tolerance: float
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
     """Return B, the size of each direction, and the change of basis that drops what W does not see (None: nothing to drop)."""
-    B, scale = T @ W @ T.T, _direction_scale(T, W)
+    B, scale = congruence(T, W), _direction_scale(T, weights)
     balanced = B / np.outer(scale, scale)
     if len(B):
         lowest = float(sl.eigvalsh((balanced + balanced.T) / 2, subset_by_index=[0, 0])[0])
@@ -191,14 +196,26 @@ def _inner(T: FloatArray, W: FloatArray, *, tolerance: float) -> tuple[FloatArra
     left, values, _ = sl.svd(np.hstack([balanced, balanced.T]), full_matrices=False)
     keep = int(np.sum(values > 64 * EPS * max(1, len(B)) * max(1.0, values.max(initial=0))))
     if keep == len(B):
-        return B, scale, None
+        return B, _direction_scale(T, schur_weights(W)), None
     basis = left[:, :keep]
     core = basis.T @ balanced @ basis
     turn, R, pivot = sl.qr(scale[:, None] * basis, mode="economic", pivoting=True)
     R[:, pivot] = R.copy()
-    return R @ core @ R.T, _direction_scale(R, core), turn
+    return congruence(R, core), _direction_scale(R, schur_weights(core)), turn
 
 
-def _direction_scale(T: FloatArray, W: FloatArray) -> FloatArray:
-    size = np.sqrt(np.einsum("ij,jk,ik->i", np.abs(T), np.abs(W), np.abs(T), optimize=True))
+def congruence(T: FloatArray, W: FloatArray) -> FloatArray:
+    """Return T W Tᵀ, its symmetric and skew parts formed apart: what is purely skew stays so to the last bit."""
+    symmetric, skew = T @ ((W + W.T) / 2) @ T.T, T @ ((W - W.T) / 2) @ T.T
+    return (symmetric + symmetric.T) / 2 + (skew - skew.T) / 2
+
+
+def schur_weights(W: FloatArray) -> FloatArray:
+    """Return w with |t W t'| ≤ √(Σ t_a² w_a) √(Σ t'_b² w_b): the larger of the row and column sums of |W| (Schur's test), 1 where zero."""
+    weight = np.maximum(np.abs(W).sum(axis=0), np.abs(W).sum(axis=1))
+    return np.where(weight > 0, weight, 1.0)
+
+
+def _direction_scale(T: FloatArray, weights: FloatArray) -> FloatArray:
+    size = np.sqrt(T**2 @ weights)
     return np.where(size > 0, size, 1.0)

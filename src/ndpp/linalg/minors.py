@@ -1,4 +1,4 @@
-"""Minors and Schur complements of L = Q B Qᵀ."""
+"""Minors and Schur complements."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ import numpy as np
 import scipy.linalg as sl
 
 from ndpp._types import AnyArray, FloatArray
-from ndpp.linalg.coordinates import EPS, Coordinates
+from ndpp.linalg.coordinates import EPS, congruence
 
 
-def log_minor(rows: FloatArray, coords: Coordinates) -> float:
-    """Return log det(rows · B · rowsᵀ), −inf where it is zero to rounding. Shape of ``rows``: (k, r).
+def log_minor(rows: AnyArray, W: AnyArray, *, weights: FloatArray) -> float:
+    """Return log det(rows · W · rowsᵀ), −inf where it is zero to rounding. Shape of ``rows``: (k, d).
 
-    The large directions of B would drown the small ones in the plain product. A triangular factor of the scaled rows, large columns
-    first, keeps them apart: det = det(F · balanced B · Fᵀ), and the rows of F can be scaled to one size.
+    Large items and directions would drown small ones in the plain product. Rows are scaled to one size, and a triangular factor of
+    the scaled rows, large columns first, keeps directions apart: det = det(F W Fᵀ), where the rows of F can be scaled again.
+    ``weights`` are the :func:`schur_weights` that W is balanced with, and rounding judged against.
     """
-    k, order = len(rows), np.argsort(-coords.scale, kind="stable")
-    if k > coords.rank:
+    k, W = len(rows), np.asarray(W, np.float64)
+    if k == 0:
+        return 0.0
+    if k > rows.shape[1]:
         return -np.inf
-    factor = np.linalg.qr((rows * coords.scale)[:, order], mode="r") if k > 1 else (rows * coords.scale)[:, order]
-    # qr gives the factor of the columns; the determinant of an orthogonal matrix on both sides is one.
-    size = np.linalg.norm(factor, axis=1)
+    weight = np.sqrt(weights)
+    scaled = rows * weight
+    size = np.linalg.norm(scaled, axis=1)
     if np.any(size == 0):
         return -np.inf
-    factor = factor / size[:, None]
-    scale = coords.scale[order]
-    core = factor @ (coords.B[np.ix_(order, order)] / np.outer(scale, scale)) @ factor.T
-    return log_det_or_zero(core) + 2 * float(np.log(size).sum())
+    scaled = scaled / size[:, None]
+    factor, pivot = sl.qr(scaled, mode="r", pivoting=True)
+    # A row of the factor that is rounding of its columns stands for an item that depends on the others.
+    if np.any(np.all(np.abs(factor) <= 16 * EPS * k * np.linalg.norm(scaled[:, pivot], axis=0), axis=1)):
+        return -np.inf
+    height = np.linalg.norm(factor, axis=1)
+    balanced = (W / np.outer(weight, weight))[np.ix_(pivot, pivot)]
+    return log_det_or_zero(congruence(factor / height[:, None], balanced)) + 2 * float(np.log(size * height).sum())
 
 
 def log_det_or_zero(core: AnyArray) -> float:

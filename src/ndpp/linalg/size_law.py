@@ -19,30 +19,35 @@ import numpy as np
 
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg.coordinates import EPS, Coordinates
-from ndpp.linalg.minors import log_det_or_zero, schur_complement
+from ndpp.linalg.minors import log_det_or_zero, log_minor, schur_complement
 
 ZERO_WEIGHT = 1e-12
-"""A size whose tilted probability falls below this, tilted towards it, is a size that cannot occur."""
+"""A size whose probability falls below this under the law tilted towards it is a size that cannot occur."""
 
 
 def resolvent(coords: Coordinates, t: AnyArray) -> tuple[AnyArray, ComplexArray]:
     """Return R(t) = tB(I + tB)⁻¹ and log det(I + tB) for each t of a one-dimensional array, shapes (m, r, r) and (m,).
 
-    The system is balanced first: with D = max(1, √|t|·scale), the matrix D⁻¹(I + tB)D⁻¹ has entries of order one whatever the spread
-    of the directions. Large directions come from I − (I + tB)⁻¹ and small ones from t(I + tB)⁻¹B, each where it does not cancel.
-    Cost O(m r³).
+    Large directions come from I − (I + tB)⁻¹ and small ones from t(I + tB)⁻¹B, each where it does not cancel. Cost O(m r³).
     """
     t = np.atleast_1d(t)
-    size = np.sqrt(np.abs(t))[:, None] * coords.scale
-    balance = np.maximum(1.0, size)
-    eye = np.eye(coords.rank)
-    system = (eye + t[:, None, None] * coords.B) / (balance[:, :, None] * balance[:, None, :])
-    sign, log_abs = np.linalg.slogdet(system)
-    inverse = np.linalg.inv(system) / (balance[:, :, None] * balance[:, None, :])
-    R = eye - inverse
-    small = (size < 0.5).all(axis=0)  # the same columns at every t: nodes of one circle share |t|
+    inverse, log_det, balance = _balanced_inverse(coords, t)
+    inverse = inverse / (balance[:, :, None] * balance[:, None, :])
+    R = np.eye(coords.rank) - inverse
+    small = (np.sqrt(np.abs(t).max()) * coords.scale) < 0.5
     R[:, :, small] = t[:, None, None] * (inverse @ coords.B[:, small])
-    return R, log_abs + 2 * np.log(balance).sum(axis=1) + np.log(sign.astype(complex))
+    return R, log_det
+
+
+def _balanced_inverse(coords: Coordinates, t: AnyArray) -> tuple[AnyArray, ComplexArray, FloatArray]:
+    """Return the inverse of D⁻¹(I + tB)D⁻¹, log det(I + tB), and D = max(1, √|t|·scale).
+
+    The balanced system has entries of order one whatever the spread of the directions.
+    """
+    balance = np.maximum(1.0, np.sqrt(np.abs(t))[:, None] * coords.scale)
+    system = (np.eye(coords.rank) + t[:, None, None] * coords.B) / (balance[:, :, None] * balance[:, None, :])
+    sign, log_abs = np.linalg.slogdet(system)
+    return np.linalg.inv(system), log_abs + 2 * np.log(balance).sum(axis=1) + np.log(sign.astype(complex)), balance
 
 
 class TiltedLaw(NamedTuple):
@@ -59,10 +64,10 @@ class TiltedLaw(NamedTuple):
 def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> TiltedLaw:
     """Return the law of the number of further items, an array over 0..r, given the items with rows ``given`` of Q."""
     R, log_det = resolvent(coords, np.array([tilt]))
-    Z, log_minor = _given(R[0], given)
-    if log_minor == -np.inf:
+    Z, log_given = _given(R[0], given)
+    if log_given == -np.inf:
         return TiltedLaw(np.zeros(coords.rank + 1), -np.inf, Z)
-    return TiltedLaw(law_of_sum(np.linalg.eigvals(Z)), float(log_det[0].real) + log_minor, Z)
+    return TiltedLaw(law_of_sum(np.linalg.eigvals(Z)), float(log_det[0].real) + log_given, Z)
 
 
 def _given(R: FloatArray, given: FloatArray | None) -> tuple[FloatArray, float]:
@@ -72,10 +77,10 @@ def _given(R: FloatArray, given: FloatArray | None) -> tuple[FloatArray, float]:
     size = np.sqrt(np.diag(minor).clip(0))
     if np.any(size == 0):
         return R, -np.inf
-    log_minor = log_det_or_zero(minor / np.outer(size, size))
-    if log_minor == -np.inf:
+    log_det = log_det_or_zero(minor / np.outer(size, size))
+    if log_det == -np.inf:
         return R, -np.inf
-    return schur_complement(R, R @ given.T, minor, given @ R), log_minor + 2 * float(np.log(size).sum())
+    return schur_complement(R, R @ given.T, minor, given @ R), log_det + 2 * float(np.log(size).sum())
 
 
 def law_of_sum(mu: AnyArray) -> FloatArray:
@@ -92,20 +97,16 @@ def law_of_sum(mu: AnyArray) -> FloatArray:
 
 
 def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) -> float:
-    """Return ρ > 0 under which a sample that contains the given rows has ``size`` items on average.
+    """Return ρ > 0 under which a sample that contains the given rows has about ``size`` items on average.
 
-    Safeguarded Newton steps on log ρ. Where ``size`` is all the rank allows, the mean stays a little below it.
+    Safeguarded Newton steps on log ρ, to within 0.3 items: the smallest and largest sizes are reached only at ρ = 0 and ∞.
     """
-    n_given = 0 if given is None else len(given)
-    mean = min(size - n_given, coords.rank - n_given - 0.3)
-    if mean <= 0:
-        mean = 0.3
-    x, tolerance = _first_tilt(coords, min(mean + n_given, coords.rank - 0.3)), 0.02 * min(1.0, mean)
-    low, high = -np.inf, np.inf
+    left = size - (0 if given is None else len(given))
+    x, low, high = _first_tilt(coords, min(max(size, 0.3), coords.rank - 0.3)), -np.inf, np.inf
     for _ in range(100):
         Z = _given(resolvent(coords, np.array([np.exp(x)]))[0][0], given)[0]
-        excess = float(np.trace(Z)) - mean
-        if abs(excess) <= tolerance or high - low < 1e-9:
+        excess = float(np.trace(Z)) - left
+        if abs(excess) <= 0.3:
             break
         low, high = (low, x) if excess > 0 else (x, high)
         variance = float(np.trace(Z) - np.einsum("ij,ji->", Z, Z))
@@ -130,16 +131,22 @@ def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = No
     n_given = 0 if given is None else len(given)
     if size > coords.rank or size < n_given:
         return -np.inf, 0.0
-    if size == 0:
-        return 0.0, 0.0
+    if size == n_given:
+        return (0.0, 0.0) if given is None else (log_minor(given, coords.B, weights=coords.scale**2), 0.0)
     tilt = tilt_for(coords, size, given)
     law, log_weight, _ = tilted_law(coords, tilt, given)
-    if law[size - n_given] < ZERO_WEIGHT:
+    chance, error = law[size - n_given], rounding_error(coords, tilt)
+    if chance <= max(ZERO_WEIGHT, error):
         return -np.inf, 0.0
-    return float(np.log(law[size - n_given]) + log_weight - size * np.log(tilt)), relative_error(coords, tilt)
+    return float(np.log(chance) + log_weight - size * np.log(tilt)), error / chance
 
 
-def relative_error(coords: Coordinates, tilt: float) -> float:
-    """Return the relative error that rounding in the coordinates leaves in the law tilted by ``tilt``."""
-    weight = np.minimum(1.0, tilt * coords.scale**2)
-    return float(np.sum(weight * coords.noise) + EPS * coords.rank)
+def rounding_error(coords: Coordinates, tilt: float) -> float:
+    """Return an estimate of the absolute error that rounding leaves in the tilted law.
+
+    To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + ε).
+    """
+    inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
+    weight = np.sqrt(tilt) * coords.scale / balance[0]
+    noise = coords.noise[:, None] + coords.noise + EPS
+    return float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank)

@@ -11,7 +11,7 @@ over contiguous doubles. One node (r = 200: 640 kB) stays in the second-level ca
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -66,23 +66,37 @@ class Nodes(NamedTuple):
         return nodes, nodes.weigh()
 
 
-def given_items(Z: FloatArray, log_w: ComplexArray, given: FloatArray, out: FloatArray) -> Nodes:
-    """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R, written into ``out``, with R = ``Z`` and Q_Y = ``given``, shape (y, r)."""
-    _, h, r, _ = Z.shape
-    y = len(given)
-    U = (Z.reshape(-1, r) @ given.T).reshape(2, h, r, y)
-    V = np.matmul(given, Z)
+def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
+    """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for Q_Y = ``given``, shape (y, r)."""
+    _, h, r, _ = R.shape
+    U = (R.reshape(-1, r) @ given.T).reshape(2, h, r, len(given))
+    V = np.matmul(given, R)
     right = V[0] + 1j * V[1]
     G = right @ given.T
     F = np.linalg.solve(G, right)
     sign, log_abs = np.linalg.slogdet(G)
-    # Complex products as real ones of twice the inner length: (Ur + iUi)(Fr + iFi).
-    stacked = np.concatenate([F.real, F.imag], axis=1)
-    np.matmul(np.concatenate([U[0], -U[1]], axis=2), stacked, out=out[0])
-    np.matmul(np.concatenate([U[1], U[0]], axis=2), stacked, out=out[1])
-    np.subtract(Z, out, out=out)
+    Z = np.empty_like(R)
+    _subtract_products(R, U, np.stack([F.real, F.imag]), Z)
     with np.errstate(divide="ignore"):
-        return Nodes(out, log_w + log_abs + np.log(sign))
+        return Nodes(Z, log_w + log_abs + np.log(sign))
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _subtract_products(R: FloatArray, U: FloatArray, F: FloatArray, out: FloatArray) -> None:  # pragma: no cover - compiled
+    """Write R − UF for complex matrices given as real and imaginary parts."""
+    _, h, r, _ = R.shape
+    y = U.shape[3]
+    for j in range(h):
+        for a in range(r):
+            row_re, row_im = out[0, j, a], out[1, j, a]
+            row_re[:] = R[0, j, a]
+            row_im[:] = R[1, j, a]
+            for i in range(y):
+                u_re, u_im = U[0, j, a, i], U[1, j, a, i]
+                f_re, f_im = F[0, j, i], F[1, j, i]
+                for b in range(r):
+                    row_re[b] -= u_re * f_re[b] - u_im * f_im[b]
+                    row_im[b] -= u_re * f_im[b] + u_im * f_re[b]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
@@ -131,7 +145,3 @@ def _condition(
                     y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
                     M[a, b] += w_re * x - w_im * y
 
-
-def compiled() -> Any:
-    """Return the compiled hot loop, for benchmarks."""
-    return _condition

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray, Items
@@ -33,8 +34,12 @@ from ndpp.samplers._ladder import RUNG, Ladder
 from ndpp.samplers._nodes import Nodes, Weighed, given_items
 from ndpp.samplers.base import Draw, Sampler
 
-TRACE_TOLERANCE = 1e-9
-FRACTION_FLOOR = 1e-4
+TRACE_TOLERANCE = 2e-8
+"""How far tr M may be from the number of items still to come. Divided by the number of nodes, this is the bias of the rule."""
+FRACTION_FLOOR = 1e-5
+"""Smallest surviving fraction. Rounding errors are divided by it."""
+PLANNED_BIAS, PLANNED_FRACTION = 1e-12, 1e-3
+"""What a new circle is planned for, with room for the drift of the items to come."""
 ATTEMPTS = 8
 
 
@@ -161,16 +166,12 @@ class Exact(Sampler):
     def _recentre(self, state: State, size: int) -> State:
         """Return the state rebuilt at a radius that suits the items chosen; widen the rule until the monitors agree."""
         left = size - len(state.rows)
-        rung, spread = self._find_rung(state, left)
-        count = _node_count(spread, left)
+        rung, count = self._plan(state, left)
         weighed = _NOTHING
         for attempt in range(ATTEMPTS):
             circle = self.ladder.circle(rung, count)
             log_w = circle.log_det - size * circle.log_t
-            if len(state.q):
-                nodes = given_items(circle.R, log_w, state.q, np.empty_like(circle.R))
-            else:
-                nodes = Nodes(circle.R, log_w)
+            nodes = given_items(circle.R, log_w, state.q) if len(state.q) else Nodes(circle.R, log_w)
             weighed = nodes.weigh()
             if _trustworthy(weighed, left):
                 return state._replace(
@@ -192,23 +193,27 @@ class Exact(Sampler):
         coords = self.kernel.coordinates
         return round(-2 * float(np.log(np.sort(coords.scale)[-min(max(size, 1), coords.rank)])) / RUNG)
 
-    def _find_rung(self, state: State, left: int) -> tuple[int, float]:
-        """Return the rung on which ``left`` more items are expected, and the standard deviation there: Newton steps on the ladder."""
-        most = self.kernel.rank - len(state.rows)
-        target = min(left, most - 0.3)
+    def _plan(self, state: State, left: int) -> tuple[int, int]:
+        """Return the rung and the number of nodes for ``left`` more items: the fewest nodes that keep bias and cancellation small."""
+        rung, mean, variance = self._centre(state, left)
+        shift, count = plan_circle(mean, variance, left)
+        return rung + round(shift / RUNG), count
+
+    def _centre(self, state: State, left: int) -> tuple[int, float, float]:
+        """Return the rung on which about ``left`` more items are expected, with mean and variance there: Newton steps on the ladder."""
         rung, low, high = state.rung, -(10**9), 10**9
         for _ in range(100):
             Z = given_real(self.ladder.real(rung), state.q)
             mean = float(np.trace(Z))
             variance = max(mean - float(np.einsum("ij,ji->", Z, Z)), 1e-3)
-            step = round(float(np.clip((target - mean) / (variance * RUNG), -12, 12)))
-            if step == 0:
+            step = round(float(np.clip((left - mean) / (variance * RUNG), -12, 12)))
+            if step == 0 or abs(mean - left) <= 0.3:
                 break
             low, high = (rung, high) if step > 0 else (low, rung)
             if high - low < 2:
                 break
             rung = rung + step if low < rung + step < high else (low + high) // 2
-        return rung, float(np.sqrt(variance))
+        return rung, mean, variance
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gave the items already chosen no further probability."""
@@ -239,7 +244,7 @@ def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: I
 
 
 def _trustworthy(weighed: Weighed, left: int) -> bool:
-    return abs(weighed.trace - left) <= TRACE_TOLERANCE * max(1, left) and weighed.fraction >= FRACTION_FLOOR
+    return abs(weighed.trace - left) <= TRACE_TOLERANCE and weighed.fraction >= FRACTION_FLOOR
 
 
 def _worse(state: State, weighed: Weighed, left: int) -> dict[str, float]:
@@ -249,6 +254,35 @@ def _worse(state: State, weighed: Weighed, left: int) -> dict[str, float]:
     }
 
 
-def _node_count(spread: float, left: int) -> int:
-    """Return an even number of nodes that leaves a bias below 1e-12 when ``left`` is the mean of a law of this spread."""
-    return 2 * int(np.ceil((8 * spread + 6) / 2))
+def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
+    """Return a change of log ρ and an even number of nodes for the coefficient of z^left.
+
+    The number still to come is modelled as c·Binomial with this mean and variance, c = 1, or 2 where the variance says that items come
+    in pairs. Below its mean the upper tail, which the rule folds back, is lighter and there is nothing below zero to fold: a smaller
+    radius needs fewer nodes and pays with digits. The fewest nodes are taken that keep the wanted coefficient above PLANNED_FRACTION
+    and the bias below PLANNED_BIAS. The monitors judge the outcome, so a poor model costs time and not correctness.
+    """
+    pair = 2 if variance > mean else 1
+    p = np.clip(1 - variance / (pair * mean), 1e-6, 1 - 1e-6)
+    trials = mean / (pair * p)
+    shifts = -RUNG * np.arange(0, 24)[:, None]
+    counts = 2 * np.arange(2, 200)
+    log_odds = np.log(p / (1 - p)) + pair * shifts
+
+    def log_law(x: FloatArray) -> FloatArray:
+        successes = x / pair
+        inside = (successes >= 0) & (successes <= trials)
+        successes = np.clip(successes, 0, trials)
+        value = (
+            gammaln(trials + 1) - gammaln(successes + 1) - gammaln(trials - successes + 1)
+            + successes * log_odds - trials * np.log1p(np.exp(log_odds)) - np.log(pair)
+        )  # fmt: skip
+        return np.where(inside, value, -np.inf)
+
+    here = log_law(np.full((1, 1), float(left)))
+    folded = np.maximum(log_law(left + counts[None, :]), log_law(left - counts[None, :])) - here
+    good = (folded < np.log(PLANNED_BIAS)) & (here > np.log(PLANNED_FRACTION))
+    good[0, -1] = True
+    column = int(np.argmax(good.any(axis=0)))
+    row = int(np.argmax(good[:, column]))
+    return float(shifts[row, 0]), int(counts[column])
