@@ -61,7 +61,9 @@ SAMPLERS = {
     "Naive, size": lambda kernel: Naive.prepare(kernel, size=some_size(kernel)),
 }
 CHAINS = ("Walk, DirectUp", "Walk, RejectionUp", "Walk, NaiveUp", "Walk, full size", "Walk, thin")
-COUNTERS = {name: {"proposals", "seconds"} for name in SAMPLERS} | {name: {"proposals", "rejections", "steps", "seconds"} for name in CHAINS}
+COUNTERS = {name: {"proposals", "seconds"} for name in SAMPLERS} | {
+    name: {"proposals", "rejections", "steps", "seconds"} for name in CHAINS
+}
 
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)
 every_kernel = pytest.mark.parametrize("case", AWKWARD, ids=str)
