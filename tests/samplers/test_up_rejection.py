@@ -1,0 +1,231 @@
+"""The up-step by rejection: pairs ∝ det L_{A ∪ {a, b}}, whatever A."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import laws
+import oracles
+from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
+from ndpp.errors import BudgetExceededError, ZeroProbabilityError
+from ndpp.items import LeverageTable, Scan, Tree
+from ndpp.items.base import quadratic_forms
+from ndpp.samplers import up_rejection
+from ndpp.samplers._bordered import condition_bordered, draw_pair, first_form, second_form
+from ndpp.samplers.up_rejection import RejectionUp
+
+
+def pair_weights(case, kept):
+    """det L_{A ∪ {a, b}} for all a, b, as a symmetric matrix."""
+    minors = oracles.minors(case.L)
+    W = np.zeros((case.n_items,) * 2)
+    for a, b in combinations(sorted(set(range(case.n_items)) - set(kept)), 2):
+        W[a, b] = W[b, a] = minors[oracles.mask_of((*kept, a, b))]
+    return W
+
+
+def pair_law(case, kept):
+    W = pair_weights(case, kept)
+    return {(a, b): 2 * W[a, b] / W.sum() for a, b in combinations(range(case.n_items), 2) if W[a, b]}
+
+
+def draw_pairs(up, kept, n_draws, seed):
+    rng, kept = np.random.default_rng(seed), np.array(kept, np.int64)
+    draws = [up.pair(rng, kept) for _ in range(n_draws)]
+    return [rows for rows, _ in draws], np.array([info["proposals"] for _, info in draws])
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("generic", (0, 5)),
+        ("generic", ()),
+        ("ondpp", (1, 2, 3)),
+        ("symmetric", (4,)),
+        ("purely skew", (0, 1)),
+        ("mostly skew", (2, 7)),
+        ("two items", ()),
+        ("zero diagonal", (3, 4)),
+        ("duplicate rows", (0, 2)),
+        ("zero rows", (1,)),
+        ("rank-deficient X", (3, 1)),
+        ("far from normal", (2, 0)),
+    ],
+)
+def test_law_and_closed_form(name, kept):
+    case = BY_NAME[name]
+    up = RejectionUp().prepare(case.kernel, len(kept) + 2)
+    pairs, proposals = draw_pairs(up, kept, 1_000, 1)
+    laws.assert_law(pairs, pair_law(case, kept))
+    laws.assert_mean(proposals, up.expected_proposals(np.array(kept, np.int64)))
+
+
+def test_law_over_many_draws():
+    """50,000 pairs for one A, whose decompositions are done once, as they are for all proposals of a step."""
+    case, rng, kept = BY_NAME["mostly skew"], np.random.default_rng(2), (3, 6)
+    up = RejectionUp().prepare(case.kernel)
+    step = up._step(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))))
+    pairs = []
+    while len(pairs) < 50_000:
+        rows = step.proposal.draw(rng).rows
+        if rng.random() < up_rejection.minor_ratio(case.kernel.q_rows(rows), step.inner, step.dominating):
+            pairs.append(rows)
+    laws.assert_law(pairs, pair_law(case, kept))
+
+
+@pytest.mark.parametrize("index", [LeverageTable, Scan])
+def test_other_indexes_serve_as_well(index):
+    case = BY_NAME["generic"]
+    up = RejectionUp(index=index.prepare).prepare(case.kernel)
+    laws.assert_law(draw_pairs(up, (0, 5), 1_000, 3)[0], pair_law(case, (0, 5)))
+
+
+def test_law_check_rejects_a_missing_acceptance_test(monkeypatch):
+    """Negative control: the first proposal is taken."""
+    case = BY_NAME["generic"]
+    monkeypatch.setattr(up_rejection, "minor_ratio", lambda Q, B, B_hat: 1.0)
+    pairs, proposals = draw_pairs(RejectionUp().prepare(case.kernel), (0, 5), 2_000, 4)
+    assert (proposals == 1).all()
+    with pytest.raises(AssertionError, match="do not follow the law"):
+        laws.assert_law(pairs, pair_law(case, (0, 5)))
+
+
+def test_expected_proposals_are_the_ratio_of_pair_sums():
+    case, kept = BY_NAME["ondpp"], (1, 4)
+    up = RejectionUp().prepare(case.kernel)
+    step = up._step(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))))
+    Q = case.kernel.q_rows(np.arange(8))
+    L_hat, L_A = Q @ step.dominating @ Q.T, case.L[np.ix_(kept, kept)]
+    e_2 = pair_weights(case, kept).sum() / 2 / np.linalg.det(L_A)
+    expected = np.exp(oracles.log_ek(L_hat, 2)) / e_2
+    np.testing.assert_allclose(up.expected_proposals(np.array(kept)), expected, rtol=1e-11)
+
+
+def test_theorem_1_holds_for_every_conditional():
+    """det L^A_S ≤ det L̂^A_S for all A and all S, on a kernel whose parts mix."""
+    case = BY_NAME["mostly skew"]
+    up, Q = RejectionUp().prepare(case.kernel), case.kernel.q_rows(np.arange(8))
+    for kept in (A for k in range(4) for A in combinations(range(8), k)):
+        law = condition_bordered(case.kernel.coordinates, Q[list(kept)])
+        step = up._step(law)
+        assert len(law.E) == 0
+        low, high = Q @ step.inner @ Q.T, Q @ step.dominating @ Q.T
+        others = sorted(set(range(8)) - set(kept))
+        for S in (list(S) for k in (1, 2, 3) for S in combinations(others, k)):
+            block = high[np.ix_(S, S)]
+            rounding = 1e-11 * np.prod(np.linalg.norm(block, axis=1))
+            assert np.linalg.det(low[np.ix_(S, S)]) <= np.linalg.det(block) + rounding
+
+
+# ---- singular L_A ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_both_forms_of_the_pair_for_every_set_kept(case):
+    """First and second item of the pair, against enumeration, for every A of up to four items, singular or not."""
+    Q, n = case.kernel.q_rows(np.arange(case.n_items)), case.n_items
+    for kept in (list(A) for k in range(min(n - 1, 5)) for A in combinations(range(n), k)):
+        weights = pair_weights(case, kept)
+        marginal = weights.sum(axis=1)
+        if not marginal.any():
+            continue
+        law = condition_bordered(case.kernel.coordinates, Q[kept])
+        first = quadratic_forms(Q, first_form(law))
+        np.testing.assert_allclose(first / first.sum(), marginal / marginal.sum(), atol=1e-8, err_msg=f"A = {kept}")
+        for a in np.flatnonzero(marginal > 1e-4 * marginal.sum()):
+            second = quadratic_forms(Q, second_form(law, Q[a]))
+            np.testing.assert_allclose(
+                second / second.sum(), weights[a] / marginal[a], atol=1e-7, err_msg=f"A = {kept}, {a}"
+            )
+
+
+def without_own_minors():
+    """Items 0 and 1 have L_{01} = 0, and come with two of the others, ∝ (det of their coupling)²."""
+    coupling, rest = (
+        eighths(np.random.default_rng(16), 2, 4),
+        np.eye(4) + skew(eighths(np.random.default_rng(17), 4, 4)),
+    )
+    return Case("no minors of their own", np.eye(6), np.block([[np.zeros((2, 2)), coupling], [-coupling.T, rest]]))
+
+
+@pytest.mark.parametrize(
+    ("case", "kept", "border"),
+    [(BY_NAME["zero diagonal"], (0,), 1), (BY_NAME["singular L_A"], (0, 1), 1), (without_own_minors(), (0, 1), 2)],
+    ids=str,
+)
+@pytest.mark.parametrize("index", [LeverageTable, Tree])
+def test_singular_sets_kept_are_completed_without_rejection(case, kept, border, index):
+    assert len(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))).E) == border
+    up = RejectionUp(index=index.prepare).prepare(case.kernel)
+    pairs, proposals = draw_pairs(up, kept, 1_000, 5)
+    laws.assert_law(pairs, pair_law(case, kept))
+    assert (proposals == 1).all()
+    assert up.expected_proposals(np.array(kept)) == 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-14, 1e-10, 1e-7, 1e-5])
+def test_nearly_singular_sets_kept(epsilon):
+    """L = ⊕ [[ε, 1], [−1, ε]], A = one item of each of two pairs: the pair that completes it is nearly certain."""
+    case = BY_NAME["block pairs"]
+    case = type(case)("pairs", case.X, case.W + (epsilon - 1 / 8) * np.eye(8))
+    law = condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array([0, 2])))
+    exact = 1.0 / (1 + 2 * epsilon**2) ** 2
+    first = quadratic_forms(case.kernel.q_rows(np.arange(8)), first_form(law))
+    np.testing.assert_allclose(first / first.sum(), [0, 0.5, 0, 0.5, 0, 0, 0, 0], atol=2 * (1 - exact) + 1e-9)
+    rng, index = np.random.default_rng(6), Scan.prepare(case.kernel)
+    assert {tuple(sorted(draw_pair(rng, law, index).tolist())) for _ in range(50)} == {(1, 3)}
+
+
+def test_sets_that_nothing_completes_are_refused():
+    rng = np.random.default_rng(7)
+    duplicates = RejectionUp().prepare(BY_NAME["duplicate rows"].kernel)
+    with pytest.raises(ZeroProbabilityError, match="cannot be completed"):
+        duplicates.pair(rng, np.array([0, 5]))
+    with pytest.raises(ZeroProbabilityError, match="above the rank"):
+        duplicates.pair(rng, np.array([0, 1, 2, 3]))
+    broken = RejectionUp().prepare(BY_NAME["broken pairs"].kernel)
+    with pytest.raises(ZeroProbabilityError, match="cannot be completed"):
+        broken.pair(rng, np.array([0, 2, 4]))
+
+
+# ---- budget, seeds, real kernels ------------------------------------------------------------------------------------
+
+
+def test_a_step_beyond_its_budget_is_refused_with_the_figure():
+    kernel = BY_NAME["block pairs"].kernel
+    with pytest.raises(BudgetExceededError, match=r"5\.87 proposals on average, above its budget of 3") as caught:
+        RejectionUp(budget=3).prepare(kernel).pair(np.random.default_rng(8), np.array([0, 1]))
+    assert caught.value.count == 0
+
+
+def test_budget_error_carries_the_count(monkeypatch):
+    monkeypatch.setattr(up_rejection, "minor_ratio", lambda Q, B, B_hat: 0.0)
+    up = RejectionUp(budget=20).prepare(BY_NAME["generic"].kernel)
+    with pytest.raises(BudgetExceededError, match="20 pairs were proposed") as caught:
+        up.pair(np.random.default_rng(9), np.array([0, 5]))
+    assert caught.value.count == 20
+
+
+def test_same_seed_same_pair_and_inputs_untouched():
+    up, kept = RejectionUp().prepare(BY_NAME["generic"].kernel), np.array([5, 0])
+    first, second = (up.pair(np.random.default_rng(10), kept) for _ in range(2))
+    np.testing.assert_array_equal(first[0], second[0])
+    assert first[1] == second[1]
+    assert first[0][0] < first[0][1]
+    np.testing.assert_array_equal(kept, [5, 0])
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_learned_kernels_match_the_closed_form(name):
+    """Proposals of steps from ten items drawn by leverage, divided by their expectation, average to one."""
+    kernel, rng = learned(name).kernel, np.random.default_rng(11)
+    up = RejectionUp(index=LeverageTable.prepare).prepare(kernel)
+    ratios = []
+    for _ in range(40):
+        kept = np.unique(up.index.propose(rng, 8))
+        ratios.append(up.pair(rng, kept)[1]["proposals"] / up.expected_proposals(kept))
+    laws.assert_mean(ratios, 1.0)
