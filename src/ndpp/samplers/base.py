@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import joblib
 import numpy as np
 import threadpoolctl
 
@@ -123,6 +122,8 @@ class Sampler(ABC):
                 for batch in batches:
                     yield self.draw_batch(key, batch)
         else:
+            import joblib  # a tenth of a second that most programs need not pay
+
             parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
             with threadpoolctl.threadpool_limits(1, user_api="blas"):
                 yield from parallel(joblib.delayed(_pinned_batch)(self, key, batch) for batch in batches)
