@@ -16,7 +16,7 @@ import ndpp
 HEAVY = ("torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
 
 PUBLIC = {
-    "ndpp": ["Baskets", "LowRankKernel"],
+    "ndpp": ["Baskets", "LowRankKernel", "greedy_map", "load", "next_item_scores", "recommend", "samplers", "save"],
     "ndpp.items": ["ItemIndex", "LeverageTable", "Scan", "Tree"],
     "ndpp.errors": ["BudgetExceededError", "InvalidInputError", "NDPPError", "PrecisionError", "PrecisionWarning"],
 }
