@@ -366,7 +366,7 @@ class LowRankKernel:
         >>> import numpy as np
         >>> kernel = LowRankKernel(np.eye(4), np.eye(4))
         >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
-        [[1, 3], [1, 2], [1, 3]]
+        [[0, 1], [1, 3], [0, 1]]
         """
         if device not in (None, "cpu"):
             raise InvalidInputError(f"device must be None or 'cpu'; got {device!r}")

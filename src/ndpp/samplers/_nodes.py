@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+from scipy.linalg.blas import dgemm
 
 from ndpp._types import ComplexArray, FloatArray
 
@@ -42,19 +43,18 @@ class Nodes(NamedTuple):
         M = np.tensordot(np.concatenate([w.real, -w.imag]), self.Z.reshape(-1, *self.Z.shape[2:]), 1) / total
         return Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
 
-    def condition(self, q: FloatArray, buffer: FloatArray | None) -> tuple[Nodes, Weighed]:
-        """Return the nodes given one more item, written into ``buffer`` (may be Z itself; None: only M is wanted), and their M."""
+    def condition(self, q: FloatArray, *, keep: bool) -> tuple[Nodes, Weighed]:
+        """Return the nodes given one more item, written over these, and their M. Without ``keep`` only M is made, and Z stays."""
         w = np.exp(self.log_w - self.log_w.real.max())
-        out = self.Z if buffer is None else buffer
         M = np.empty(self.Z.shape[2:])
         pivots = np.empty(w.size, np.complex128)
-        _condition(self.Z, out, q, w, pivots, M, buffer is not None)
+        _condition(self.Z, q, w, pivots, M, keep)
         w *= pivots
         total = w.real.sum()
         M /= total
         with np.errstate(divide="ignore"):
             log_w = self.log_w + np.log(pivots)
-        return Nodes(out, log_w), Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
+        return Nodes(self.Z, log_w), Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
 
     def plain_condition(self, q: FloatArray) -> tuple[Nodes, Weighed]:
         """Do the same in three lines of array code: the oracle of :meth:`condition`."""
@@ -68,46 +68,32 @@ class Nodes(NamedTuple):
 
 def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for Q_Y = ``given``, shape (y, r)."""
-    _, h, r, _ = R.shape
-    U = (R.reshape(-1, r) @ given.T).reshape(2, h, r, len(given))
+    U = np.matmul(given, R.swapaxes(2, 3))  # (RQ_Yᵀ)ᵀ
     V = np.matmul(given, R)
     right = V[0] + 1j * V[1]
     G = right @ given.T
-    F = np.linalg.solve(G, right)
+    F = np.linalg.inv(G) @ right
     sign, log_abs = np.linalg.slogdet(G)
-    Z = np.empty_like(R)
-    _subtract_products(R, U, np.stack([F.real, F.imag]), Z)
+    # Complex products as real ones of twice the inner length, (Ur + iUi)(Fr + iFi), subtracted in place.
+    stacked = np.concatenate([F.real, F.imag], axis=1)
+    left = np.concatenate([U[0], -U[1]], axis=1), np.concatenate([U[1], U[0]], axis=1)
+    Z = R.copy()
+    for part in range(2):
+        for j in range(len(log_w)):
+            dgemm(-1.0, stacked[j].T, left[part][j], beta=1.0, c=Z[part, j].T, overwrite_c=True)
     with np.errstate(divide="ignore"):
         return Nodes(Z, log_w + log_abs + np.log(sign))
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _subtract_products(R: FloatArray, U: FloatArray, F: FloatArray, out: FloatArray) -> None:  # pragma: no cover - compiled
-    """Write R − UF for complex matrices given as real and imaginary parts."""
-    _, h, r, _ = R.shape
-    y = U.shape[3]
-    for j in range(h):
-        for a in range(r):
-            row_re, row_im = out[0, j, a], out[1, j, a]
-            row_re[:] = R[0, j, a]
-            row_im[:] = R[1, j, a]
-            for i in range(y):
-                u_re, u_im = U[0, j, a, i], U[1, j, a, i]
-                f_re, f_im = F[0, j, i], F[1, j, i]
-                for b in range(r):
-                    row_re[b] -= u_re * f_re[b] - u_im * f_im[b]
-                    row_im[b] -= u_re * f_im[b] + u_im * f_re[b]
-
-
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def _condition(
-    src: FloatArray, out: FloatArray, q: FloatArray, w: ComplexArray, pivots: ComplexArray, M: FloatArray, keep: bool
+    Z: FloatArray, q: FloatArray, w: ComplexArray, pivots: ComplexArray, M: FloatArray, keep: bool
 ) -> None:  # pragma: no cover - compiled
-    _, h, r, _ = src.shape
+    _, h, r, _ = Z.shape
     u_re, u_im, v_re, v_im = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
     M[:] = 0.0
     for j in range(h):
-        re, im, out_re, out_im = src[0, j], src[1, j], out[0, j], out[1, j]
+        re, im = Z[0, j], Z[1, j]
         v_re[:] = 0.0
         v_im[:] = 0.0
         for a in range(r):
@@ -136,12 +122,11 @@ def _condition(
                 for b in range(r):
                     x = re[a, b] - (f_re * v_re[b] - f_im * v_im[b])
                     y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
-                    out_re[a, b] = x
-                    out_im[a, b] = y
+                    re[a, b] = x
+                    im[a, b] = y
                     M[a, b] += w_re * x - w_im * y
             else:
                 for b in range(r):
                     x = re[a, b] - (f_re * v_re[b] - f_im * v_im[b])
                     y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
                     M[a, b] += w_re * x - w_im * y
-

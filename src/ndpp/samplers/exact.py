@@ -40,6 +40,8 @@ FRACTION_FLOOR = 1e-5
 """Smallest surviving fraction. Rounding errors are divided by it."""
 PLANNED_BIAS, PLANNED_FRACTION = 1e-12, 1e-3
 """What a new circle is planned for, with room for the drift of the items to come."""
+COUNTS = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024])
+"""Numbers of nodes to choose from: few, so that circles are shared between samples."""
 ATTEMPTS = 8
 
 
@@ -156,12 +158,13 @@ class Exact(Sampler):
         if left == 0:
             self._check_chosen(state)
             return state
-        # Before the last item only M is wanted, not the matrices it is made of.
-        buffer = None if left == 1 else state.nodes.Z if state.owned else np.empty_like(state.nodes.Z)
-        nodes, weighed = state.nodes.condition(q[0], buffer)
+        keep = left > 1  # before the last item only M is wanted, not the matrices it is made of
+        if keep and not state.owned:
+            state = state._replace(nodes=Nodes(state.nodes.Z.copy(), state.nodes.log_w), owned=True)
+        nodes, weighed = state.nodes.condition(q[0], keep=keep)
         if not _trustworthy(weighed, left):
             return self._recentre(state, size)
-        return state._replace(nodes=nodes, weighed=weighed, owned=buffer is not None, **_worse(state, weighed, left))
+        return state._replace(nodes=nodes, weighed=weighed, **_worse(state, weighed, left))
 
     def _recentre(self, state: State, size: int) -> State:
         """Return the state rebuilt at a radius that suits the items chosen; widen the rule until the monitors agree."""
@@ -197,7 +200,7 @@ class Exact(Sampler):
         """Return the rung and the number of nodes for ``left`` more items: the fewest nodes that keep bias and cancellation small."""
         rung, mean, variance = self._centre(state, left)
         shift, count = plan_circle(mean, variance, left)
-        return rung + round(shift / RUNG), count
+        return 2 * ((rung + round(shift / RUNG)) // 2), count
 
     def _centre(self, state: State, left: int) -> tuple[int, float, float]:
         """Return the rung on which about ``left`` more items are expected, with mean and variance there: Newton steps on the ladder."""
@@ -266,7 +269,7 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
     p = np.clip(1 - variance / (pair * mean), 1e-6, 1 - 1e-6)
     trials = mean / (pair * p)
     shifts = -RUNG * np.arange(0, 24)[:, None]
-    counts = 2 * np.arange(2, 200)
+    counts = COUNTS
     log_odds = np.log(p / (1 - p)) + pair * shifts
 
     def log_law(x: FloatArray) -> FloatArray:
@@ -280,7 +283,8 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
         return np.where(inside, value, -np.inf)
 
     here = log_law(np.full((1, 1), float(left)))
-    folded = np.maximum(log_law(left + counts[None, :]), log_law(left - counts[None, :])) - here
+    with np.errstate(invalid="ignore"):
+        folded = np.maximum(log_law(left + counts[None, :]), log_law(left - counts[None, :])) - here
     good = (folded < np.log(PLANNED_BIAS)) & (here > np.log(PLANNED_FRACTION))
     good[0, -1] = True
     column = int(np.argmax(good.any(axis=0)))
