@@ -127,7 +127,7 @@ class Tree(ItemIndex):
 
 def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
     """Yield the packed sum of q_a q_aᵀ of each leaf in turn, streaming Q by blocks that need not fit the leaves."""
-    upper = np.triu_indices(kernel.rank)
+    upper = np.flatnonzero(np.triu(np.ones((kernel.rank, kernel.rank))))
     total = np.zeros((kernel.rank, kernel.rank))
     j = 0
     for rows, block in kernel.q_blocks():
@@ -138,7 +138,7 @@ def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
             total += part.T @ part
             begin = end
             if end == bounds[j + 1]:
-                yield total[upper]
+                yield total.ravel().take(upper)
                 total[:] = 0.0
                 j += 1
 
