@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -94,6 +95,22 @@ def test_law_is_that_of_the_weights(prepare, n, directions):
     M = psd(kernel.rank, rng, min(directions or n, kernel.rank))
     weights = np.einsum("ia,ab,ib->i", *(kernel.q_rows(np.arange(n)), M, kernel.q_rows(np.arange(n))))
     laws.assert_counts(counts(prepare(kernel), M, rng, 50_000), weights / weights.sum())
+
+
+@every_index
+@pytest.mark.parametrize("keep_q", [True, False])
+def test_a_factor_of_M_changes_the_cost_alone(prepare, kernel, keep_q, monkeypatch):
+    """Same rows from the same seed, through Q where it is kept and through X where it is not."""
+    rng = np.random.default_rng(18)
+    part = kernel.restrict(np.arange(1, 37))
+    if not keep_q:
+        monkeypatch.setitem(part.__dict__, "coordinates", replace(part.coordinates, Q=None))
+    V = np.linalg.qr(rng.standard_normal((6, 2)))[0]
+    index = prepare(part)
+    plain = index.draw_counted(np.random.default_rng(19), V @ V.T, 500)
+    factored = index.draw_counted(np.random.default_rng(19), V @ V.T, 500, factor=V)
+    np.testing.assert_array_equal(plain.rows, factored.rows)
+    assert plain.proposals == factored.proposals
 
 
 @every_index

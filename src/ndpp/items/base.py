@@ -34,7 +34,13 @@ class ItemIndex(ABC):
 
     @abstractmethod
     def draw_counted(
-        self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0
+        self,
+        rng: np.random.Generator,
+        M: FloatArray,
+        n_draws: int = 1,
+        *,
+        bound: float = 1.0,
+        factor: FloatArray | None = None,
     ) -> ItemDraws:
         """Draw ``n_draws`` independent rows, row a with probability ∝ q_aᵀ M q_a, and count the proposals.
 
@@ -47,6 +53,8 @@ class ItemIndex(ABC):
             How many rows.
         bound : float
             A number with ``M ⪯ bound · I``. Only an index that draws by rejection needs it.
+        factor : (r, p) array, optional
+            V with M = V Vᵀ, where it is known: single items then cost O(r p) and not O(r²).
         """
 
     def draw(self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0) -> IntArray:
@@ -57,6 +65,16 @@ class ItemIndex(ABC):
 def quadratic_forms(Q: FloatArray, M: FloatArray) -> FloatArray:
     """Return q_aᵀ M q_a for every row q_a of ``Q``."""
     return np.einsum("ij,ij->i", Q @ M, Q)
+
+
+def row_weights(kernel: LowRankKernel, rows: IntArray, M: FloatArray, factor: FloatArray | None) -> FloatArray:
+    """Return q_aᵀ M q_a for these rows of the support; from ‖Vᵀq_a‖² where the factor V of M is given."""
+    if factor is None:
+        return quadratic_forms(kernel.q_rows(rows), M)
+    Q, to_q = kernel.coordinates.Q, kernel.coordinates.to_q
+    # Q is not kept for tall X: x_aᵀ(to_q V) is cheaper than the row of Q itself.
+    part = Q[rows] @ factor if Q is not None else kernel.X[kernel.support[rows]].astype(np.float64) @ (to_q @ factor)
+    return np.einsum("ij,ij->i", part, part)
 
 
 def check_query(M: FloatArray, rank: int, n_draws: int) -> None:

@@ -53,7 +53,13 @@ class Scan(ItemIndex):
         return weights
 
     def draw_counted(
-        self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0
+        self,
+        rng: np.random.Generator,
+        M: FloatArray,
+        n_draws: int = 1,
+        *,
+        bound: float = 1.0,
+        factor: FloatArray | None = None,
     ) -> ItemDraws:
         """Draw rows by inverting the distribution function; see :meth:`ItemIndex.draw_counted`."""
         check_query(M, self.kernel.rank, n_draws)

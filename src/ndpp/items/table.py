@@ -19,7 +19,7 @@ import numpy as np
 from ndpp._checks import check_count, clip_probabilities
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import BudgetExceededError, InvalidInputError
-from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, quadratic_forms
+from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
 
 if TYPE_CHECKING:
     from ndpp.kernel import LowRankKernel
@@ -72,7 +72,13 @@ class LeverageTable(ItemIndex):
         return np.where(coin < self.threshold[cells], cells, self.alias[cells])
 
     def draw_counted(
-        self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0
+        self,
+        rng: np.random.Generator,
+        M: FloatArray,
+        n_draws: int = 1,
+        *,
+        bound: float = 1.0,
+        factor: FloatArray | None = None,
     ) -> ItemDraws:
         """Draw rows by rejection; see :meth:`ItemIndex.draw_counted`.
 
@@ -101,7 +107,7 @@ class LeverageTable(ItemIndex):
                 )
             n_rows = int(min(max(1.1 * missing / rate + 8, 16), BLOCK, self.budget * n_draws - proposals))
             rows = self.propose(rng, n_rows)
-            chance = quadratic_forms(self.kernel.q_rows(rows), M) / (bound * self.leverage[rows])
+            chance = row_weights(self.kernel, rows, M, factor) / (bound * self.leverage[rows])
             chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage")
             accepted = np.flatnonzero(rng.random(n_rows) < chance)[:missing]
             drawn.append(rows[accepted])

@@ -26,7 +26,7 @@ from ndpp.items.base import (
     check_query,
     check_total,
     nonnegative,
-    quadratic_forms,
+    row_weights,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +93,13 @@ class Tree(ItemIndex):
         return cls(kernel, sums, bounds)
 
     def draw_counted(
-        self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0
+        self,
+        rng: np.random.Generator,
+        M: FloatArray,
+        n_draws: int = 1,
+        *,
+        bound: float = 1.0,
+        factor: FloatArray | None = None,
     ) -> ItemDraws:
         """Draw rows by descent; see :meth:`ItemIndex.draw_counted`. A node that many draws pass is weighed once."""
         check_query(M, self.kernel.rank, n_draws)
@@ -105,16 +111,18 @@ class Tree(ItemIndex):
         leaves, low = _descend(self.sums, query, total, for_descent[order])
         nonnegative(np.array([low]), total)
         rows = np.empty(n_draws, np.int64)
-        rows[order] = self._finish(leaves, for_leaf, M, total)
+        rows[order] = self._finish(leaves, for_leaf, total, M, factor)
         return ItemDraws(rows, n_draws)
 
-    def _finish(self, leaves: IntArray, uniforms: FloatArray, M: FloatArray, total: float) -> IntArray:
+    def _finish(
+        self, leaves: IntArray, uniforms: FloatArray, total: float, M: FloatArray, factor: FloatArray | None
+    ) -> IntArray:
         """Return a row of each draw's leaf, by a scan of the leaf. ``leaves`` ascend."""
         drawn = np.empty(leaves.size, np.int64)
         done = 0
         while done < leaves.size:
             rows, spans = _rows_of_leaves(self.bounds, leaves[done:], SCAN_ROWS)
-            weights = nonnegative(quadratic_forms(self.kernel.q_rows(rows), M), total)
+            weights = nonnegative(row_weights(self.kernel, rows, M, factor), total)
             places = _pick(weights, spans, uniforms[done : done + len(spans)])
             if (places < 0).any():
                 raise PrecisionError(

@@ -192,7 +192,7 @@ def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -
     proposals = 0
     M = V @ V.T
     for left in range(V.shape[1], 0, -1):
-        drawn = index.draw_counted(rng, M)
+        drawn = index.draw_counted(rng, M, factor=V)
         proposals += drawn.proposals
         rows.append(int(drawn.rows[0]))
         if left > 1:
