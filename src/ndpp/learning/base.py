@@ -160,7 +160,6 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     def _settings(self) -> Settings:
         return Settings(
             gamma=self._penalties()[2],
-            noise=number(self.noise, "noise"),
             learning_rate=number(self.learning_rate, "learning_rate"),
             batch_size=check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
@@ -171,7 +170,8 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         """Return what must be the same for a checkpoint to be continued to the same result."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
         alpha, beta, _ = self._penalties()
-        own = {"model": type(self).__name__, "rank": rank, "alpha": alpha, "beta": beta, "init": repr(self._start())}
+        own = {"model": type(self).__name__, "rank": rank, "init": repr(self._start())}
+        own |= {"alpha": alpha, "beta": beta, "noise": self.noise}
         data = {
             "data": checkpoints.fingerprint(baskets),
             "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),
@@ -214,10 +214,13 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
         weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
 
+        # An item's d numbers are the better known the more often it occurs; where it occurs seldom, noise is strongest.
+        noise = number(self.noise, "noise") / np.sqrt(1 + counts / rank)
+
         def tensor(array: FloatArray) -> torch.Tensor:
             return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
 
-        problem = Problem(self._family, Likelihood(tensor(scale), n_sym), tensor(weights))
+        problem = Problem(self._family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise[:, None]))
         return problem, Parameters(tensor(X), tensor(skew))
 
     def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:

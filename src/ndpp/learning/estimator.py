@@ -22,8 +22,9 @@ class NDPP(LowRankDPP):
     alpha, beta : float
         Weights of Σ ‖v_i‖²/μ_i and Σ ‖b_i‖²/μ_i, with μ_i the count of item i.
     noise : float
-        Size of the Gaussian noise that each step adds to the rows of V and B, relative to theirs. It keeps the model
-        from memorising the training baskets; 0 switches it off.
+        Size of the Gaussian noise that each step adds to the rows of V and B, relative to theirs; for an item that
+        occurs μ times it is ``noise / √(1 + μ/rank)``. It keeps the model from memorising the training baskets; 0
+        switches it off.
     init : PopularityStart or LiteratureStart, optional
         How rows are scaled and where training begins; ``PopularityStart()`` by default.
     learning_rate : float

@@ -32,10 +32,10 @@ MAX_HALVINGS = 30
 """How often a step that leads to no finite loss is halved before training gives up."""
 DROPS, DROP = 3, 0.3
 """How often the learning rate drops before training ends, and by what factor."""
+TOLERANCE = 1e-4
+"""Relative rise of the validation log-likelihood that counts as one."""
 AVERAGE = 0.995
 """Decay of the running mean of the parameters, per step."""
-SKEW_RATE = 0.1
-"""Learning rate of the numbers behind A, relative to that of X̂: B̂ can do the same work, item by item."""
 
 
 class Outcome(NamedTuple):
@@ -98,7 +98,10 @@ class _Run:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
         self.now, self.before, self.mean, self.best = (start.clone() for _ in range(4))
         rate = settings.learning_rate
-        groups = [{"params": [self.now.X], "lr": rate}, {"params": [self.now.skew], "lr": rate * SKEW_RATE}]
+        groups = [
+            {"params": [self.now.X], "lr": rate},
+            {"params": [self.now.skew], "lr": rate * problem.family.skew_rate},
+        ]
         # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
         self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
         self.rng = np.random.default_rng(seed)
@@ -120,8 +123,9 @@ class _Run:
             for which in shuffled(self.rng, len(self.baskets), self.settings.batch_size):
                 losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), sizes))
                 bar.step()
-        value, improved = self.judge()
-        self.bad = 0 if improved else self.bad + 1
+        needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
+        value = self.judge()
+        self.bad = 0 if value > needed else self.bad + 1
         self.history.append(
             {
                 "epoch": len(self.history) + 1,
@@ -136,23 +140,22 @@ class _Run:
             self.rate, self.drops, self.bad = self.rate * DROP, self.drops + 1, 0
         return self.history[-1]
 
-    def judge(self) -> tuple[float, bool]:
-        """Return the mean validation log-likelihood of the running mean, and whether it is the best so far."""
+    def judge(self) -> float:
+        """Return the mean validation log-likelihood of the running mean, which is kept if it is the best so far."""
         mean = self.mean.clone()
         self.problem.family.constrain(mean, self.problem.likelihood.scale, self.problem.likelihood.n_sym)
         A = self.problem.family.matrix(mean.skew)
         value = float(log_probs(self.problem.likelihood, mean.X, A, self.validation).mean())
-        improved = value > self.best_value
-        if improved:
+        if value > self.best_value:
             self.best, self.best_value = mean, value
-        return value, improved
+        return value
 
     def _step(self, batch: Batch, sizes: Tensor) -> float:
         loss = self._finite_loss(batch, sizes)
         for now, before, gradient in zip(self.now, self.before, loss.gradient):
             before.copy_(now)
             now.grad = gradient
-        for group, relative in zip(self.optimizer.param_groups, (1.0, SKEW_RATE)):
+        for group, relative in zip(self.optimizer.param_groups, (1.0, self.problem.family.skew_rate)):
             group["lr"] = self.settings.learning_rate * self.rate * relative
         self.optimizer.step()
         self.problem.family.constrain(self.now, self.problem.likelihood.scale, self.problem.likelihood.n_sym)
@@ -185,14 +188,14 @@ class _Run:
         )
 
     def _noise_sizes(self) -> Tensor:
-        """Return the size of the noise in each column: relative to the symmetric or to the skew block."""
+        """Return the size (n, d) of the noise: that of each row, relative to the symmetric or to the skew columns."""
         h, X = self.problem.likelihood.n_sym, self.now.X
         blocks = [X[:, :h], X[:, h:]]
         sizes = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
-        return self.settings.noise * torch.cat(sizes).float()
+        return (self.problem.noise * torch.cat(sizes)).float()
 
     def _noise(self, sizes: Tensor) -> Tensor | None:
-        if not self.settings.noise:
+        if not sizes.any():
             return None
         X = self.now.X
         # Single precision is drawn some forty times faster, and is enough for noise.

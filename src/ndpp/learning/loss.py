@@ -46,7 +46,6 @@ class Settings:
     """How to train; :class:`ndpp.learning.NDPP` explains each."""
 
     gamma: float
-    noise: float
     learning_rate: float
     batch_size: int
     max_epochs: int
@@ -55,11 +54,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """A family, the likelihood with its row scales, and ``weights`` (n, d): α s_i²/μ_i and β s_i²/μ_i."""
+    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, and the relative noise of rows (n, 1)."""
 
     family: Family
     likelihood: Likelihood
     weights: Tensor
+    noise: Tensor
 
 
 class Loss(NamedTuple):
@@ -79,11 +79,12 @@ def loss_and_gradient(
     """Return the objective and its gradient at X̂ or, with ``noise`` of relative size r, at (X̂ + noise)/√(1 + r²)."""
     family, likelihood = problem.family, problem.likelihood
     X, A = parameters.X, family.matrix(parameters.skew)
-    shrink = 1.0 if noise is None else (1 + settings.noise**2) ** -0.5
+    shrink = (1 + problem.noise.square()).rsqrt()
     at = X if noise is None else (noise + X).mul_(shrink)
     above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
     decay = problem.weights * X
-    in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
+    in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets)
+    in_X = (in_X if noise is None else in_X.mul_(shrink)).add_(decay, alpha=2.0)
     penalty, in_penalty = family.penalty(parameters.skew)
     in_skew = family.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + settings.gamma * in_penalty
     log_scales = torch.cat([likelihood.scale.log(), likelihood.scale.new_zeros(1)])  # the last is for padding

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ class Parameters(NamedTuple):
 
 class Family(ABC):
     """How A comes from its numbers, and what holds between the columns of X."""
+
+    skew_rate: ClassVar[float] = 1.0
+    """Learning rate of the numbers behind A, relative to that of X̂."""
 
     @abstractmethod
     def columns(self, rank: int) -> tuple[int, int]:
@@ -73,6 +76,8 @@ class Family(ABC):
 class FreeSkew(Family):
     """A = D − Dᵀ, nothing constrained."""
 
+    skew_rate: ClassVar[float] = 0.1  # B̂ can do the work of D, item by item; at the full rate D overshoots
+
     def columns(self, rank: int) -> tuple[int, int]:
         """Return half and half; an odd number of skew columns would lose a rank."""
         n_skew = max(2, rank // 4 * 2)
@@ -94,6 +99,8 @@ class FreeSkew(Family):
 @dataclass(frozen=True)
 class OrthogonalPairs(FreeSkew):
     """A block diagonal with σ_j > 0 (kept as log σ_j), BᵀB = I, VᵀB = 0."""
+
+    skew_rate: ClassVar[float] = 1.0
 
     def ranks(self, n_items: int) -> tuple[int, int | None]:
         """Return the bounds; more columns than items cannot be orthogonal."""

@@ -1,0 +1,255 @@
+"""The training loop: what it finds, when it ends, and what it survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import oracles
+from kernels import from_vbd, random_vbd
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError, ModelFileError, PrecisionError
+from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, fit
+from ndpp.learning.models import Parameters
+
+SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
+
+
+def draw(law: oracles.Law, n: int, seed: int) -> Baskets:
+    sets = list(law)
+    which = np.random.default_rng(seed).choice(len(sets), n, p=list(law.values()))
+    return Baskets.from_lists([sets[i] for i in which], n_items=10)
+
+
+@pytest.fixture(scope="module")
+def law() -> oracles.Law:
+    V, B, D = random_vbd(10, 4, 4, np.random.default_rng(5))
+    X, W = from_vbd(V, B, 2 * D)
+    return oracles.enumerate_law(X @ W @ X.T)
+
+
+@pytest.fixture(scope="module")
+def baskets(law: oracles.Law) -> Baskets:
+    return draw(law, 400, 0)
+
+
+def same(first: Any, second: Any) -> bool:
+    return np.array_equal(first.kernel_.X, second.kernel_.X) and np.array_equal(first.kernel_.W, second.kernel_.W)
+
+
+def test_planted_kernel_is_recovered(law: oracles.Law):
+    test = draw(law, 4000, 2)
+    truth = np.mean([np.log(law[tuple(items.tolist())]) for items in test])
+    model = NDPP(8, random_state=0, max_epochs=40).fit(draw(law, 8000, 1))
+    symmetric = SymmetricDPP(8, random_state=0, max_epochs=40).fit(draw(law, 8000, 1))
+    assert model.score(test) > 1.02 * truth
+    assert symmetric.score(test) < model.score(test)
+
+
+def test_best_epoch_is_kept(baskets: Baskets):
+    held_out = baskets[:100]
+    model = NDPP(**SETTINGS | {"max_epochs": 60, "patience": 1, "learning_rate": 0.3}).fit(
+        baskets[100:], validation=held_out
+    )
+    values = [record["validation"] for record in model.history_]
+    assert model.ended_ == "converged"
+    assert np.argmax(values) < len(values) - 1
+    assert model.score(held_out) == pytest.approx(max(values), rel=1e-9)
+    rates = [record["learning_rate"] for record in model.history_]
+    assert rates[-1] == pytest.approx(0.3 * fit.DROP**fit.DROPS)
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_same_seed_same_kernel(baskets: Baskets):
+    first, again, other = (NDPP(**SETTINGS | {"random_state": s}).fit(baskets) for s in (0, 0, 1))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_training_raises_the_likelihood(baskets: Baskets):
+    for estimator in (NDPP, ONDPP, SymmetricDPP):
+        history = estimator(**SETTINGS).fit(baskets).history_
+        assert history[-1]["loss"] < history[0]["loss"]
+
+
+def test_literature_start_trains_too(baskets: Baskets):
+    settings = SETTINGS | {"init": LiteratureStart(), "noise": 0.0, "learning_rate": 0.1, "max_epochs": 30}
+    model = NDPP(**settings).fit(baskets)
+    assert model.score(baskets) > NDPP(**SETTINGS | {"max_epochs": 1}).fit(baskets).score(baskets) - 0.5
+
+
+@pytest.mark.parametrize("estimator", [NDPP, ONDPP, SymmetricDPP])
+def test_resumed_training_ends_the_same(estimator: Any, baskets: Baskets, tmp_path: Path):
+    whole = estimator(**SETTINGS).fit(baskets)
+    path = tmp_path / "run.safetensors"
+    estimator(**SETTINGS | {"max_epochs": 1}, checkpoint=path).fit(baskets)
+    resumed = estimator(**SETTINGS | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
+    assert same(whole, resumed)
+    assert [r["loss"] for r in whole.history_] == [r["loss"] for r in resumed.history_]
+
+
+def test_resuming_what_has_ended_changes_nothing(baskets: Baskets, tmp_path: Path):
+    path = tmp_path / "run.safetensors"
+    done = NDPP(**SETTINGS, checkpoint=path).fit(baskets, resume=True)  # nothing there yet: starts anew
+    assert same(done, NDPP(**SETTINGS).fit(baskets, resume=path))
+
+
+@pytest.mark.parametrize("change", [{"rank": 9}, {"noise": 0.1}, {"alpha": 1.0}, {"batch_size": 20}])
+def test_checkpoints_of_other_settings_are_refused(change: dict[str, Any], baskets: Baskets, tmp_path: Path):
+    path = tmp_path / "run.safetensors"
+    NDPP(**SETTINGS | {"max_epochs": 1}, checkpoint=path).fit(baskets)
+    with pytest.raises(InvalidInputError, match=f"another {next(iter(change))}"):
+        NDPP(**SETTINGS | change).fit(baskets, resume=path)
+
+
+def test_bad_checkpoints_are_named(baskets: Baskets, tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        NDPP(**SETTINGS).fit(baskets, resume=tmp_path / "none")
+    with pytest.raises(InvalidInputError, match="names none"):
+        NDPP(**SETTINGS).fit(baskets, resume=True)
+    path = tmp_path / "run.safetensors"
+    NDPP(**SETTINGS | {"max_epochs": 1}, checkpoint=path).fit(baskets)
+    with pytest.raises(InvalidInputError, match="another data"):
+        NDPP(**SETTINGS).fit(baskets[1:], resume=path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelFileError, match="damaged"):
+        NDPP(**SETTINGS).fit(baskets, resume=path)
+
+
+def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
+    calls = iter(range(10**6))
+    true = fit.loss_and_gradient
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        loss = true(*args, **kwargs)
+        return loss._replace(value=loss.value * float("nan")) if next(calls) in (30, 31, 70) else loss
+
+    monkeypatch.setattr(fit, "loss_and_gradient", broken)
+    with pytest.warns(RuntimeWarning, match="the step was halved") as caught:
+        model = NDPP(**SETTINGS).fit(baskets)
+    assert len(caught) == 3
+    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8)
+    assert np.isfinite(model.kernel_.X).all()
+    assert model.history_[-1]["loss"] < model.history_[0]["loss"]
+
+
+def test_half_a_step_is_half_a_step(baskets: Baskets):
+    """The parameters go back half the way, entries that are not finite all of it."""
+    run = _run(baskets)
+    batch = _batch(run)
+    run.step = 1
+    run.now.X.fill_(3.0)
+    run.now.X[0, 0] = float("nan")
+    run.before.X.fill_(1.0)
+    with pytest.warns(RuntimeWarning, match="halved"):
+        run._finite_loss(*batch)
+    assert float(run.now.X[0, 0]) == 1.0
+    assert float(run.now.X[1, 1]) == 2.0
+
+
+def test_a_loss_that_is_never_finite_is_an_error(baskets: Baskets):
+    run = _run(baskets)
+    run.now.X.fill_(float("nan"))
+    with pytest.raises(PrecisionError, match="not finite at step 0"):
+        run._finite_loss(*_batch(run))
+    run.step, run.before = 5, Parameters(*(t.clone() for t in run.now))
+    with pytest.warns(RuntimeWarning), pytest.raises(PrecisionError, match="however small"):
+        run._finite_loss(*_batch(run))
+
+
+def _run(baskets: Baskets) -> Any:
+    model = NDPP(**SETTINGS)
+    problem, start = model._problem(baskets, 8, np.random.default_rng(0))
+    return fit._Run(problem, model._settings(), start, baskets, baskets, 0)
+
+
+def _batch(run: Any) -> tuple[Any, torch.Tensor]:
+    return fit.pack_for(run.baskets, np.arange(10), torch.device("cpu")), run._noise_sizes()
+
+
+def test_progress_shows_and_changes_nothing(baskets: Baskets, capsys: pytest.CaptureFixture[str]):
+    shown = NDPP(**SETTINGS, progress=True).fit(baskets)
+    out = capsys.readouterr().out
+    assert "loss" in out
+    assert "validation" in out
+    assert same(shown, NDPP(**SETTINGS).fit(baskets))
+
+
+# -- real signals to a real process ------------------------------------------------------------------------------------
+
+CHILD = """
+import sys, numpy as np
+from ndpp.baskets import Baskets
+from ndpp.learning import NDPP
+baskets = Baskets.read(sys.argv[1], n_items=10)
+model = NDPP(rank=8, max_epochs=100_000, patience=10**6, batch_size=10, random_state=0, checkpoint=sys.argv[2])
+model.fit(baskets)
+assert model.ended_ == "interrupted"
+best = max(record["validation"] for record in model.history_)
+np.save(sys.argv[3], [best, len(model.history_), model.kernel_.n_items])
+"""
+
+
+def _child(baskets: Baskets, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    baskets.write(folder / "data.txt")
+    path = folder / "run.safetensors"
+    arguments = [sys.executable, "-c", CHILD, str(folder / "data.txt"), str(path), str(folder / "out.npy")]
+    child = subprocess.Popen(
+        arguments, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    )
+    deadline = time.monotonic() + 120
+    while not path.exists() or len(checkpoint.read(path).record["history"]) < 2:
+        assert child.poll() is None, child.stderr.read().decode()  # type: ignore[union-attr]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return child, path
+
+
+def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
+    child, path = _child(baskets, tmp_path)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    done = len(checkpoint.read(path).record["history"])
+    settings = SETTINGS | {"max_epochs": done + 3, "patience": 10**6}
+    whole = NDPP(**settings).fit(baskets)
+    resumed = NDPP(**settings, checkpoint=path).fit(baskets, resume=True)
+    assert len(resumed.history_) == done + 3
+    assert same(whole, resumed)
+    assert [p for p in tmp_path.iterdir() if p.suffix == ".tmp" and p.stat().st_size == 0] == []
+
+
+def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
+    child, _ = _child(baskets, tmp_path)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) == 0
+    assert b"interrupted in epoch" in child.stderr.read()  # type: ignore[union-attr]
+    best, n_epochs, n_items = np.load(tmp_path / "out.npy")
+    assert np.isfinite(best)
+    assert n_epochs >= 2
+    assert n_items == 10
+
+
+def test_ctrl_c_in_the_first_epoch_keeps_what_there_is(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
+    calls = iter(range(10**6))
+    true = fit.loss_and_gradient
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 20:
+            raise KeyboardInterrupt
+        return true(*args, **kwargs)
+
+    monkeypatch.setattr(fit, "loss_and_gradient", interrupted)
+    with pytest.warns(UserWarning, match="interrupted in epoch 1"):
+        model = NDPP(**SETTINGS).fit(baskets)
+    assert model.ended_ == "interrupted"
+    assert model.history_ == []
+    assert np.isfinite(model.score(baskets))

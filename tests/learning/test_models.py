@@ -1,0 +1,110 @@
+"""Families keep what they promise; starts begin where they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ndpp.kernel import LowRankKernel
+from ndpp.learning.models import (
+    Family,
+    FreeSkew,
+    LiteratureStart,
+    NoSkew,
+    OrthogonalPairs,
+    Parameters,
+    PopularityStart,
+    Start,
+    inner_matrix,
+)
+
+FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
+COUNTS = np.array([0.0, 1.0, 5.0, 200.0, 990.0, 1000.0, 30.0, 30.0])
+
+
+def started(family: Family, start: Start, rank: int = 8, mean_size: float = 2.5) -> tuple[Parameters, np.ndarray, int]:
+    scale = start.scale(COUNTS, 1000)
+    X, skew = start.parameters(np.random.default_rng(0), family, scale, rank, mean_size)
+    return Parameters(torch.from_numpy(X), torch.from_numpy(skew)), scale, family.columns(rank)[0]
+
+
+def kernel_of(family: Family, parameters: Parameters, scale: np.ndarray, n_sym: int) -> LowRankKernel:
+    return LowRankKernel(parameters.X.numpy() * scale[:, None], inner_matrix(family, parameters.skew, n_sym))
+
+
+@pytest.mark.parametrize("rank", range(3, 20))
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_columns_make_up_the_rank(family: Family, rank: int):
+    n_sym, n_skew = family.columns(rank)
+    assert n_sym + n_skew == rank
+    assert n_sym >= 1
+    assert n_skew % 2 == 0
+    assert (n_skew == 0) == isinstance(family, NoSkew)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_inner_matrix_is_identity_and_skew(family: Family):
+    _, n_skew = family.columns(9)
+    skew = torch.from_numpy(family.random(np.random.default_rng(0), n_skew, 1.0))
+    W = inner_matrix(family, skew, 9 - n_skew)
+    np.testing.assert_allclose(W + W.T, 2 * np.diag([1.0] * (9 - n_skew) + [0.0] * n_skew), atol=1e-15)
+    assert np.linalg.matrix_rank(W) == 9
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_popularity_start_has_the_mean_size_of_the_baskets(family: Family):
+    kernel = kernel_of(family, *started(family, PopularityStart()))
+    assert kernel.inclusion_probabilities().sum() == pytest.approx(2.5, rel=1e-6)
+
+
+def test_popularity_start_orders_items_by_how_often_they_occur():
+    scale = PopularityStart().scale(COUNTS, 1000)
+    assert np.isfinite(scale).all()
+    np.testing.assert_array_equal(np.argsort(scale, kind="stable"), np.argsort(COUNTS, kind="stable"))
+    assert scale[3] ** 2 == pytest.approx(200.5 / 800.5)
+
+
+def test_a_mean_size_above_the_rank_is_no_obstacle():
+    kernel = kernel_of(NoSkew(), *started(NoSkew(), PopularityStart(), rank=2, mean_size=7.0))
+    assert kernel.inclusion_probabilities().sum() == pytest.approx(1.8, rel=1e-6)
+
+
+def test_literature_start_is_the_literatures():
+    parameters, scale, n_sym = started(FreeSkew(), LiteratureStart())
+    assert (scale == 1).all()
+    assert parameters.X.min() >= 0
+    assert parameters.X.max() <= 1
+    assert float(parameters.X.mean()) == pytest.approx(0.5, abs=0.1)
+    assert float(parameters.skew.std()) == pytest.approx(1.0, abs=0.4)
+    assert n_sym == 4
+
+
+@pytest.mark.parametrize("start", [PopularityStart(), LiteratureStart()], ids=repr)
+def test_orthogonal_constraints_hold(start: Start):
+    family = OrthogonalPairs()
+    parameters, scale, n_sym = started(family, start)
+    parameters.X.add_(torch.from_numpy(np.random.default_rng(1).standard_normal(parameters.X.shape)), alpha=0.3)
+    family.constrain(parameters, torch.from_numpy(scale), n_sym)
+    X = parameters.X.numpy() * scale[:, None]
+    V, B = X[:, :n_sym], X[:, n_sym:]
+    assert np.abs(B.T @ B - np.eye(B.shape[1])).max() < 1e-12
+    assert np.abs(V.T @ B).max() < 1e-12
+    assert np.linalg.norm(V) > 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_rescaling_multiplies_the_kernel(family: Family):
+    parameters, scale, n_sym = started(family, PopularityStart())
+    before = kernel_of(family, parameters.clone(), scale, n_sym).to_dense()
+    family.rescale(parameters, 3.0, n_sym)
+    np.testing.assert_allclose(
+        kernel_of(family, parameters, scale, n_sym).to_dense(), 3 * before, rtol=1e-12, atol=1e-14
+    )
+
+
+def test_penalty_is_the_expected_number_of_proposals():
+    sigma = np.array([0.1, 1.0, 7.0])
+    value, gradient = OrthogonalPairs().penalty(torch.from_numpy(np.log(sigma)))
+    assert np.exp(float(value)) == pytest.approx(np.prod(1 + 2 * sigma / (sigma**2 + 1)))
+    assert (gradient.sign().numpy() == [1, 0, -1]).all()  # the factor is largest, 2, at σ = 1

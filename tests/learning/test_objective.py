@@ -1,0 +1,144 @@
+"""The written-out likelihood and gradients against enumeration, the dense twin, autograd and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import oracles
+from ndpp.baskets import Baskets
+from ndpp.learning.batches import Batch, pack, shuffled
+from ndpp.learning.loss import Problem, Settings, log_probs, loss_and_gradient
+from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs, Parameters, inner_matrix
+from ndpp.learning.objective import Likelihood, plain_log_probs
+
+FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
+SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
+SETTINGS = Settings(gamma=0.3, learning_rate=0.1, batch_size=7, max_epochs=1, patience=1)
+
+
+def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[Problem, Parameters]:
+    rng = np.random.default_rng(seed)
+    n_sym, n_skew = family.columns(rank)
+    parameters = Parameters(
+        torch.from_numpy(rng.standard_normal((n_items, rank))), torch.from_numpy(family.random(rng, n_skew, 0.7))
+    )
+    likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
+    weights, noise = rng.uniform(0.0, 0.2, (n_items, rank)), rng.uniform(0.0, 1.0, (n_items, 1))
+    return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
+
+
+def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
+    A = problem.family.matrix(parameters.skew)
+    value = -plain_log_probs(problem.likelihood, parameters.X, A, sets).mean()
+    if isinstance(problem.family, OrthogonalPairs):
+        sigma = parameters.skew.exp()
+        value = value + SETTINGS.gamma * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
+    return value + (problem.weights * parameters.X**2).sum()
+
+
+def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
+    return pack(Baskets.from_lists(sets, n_items=6), np.arange(len(sets)), multiple=multiple)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_log_probs_are_the_enumerated_ones(family: Family):
+    problem, parameters = problem_of(family, rank=6)
+    scaled = (problem.likelihood.scale[:, None] * parameters.X).numpy()
+    L = scaled @ inner_matrix(family, parameters.skew, problem.likelihood.n_sym) @ scaled.T
+    law = oracles.enumerate_law(L)
+    sets = oracles.subsets(6)
+    values = log_probs(
+        problem.likelihood, parameters.X, family.matrix(parameters.skew), Baskets.from_lists(sets, n_items=6)
+    )
+    np.testing.assert_allclose(np.exp(values), [law.get(s, 0.0) for s in sets], rtol=1e-9, atol=1e-15)
+    assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-9)
+
+
+def test_impossible_sets_have_log_probability_minus_infinity():
+    likelihood = Likelihood(torch.ones(3, dtype=torch.float64), 2)
+    X = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    values = log_probs(likelihood, X, torch.zeros(0, 0, dtype=X.dtype), Baskets.from_lists([[0, 1], [0, 2]]))
+    assert values[0] == -np.inf
+    assert values[1] == pytest.approx(-np.log(3 * 2))
+
+
+@pytest.mark.parametrize("multiple", [1, 4])
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_loss_and_gradient_are_those_of_autograd(family: Family, multiple: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Likelihood.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
+    problem, parameters = problem_of(family)
+    loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS, multiple))
+    leaves = Parameters(*(tensor.clone().requires_grad_() for tensor in parameters))
+    expected = plain_loss(problem, leaves, SETS)
+    expected.backward()
+    assert float(loss.value) == pytest.approx(float(expected.detach()), rel=1e-12)
+    for got, leaf in zip(loss.gradient, leaves):
+        wanted = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("noisy", [False, True], ids=["still", "noisy"])
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_gradient_is_that_of_finite_differences(family: Family, noisy: bool):
+    problem, parameters = problem_of(family, seed=1)
+    noise = torch.from_numpy(np.random.default_rng(2).standard_normal(parameters.X.shape)) / 5 if noisy else None
+    batch = batch_of(SETS)
+
+    def value(X: torch.Tensor, skew: torch.Tensor) -> float:
+        return float(loss_and_gradient(problem, SETTINGS, Parameters(X, skew), batch, noise=noise).value)
+
+    gradient = loss_and_gradient(problem, SETTINGS, parameters, batch, noise=noise).gradient
+    rng, h = np.random.default_rng(3), 1e-5
+    for _ in range(5):
+        way = Parameters(*(torch.from_numpy(rng.standard_normal(tuple(tensor.shape))) for tensor in parameters))
+        ahead, behind = ([t + s * h * w for t, w in zip(parameters, way)] for s in (1, -1))
+        slope = (value(*ahead) - value(*behind)) / (2 * h)
+        expected = sum(float((g * w).sum()) for g, w in zip(gradient, way))
+        assert slope == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_wrong_gradient_is_noticed():
+    problem, parameters = problem_of(FreeSkew())
+    loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS[:3]))
+    other = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS[3:]))
+    assert not torch.allclose(loss.gradient.X, other.gradient.X, rtol=1e-3)
+
+
+def test_jitter_gives_forbidden_baskets_a_gradient():
+    likelihood = Likelihood(torch.ones(6, dtype=torch.float64), 2)
+    X, A = torch.ones(6, 2, dtype=torch.float64), torch.zeros(0, 0, dtype=torch.float64)
+    gradient = likelihood.log_dets_gradient(X, A, batch_of([[0, 1]]))
+    assert torch.isfinite(gradient.X).all()
+    assert torch.isfinite(gradient.value)
+
+
+def test_single_precision_parameters_are_enough():
+    problem, parameters = problem_of(FreeSkew())
+    likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
+    single = Problem(problem.family, likelihood, problem.weights.float(), problem.noise.float())
+    exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
+    near = loss_and_gradient(single, SETTINGS, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
+    assert near.gradient.X.dtype == torch.float32
+    assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
+    torch.testing.assert_close(near.gradient.X.double(), exact.gradient.X, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("multiple", [1, 3])
+def test_batches_hold_every_basket(multiple: int):
+    batch = batch_of(SETS, multiple)
+    found = []
+    for start, m, k in batch.blocks:
+        found += batch.rows[start : start + m * k].view(m, k).tolist()
+    assert sorted([i for i in row if i < 6] for row in found) == sorted(s for s in SETS if s)
+    assert batch.n_baskets == len(SETS)
+    assert batch.padded == (multiple > 1)
+
+
+def test_an_epoch_shuffles_all_baskets():
+    rng = np.random.default_rng(0)
+    first, second = (list(shuffled(rng, 23, 5)) for _ in range(2))
+    assert sorted(np.concatenate(first)) == list(range(23))
+    assert {len(part) for part in first} <= {4, 5}
+    assert np.concatenate(first).tolist() != np.concatenate(second).tolist()
