@@ -40,7 +40,7 @@ def test_law_over_many_draws():
         ("duplicate rows", None),
         ("zero rows", 4),
         ("singular W", 3),
-        ("badly scaled rows", 2),
+        ("badly scaled rows", 1),
         ("far from normal", None),
         ("broken pairs", 2),
         ("two items", None),
