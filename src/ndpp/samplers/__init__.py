@@ -1,11 +1,36 @@
 """Samplers behind one interface: ``prepare`` pays what depends on the kernel alone, ``sample`` draws."""
 
-from ndpp.samplers.base import Draw, Draws, Sampler
-from ndpp.samplers.exact import Exact
-
 from ndpp import kernel as _kernel
+from ndpp.samplers.base import Draw, Draws, Sampler
+from ndpp.samplers.cholesky import Cholesky
+from ndpp.samplers.clock import Clock
+from ndpp.samplers.exact import Exact
+from ndpp.samplers.naive import Naive
+from ndpp.samplers.random_size import RandomSize
+from ndpp.samplers.rejection import Rejection
+from ndpp.samplers.symmetric import SymmetricTree
+from ndpp.samplers.up_direct import DirectUp
+from ndpp.samplers.up_naive import NaiveUp
+from ndpp.samplers.up_rejection import RejectionUp
+from ndpp.samplers.walk import Walk, WalkState
 
-__all__ = ["Draw", "Draws", "Exact", "Sampler"]
+__all__ = [
+    "Cholesky",
+    "Clock",
+    "DirectUp",
+    "Draw",
+    "Draws",
+    "Exact",
+    "Naive",
+    "NaiveUp",
+    "RandomSize",
+    "Rejection",
+    "RejectionUp",
+    "Sampler",
+    "SymmetricTree",
+    "Walk",
+    "WalkState",
+]
 
 _kernel._EXACT[:] = [
     lambda kernel, size, given, exclude, memory: Exact.prepare(
