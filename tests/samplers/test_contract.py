@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,7 +18,6 @@ from ndpp.samplers.naive import Naive
 from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
-from ndpp.samplers.up_direct import DirectUp
 from ndpp.samplers.up_naive import NaiveUp
 from ndpp.samplers.up_rejection import RejectionUp
 from ndpp.samplers.walk import Walk
@@ -69,7 +68,7 @@ every_sampler = pytest.mark.parametrize("name", SAMPLERS)
 every_kernel = pytest.mark.parametrize("case", AWKWARD, ids=str)
 
 
-@lru_cache(maxsize=None)
+@cache
 def prepared(name: str, case: Case):
     return SAMPLERS[name](case.kernel)
 
@@ -88,7 +87,7 @@ def test_sets_are_sorted_and_can_occur(name, case):
     for items in draws.baskets:
         assert items.dtype == np.int64
         assert (np.diff(items) > 0).all()
-        assert items.size == 0 or (0 <= items[0] and items[-1] < case.n_items)
+        assert items.size == 0 or (items[0] >= 0 and items[-1] < case.n_items)
         assert getattr(sampler, "size", None) in (None, len(items))
         assert "SymmetricTree" in name or case.kernel.log_det(items) > -np.inf
 

@@ -1,10 +1,12 @@
-"""Exact samples by one pass over the items: each is in or out, given those before it [Poulson 2020; low-rank form: Han et al., ICLR 2022].
+"""Exact samples by one pass over the items, each in or out given those before it [Poulson 2020].
 
-Law: P(S) ∝ det(L_S) over all sets. Exact. K = L(I + L)⁻¹ = Q R Qᵀ with R = B(I + B)⁻¹ is the marginal kernel. Item a is in with
-probability p = q_aᵀRq_a, and then R ← R − (R q_a)(q_aᵀR) / p; it is out with probability 1 − p, and then the divisor is p − 1.
+Law: P(S) ∝ det(L_S) over all sets. Exact. K = L(I + L)⁻¹ = Q R Qᵀ with R = B(I + B)⁻¹ is the marginal kernel. Item a
+is in with probability p = q_aᵀRq_a, and then R ← R − (R q_a)(q_aᵀR) / p; it is out with probability 1 − p, and then
+the divisor is p − 1.
 
-Cost: O(n r²) per draw, in blocks of b items: G = Q_b R Q_bᵀ is worked through item by item (compiled, O(b³)), and what the block's
-outcome means for all later items is one update of rank b, R ← R − R Q_bᵀ (G − I_out)⁻¹ Q_b R. Nothing is prepared but R.
+Cost: O(n r²) per draw, in blocks of b items: G = Q_b R Q_bᵀ is worked through item by item (compiled, O(b³)), and
+what the block's outcome means for all later items is one update of rank b, R ← R − R Q_bᵀ (G − I_out)⁻¹ Q_b R.
+Nothing is prepared but R. The low-rank form is that of Han et al. [ICLR 2022].
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ class Cholesky(Sampler):
                 taken, worst = work_through(G, rng.random(len(q)))
                 if worst > PROBABILITY_TOLERANCE:
                     raise PrecisionError(
-                        f"an inclusion probability came out {worst:.3g} outside [0, 1] among items {span.start + first} to "
-                        f"{span.start + first + len(q) - 1} of the support: double precision cannot carry this kernel. "
+                        f"an inclusion probability came out {worst:.3g} outside [0, 1] in the block of items from "
+                        f"row {span.start + first}: double precision cannot carry this kernel. "
                         "Rescale X, drop its smallest directions, or use Exact."
                     )
                 rows.append(span.start + first + np.flatnonzero(taken))
@@ -73,7 +75,7 @@ class Cholesky(Sampler):
 
 @numba.njit(cache=True, nogil=True)
 def work_through(G: FloatArray, uniforms: FloatArray) -> tuple[BoolArray, float]:  # pragma: no cover - compiled
-    """Return which items of a block with marginal kernel ``G`` are in, and how far a probability strayed from [0, 1]."""
+    """Return which items of a block with marginal kernel ``G`` are in, and how far a probability left [0, 1]."""
     K = G.copy()
     n = len(K)
     taken = np.zeros(n, np.bool_)
@@ -85,6 +87,6 @@ def work_through(G: FloatArray, uniforms: FloatArray) -> tuple[BoolArray, float]
         pivot = p if taken[i] else p - 1.0
         for j in range(i + 1, n):
             factor = K[j, i] / pivot
-            for l in range(i + 1, n):
-                K[j, l] -= factor * K[i, l]
+            for m in range(i + 1, n):
+                K[j, m] -= factor * K[i, m]
     return taken, worst

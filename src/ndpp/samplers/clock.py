@@ -1,23 +1,26 @@
 """Exact samples by a clock: items appear one after another as time runs down, all in real arithmetic.
 
-Law: P(S) ∝ det(L_S) over all sets. Exact. An independent check of the contour rule of :class:`Exact`: no circle, no complex number.
+Law: P(S) ∝ det(L_S) over all sets. Exact. An independent check of the contour rule of :class:`Exact`: no circle, no
+complex number.
 
-Derivation. Give each item of a sample S its own uniform time in [0, 1] and let a clock s run from 1 down to 0; an item appears when
-the clock passes its time. Let Y have appeared so far. The chance that the others all have times below s makes the weight of this
+Derivation. Give each item of a sample S its own uniform time in [0, 1] and let a clock s run from 1 down to 0; an
+item appears when the clock passes its time. Let Y have appeared so far. The chance that the others all have times
+below s makes the weight of this
 
     F_Y(s) = Σ_{S ⊇ Y} s^{|S ∖ Y|} det L_S = s^{−|Y|} det(I + sB) det(Q_Y R(s) Q_Yᵀ),        R(s) = sB(I + sB)⁻¹,
 
-since R(s) is the marginal kernel of sL and w_Y = det(I + sB) det(Q_Y R Q_Yᵀ) sums s^|S| det L_S over S ⊇ Y. So nothing appears
-between s and s' < s with probability F_Y(s')/F_Y(s): in x = −log s the next item comes at the rate
+since R(s) is the marginal kernel of sL and w_Y = det(I + sB) det(Q_Y R Q_Yᵀ) sums s^|S| det L_S over S ⊇ Y. So
+nothing appears between s and s' < s with probability F_Y(s')/F_Y(s): in x = −log s the next item comes at the rate
 
     h_Y(s) = d log F_Y / d log s = E[number still to come] = tr Z,        Z = R − R Q_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R,
 
-and is a with probability F_{Y∪a}(s) / F_Y'(s) = q_aᵀZq_a / tr Z. F_Y is a polynomial with nonnegative coefficients, hence log F_Y is
-convex in log s and h_Y falls as the clock runs down: the rate now bounds all later rates, and the next time is drawn by thinning
-[Lewis & Shedler 1979], with no equation to solve: the clock moves on by an exponential time of the present rate, and an item
-appears there with probability (rate there)/(present rate). L_Y⁻¹ never occurs. Where det L_Y = 0 the rate tends to the least number
-of items that must still come, at least one, and the clock cannot run out before they do. It has run out once h_Y(s) < ``NEVER``: what is
-still to come has a probability of at most its mean.
+and is a with probability F_{Y∪a}(s) / F_Y'(s) = q_aᵀZq_a / tr Z. F_Y is a polynomial with nonnegative coefficients,
+hence log F_Y is convex in log s and h_Y falls as the clock runs down: the rate now bounds all later rates, and the
+next time is drawn by thinning [Lewis & Shedler 1979], with no equation to solve: the clock moves on by an exponential
+time of the present rate, and an item appears there with probability (rate there)/(present rate). L_Y⁻¹ never occurs.
+Where det L_Y = 0 the rate tends to the least number of items that must still come, at least one, and the clock cannot
+run out before they do. It has run out once h_Y(s) < ``NEVER``: what is still to come has a probability of at most its
+mean.
 
 Cost: one inverse of order r per move of the clock, about one move per item: O(r³) each.
 """
@@ -40,7 +43,7 @@ NEVER = 1e-16
 """Mean number of items still to come at which none will."""
 
 LATEST = 500.0
-"""−log s beyond which the clock has run out. While items must come the rate is one at least: none is so late in exp(500) samples."""
+"""−log s beyond which the clock has run out. While an item must come the rate is one or more: it has come by then."""
 
 RATE_TOLERANCE = 1e-7
 """How far rounding may lift a rate above an earlier one."""
@@ -86,11 +89,11 @@ class Clock(Sampler):
             bound, rate = rate, float(np.trace(Z))
             if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
                 raise PrecisionError(
-                    f"the rate of items rose from {bound:.6g} to {rate:.6g} although it can only fall: double precision "
-                    "cannot carry this kernel. Rescale X, or drop its smallest directions."
+                    f"the rate of items rose from {bound:.6g} to {rate:.6g} although it can only fall: double "
+                    "precision cannot carry this kernel. Rescale X, or drop its smallest directions."
                 )
             if rng.random() * bound < rate:
-                drawn = self.index.draw_counted(rng, Z)
+                drawn = self.index.draw_counted(rng, Z, bound=min(1.0, rate))  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
                 rows, proposals = np.append(rows, drawn.rows), proposals + drawn.proposals
                 rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(drawn.rows)[0])[0]))
         return Draw(np.sort(rows), {"proposals": proposals, "moves": moves})

@@ -69,7 +69,7 @@ class Naive(Sampler):
 
 
 def minors(L: FloatArray, sets: IntArray) -> FloatArray:
-    """Return det L_S for each row of ``sets``, exactly zero where it is zero to rounding. O(p k³) for p sets of k items."""
+    """Return det L_S for each row of ``sets``, zero where it is zero to rounding. O(p k³) for p sets of k items."""
     k = sets.shape[1]
     if k == 0:
         return np.ones(len(sets))

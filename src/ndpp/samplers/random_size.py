@@ -1,14 +1,15 @@
 """The paper's unconstrained walk [Han22, Alg. 4]: a size, then a chain on the sets of that size.
 
-Law: P(S) ∝ det(L_S) over all sets. The size k has its exact law ∝ e_k(L), computed without cancellation; given it, the set is the
-last of a walk of k² steps (or ``steps``), and so approximate. Sets of sizes 0 and 1 are drawn directly.
+Law: P(S) ∝ det(L_S) over all sets. The size k has its exact law ∝ e_k(L), computed without cancellation; given it,
+the set is the last of a walk of k² steps (or ``steps``), and so approximate. Sets of sizes 0 and 1 are drawn
+directly.
 
 Cost: that of the walks; what depends on the kernel alone is prepared once and serves every size.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,9 +40,7 @@ class RandomSize(Sampler):
 
     kernel: LowRankKernel
     law: FloatArray = field(repr=False)
-    walk: Walk = field(repr=False)
-    steps: int | None
-    sequence: IntArray | None = field(repr=False)
+    walks: tuple[Walk, ...] = field(repr=False)
 
     @classmethod
     def prepare(
@@ -62,44 +61,33 @@ class RandomSize(Sampler):
         steps : int, optional
             Steps of every chain; the square of its size if None.
         start : "uniform" or "greedy"
-            Greedy starts are nested: one greedy run serves every size, its first k items being the start of size k. A size at which
-            the run has no set of positive probability begins at a uniform one.
+            Greedy starts are nested: one greedy run serves every size, its first k items being the start of size k. A
+            size at which the run has no set of positive probability begins at a uniform one.
         """
         if start not in ("uniform", "greedy"):
             raise InvalidInputError(f'start must be "uniform" or "greedy"; got {start!r}')
         rank = kernel.rank
-        walk = Walk(
-            kernel,
-            rank,
-            up.prepare(kernel, rank) if rank > 1 else None,
-            LeverageTable.prepare(kernel) if rank else None,
-            0 if steps is None else check_count(steps, "steps"),
-            None,
-        )
-        return cls(kernel, kernel.size_distribution(), walk, steps, _greedy_run(kernel) if start == "greedy" else None)
+        prepared = up.prepare(kernel, rank) if rank > 1 else None
+        index = LeverageTable.prepare(kernel) if rank else None
+        starts = nested_starts(kernel) if start == "greedy" else (None,) * (rank + 1)
+        steps = None if steps is None else check_count(steps, "steps")
+        walks = (Walk(kernel, k, prepared, index, k**2 if steps is None else steps, starts[k]) for k in range(rank + 1))
+        return cls(kernel, kernel.size_distribution(), tuple(walks))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw a size, then the last set of a chain of that size."""
         cdf = np.cumsum(self.law)
-        return self.of_size(int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))).draw(rng)
-
-    def of_size(self, size: int) -> Walk:
-        """Return the walk on sets of one size, 0..rank."""
-        steps = size**2 if self.steps is None else self.steps
-        return replace(self.walk, size=size, steps=steps, start=self._start(size))
-
-    def _start(self, size: int) -> IntArray | None:
-        if self.sequence is None or size > len(self.sequence):
-            return None
-        rows = self.sequence[:size]
-        return rows if self.kernel.log_det(self.kernel.catalogue_ids(rows)) > -np.inf else None
+        return self.walks[int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))].draw(rng)
 
 
-def _greedy_run(kernel: LowRankKernel) -> IntArray:
-    """Return the longest greedy sequence, as rows."""
+def nested_starts(kernel: LowRankKernel) -> tuple[IntArray | None, ...]:
+    """Return for each size 0..rank the first items of the longest greedy run, as rows; None where they cannot occur."""
+    run = np.empty(0, np.int64)
     for size in range(kernel.rank, 0, -1):
         try:
-            return kernel.rows_of(greedy_map(kernel, size))
-        except ImpossibleSizeError:  # it ends before, or steps over this size: rounding, or pairs added at once
+            run = greedy_map(kernel, size)
+            break
+        except ImpossibleSizeError:  # it ends before, or steps over this size: rounding, or a pair added at once
             continue
-    return np.empty(0, np.int64)
+    possible = [k <= len(run) and kernel.log_det(run[:k]) > -np.inf for k in range(kernel.rank + 1)]
+    return tuple(kernel.rows_of(run[:k]) if possible[k] else None for k in range(kernel.rank + 1))

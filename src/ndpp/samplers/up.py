@@ -1,7 +1,7 @@
 """The walk's up-step, as an object: given the items kept, A, draw a pair {a, b} with probability ∝ det L_{A ∪ {a, b}}.
 
-An up-step holds settings only (``DirectUp()``, ``RejectionUp()``, ``NaiveUp()``); ``prepare`` pays what depends on the kernel
-alone and returns what the walk asks for pairs.
+An up-step holds settings only (``DirectUp()``, ``RejectionUp()``, ``NaiveUp()``); ``prepare`` pays what depends on
+the kernel alone and returns what the walk asks for pairs.
 """
 
 from __future__ import annotations

@@ -1,16 +1,20 @@
 """The walk's up-step without rejection of pairs: two draws of one item each.
 
-Law: exact. In the kernel's coordinates L^A = Q B^A Qᵀ with B^A = B − B Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B, and the pair {a, b} that joins the
-items kept, A, has probability ∝ det(L^A_ab). Since Σ_b q_b q_bᵀ = I, its first item and then its second have the weights
+Law: exact. In the kernel's coordinates L^A = Q B^A Qᵀ with B^A = B − B Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B, and the pair {a, b}
+that joins the items kept, A, has probability ∝ det(L^A_ab). Since Σ_b q_b q_bᵀ = I, its first item and then its
+second have the weights
 
-    Σ_b det(L^A_ab) = q_aᵀ [tr(B^A) B^A − (B^A)²] q_a,        det(L^A_ab) = q_bᵀ [(q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A] q_b.
+    Σ_b det(L^A_ab) = q_aᵀ [tr(B^A) B^A − (B^A)²] q_a,
+    det(L^A_ab) = q_bᵀ [(q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A] q_b.
 
-Scaled to the traces 2 and 1 both matrices are inclusion matrices of an NDPP, so they lie between 0 and I and the leverage table
-accepts 2 and 1 proposals out of r. No eigendecomposition, no constant that depends on the kernel. Cost: O(kr²) a step.
+Scaled to the traces 2 and 1 both matrices are inclusion matrices of an NDPP, so they lie between 0 and I and the
+leverage table accepts 2 and 1 proposals out of r. No eigendecomposition, no constant that depends on the kernel.
+Cost: O(kr²) a step.
 
-B^A does not exist where L_A is singular, and loses digits where it nearly is, or where L is far larger than what A leaves of it.
-The loss is estimated at each step. Above ``LOSS`` the step takes M from :func:`ndpp.linalg.inclusion_matrix`, which needs no L_A⁻¹,
-in O(r⁴) with the same law; the counter ``fallbacks`` says how often.
+B^A does not exist where L_A is singular, and loses digits where it nearly is, or where L is far larger than what A
+leaves of it. The loss is estimated at each step. Above ``LOSS`` the step takes M from
+:func:`ndpp.linalg.inclusion_matrix`, which needs no L_A⁻¹, in O(r⁴) with the same law; the counter ``fallbacks`` says
+how often.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from ndpp.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix
 
 LOSS = 1e-7
-"""Largest estimate of the error of a form, usually ten times too high or more, before a draw takes the slow, safe route."""
+"""Largest estimate of a form's error before a draw takes the slow, safe route; ten times too high or more, usually."""
 
 BLOCK = 0.5
 """Items proposed at once, as a fraction of the mean number needed. No law depends on it."""
@@ -79,7 +83,8 @@ class Factors(NamedTuple):
 class Given(NamedTuple):
     """B^A = B − G X = B − U F, with F = Q_A B, G = B Q_Aᵀ, X = (Q_A B Q_Aᵀ)⁻¹F and U = G (Q_A B Q_Aᵀ)⁻¹.
 
-    ``pairs`` is tr(B^A)² − tr((B^A)²) = 2 e_2(L^A); ``error`` estimates the rounding error of B^A, ``loss`` that of the first form.
+    ``pairs`` is tr(B^A)² − tr((B^A)²) = 2 e_2(L^A); ``error`` estimates the rounding error of B^A, ``loss`` that of
+    the first form.
     """
 
     F: FloatArray
@@ -94,7 +99,7 @@ class Given(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What the second draw knows of the first item: p = q_aᵀB^Aq_a, B^Aq_a, q_aᵀB^A, the trace and the loss of the second form."""
+    """The first item, for the second draw: p = q_aᵀB^Aq_a, B^Aq_a, q_aᵀB^A, trace and loss of the second form."""
 
     p: float
     after: FloatArray
@@ -161,8 +166,8 @@ class PreparedDirectUp:
             if hits.size:
                 return ItemDraws(rows[hits[:1]], looked_at + int(hits[0]) + 1)
         raise BudgetExceededError(
-            f"{table.budget} items were proposed by their leverage and rejected, where {self.kernel.rank / trace:.3g} are "
-            "needed on average. Raise the budget of the LeverageTable, or use another index.",
+            f"{table.budget} items were proposed by their leverage and rejected, where {self.kernel.rank / trace:.3g} "
+            "are needed on average. Raise the budget of the LeverageTable, or use another index.",
             count=table.budget,
         )
 
@@ -171,10 +176,12 @@ class PreparedDirectUp:
         coords, given, size = self.kernel.coordinates, self.kernel.q_rows(kept_rows), len(kept_rows) + missing
         M, surviving = inclusion_matrix(coords, size, given)
         if surviving == 0:
-            raise ZeroProbabilityError("no pair of items completes those kept; their set is not part of any of this size")
+            raise ZeroProbabilityError(
+                "no pair of items completes those kept; their set is not part of any of this size"
+            )
         if not abs(np.trace(M) - missing) < 1e-6:
             raise PrecisionError(
-                f"the inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g} and not to {missing}: "
+                f"inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g} and not to {missing}: "
                 "double precision cannot carry this step. Rescale X or drop its smallest directions."
             )
         return self.index.draw_counted(rng, M)
@@ -190,14 +197,14 @@ def condition(B: FloatArray, rows: FloatArray) -> Given:
         trace = float(np.trace(inner))
         pairs = trace**2 - float(np.einsum("ij,ji->", inner, inner))
         # Rounding of Q_A B Q_Aᵀ is about ε‖F_i‖ in row i and enters B^A between U and X.
-        F_size, size = np.linalg.norm(F, axis=1), np.linalg.norm(inner)
-        error = EPS * (np.linalg.norm(B) + np.linalg.norm(U * F_size) * (1 + np.linalg.norm(X)))
-        loss = _ratio(2 * error * (abs(trace) + 3 * size), pairs)
+        spread = np.linalg.norm(U * np.linalg.norm(F, axis=1))
+        error = EPS * float(np.linalg.norm(B) + spread * (1 + np.linalg.norm(X)))
+        loss = _ratio(2 * error * (abs(trace) + 3 * float(np.linalg.norm(inner))), pairs)
     return Given(F, G, X, U, inner, trace, pairs, error, loss)
 
 
 def _solve_both(middle: FloatArray, F: FloatArray, G: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return middle⁻¹F and G middle⁻¹ from one factorisation; an inverse would lose digits. Zero pivots give infinities."""
+    """Return middle⁻¹F and G middle⁻¹ from one factorisation; an inverse would lose digits."""
     factor, pivot, _ = lapack.dgetrf(middle)
     return lapack.dgetrs(factor, pivot, F)[0], lapack.dgetrs(factor, pivot, G.T, trans=1)[0].T
 
@@ -208,7 +215,7 @@ def choose(given: Given, q: FloatArray) -> Chosen:
     before, after = q @ given.inner, given.inner @ q
     p = float(before @ q)
     total = p * given.trace - float(before @ after)
-    sizes = np.linalg.norm(given.inner) + abs(p) + np.linalg.norm(before) + np.linalg.norm(after)
+    sizes = float(np.linalg.norm(given.inner) + abs(p) + np.linalg.norm(before) + np.linalg.norm(after))
     return Chosen(p, after, before, total, _ratio(given.error * sizes, total))
 
 
@@ -223,7 +230,8 @@ def first_form(given: Given) -> FloatArray:
 
 
 def second_form(given: Given, chosen: Chosen) -> FloatArray:
-    """Return (q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A, scaled to trace 1: q_bᵀMq_b is the probability that b is the other one."""
+    """Return (q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A, scaled to trace 1: q_bᵀMq_b is the probability that b is the other
+    one."""
     return (chosen.p * given.inner - np.outer(chosen.after, chosen.before)) / chosen.total
 
 

@@ -1,7 +1,7 @@
 """The walk's up-step by looking at all pairs: the oracle of the others.
 
-Law: exactly ∝ det L_{A ∪ {a, b}}, each of these minors computed afresh, so that a singular L_A is a case like any other.
-Cost: O(n² k³) per step; only for small catalogues.
+Law: exactly ∝ det L_{A ∪ {a, b}}, each of these minors computed afresh, so that a singular L_A is a case like any
+other. Cost: O(n² k³) per step; only for small catalogues.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class NaiveUp:
         n = len(kernel.support)
         if n > check_count(self.max_items, "max_items"):
             raise InvalidInputError(
-                f"NaiveUp looks at all pairs of items in every step and takes at most {self.max_items} items; this kernel "
-                f"has {n}. Use DirectUp or RejectionUp, whose cost does not grow with n, or raise max_items."
+                f"NaiveUp looks at all pairs of items in every step and takes at most {self.max_items} items; this "
+                f"kernel has {n}. Use DirectUp or RejectionUp, whose cost does not grow with n, or raise max_items."
             )
         return PreparedNaiveUp(kernel, kernel.to_dense()[np.ix_(kernel.support, kernel.support)])
 
@@ -66,7 +66,9 @@ class PreparedNaiveUp:
         weights = np.concatenate([minors(self.L, chunk) for chunk in chunks])
         total = weights.sum()
         if not total > 0:
-            raise ZeroProbabilityError("no pair of items completes those kept; their set is not part of any of this size")
+            raise ZeroProbabilityError(
+                "no pair of items completes those kept; their set is not part of any of this size"
+            )
         return pairs, weights / total
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:

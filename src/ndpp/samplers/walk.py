@@ -1,12 +1,13 @@
 """The two-item down-up walk on sets of one size [Han22, Alg. 1].
 
-Law: P(S) ∝ det(L_S) over the sets of k items, in the limit of many steps. Approximate after any number of them; one step leaves the
-law unchanged. A step takes two items out, uniformly, and puts a pair {a, b} back with probability ∝ det L_{A ∪ {a, b}}, A being the
-items kept. How the pair is drawn is the up-step's business: ``DirectUp`` (two draws of one item, no rejection of pairs),
-``RejectionUp`` (the paper's Alg. 2) or ``NaiveUp`` (all pairs). L_A may be singular: the law of the pair is there nevertheless.
+Law: P(S) ∝ det(L_S) over the sets of k items, in the limit of many steps. Approximate after any number of them; one
+step leaves the law unchanged. A step takes two items out, uniformly, and puts a pair {a, b} back with probability ∝
+det L_{A ∪ {a, b}}, A being the items kept. How the pair is drawn is the up-step's business: ``DirectUp`` (two draws
+of one item, no rejection of pairs), ``RejectionUp`` (the paper's Alg. 2) or ``NaiveUp`` (all pairs). L_A may be
+singular: the law of the pair is there nevertheless.
 
-Cost: k² steps by default, as in the paper. That is enough on kernels learned from baskets; it is not on kernels whose items come in
-tight pairs (L = ⊕ [[ε, 1], [−1, ε]] relaxes in about k²/2 steps). :class:`Exact` needs no such guess.
+Cost: k² steps by default, as in the paper. That is enough on kernels learned from baskets; it is not on kernels whose
+items come in tight pairs (L = ⊕ [[ε, 1], [−1, ε]] relaxes in about k²/2 steps). :class:`Exact` needs no such guess.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ class WalkState(NamedTuple):
 class Walk(Sampler):
     """Chains on the sets of ``size`` items.
 
-    ``sample(n)`` runs n independent chains of ``burn_in + steps`` steps and returns their last sets. With ``thin``, the sets come from
-    ``chains`` long chains instead: sample i is that of chain i mod ``chains`` after ``burn_in + thin·(1 + i div chains)`` steps. Each
-    chain has its own stream, so either way sample i depends on the seed and on i alone, not on ``n_samples`` or ``n_jobs``.
+    ``sample(n)`` runs n independent chains of ``burn_in + steps`` steps and returns their last sets. With ``thin``,
+    the sets come from ``chains`` long chains instead: sample i is that of chain i mod ``chains`` after ``burn_in +
+    thin·(1 + i div chains)`` steps. Each chain has its own stream, so either way sample i depends on the seed and on
+    i alone, not on ``n_samples`` or ``n_jobs``.
 
     Examples
     --------
@@ -112,9 +114,13 @@ class Walk(Sampler):
         """
         size = kernel.check_size(size)
         if thin is None and chains is not None:
-            raise InvalidInputError("chains= counts the long chains of thin=; without thin every sample has a chain of its own")
+            raise InvalidInputError(
+                "chains= counts the long chains of thin=; without thin every sample has a chain of its own"
+            )
         if thin is not None and steps is not None:
-            raise InvalidInputError("steps= is for independent chains; with thin=, samples are `thin` steps apart. Give one of the two")
+            raise InvalidInputError(
+                "steps= is for independent chains; with thin=, samples are `thin` steps apart. Give one of the two"
+            )
         return cls(
             kernel,
             size,
@@ -127,7 +133,7 @@ class Walk(Sampler):
             check_count(1 if chains is None else chains, "chains", least=1),
         )
 
-    # -- the chain -----------------------------------------------------------------------------------------------------------
+    # ---- the chain ---------------------------------------------------------------------------------------------------
 
     def init(self, rng: RngLike, start: Start | None = None) -> WalkState:
         """Return where a chain begins: at ``start``, or where ``prepare`` was told to.
@@ -183,19 +189,20 @@ class Walk(Sampler):
         return self._state(self.index.draw(rng, M / np.trace(M)))
 
     def _uniform(self, rng: np.random.Generator) -> IntArray:
-        """Return a uniform draw among the sets of positive probability, by rejection from all sets of items that can occur."""
+        """Return a uniform draw among the sets of positive probability, by rejection from all sets of items that can
+        occur."""
         possible = np.flatnonzero(self.kernel.coordinates.leverage)
         for _ in range(START_BUDGET):
             rows = possible[rng.choice(len(possible), self.size, replace=False, shuffle=False)]
             if self.kernel.log_det(self.kernel.catalogue_ids(rows)) > -np.inf:
                 return rows
         raise BudgetExceededError(
-            f"none of {START_BUDGET} uniform sets of {self.size} items has positive probability: such sets are rare in this kernel. "
+            f"none of {START_BUDGET} uniform sets of {self.size} items has positive probability: such sets are rare. "
             'Begin with start="greedy", or with the items of an exact sample, start=kernel.sample(size=…)[0].',
             count=START_BUDGET,
         )
 
-    # -- long chains ---------------------------------------------------------------------------------------------------------
+    # ---- long chains -------------------------------------------------------------------------------------------------
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: int | None) -> Iterator[list[Draw]]:
         if self.thin is None or not batches:
@@ -203,7 +210,9 @@ class Walk(Sampler):
             return
         first, last = batches[0].start, batches[-1].stop
         ends = [-(-(last - c) // self.chains) for c in range(self.chains)]  # samples of each chain
-        states: list[tuple[np.random.Generator, WalkState | None]] = [(stream(key, c), None) for c in range(self.chains)]
+        states: list[tuple[np.random.Generator, WalkState | None]] = [
+            (stream(key, c), None) for c in range(self.chains)
+        ]
         parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
         for begin in range(0, ends[0], BATCH):
             counts = [max(0, min(BATCH, end - begin)) for end in ends]
@@ -238,10 +247,14 @@ def _start_rows(kernel: LowRankKernel, size: int, start: Start) -> IntArray | No
         try:
             return kernel.rows_of(greedy_map(kernel, size))
         except ImpossibleSizeError as reason:
-            raise InvalidInputError(f'start="greedy" finds no set of {size} items ({reason}). Use start="uniform", or give items') from None
+            raise InvalidInputError(
+                f'start="greedy" finds no set of {size} items ({reason}). Use start="uniform", or give items'
+            ) from None
     rows = kernel.rows_of(start, "start")
     if len(rows) != size:
         raise InvalidInputError(f"start must hold as many items as size says, {size}; it holds {len(rows)}")
     if kernel.log_det(start) == -np.inf:
-        raise ZeroProbabilityError(f"the start {sorted(map(int, start))} has probability zero; a chain must begin where it can be")
+        raise ZeroProbabilityError(
+            f"the start {sorted(map(int, start))} has probability zero; a chain must begin where it can be"
+        )
     return rows
