@@ -1,0 +1,30 @@
+"""Baskets to learn from: synthetic ones, the data sets of the literature, and a package of real groceries."""
+
+from ndpp.datasets.complete_journey import load_complete_journey
+from ndpp.datasets.download import cache_folder, fetch
+from ndpp.datasets.folder import load_baskets
+from ndpp.datasets.originals import (
+    load_amazon_registry,
+    load_book,
+    load_instacart,
+    load_million_song,
+    load_recipe,
+    load_uk_retail,
+)
+from ndpp.datasets.synthetic import PlantedBaskets, make_baskets, make_kernel
+
+__all__ = [
+    "PlantedBaskets",
+    "cache_folder",
+    "fetch",
+    "load_amazon_registry",
+    "load_baskets",
+    "load_book",
+    "load_complete_journey",
+    "load_instacart",
+    "load_million_song",
+    "load_recipe",
+    "load_uk_retail",
+    "make_baskets",
+    "make_kernel",
+]
