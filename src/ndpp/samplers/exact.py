@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray, Items
@@ -265,6 +264,8 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
     radius needs fewer nodes and pays with digits. The fewest nodes are taken that keep the wanted coefficient above PLANNED_FRACTION
     and the bias below PLANNED_BIAS. The monitors judge the outcome, so a poor model costs time and not correctness.
     """
+    from scipy.special import gammaln  # a tenth of a second that `import ndpp` need not pay
+
     pair = 2 if variance > mean else 1
     p = np.clip(1 - variance / (pair * mean), 1e-6, 1 - 1e-6)
     trials = mean / (pair * p)

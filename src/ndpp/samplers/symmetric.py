@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from scipy.special import expit
 
 from ndpp._checks import check_count, check_matrix
 from ndpp._types import FloatArray, IntArray
@@ -206,6 +205,11 @@ def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -
             f"items {rows} of a projection DPP came out with one of them twice: its weight is rounding"
         )
     return ItemDraws(np.array(rows, np.int64), proposals)
+
+
+def expit(x: FloatArray) -> FloatArray:
+    """Return 1 / (1 + e^−x), accurate however small it is."""
+    return np.exp(-np.logaddexp(0, -x))
 
 
 def _log_tilt(logits: FloatArray, mean: float) -> float:
