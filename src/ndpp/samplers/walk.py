@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-import joblib
 import numpy as np
 import threadpoolctl
 
@@ -213,6 +212,8 @@ class Walk(Sampler):
         states: list[tuple[np.random.Generator, WalkState | None]] = [
             (stream(key, c), None) for c in range(self.chains)
         ]
+        import joblib  # a tenth of a second that most programs need not pay
+
         parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
         for begin in range(0, ends[0], BATCH):
             counts = [max(0, min(BATCH, end - begin)) for end in ends]
