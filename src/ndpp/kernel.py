@@ -34,6 +34,7 @@ from ndpp.linalg import (
     inclusion_matrix,
     log_elementary,
     log_minor,
+    rounding_error,
     row_blocks,
     schur_weights,
     tilted_law,
@@ -42,7 +43,7 @@ from ndpp.linalg import (
 if TYPE_CHECKING:
     from ndpp.baskets import Baskets
 
-WARN_ERROR, REFUSE_ERROR = 1e-8, 1e-3
+WARN_ERROR, REFUSE_ERROR = 2e-7, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
 
 
@@ -239,6 +240,8 @@ class LowRankKernel:
             law = tilted_law(self.coordinates, 1.0, given)
             if law.log_weight == -np.inf:
                 raise _never_together(len(given))
+            # The estimate is one of log det; a probability is one of its derivatives, and moves more.
+            self._say_precision(10 * rounding_error(self.coordinates, 1.0, given), "inclusion probabilities")
             return law.marginal
         self.check_size(size, given=given)
         if size == len(given):
@@ -259,7 +262,7 @@ class LowRankKernel:
         if value == -np.inf:
             odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
             among = f" that contain the {n_given} given items" if n_given else ""
-            raise ImpossibleSizeError(f"sets of size {size}{among} have probability zero, or too little for double precision{odd}; choose another size, see kernel.size_distribution()")
+            raise ImpossibleSizeError(f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()")
         self._say_precision(error, f"sets of size {size}")
         return size
 

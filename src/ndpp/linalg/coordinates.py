@@ -41,6 +41,8 @@ class Coordinates:
         Size of each direction: |B_ij| ≤ scale_i · scale_j. Directions may differ by many orders of magnitude.
     noise : (r,) array
         Relative rounding error of each direction that factoring X has left behind.
+    dropped : float
+        Size of the part of L that was taken for rounding of the rest and dropped.
     Q : (n, r) array or None
         Kept for small catalogues.
     """
@@ -50,6 +52,7 @@ class Coordinates:
     leverage: FloatArray
     scale: FloatArray
     noise: FloatArray
+    dropped: float
     Q: FloatArray | None
 
     @property
@@ -66,14 +69,14 @@ def coordinates(X: AnyArray, W: AnyArray, *, weights: FloatArray | None = None) 
     W = np.asarray(W)
     T, to_q = _factor(X)
     weights = schur_weights(np.asarray(W, np.float64)) if weights is None else weights
-    B, scale, turn = _inner(T, np.asarray(W, np.float64), weights, tolerance=_tolerance(X, W))
+    B, scale, turn, dropped = _inner(T, np.asarray(W, np.float64), weights, tolerance=_tolerance(X, W))
     if turn is not None:
         T, to_q = turn.T @ T, to_q @ turn
     row_norms = np.linalg.norm(T, axis=1)
     noise = EPS * row_norms.max(initial=0) / np.maximum(row_norms, np.finfo(float).tiny)
     Q = np.asarray(X, np.float64) @ to_q if X.size <= DENSE_ENTRIES else None
     leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else _leverage(X, to_q)
-    return Coordinates(to_q, B, np.minimum(leverage, 1.0), scale, noise, Q)
+    return Coordinates(to_q, B, np.minimum(leverage, 1.0), scale, noise, dropped, Q)
 
 
 def row_blocks(X: AnyArray) -> Iterator[slice]:
@@ -179,8 +182,8 @@ def _leverage(X: AnyArray, to_q: FloatArray) -> FloatArray:
 
 def _inner(
     T: FloatArray, W: FloatArray, weights: FloatArray, *, tolerance: float
-) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Return B, the size of each direction, and the change of basis that drops what W does not see (None: nothing to drop)."""
+) -> tuple[FloatArray, FloatArray, FloatArray | None, float]:
+    """Return B, the size of each direction, the change of basis that drops what W does not see (None: nothing), and what that dropped."""
     B, scale = congruence(T, W), _direction_scale(T, weights)
     balanced = B / np.outer(scale, scale)
     if len(B):
@@ -194,14 +197,16 @@ def _inner(
             )
     # For such a matrix the null spaces of B and Bᵀ coincide, so one basis serves both sides.
     left, values, _ = sl.svd(np.hstack([balanced, balanced.T]), full_matrices=False)
-    keep = int(np.sum(values > 64 * EPS * max(1, len(B)) * max(1.0, values.max(initial=0))))
+    rounding = EPS * max(1, len(B)) * max(1.0, values.max(initial=0))
+    keep = int(np.sum(values > 64 * rounding))
     if keep == len(B):
-        return B, _direction_scale(T, schur_weights(W)), None
-    basis = left[:, :keep]
+        return B, _direction_scale(T, schur_weights(W)), None, 0.0
+    sizes = np.where(values > 4 * rounding, values, 0.0) * np.sum((scale[:, None] * left) ** 2, axis=0)
+    basis, dropped = left[:, :keep], float(sizes[keep:].sum())
     core = basis.T @ balanced @ basis
     turn, R, pivot = sl.qr(scale[:, None] * basis, mode="economic", pivoting=True)
     R[:, pivot] = R.copy()
-    return congruence(R, core), _direction_scale(R, schur_weights(core)), turn
+    return congruence(R, core), _direction_scale(R, schur_weights(core)), turn, dropped
 
 
 def congruence(T: FloatArray, W: FloatArray) -> FloatArray:

@@ -129,24 +129,31 @@ def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = No
     Without given rows this is log e_size. It is −inf where no such set has positive probability.
     """
     n_given = 0 if given is None else len(given)
-    if size > coords.rank or size < n_given:
+    purely_skew = not np.any(coords.B + coords.B.T)
+    if size > coords.rank or size < n_given or (purely_skew and size % 2):
         return -np.inf, 0.0
     if size == n_given:
         return (0.0, 0.0) if given is None else (log_minor(given, coords.B, weights=coords.scale**2), 0.0)
     tilt = tilt_for(coords, size, given)
     law, log_weight, _ = tilted_law(coords, tilt, given)
-    chance, error = law[size - n_given], rounding_error(coords, tilt)
-    if chance <= max(ZERO_WEIGHT, error):
+    chance, error = law[size - n_given], rounding_error(coords, tilt, given)
+    if chance <= ZERO_WEIGHT:
         return -np.inf, 0.0
     return float(np.log(chance) + log_weight - size * np.log(tilt)), error / chance
 
 
-def rounding_error(coords: Coordinates, tilt: float) -> float:
-    """Return an estimate of the absolute error that rounding leaves in the tilted law.
+def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> float:
+    """Return an estimate of the absolute error that rounding leaves in the tilted law given some items.
 
-    To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + ε).
+    To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + 16ε). Conditioning
+    divides it by the smallest singular value of the given items' balanced minor of R.
     """
     inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
     weight = np.sqrt(tilt) * coords.scale / balance[0]
-    noise = coords.noise[:, None] + coords.noise + EPS
-    return float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank)
+    noise = coords.noise[:, None] + coords.noise + 16 * EPS
+    error = float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank + tilt * coords.dropped)
+    if given is None or len(given) == 0:
+        return error
+    minor = given @ resolvent(coords, np.array([tilt]))[0][0] @ given.T
+    size = np.sqrt(np.diag(minor).clip(np.finfo(float).tiny))
+    return error / float(np.linalg.svd(minor / np.outer(size, size), compute_uv=False)[-1].clip(EPS))

@@ -12,7 +12,7 @@ from ndpp.samplers.symmetric import SymmetricTree
 from ndpp.samplers.up_direct import DirectUp
 from ndpp.samplers.up_naive import NaiveUp
 from ndpp.samplers.up_rejection import RejectionUp
-from ndpp.samplers.walk import Walk, WalkState
+from ndpp.samplers.walk import Walk
 
 __all__ = [
     "Cholesky",
@@ -29,7 +29,6 @@ __all__ = [
     "Sampler",
     "SymmetricTree",
     "Walk",
-    "WalkState",
 ]
 
 _kernel._EXACT[:] = [
