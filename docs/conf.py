@@ -25,6 +25,7 @@ myst_dmath_double_inline = True
 autosummary_generate = True
 autodoc_typehints = "none"  # parameter types are in the docstrings, in words
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 numpydoc_show_class_members = False  # the class template lists them, once
 numpydoc_xref_param_type = False
 add_module_names = False
