@@ -99,11 +99,10 @@ class Given(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The first item, for the second draw: p = q_aᵀB^Aq_a, B^Aq_a, q_aᵀB^A, trace and loss of the second form."""
+    """The first item, for the second draw: p = q_aᵀB^Aq_a, the columns G, Xᵀ, B^Aq_a, (q_aᵀB^A)ᵀ; trace and loss."""
 
     p: float
-    after: FloatArray
-    before: FloatArray
+    columns: FloatArray
     total: float
     loss: float
 
@@ -216,7 +215,8 @@ def choose(given: Given, q: FloatArray) -> Chosen:
     p = float(before @ q)
     total = p * given.trace - float(before @ after)
     sizes = float(np.linalg.norm(given.inner) + abs(p) + np.linalg.norm(before) + np.linalg.norm(after))
-    return Chosen(p, after, before, total, _ratio(given.error * sizes, total))
+    columns = np.column_stack([given.G, given.X.T, after, before])
+    return Chosen(p, columns, total, _ratio(given.error * sizes, total))
 
 
 def _ratio(error: float, total: float) -> float:
@@ -232,7 +232,7 @@ def first_form(given: Given) -> FloatArray:
 def second_form(given: Given, chosen: Chosen) -> FloatArray:
     """Return (q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A, scaled to trace 1: q_bᵀMq_b is the probability that b is the other
     one."""
-    return (chosen.p * given.inner - np.outer(chosen.after, chosen.before)) / chosen.total
+    return (chosen.p * given.inner - np.outer(chosen.columns[:, -2], chosen.columns[:, -1])) / chosen.total
 
 
 def first_weights(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
@@ -246,7 +246,6 @@ def first_weights(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
 
 def second_weights(factors: Factors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
     """Return q_bᵀMq_b for the second form and these rows, without forming it. O(kr) each."""
-    q, k = factors.Q[rows], given.F.shape[0]
-    parts = q @ np.hstack([given.G, given.X.T, chosen.after[:, None], chosen.before[:, None]])
+    k, parts = len(given.F), factors.Q[rows] @ chosen.columns
     own = factors.diagonal[rows] - np.einsum("ij,ij->i", parts[:, :k], parts[:, k : 2 * k])  # qᵀB^Aq
     return (chosen.p * own - parts[:, -2] * parts[:, -1]) / chosen.total
