@@ -22,13 +22,17 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
         if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise InvalidInputError(f"{name} must be a matrix of real numbers; it could not be read as one: {reason}") from None
+        raise InvalidInputError(
+            f"{name} must be a matrix of real numbers; it could not be read as one: {reason}"
+        ) from None
     if array.ndim != 2:
         raise InvalidInputError(f"{name} must have 2 dimensions; it has {array.ndim} (shape {array.shape})")
     for axis, (want, got) in enumerate(zip(shape, array.shape)):
         if want is not None and want != got:
             wanted = tuple("any" if s is None else s for s in shape)
-            raise InvalidInputError(f"{name} must have shape {wanted}; it has {array.shape} (axis {axis}: {got}, not {want})")
+            raise InvalidInputError(
+                f"{name} must have shape {wanted}; it has {array.shape} (axis {axis}: {got}, not {want})"
+            )
     if not np.isfinite(array.sum(dtype=np.float64)) and (bad := np.argwhere(~np.isfinite(array))).size:
         i, j = bad[0]
         raise InvalidInputError(
@@ -54,7 +58,9 @@ def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
         raise InvalidInputError(f"{name} must lie in 0..{n_items - 1}; unknown item id {unknown[0]}")
     distinct, counts = np.unique(ids, return_counts=True)
     if distinct.size != ids.size:
-        raise InvalidInputError(f"{name} must not repeat an item; item {distinct[counts > 1][0]} comes {counts.max()} times")
+        raise InvalidInputError(
+            f"{name} must not repeat an item; item {distinct[counts > 1][0]} comes {counts.max()} times"
+        )
     return ids
 
 

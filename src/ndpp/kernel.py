@@ -29,7 +29,6 @@ from ndpp.errors import (
 from ndpp.linalg import (
     Coordinates,
     TiltedLaw,
-    condition_on,
     coordinates,
     inclusion_matrix,
     log_elementary,
@@ -43,7 +42,7 @@ from ndpp.linalg import (
 if TYPE_CHECKING:
     from ndpp.baskets import Baskets
 
-WARN_ERROR, REFUSE_ERROR = 2e-7, 1e-3
+WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
 
 
@@ -97,7 +96,11 @@ class LowRankKernel:
         names = check_labels(labels)
         if names is not None and len(names) != n:
             raise InvalidInputError(f"labels must be {n} names, one per row of X; got {len(names)}")
-        sizes = schur_weights(np.asarray(W, np.float64)) if weights is None else check_matrix([weights], "weights", shape=(1, d))[0]
+        sizes = (
+            schur_weights(np.asarray(W, np.float64))
+            if weights is None
+            else check_matrix([weights], "weights", shape=(1, d))[0]
+        )
         values: dict[str, Any] = {
             "X": _frozen(X), "W": _frozen(W), "labels": names,
             "support": _frozen(allowed), "_weights": sizes, "_normalizers": {},
@@ -139,7 +142,9 @@ class LowRankKernel:
             raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
         unknown = [label for label in labels if label not in self._id_of]
         if unknown:
-            raise InvalidInputError(f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}")
+            raise InvalidInputError(
+                f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}"
+            )
         return np.array([self._id_of[label] for label in labels], np.int64)
 
     @cached_property
@@ -156,7 +161,9 @@ class LowRankKernel:
         rows = np.searchsorted(self.support, ids)
         outside = ids[self.support[np.minimum(rows, len(self.support) - 1)] != ids]
         if outside.size:
-            raise ZeroProbabilityError(f"{name} contains item {outside[0]}, which this kernel excludes; it can never occur")
+            raise ZeroProbabilityError(
+                f"{name} contains item {outside[0]}, which this kernel excludes; it can never occur"
+            )
         return rows
 
     # -- coordinates ---------------------------------------------------------------------------------------------------------
@@ -253,16 +260,22 @@ class LowRankKernel:
         size = check_count(size, "size")
         n_given = 0 if given is None else len(given)
         if size < n_given:
-            raise ImpossibleSizeError(f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}")
+            raise ImpossibleSizeError(
+                f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}"
+            )
         if size > self.rank:
-            raise ImpossibleSizeError(f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for")
+            raise ImpossibleSizeError(
+                f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for"
+            )
         if given is not None and tilted_law(self.coordinates, 1.0, given).log_weight == -np.inf:
             raise _never_together(n_given)
         value, error = self._log_elementary(size, given)
         if value == -np.inf:
             odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
             among = f" that contain the {n_given} given items" if n_given else ""
-            raise ImpossibleSizeError(f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()")
+            raise ImpossibleSizeError(
+                f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()"
+            )
         self._say_precision(error, f"sets of size {size}")
         return size
 
@@ -273,7 +286,11 @@ class LowRankKernel:
                 "Ask for a smaller size, rescale X, or drop its smallest directions."
             )
         if error > WARN_ERROR:
-            warnings.warn(f"{what}: the smallest directions of X leave a relative error of about {error:.1g}", PrecisionWarning, stacklevel=3)
+            warnings.warn(
+                f"{what}: the smallest directions of X leave a relative error of about {error:.1g}",
+                PrecisionWarning,
+                stacklevel=3,
+            )
 
     # -- the same type again -------------------------------------------------------------------------------------------------
 
@@ -294,7 +311,8 @@ class LowRankKernel:
             if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
                 raise _never_together(len(rows))
             raise NoConditionalKernelError(
-                f"items {self.support[rows].tolist()} can be part of a sample, but never all of it (det L_A = 0), so the rest has no kernel of its own. "
+                f"items {self.support[rows].tolist()} can be part of a sample, but never all of it (det L_A = 0), "
+                "so the rest has no kernel of its own. "
                 "Pass them as given= to sample() or inclusion_probabilities() instead."
             )
         if len(rows) == len(self.support):
@@ -373,7 +391,11 @@ class LowRankKernel:
         """
         if device not in (None, "cpu"):
             raise InvalidInputError(f"device must be None or 'cpu'; got {device!r}")
-        return _EXACT[0](self, size, given, exclude, memory).sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        return (
+            _EXACT[0](self, size, given, exclude, memory)
+            .sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress)
+            .baskets
+        )
 
 
 _EXACT: list[Any] = []
@@ -387,4 +409,6 @@ def _frozen(array: AnyArray) -> AnyArray:
 
 
 def _never_together(n_given: int) -> ZeroProbabilityError:
-    return ZeroProbabilityError(f"the {n_given} given items have probability zero of being in a sample together; give fewer or other items")
+    return ZeroProbabilityError(
+        f"the {n_given} given items have probability zero of being in a sample together; give fewer or other items"
+    )

@@ -4,9 +4,10 @@ With R(t) = tB(I + tB)⁻¹, items Y given, Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)�
 
     P(a ∈ S | Y ⊆ S, |S| = k) = q_aᵀMq_a,        M = [t^k] w(t)Z(t) / [t^k] w(t),        tr M = k − |Y|.
 
-Coefficients come from N equally spaced points of the circle |t| = ρ. The rule is exact for the law conditioned on |S| ≡ k (mod N),
-so its bias is a sum of nonnegative terms that tr M shows directly. This is the plain version, one size and one set of items at a
-time, with N large enough that nothing above rounding is folded; :mod:`ndpp.samplers.exact` has the fast one.
+Coefficients come from N equally spaced points of the circle |t| = ρ. The rule folds the coefficients of t^(k + sN) onto that of t^k,
+with sign (−1)^s at these half-step angles, so its bias is known from the law of the size, and tr M shows it. This is the plain
+version, one size and one set of items at a time, with N large enough that nothing above rounding is folded;
+:mod:`ndpp.samplers.exact` has the fast one.
 """
 
 from __future__ import annotations

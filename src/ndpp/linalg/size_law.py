@@ -151,7 +151,11 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
     weight = np.sqrt(tilt) * coords.scale / balance[0]
     noise = coords.noise[:, None] + coords.noise + 16 * EPS
-    error = float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank + tilt * coords.dropped)
+    error = float(
+        np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise)
+        + EPS * coords.rank
+        + tilt * coords.dropped
+    )
     if given is None or len(given) == 0:
         return error
     minor = given @ resolvent(coords, np.array([tilt]))[0][0] @ given.T

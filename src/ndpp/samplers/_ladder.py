@@ -39,7 +39,7 @@ class Ladder:
         return {"coords": self.coords, "memory": self.memory}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__(state["coords"], state["memory"])  # type: ignore[misc, arg-type]
+        self.__init__(state["coords"], state["memory"])  # type: ignore[misc]
 
     def real(self, rung: int) -> FloatArray:
         """Return R(ρ) at the radius itself."""

@@ -39,9 +39,8 @@ class Nodes(NamedTuple):
     def weigh(self) -> Weighed:
         """Return M = Re Σ w Z / Re Σ w."""
         w = np.exp(self.log_w - self.log_w.real.max())
-        total = w.real.sum()
-        M = np.tensordot(np.concatenate([w.real, -w.imag]), self.Z.reshape(-1, *self.Z.shape[2:]), 1) / total
-        return Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
+        M = np.tensordot(np.concatenate([w.real, -w.imag]), self.Z.reshape(-1, *self.Z.shape[2:]), 1)
+        return _normalised(M, w)
 
     def condition(self, q: FloatArray, *, keep: bool) -> tuple[Nodes, Weighed]:
         """Return the nodes given one more item, written over these, and their M. Without ``keep`` only M is made, and Z stays."""
@@ -49,12 +48,9 @@ class Nodes(NamedTuple):
         M = np.empty(self.Z.shape[2:])
         pivots = np.empty(w.size, np.complex128)
         _condition(self.Z, q, w, pivots, M, keep)
-        w *= pivots
-        total = w.real.sum()
-        M /= total
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # a pivot of zero shows in the monitors
             log_w = self.log_w + np.log(pivots)
-        return Nodes(self.Z, log_w), Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
+            return Nodes(self.Z, log_w), _normalised(M, w * pivots)
 
     def plain_condition(self, q: FloatArray) -> tuple[Nodes, Weighed]:
         """Do the same in three lines of array code: the oracle of :meth:`condition`."""
@@ -64,6 +60,12 @@ class Nodes(NamedTuple):
         Z = Z - u[:, :, None] * v[:, None, :] / pivots[:, None, None]
         nodes = Nodes(np.stack([Z.real, Z.imag]), self.log_w + np.log(pivots))
         return nodes, nodes.weigh()
+
+
+def _normalised(M: FloatArray, w: ComplexArray) -> Weighed:
+    total = w.real.sum()
+    M /= total
+    return Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
 
 
 def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:

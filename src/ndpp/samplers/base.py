@@ -81,7 +81,13 @@ class Sampler(ABC):
         return draws
 
     def sample(
-        self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: int | None = None, progress: bool = False, first: int = 0
+        self,
+        n_samples: int = 1,
+        *,
+        rng: RngLike = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+        first: int = 0,
     ) -> Draws:
         """Draw ``n_samples`` sets.
 

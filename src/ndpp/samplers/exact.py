@@ -73,7 +73,7 @@ class Exact(Sampler):
     kernel: LowRankKernel
     size: int | None
     given: IntArray
-    index: ItemIndex
+    index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
     starts: dict[int, State] = field(repr=False)
@@ -113,8 +113,11 @@ class Exact(Sampler):
             size = kernel.check_size(size, given=q)
         law = tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
-            raise ZeroProbabilityError(f"the {len(rows)} given items have probability zero of being in a sample together; give fewer or other items")
-        index = LeverageTable.prepare(kernel) if index is None else index
+            raise ZeroProbabilityError(
+                f"the {len(rows)} given items have probability zero of being in a sample together; give fewer or other items"
+            )
+        if index is None and kernel.rank > 0:
+            index = LeverageTable.prepare(kernel)
         ladder = Ladder(kernel.coordinates, check_count(memory, "memory"))
         return cls(kernel, size, rows, index, ladder, law.law, {})
 
@@ -123,6 +126,7 @@ class Exact(Sampler):
         size = self.size if self.size is not None else self._draw_size(rng)
         state, proposals = self.start(size), 0
         while len(state.rows) < size:
+            assert self.index is not None
             drawn = self.index.draw_counted(rng, state.weighed.M)
             proposals += drawn.proposals
             state = self.add(state, int(drawn.rows[0]), size)
@@ -145,7 +149,14 @@ class Exact(Sampler):
         """Return the state before the first draw; the same for every sample of this size."""
         if size not in self.starts:
             q = self.kernel.q_rows(self.given)
-            state = State(self.given, q, self._first_rung(size), Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex)), _NOTHING, False)
+            state = State(
+                self.given,
+                q,
+                self._first_rung(size),
+                Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex)),
+                _NOTHING,
+                False,
+            )
             self.starts[size] = state if size == len(self.given) else self._recentre(state, size)
         return self.starts[size]
 
@@ -163,7 +174,7 @@ class Exact(Sampler):
         nodes, weighed = state.nodes.condition(q[0], keep=keep)
         if not _trustworthy(weighed, left):
             return self._recentre(state, size)
-        return state._replace(nodes=nodes, weighed=weighed, **_worse(state, weighed, left))
+        return _judged(state._replace(nodes=nodes, weighed=weighed), left)
 
     def _recentre(self, state: State, size: int) -> State:
         """Return the state rebuilt at a radius that suits the items chosen; widen the rule until the monitors agree."""
@@ -176,10 +187,9 @@ class Exact(Sampler):
             nodes = given_items(circle.R, log_w, state.q) if len(state.q) else Nodes(circle.R, log_w)
             weighed = nodes.weigh()
             if _trustworthy(weighed, left):
-                return state._replace(
-                    rung=rung, nodes=nodes, weighed=weighed, owned=len(state.q) > 0,
-                    recentred=state.recentred + 1, **_worse(state, weighed, left),
-                )  # fmt: skip
+                owned, recentred = len(state.q) > 0, state.recentred + 1
+                state = state._replace(rung=rung, nodes=nodes, weighed=weighed, owned=owned, recentred=recentred)
+                return _judged(state, left)
             # First more nodes, up to where the rule has no bias at all; then other radii, away from an unlucky pole.
             if count <= self.kernel.rank:
                 count = min(2 * count, 2 * (self.kernel.rank // 2 + 1))
@@ -249,11 +259,10 @@ def _trustworthy(weighed: Weighed, left: int) -> bool:
     return abs(weighed.trace - left) <= TRACE_TOLERANCE and weighed.fraction >= FRACTION_FLOOR
 
 
-def _worse(state: State, weighed: Weighed, left: int) -> dict[str, float]:
-    return {
-        "trace_error": max(state.trace_error, abs(weighed.trace - left)),
-        "fraction": min(state.fraction, weighed.fraction),
-    }
+def _judged(state: State, left: int) -> State:
+    """Return the state with the worst its monitors have shown so far."""
+    error, fraction = abs(state.weighed.trace - left), state.weighed.fraction
+    return state._replace(trace_error=max(state.trace_error, error), fraction=min(state.fraction, fraction))
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
