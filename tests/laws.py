@@ -30,7 +30,7 @@ checks_made: Counter[str] = Counter()
 
 
 def count_sets(draws: Any) -> Counter[tuple[int, ...]]:
-    """How often each set was drawn. ``draws``: Baskets, any iterable of sets, or a mapping from sets to counts."""
+    """How often each set was drawn. ``draws``: Baskets, a sequence of sets, or a mapping from sets to counts."""
     if isinstance(draws, Mapping):
         for key, count in draws.items():
             if count < 0 or count != int(count):
