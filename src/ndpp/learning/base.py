@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -33,8 +33,6 @@ PathLike = str | os.PathLike[str]
 class LowRankDPP(DensityMixin, BaseEstimator):
     """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
 
-    _family: ClassVar[Family]
-
     rank: int | None
     alpha: float
     noise: float
@@ -50,6 +48,10 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     dtype: str | None
     random_state: Any
     progress: bool
+
+    @abstractmethod
+    def _family(self) -> Family:
+        """Return the family of kernels."""
 
     @abstractmethod
     def _penalties(self) -> tuple[float, float, float]:
@@ -101,7 +103,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         """Return the log-probability of each basket; −inf where it is zero, as for baskets larger than the rank."""
         check_is_fitted(self, "kernel_")
         baskets, kernel = read_baskets(self, X, reset=False), self.kernel_
-        n_sym = self._family.columns(kernel.X.shape[1])[0]
+        n_sym = int(np.sum(np.diag(kernel.W) == 1))  # W = Diag(I, A), and A has a zero diagonal
         scale = np.linalg.norm(kernel.X, axis=1)
         scale[scale == 0] = 1.0
         rows, A = torch.from_numpy(kernel.X / scale[:, None]), torch.from_numpy(np.array(kernel.W[n_sym:, n_sym:]))
@@ -148,7 +150,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     # -- what fit needs ------------------------------------------------------------------------------------------------
 
     def _checked_rank(self, n_items: int) -> int:
-        least, most = self._family.ranks(n_items)
+        least, most = self._family().ranks(n_items)
         if self.rank is not None:
             return check_count(self.rank, "rank", least=least, most=most)
         if most is not None and most < least:
@@ -170,7 +172,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         """Return what must be the same for a checkpoint to be continued to the same result."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
         alpha, beta, _ = self._penalties()
-        own = {"model": type(self).__name__, "rank": rank, "init": repr(self._start())}
+        own = {"model": type(self).__name__, "rank": rank, "family": repr(self._family()), "init": repr(self._start())}
         own |= {"alpha": alpha, "beta": beta, "noise": self.noise}
         data = {
             "data": checkpoints.fingerprint(baskets),
@@ -207,10 +209,10 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         if str(self.device).startswith("cuda") and not torch.cuda.is_available():
             raise InvalidInputError(f"device {self.device!r} was asked for, but torch finds no CUDA; use device='cpu'")
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
-        scale = self._start().scale(counts, len(baskets))
-        X, skew = self._start().parameters(rng, self._family, scale, rank, float(baskets.sizes.mean()))
+        scale, family = self._start().scale(counts, len(baskets)), self._family()
+        X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
         alpha, beta, _ = self._penalties()
-        n_sym, n_skew = self._family.columns(rank)
+        n_sym, n_skew = family.columns(rank)
         # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
         weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
 
@@ -220,7 +222,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         def tensor(array: FloatArray) -> torch.Tensor:
             return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
 
-        problem = Problem(self._family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise[:, None]))
+        problem = Problem(family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise[:, None]))
         return problem, Parameters(tensor(X), tensor(skew))
 
     def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:

@@ -28,10 +28,16 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
         baskets = X
     elif sparse.issparse(X) or (hasattr(X, "__array__") and getattr(X, "ndim", 2) != 1):
         matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        if (matrix.data if sparse.issparse(matrix) else matrix).min(initial=0) < 0:
+            raise InvalidInputError("Negative values in data: a matrix of baskets holds zeros and ones")
         names = getattr(estimator, "feature_names_in_", None)
         baskets = Baskets.from_csr(sparse.csr_array(matrix), labels=None if names is None else list(map(str, names)))
     else:
-        baskets = Baskets.from_lists(X, n_items=n_items, labels=labels)
+        sets = list(X)
+        named = any(isinstance(item, str) for members in sets if hasattr(members, "__len__") for item in members)
+        if named and not reset and labels is None:
+            raise InvalidInputError(f"the model knows its {n_items} items by their ids, not by labels; got {X!r:.60}")
+        baskets = Baskets.from_lists(sets, n_items=n_items, labels=labels)
     if reset:
         estimator.n_features_in_, estimator.labels_ = baskets.n_items, baskets.labels
     elif baskets.n_items != n_items:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ndpp.learning.base import LowRankDPP, PathLike, number
 from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs, Start
@@ -17,8 +17,10 @@ class NDPP(LowRankDPP):
     Parameters
     ----------
     rank : int, optional
-        Columns of V and B together, half for each. No set larger than this can occur. By default the number of items,
-        at most 200.
+        Columns of V and B together. No set larger than this can occur. By default the number of items, at most 200.
+    skew_share : float
+        Share of the columns that are B's; the literature's is a half. Where items mostly attract each other, more is
+        better.
     alpha, beta : float
         Weights of Σ ‖v_i‖²/μ_i and Σ ‖b_i‖²/μ_i, with μ_i the count of item i.
     noise : float
@@ -75,12 +77,11 @@ class NDPP(LowRankDPP):
     True
     """
 
-    _family: ClassVar[Family] = FreeSkew()
-
     def __init__(
         self,
         rank: int | None = None,
         *,
+        skew_share: float = 0.5,
         alpha: float = 0.01,
         beta: float = 0.01,
         noise: float = 0.5,
@@ -98,6 +99,7 @@ class NDPP(LowRankDPP):
         progress: bool = False,
     ) -> None:
         self.rank = rank
+        self.skew_share = skew_share
         self.alpha = alpha
         self.beta = beta
         self.noise = noise
@@ -113,6 +115,9 @@ class NDPP(LowRankDPP):
         self.dtype = dtype
         self.random_state = random_state
         self.progress = progress
+
+    def _family(self) -> Family:
+        return FreeSkew(number(self.skew_share, "skew_share", most=1.0))
 
     def _penalties(self) -> tuple[float, float, float]:
         return number(self.alpha, "alpha"), number(self.beta, "beta"), 0.0
@@ -133,12 +138,11 @@ class ONDPP(LowRankDPP):
     (4, 4)
     """
 
-    _family: ClassVar[Family] = OrthogonalPairs()
-
     def __init__(
         self,
         rank: int | None = None,
         *,
+        skew_share: float = 0.5,
         alpha: float = 0.01,
         beta: float = 0.01,
         gamma: float = 0.0,
@@ -157,6 +161,7 @@ class ONDPP(LowRankDPP):
         progress: bool = False,
     ) -> None:
         self.rank = rank
+        self.skew_share = skew_share
         self.alpha = alpha
         self.beta = beta
         self.gamma = gamma
@@ -174,6 +179,9 @@ class ONDPP(LowRankDPP):
         self.random_state = random_state
         self.progress = progress
 
+    def _family(self) -> Family:
+        return OrthogonalPairs(number(self.skew_share, "skew_share", most=1.0))
+
     def _penalties(self) -> tuple[float, float, float]:
         return number(self.alpha, "alpha"), number(self.beta, "beta"), number(self.gamma, "gamma")
 
@@ -181,7 +189,7 @@ class ONDPP(LowRankDPP):
 class SymmetricDPP(LowRankDPP):
     """A symmetric low-rank DPP, L = VVᵀ: items only repel each other [Gartrell, Paquet & Koenigstein, AAAI 2017].
 
-    The parameters are those of :class:`NDPP`, without ``beta``.
+    The parameters are those of :class:`NDPP`, without ``skew_share`` and ``beta``.
 
     Examples
     --------
@@ -191,8 +199,6 @@ class SymmetricDPP(LowRankDPP):
     >>> bool(model.score([[0, 2]]) > model.score([[0, 1]]))
     True
     """
-
-    _family: ClassVar[Family] = NoSkew()
 
     def __init__(
         self,
@@ -228,6 +234,9 @@ class SymmetricDPP(LowRankDPP):
         self.dtype = dtype
         self.random_state = random_state
         self.progress = progress
+
+    def _family(self) -> Family:
+        return NoSkew()
 
     def _penalties(self) -> tuple[float, float, float]:
         return number(self.alpha, "alpha"), 0.0, 0.0

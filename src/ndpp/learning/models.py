@@ -74,13 +74,15 @@ class Family(ABC):
 
 @dataclass(frozen=True)
 class FreeSkew(Family):
-    """A = D − Dᵀ, nothing constrained."""
+    """A = D − Dᵀ, nothing constrained; ``share`` of the columns are skew."""
+
+    share: float = 0.5
 
     skew_rate: ClassVar[float] = 0.1  # B̂ can do the work of D, item by item; at the full rate D overshoots
 
     def columns(self, rank: int) -> tuple[int, int]:
-        """Return half and half; an odd number of skew columns would lose a rank."""
-        n_skew = max(2, rank // 4 * 2)
+        """Return the split; an odd number of skew columns would lose a rank, and none symmetric the odd sizes."""
+        n_skew = min(max(2, 2 * int(rank * self.share / 2 + 1e-9)), (rank - 1) // 2 * 2)
         return rank - n_skew, n_skew
 
     def matrix(self, skew: Tensor) -> Tensor:

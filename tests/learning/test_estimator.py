@@ -1,0 +1,310 @@
+"""Estimators as scikit-learn knows them, and what they say to bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+import oracles
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, fit
+
+ESTIMATORS = [NDPP, ONDPP, SymmetricDPP]
+LISTS = [[0, 1], [0, 1, 2], [2], [3, 4], [3, 4], [0, 1], [], [5, 2, 0]] * 6
+QUICK: dict[str, Any] = {"rank": 5, "max_epochs": 1, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def baskets() -> Baskets:
+    return Baskets.from_lists(LISTS, n_items=6)
+
+
+@pytest.fixture(scope="module")
+def model(baskets: Baskets) -> NDPP:
+    return NDPP(**QUICK | {"max_epochs": 10}).fit(baskets)
+
+
+# -- scikit-learn's own suite ------------------------------------------------------------------------------------------
+
+NOT_BINARY = "fits numbers that are neither zero nor one, which are refused"
+NEED_BINARY = [
+    "check_dict_unchanged",
+    "check_dont_overwrite_parameters",
+    "check_dtype_object",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimator_sparse_tag",
+    "check_estimators_dtypes",
+    "check_estimators_fit_returns_self",
+    "check_estimators_nan_inf",
+    "check_estimators_overwrite_params",
+    "check_estimators_pickle",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit2d_predict1d",
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_pipeline_consistency",
+    "check_readonly_memmap_input",
+]
+TWO_ITEMS = "fits two items; orthogonal columns need at least three"
+NEED_THREE_ITEMS = [
+    "check_estimators_fit_returns_self",
+    "check_estimators_overwrite_params",
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_n_features_in",
+    "check_readonly_memmap_input",
+]
+
+
+def _failures(estimator: Any, expected: dict[str, str]) -> dict[str, Any]:
+    state = np.random.get_state()  # noqa: NPY002  some of the checks use it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, expected_failed_checks=expected, on_fail=None)
+    np.random.set_state(state)  # noqa: NPY002
+    statuses = [result["status"] for result in results]
+    assert "passed" in statuses
+    assert statuses.count("xfail") >= len(expected)  # an exception that is not needed is not declared
+    return {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_scikit_learns_checks(estimator: Any):
+    assert _failures(estimator(max_epochs=1), dict.fromkeys(NEED_BINARY, NOT_BINARY)) == {}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_scikit_learns_checks_on_zeros_and_ones(estimator: Any, monkeypatch: pytest.MonkeyPatch):
+    """With its numbers rounded to zeros and ones, the whole suite runs."""
+    true = Baskets.from_csr
+    monkeypatch.setattr(fit, "MIN_STEPS", 1)
+    monkeypatch.setattr(Baskets, "from_csr", lambda matrix, labels: true(matrix > 0.5, labels=labels))
+    expected = dict.fromkeys(NEED_THREE_ITEMS, TWO_ITEMS) if estimator is ONDPP else {}
+    assert _failures(estimator(max_epochs=1, random_state=0), expected) == {}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_constructors_only_store_and_clones_are_equal(estimator: Any):
+    made = estimator(
+        7, noise=0.1, init=LiteratureStart(), checkpoint="somewhere", random_state=np.random.default_rng(0)
+    )
+    assert clone(made).get_params(deep=False).keys() == made.get_params().keys()
+    assert clone(made).get_params()["init"] == LiteratureStart()
+    assert estimator(rank="nonsense").rank == "nonsense"
+    with pytest.raises(TypeError):
+        estimator(rnak=3)
+
+
+def test_grid_search(baskets: Baskets):
+    search = GridSearchCV(NDPP(**QUICK), {"rank": [3, 5]}, cv=2).fit(baskets.to_csr())
+    assert search.best_params_["rank"] in (3, 5)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+# -- what it learns ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_scores_are_log_probabilities(estimator: Any, baskets: Baskets):
+    fitted = estimator(**QUICK).fit(baskets)
+    law = oracles.enumerate_law(fitted.kernel_.to_dense())
+    sets = oracles.subsets(6)
+    scores = fitted.score_samples(Baskets.from_lists(sets, n_items=6))
+    assert np.exp(scores).sum() == pytest.approx(1.0, rel=1e-9)
+    np.testing.assert_allclose(np.exp(scores[:-1]), [law.get(s, 0.0) for s in sets[:-1]], rtol=1e-6, atol=1e-12)
+    assert scores[-1] == -np.inf  # six items, rank five
+    assert fitted.score(baskets) == pytest.approx(fitted.score_samples(baskets).mean())
+
+
+@pytest.mark.parametrize("start", [None, LiteratureStart()], ids=repr)
+def test_ondpp_constraints_hold_after_training(start: Any, baskets: Baskets):
+    fitted = ONDPP(6, max_epochs=5, init=start, random_state=0).fit(baskets)
+    X, W = fitted.kernel_.X, fitted.kernel_.W
+    n_skew = 2
+    V, B = X[:, :-n_skew], X[:, -n_skew:]
+    assert np.abs(B.T @ B - np.eye(n_skew)).max() < 1e-10
+    assert np.abs(V.T @ B).max() < 1e-10
+    assert W[-2, -1] > 0
+    np.testing.assert_allclose(W[-2:, -2:], W[-2, -1] * np.array([[0, 1], [-1, 0]]))
+
+
+def test_gamma_lowers_the_expected_number_of_proposals(baskets: Baskets):
+    def proposals(gamma: float) -> float:
+        W = ONDPP(6, gamma=gamma, max_epochs=20, random_state=0).fit(baskets).kernel_.W
+        sigma = W[-2, -1]
+        return 1 + 2 * sigma / (sigma**2 + 1)
+
+    assert proposals(2.0) < proposals(0.0) - 0.01
+
+
+def test_kinds_of_input_are_equivalent(baskets: Baskets):
+    csr = baskets.to_csr()
+    dense = csr.toarray()
+    frame = pd.DataFrame(dense, columns=list("abcdef"))
+    models = [NDPP(**QUICK).fit(X) for X in (baskets, csr, sparse.csr_matrix(csr), dense, dense.astype(bool), frame)]
+    lists = NDPP(**QUICK).fit(LISTS)
+    for other in [*models[1:], lists]:
+        np.testing.assert_array_equal(other.kernel_.X, models[0].kernel_.X)
+        assert other.n_features_in_ == 6
+    assert models[-1].kernel_.labels == tuple("abcdef")
+    assert models[-1].score(frame) == models[0].score(baskets)
+
+
+def test_random_states(baskets: Baskets):
+    kernels = [
+        NDPP(**QUICK | {"random_state": state()}).fit(baskets).kernel_.X
+        for state in (
+            lambda: 3,
+            lambda: np.random.default_rng(3),
+            lambda: np.random.RandomState(3),
+            lambda: np.random.RandomState(3),
+            lambda: None,
+        )
+    ]
+    assert np.array_equal(kernels[0], kernels[1])
+    assert np.array_equal(kernels[2], kernels[3])
+    assert not np.array_equal(kernels[0], kernels[4])
+
+
+def test_recommendations(model: NDPP):
+    assert model.recommend([0], n=1).items.tolist() == [1]
+    assert set(model.recommend([3], n=10).items) <= {0, 1, 2, 4, 5}
+    named = NDPP(**QUICK).fit(Baskets.from_lists(LISTS, labels=list("abcdef")))
+    assert named.recommend(["a"]).items.tolist() == named.recommend([0]).items.tolist()
+
+
+def test_single_precision_is_enough(baskets: Baskets):
+    single = NDPP(**QUICK | {"max_epochs": 10, "dtype": "float32"}).fit(baskets)
+    double = NDPP(**QUICK | {"max_epochs": 10}).fit(baskets)
+    assert single.score(baskets) == pytest.approx(double.score(baskets), abs=0.05)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [NDPP, SymmetricDPP])
+def test_one_item_only(estimator: Any):
+    fitted = estimator(max_epochs=30, learning_rate=0.1, random_state=0).fit([[0]] * 30 + [[]] * 10)
+    assert fitted.kernel_.inclusion_probabilities()[0] == pytest.approx(0.75, abs=0.1)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_all_baskets_equal(estimator: Any):
+    fitted = estimator(max_epochs=30, learning_rate=0.1, random_state=0).fit([[0, 2, 3]] * 40)
+    assert np.exp(fitted.score([[0, 2, 3]])) > 0.5
+
+
+def test_empty_baskets_are_sets_too(model: NDPP):
+    assert np.exp(model.score([[]])) == pytest.approx(np.exp(-model.kernel_.log_normalizer()))
+
+
+def test_large_baskets_are_dropped_or_refused():
+    sets = [*LISTS, [0, 1, 2, 3, 4, 5]]
+    with pytest.warns(UserWarning, match="1 of 49 baskets have more items than the rank of the kernel, 5"):
+        fitted = NDPP(**QUICK).fit(sets)
+    assert fitted.n_dropped_ == 1
+    with pytest.raises(InvalidInputError, match="larger rank, or oversize='drop'"):
+        NDPP(**QUICK, oversize="raise").fit(sets)
+    with pytest.warns(UserWarning, match="validation baskets"):
+        NDPP(**QUICK).fit(LISTS, validation=sets[-2:])
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([], "nothing to learn"),
+        ([[], []], "nothing to learn"),
+        (np.zeros((4, 3)), "nothing to learn"),
+        (np.array([[1.0, -1.0], [0.0, 1.0]]), "Negative values"),
+        (sparse.csr_array(np.array([[1.0, -1.0], [0.0, 1.0]])), "Negative values"),
+        (sparse.csr_array(np.array([[1.0, 2.0], [0.0, 1.0]])), "zeros and ones"),
+        (np.array([[1.0, np.nan], [0.0, 1.0]]), "NaN"),
+        (np.ones((0, 3)), "0 sample"),
+        ([[0, -1]], "unknown item id -1"),
+        ("text", "each basket must be"),
+    ],
+)
+def test_bad_baskets(X: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        NDPP(**QUICK).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[6]], "unknown item id 6"),
+        ([["tea"]], "the model knows its 6 items by their ids"),
+        (Baskets.from_lists([[0]], n_items=9), "knows 6 items; these baskets are over 9"),
+        (np.ones((2, 5)), "X has 5 features, but NDPP is expecting 6"),
+    ],
+)
+def test_items_unknown_at_scoring_time(model: NDPP, X: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        model.score_samples(X)
+
+
+def test_other_labels_at_scoring_time():
+    named = NDPP(**QUICK).fit(Baskets.from_lists(LISTS, labels=list("abcdef")))
+    with pytest.raises(InvalidInputError, match="other labels"):
+        named.score(Baskets.from_lists(LISTS, labels=list("bacdef")))
+    assert named.score([["a", "b"]]) == named.score([[0, 1]])
+    with pytest.raises(InvalidInputError, match="unknown label 'z'"):
+        named.score([["z"]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rank": 0}, "rank must be at least 3"),
+        ({"rank": 2.5}, "rank must be an integer"),
+        ({"noise": -1}, "noise must be a number, at least 0"),
+        ({"alpha": "much"}, "alpha must be a number"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"validation_fraction": 1.0}, "between 0 and 0.9"),
+        ({"oversize": "keep"}, "'drop' or 'raise'"),
+        ({"dtype": "float16"}, "dtype must be"),
+        ({"init": "uniform"}, "init must be"),
+        ({"device": "cuda"}, "no CUDA"),
+        ({"max_epochs": 0}, "max_epochs must be at least 1"),
+    ],
+)
+def test_bad_parameters(change: dict[str, Any], message: str, baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(InvalidInputError, match=message):
+        NDPP(**QUICK | change).fit(baskets)
+
+
+def test_orthogonal_columns_need_items(baskets: Baskets):
+    with pytest.raises(InvalidInputError, match="rank must be between 3 and 6"):
+        ONDPP(7).fit(baskets)
+
+
+@pytest.mark.parametrize("method", ["score_samples", "score", "recommend"])
+def test_unfitted_models_say_so(method: str):
+    with pytest.raises(NotFittedError):
+        getattr(NDPP(), method)([[0]])
+
+
+def test_importing_ndpp_does_not_load_torch():
+    code = "import ndpp, sys; assert not {'torch', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
