@@ -1,0 +1,31 @@
+"""How good is a kernel? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Estimate`.
+
+A model is a kernel, a fitted estimator, or one of the two baselines, :func:`independent_items` and
+:func:`item_item_cosine`: a kernel that does not beat them is not worth sampling from.
+"""
+
+from ndpp.metrics.compare import Comparison, Row, compare
+from ndpp.metrics.estimates import Estimate, SizeClass
+from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
+from ndpp.metrics.models import IndependentItems, ItemItemCosine, independent_items, item_item_cosine, log_likelihoods
+from ndpp.metrics.ranking import LargestId, RandomHoldout, mean_percentile_rank, precision_at
+
+__all__ = [
+    "Comparison",
+    "Estimate",
+    "IndependentItems",
+    "ItemItemCosine",
+    "LargestId",
+    "RandomHoldout",
+    "Row",
+    "SizeClass",
+    "auc",
+    "compare",
+    "independent_items",
+    "item_item_cosine",
+    "log_likelihood_gain",
+    "log_likelihoods",
+    "mean_log_likelihood",
+    "mean_percentile_rank",
+    "precision_at",
+]

@@ -1,0 +1,137 @@
+"""What can be judged: kernels, fitted estimators, and two simple models that any kernel should be held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ndpp._types import FloatArray
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.kernel import LowRankKernel
+from ndpp.metrics import _batched
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentItems:
+    """Each item is in a basket with its own probability, whatever else is in it. Ranks items by popularity."""
+
+    probabilities: FloatArray
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue."""
+        return len(self.probabilities)
+
+    def log_likelihoods(self, baskets: Baskets) -> FloatArray:
+        """Return the log-probability of each basket."""
+        absent = np.log1p(-self.probabilities)
+        return absent.sum() + baskets.to_csr() @ (np.log(self.probabilities) - absent)
+
+    def scores(self, baskets: Baskets) -> FloatArray:
+        """Return the popularity of each item, a row for each basket."""
+        return np.tile(self.probabilities, (len(baskets), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class ItemItemCosine:
+    """An item scores the sum of its cosine similarities to those of the basket. Not a law of sets, but hard to beat."""
+
+    similarity: Any
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue."""
+        return int(self.similarity.shape[0])
+
+    def scores(self, baskets: Baskets) -> FloatArray:
+        """Return the score of each item, a row for each basket."""
+        return (baskets.to_csr().astype(np.float64) @ self.similarity).toarray()
+
+
+def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> IndependentItems:
+    """Return the floor: independent items with their frequencies in these baskets, p = (count + s)/(baskets + 2s).
+
+    Examples
+    --------
+    >>> floor = independent_items(Baskets.from_lists([[0, 1], [0], [0]]))
+    >>> floor.probabilities
+    array([0.875, 0.375])
+    >>> floor.log_likelihoods(Baskets.from_lists([[0]], n_items=2)).round(4)
+    array([-0.6035])
+    """
+    if not smoothing > 0:
+        raise InvalidInputError(f"smoothing must be positive, or unseen items would be impossible; got {smoothing}")
+    counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(np.float64)
+    return IndependentItems((counts + smoothing) / (len(baskets) + 2 * smoothing))
+
+
+def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
+    """Return the recommender by similarity of items in these baskets: baskets with both / √(with one · with the other).
+
+    Examples
+    --------
+    >>> model = item_item_cosine(Baskets.from_lists([[0, 1], [0], [1, 2], [1, 2]]))
+    >>> model.scores(Baskets.from_lists([[2]], n_items=3)).round(4)
+    array([[0.    , 0.8165, 0.    ]])
+    """
+    matrix = baskets.to_csr().astype(np.float64)
+    counts = np.bincount(baskets.indices, minlength=baskets.n_items)
+    scaled = matrix @ sparse.diags_array(1 / np.sqrt(np.maximum(counts, 1)))
+    similarity = sparse.csr_array(scaled.T @ scaled)
+    similarity.setdiag(0.0)
+    similarity.eliminate_zeros()
+    return ItemItemCosine(similarity)
+
+
+def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
+    """Return the log-probability of each basket, −inf where it is zero.
+
+    ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
+    """
+    model = _model(kernel, baskets)
+    if isinstance(model, LowRankKernel):
+        return _batched.log_dets(model, baskets) - model.log_normalizer()
+    if not has_law(model):
+        raise InvalidInputError(f"{type(model).__name__} ranks items but gives baskets no probability")
+    return np.asarray(model.log_likelihoods(baskets), np.float64)
+
+
+def has_law(kernel: Any) -> bool:
+    """Return whether the model gives baskets a probability."""
+    model = getattr(kernel, "kernel_", kernel)
+    return isinstance(model, LowRankKernel) or hasattr(model, "log_likelihoods")
+
+
+def scores(kernel: Any, baskets: Baskets) -> FloatArray:
+    """Return how well each item goes with each basket, shape (len(baskets), n_items); NaN where a basket is impossible.
+
+    For a kernel these are :func:`ndpp.next_item_scores`; other models have a method ``scores``.
+    """
+    model = _model(kernel, baskets)
+    if isinstance(model, LowRankKernel):
+        return _batched.next_scores(model, baskets)
+    return np.asarray(model.scores(baskets), np.float64)
+
+
+def _model(kernel: Any, baskets: Baskets) -> Any:
+    """Return the kernel of a fitted estimator, or what was given, if it is over the items of the baskets."""
+    model = getattr(kernel, "kernel_", kernel)
+    if not isinstance(model, LowRankKernel) and not hasattr(model, "scores"):
+        raise InvalidInputError(
+            f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
+            "An estimator must be fitted first."
+        )
+    if not isinstance(baskets, Baskets):
+        raise InvalidInputError(
+            f"expected Baskets; got {type(baskets).__name__}. `Baskets.from_lists(sets, n_items=…)` makes them."
+        )
+    if model.n_items != baskets.n_items:
+        raise InvalidInputError(
+            f"model and baskets must share one catalogue; the model has {model.n_items} items, "
+            f"the baskets have {baskets.n_items}. Give the baskets n_items= or the model's labels."
+        )
+    return model

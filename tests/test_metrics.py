@@ -1,0 +1,414 @@
+"""Metrics against plain loops and known values, and intervals against the spread they claim to show."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import laws
+from kernels import AWKWARD, data_folder, learned
+from ndpp import Baskets, LowRankKernel, metrics
+from ndpp.datasets import load_baskets, make_baskets, make_kernel
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.inference import next_item_scores
+from ndpp.metrics import LargestId, RandomHoldout, _batched
+from ndpp.metrics.estimates import Bootstrap, by_size
+from ndpp.metrics.likelihood import random_sets
+from ndpp.metrics.models import scores
+from ndpp.metrics.ranking import held_out_ranks
+
+
+def all_sets(n_items, most=None):
+    sets = ([a for a in range(n_items) if i >> a & 1] for i in range(2**n_items))
+    return Baskets.from_lists([items for items in sets if most is None or len(items) <= most], n_items=n_items)
+
+
+def plain_scores(kernel, basket):
+    try:
+        return next_item_scores(kernel, basket) * (len(basket) < kernel.rank)
+    except ZeroProbabilityError:
+        return np.full(kernel.n_items, np.nan)
+
+
+# -- many baskets at once ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_log_likelihoods_are_those_of_single_baskets(case):
+    baskets = all_sets(min(case.n_items, 8)) if case.n_items <= 8 else random_baskets(case.n_items, 200)
+    baskets = Baskets(baskets.indptr, baskets.indices, case.n_items)
+    plain = [case.kernel.log_prob(items) for items in baskets]
+    np.testing.assert_allclose(metrics.log_likelihoods(case.kernel, baskets), plain, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_scores_are_those_of_single_baskets(case):
+    baskets = random_baskets(case.n_items, 40, most=4)
+    plain = np.array([plain_scores(case.kernel, items) for items in baskets])
+    size = ((case.kernel.q_rows(np.arange(case.n_items)) * case.kernel.coordinates.scale) ** 2).sum(axis=1)
+    found = scores(case.kernel, baskets)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(plain))
+    known = ~np.isnan(plain)
+    assert (np.abs(found - plain) <= 1e-8 * (size + plain))[known].all()
+
+
+def random_baskets(n_items, n_baskets, most=6, rng=0):
+    rng = np.random.default_rng(rng)
+    return random_sets(rng, rng.integers(0, min(most, n_items) + 1, n_baskets), n_items)
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["one chunk", "many chunks"])
+def test_chunks_make_no_difference(monkeypatch, small):
+    kernel, baskets = make_kernel(60, 10, rng=0), random_baskets(60, 100, most=9)
+    if small:
+        for name, value in (("CHUNK_ITEMS", 20), ("STACK_ENTRIES", 50), ("BLOCK_ROWS", 7)):
+            monkeypatch.setattr(_batched, name, value)
+        monkeypatch.setattr("ndpp.metrics.ranking.CHUNK_SCORES", 200)
+    plain = [kernel.log_prob(items) for items in baskets]
+    np.testing.assert_allclose(metrics.log_likelihoods(kernel, baskets), plain, rtol=1e-9)
+    expected = [next_item_scores(kernel, items) for items in baskets]
+    np.testing.assert_allclose(scores(kernel, baskets), expected, rtol=1e-8, atol=1e-10)
+    whole = metrics.mean_percentile_rank(kernel, baskets, rng=0)
+    assert whole.value == pytest.approx(plain_mpr(kernel, baskets, rng=0))
+
+
+def test_the_careful_route_gives_the_same(monkeypatch):
+    kernel, baskets = make_kernel(30, 10, rng=0), random_baskets(30, 50, most=9)
+    fast = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
+    monkeypatch.setattr(_batched, "SURE", 0.0)
+    careful = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
+    for one, other in zip(fast, careful):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_a_restricted_kernel_gives_other_items_no_chance():
+    kernel = make_kernel(12, 6, rng=0).exclude([3, 7])
+    baskets = Baskets.from_lists([[0, 1], [3, 4], [7], [11], []], n_items=12)
+    found = metrics.log_likelihoods(kernel, baskets)
+    np.testing.assert_allclose(found, [kernel.log_prob(items) for items in baskets], rtol=1e-9)
+    assert np.isneginf(found).tolist() == [False, True, True, False, False]
+    np.testing.assert_array_equal(np.isnan(scores(kernel, baskets)).all(axis=1), np.isneginf(found))
+    np.testing.assert_array_equal(scores(kernel, baskets)[[0, 3, 4]][:, [3, 7]], 0.0)
+
+
+def test_baskets_larger_than_the_rank_are_impossible():
+    kernel = make_kernel(20, 4, rng=0)
+    baskets = Baskets.from_lists([range(5), range(4)], n_items=20)
+    assert np.isneginf(metrics.log_likelihoods(kernel, baskets)).tolist() == [True, False]
+
+
+# -- likelihood --------------------------------------------------------------------------------------------------------
+
+
+def test_mean_log_likelihood_by_hand():
+    kernel = LowRankKernel(np.eye(2), [[1.0, 1.0], [-1.0, 1.0]])  # weights 1, 1, 1, 2 of 5
+    found = metrics.mean_log_likelihood(kernel, Baskets.from_lists([[0, 1], [0], [], [1]], n_items=2), rng=0)
+    assert found.value == pytest.approx(np.mean(np.log([2 / 5, 1 / 5, 1 / 5, 1 / 5])))
+    assert found.low <= float(found) <= found.high
+    assert (found.n, found.n_zero, found.level) == (4, 0, 0.95)
+    assert [tuple(one) for one in found.by_size] == [
+        (0, 0, pytest.approx(np.log(0.2)), 1),
+        (1, 1, pytest.approx(np.log(0.2)), 2),
+        (2, 2, pytest.approx(np.log(0.4)), 1),
+    ]
+
+
+def test_the_expected_log_likelihood_is_minus_the_entropy():
+    made = make_baskets(20_000, 8, mean_size=1.5, n_pairs=2, complement_lift=2.0, rng=0)
+    p = np.exp(metrics.log_likelihoods(made.kernel, all_sets(8)))
+    assert p.sum() == pytest.approx(1)
+    found = metrics.mean_log_likelihood(made.kernel, made.baskets, level=0.999, rng=0)
+    assert found.low < (p * np.log(p)).sum() < found.high
+
+
+def test_impossible_baskets_are_counted_and_left_out():
+    kernel = make_kernel(10, 4, rng=0)
+    baskets = Baskets.from_lists([[0], range(5), [4, 5]], n_items=10)
+    found = metrics.mean_log_likelihood(kernel, baskets, rng=0)
+    assert (found.n, found.n_zero) == (2, 1)
+    assert found.value == pytest.approx((kernel.log_prob([0]) + kernel.log_prob([4, 5])) / 2)
+    assert "on 2 baskets, 1 more of probability zero" in str(found)
+    nothing = metrics.mean_log_likelihood(kernel, baskets[1:2], rng=0)
+    assert (nothing.n, nothing.by_size) == (0, ())
+    assert np.isnan(nothing.value)
+
+
+def test_gain_is_the_paired_difference():
+    made = make_baskets(3000, rng=0)
+    train, _, test = made.baskets.split(0, 1000, rng=1)
+    floor = metrics.independent_items(train)
+    gain = metrics.log_likelihood_gain(made.kernel, floor, test, rng=0)
+    ours, theirs = (metrics.mean_log_likelihood(model, test, rng=0) for model in (made.kernel, floor))
+    assert gain.value == pytest.approx(ours.value - theirs.value)
+    assert gain.low > 0
+    assert gain.high - gain.low < 0.5 * (ours.high - ours.low)
+    assert metrics.log_likelihood_gain(floor, floor, test, rng=0).value == 0
+
+
+def test_gain_leaves_out_what_either_holds_impossible():
+    kernel = make_kernel(10, 2, rng=0)
+    other = make_kernel(10, 6, rng=0)
+    baskets = Baskets.from_lists([[0], [1, 2, 3], [4]], n_items=10)
+    for pair in ((kernel, other), (other, kernel)):
+        found = metrics.log_likelihood_gain(*pair, baskets, n_boot=0)
+        assert found.n_zero == 1
+        assert np.isfinite(found.value)
+
+
+# -- AUC ---------------------------------------------------------------------------------------------------------------
+
+
+def test_random_sets_are_uniform():
+    sets = random_sets(np.random.default_rng(0), np.repeat([3, 0, 1, 5], [20_000, 5, 10_000, 4]), 5)
+    assert sets.sizes.tolist() == [3] * 20_000 + [0] * 5 + [1] * 10_000 + [5] * 4
+    threes = [(a, b, c) for a in range(5) for b in range(a + 1, 5) for c in range(b + 1, 5)]
+    laws.assert_law(sets[:20_000].to_lists(), dict.fromkeys(threes, 0.1))
+    laws.assert_law(sets[20_005:30_005].to_lists(), {(a,): 0.2 for a in range(5)})
+
+
+def test_auc_is_the_chance_to_beat_a_set_of_the_same_size():
+    kernel = make_kernel(9, 6, rng=2)
+    baskets = random_baskets(9, 300, most=4, rng=3)
+    law, of_all = metrics.log_likelihoods(kernel, all_sets(9)), all_sets(9).sizes
+    ours = metrics.log_likelihoods(kernel, baskets)
+    kept = baskets.sizes > 0
+    expected = [np.mean(law[of_all == size] < value) for value, size in zip(ours[kept], baskets.sizes[kept])]
+    ties = [np.mean(np.isclose(law[of_all == size], value)) / 2 for value, size in zip(ours[kept], baskets.sizes[kept])]
+    found = metrics.auc(kernel, baskets, rng=0)
+    assert found.n == kept.sum()
+    assert found.value == pytest.approx(np.mean(np.array(expected) + ties), abs=0.03)
+    assert found.low < found.value < found.high
+
+
+def test_auc_of_a_blind_and_of_a_sharp_model():
+    baskets = Baskets.from_lists([[0, 1], [1, 2], [0, 2]] * 30, n_items=200)
+    blind = metrics.IndependentItems(np.full(200, 0.01))
+    assert metrics.auc(blind, baskets, rng=0).value == 0.5
+    assert metrics.auc(metrics.independent_items(baskets), baskets, rng=0).value > 0.99
+
+
+# -- ranks -------------------------------------------------------------------------------------------------------------
+
+
+def plain_mpr(kernel, baskets, rng, rule=None):
+    """The same with one basket at a time and sorting by hand."""
+    baskets = baskets.select(min_size=2)
+    positions = (rule or RandomHoldout()).positions(np.random.default_rng(rng), baskets.sizes)
+    values = []
+    for items, position in zip(baskets, positions):
+        held, rest = items[position], np.delete(items, position)
+        score = plain_scores(kernel, rest)
+        if np.isnan(score).any():
+            continue
+        others = np.setdiff1d(np.arange(baskets.n_items), items)
+        below = sum(score[i] < score[held] for i in others)
+        ties = sum(score[i] == score[held] for i in others)
+        values.append((below + 1 + ties / 2) / (len(others) + 1))
+    return 100 * np.mean(values)
+
+
+@pytest.mark.parametrize("rule", [RandomHoldout(), LargestId()], ids=repr)
+def test_mean_percentile_rank_against_a_plain_loop(rule):
+    kernel, baskets = make_kernel(25, 6, rng=0), random_baskets(25, 80, most=8)
+    found = metrics.mean_percentile_rank(kernel, baskets, holdout=rule, rng=5)
+    assert found.value == pytest.approx(plain_mpr(kernel, baskets, 5, rule))
+    # A rest larger than the rank is impossible; one item out of rank + 1 leaves a rest that is not.
+    assert found.n_zero == np.sum(baskets.sizes > kernel.rank + 1)
+    assert found.n + found.n_zero == np.sum(baskets.sizes >= 2)
+
+
+def test_ranks_by_hand():
+    model = SimpleNamespace(n_items=5, scores=lambda baskets: np.tile([3.0, 1.0, 2.0, 2.0, 2.0], (len(baskets), 1)))
+    baskets = Baskets.from_lists([[0, 1], [0, 4], [3], [1, 2, 3]], n_items=5)
+    ranks = held_out_ranks(model, baskets, np.random.default_rng(0), LargestId())
+    # Held out: 1 of {1, 2, 3, 4}, 4 of the same, 3 of {0, 3, 4}.
+    assert ranks.above.tolist() == [3, 0, 1]
+    assert ranks.ties.tolist() == [0, 2, 1]
+    assert ranks.candidates.tolist() == [4, 4, 3]
+    np.testing.assert_allclose(ranks.percentile, [100 / 4, 100 * 3 / 4, 100 * 1.5 / 3])
+    np.testing.assert_allclose(ranks.in_top(1), [0, 1 / 3, 0])
+    np.testing.assert_allclose(ranks.in_top(2), [0, 2 / 3, 1 / 2])
+    np.testing.assert_allclose(ranks.in_top(4), 1)
+
+
+def test_a_blind_ranking_scores_fifty():
+    baskets = random_baskets(30, 200, most=5)
+    blind = metrics.IndependentItems(np.full(30, 0.1))
+    found = metrics.mean_percentile_rank(blind, baskets, rng=0)
+    assert found.value == pytest.approx(50 * (1 + 1 / 28), rel=0.02)  # the item itself is at or below itself
+    assert metrics.precision_at(blind, baskets, 28, rng=0).value == pytest.approx(1, abs=0.06)
+
+
+def test_random_holdout_is_uniform_and_the_largest_id_is_not():
+    sizes = np.full(6000, 4)
+    counts = np.bincount(RandomHoldout().positions(np.random.default_rng(0), sizes), minlength=4)
+    laws.assert_counts(counts, [0.25] * 4)
+    assert set(LargestId().positions(np.random.default_rng(0), sizes)) == {3}
+
+
+def test_complements_help_to_guess():
+    made = make_baskets(4000, 40, n_pairs=10, complement_lift=4.0, mean_size=3.0, rng=0)
+    train, _, test = made.baskets.split(0, 2000, rng=0)
+    floor = metrics.independent_items(train)
+    for metric in (metrics.mean_percentile_rank, lambda *a, **k: metrics.precision_at(*a, 5, **k)):
+        truth, popular = metric(made.kernel, test, rng=1), metric(floor, test, rng=1)
+        assert truth.low > popular.value
+
+
+# -- baselines ---------------------------------------------------------------------------------------------------------
+
+
+def test_independent_items_is_a_law():
+    floor = metrics.independent_items(random_baskets(6, 50))
+    assert np.exp(floor.log_likelihoods(all_sets(6))).sum() == pytest.approx(1)
+    kernel = LowRankKernel(np.eye(6), np.diag(floor.probabilities / (1 - floor.probabilities)))
+    np.testing.assert_allclose(
+        floor.log_likelihoods(all_sets(6)), metrics.log_likelihoods(kernel, all_sets(6)), rtol=1e-10
+    )
+
+
+def test_unseen_items_are_possible():
+    floor = metrics.independent_items(Baskets.from_lists([[0]], n_items=3))
+    assert np.isfinite(floor.log_likelihoods(Baskets.from_lists([[1, 2]], n_items=3))).all()
+    with pytest.raises(InvalidInputError, match="smoothing"):
+        metrics.independent_items(Baskets.from_lists([[0]]), smoothing=0)
+
+
+def test_item_item_cosine_against_a_plain_loop():
+    train, test = random_baskets(12, 100, rng=0), random_baskets(12, 20, rng=1)
+    M = train.to_csr().toarray().astype(float)
+    norms = np.sqrt((M**2).sum(axis=0))
+    S = M.T @ M / np.outer(norms, norms)
+    np.fill_diagonal(S, 0)
+    expected = [S[items].sum(axis=0) for items in test]
+    np.testing.assert_allclose(metrics.item_item_cosine(train).scores(test), expected, atol=1e-12)
+
+
+def test_cosine_has_no_likelihood():
+    baskets = random_baskets(6, 20)
+    with pytest.raises(InvalidInputError, match="ItemItemCosine ranks items but gives baskets no probability"):
+        metrics.mean_log_likelihood(metrics.item_item_cosine(baskets), baskets)
+
+
+# -- intervals, sizes, tables ------------------------------------------------------------------------------------------
+
+
+def test_intervals_cover_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    floor = metrics.IndependentItems(np.full(10, 0.2))
+    truth = 10 * (0.2 * np.log(0.2) + 0.8 * np.log(0.8))
+    covered = 0
+    for _ in range(200):
+        baskets = Baskets.from_csr(rng.random((60, 10)) < 0.2)
+        found = metrics.mean_log_likelihood(floor, baskets, level=0.9, n_boot=200, rng=rng)
+        covered += found.low <= truth <= found.high
+    assert 0.80 < covered / 200 < 0.97
+
+
+def test_intervals_in_parts_are_the_same(monkeypatch):
+    values = np.random.default_rng(0).random(30)
+    whole = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(lambda drawn: values[drawn].mean(axis=1), 30)
+    monkeypatch.setattr("ndpp.metrics.estimates.RESAMPLED", 100)
+    parts = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(lambda drawn: values[drawn].mean(axis=1), 30)
+    assert whole == parts
+
+
+def test_size_classes_double():
+    sizes = np.array([0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 100])
+    classes = by_size(sizes, lambda chosen: float(len(chosen)))
+    bounds = [(one.least, one.most, one.n) for one in classes]
+    assert bounds == [
+        (0, 0, 1), (1, 1, 1), (2, 2, 1), (3, 4, 2), (5, 8, 2), (9, 16, 2), (17, 32, 1), (65, 128, 1),
+    ]  # fmt: skip
+
+
+def test_the_same_seed_gives_the_same_and_no_interval_without_resamples():
+    kernel, baskets = make_kernel(20, 6, rng=0), random_baskets(20, 60)
+    for metric in (metrics.mean_log_likelihood, metrics.auc, metrics.mean_percentile_rank, metrics.precision_at):
+        assert metric(kernel, baskets, rng=3) == metric(kernel, baskets, rng=3)
+        assert metric(kernel, baskets, rng=3) != metric(kernel, baskets, rng=4)
+        bare = metric(kernel, baskets, rng=3, n_boot=0)
+        assert np.isnan([bare.low, bare.high]).all()
+        assert bare.value == metric(kernel, baskets, rng=3).value
+
+
+def test_compare_holds_the_same_items_out():
+    made = make_baskets(1500, rng=0)
+    train, _, test = made.baskets.split(0, 500, rng=0)
+    models = {
+        "truth": made.kernel,
+        "again": SimpleNamespace(kernel_=made.kernel),
+        "cosine": metrics.item_item_cosine(train),
+    }
+    table = metrics.compare(models, test, k=5, rng=0, n_boot=50)
+    truth, again, cosine = table.rows
+    assert truth[1:] == again[1:]
+    assert truth.log_likelihood.value == pytest.approx(metrics.mean_log_likelihood(made.kernel, test, n_boot=0).value)
+    assert (cosine.log_likelihood, cosine.auc) == (None, None)
+    lines = str(table).splitlines()
+    assert lines[0].split() == ["model", "log-likelihood", "AUC", "MPR", "precision@5"]
+    assert [line.split()[0] for line in lines[1:]] == list(models)
+    assert len(set(map(len, lines))) == 1
+    assert str(metrics.compare({}, test)).startswith("model")
+
+
+# -- wrong input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "metric", [metrics.mean_log_likelihood, metrics.auc, metrics.mean_percentile_rank, metrics.precision_at]
+)
+def test_wrong_input(metric):
+    kernel, baskets = make_kernel(20, 6, rng=0), random_baskets(20, 10)
+    with pytest.raises(InvalidInputError, match="share one catalogue; the model has 20 items, the baskets have 21"):
+        metric(kernel, random_baskets(21, 10))
+    with pytest.raises(InvalidInputError, match="expected a kernel"):
+        metric(object(), baskets)
+    with pytest.raises(InvalidInputError, match="level"):
+        metric(kernel, baskets, level=95)
+    with pytest.raises(InvalidInputError, match="n_boot"):
+        metric(kernel, baskets, n_boot=-1)
+
+
+def test_wrong_baskets_and_rules():
+    kernel, baskets = make_kernel(20, 6, rng=0), random_baskets(20, 10)
+    with pytest.raises(InvalidInputError, match="expected Baskets; got list"):
+        metrics.mean_log_likelihood(kernel, [[0, 1]])
+    with pytest.raises(InvalidInputError, match="RandomHoldout"):
+        metrics.mean_percentile_rank(kernel, baskets, holdout="largest")
+    with pytest.raises(InvalidInputError, match="k must be"):
+        metrics.precision_at(kernel, baskets, 0)
+
+
+def test_no_basket_of_two_items():
+    found = metrics.mean_percentile_rank(make_kernel(5, 2, rng=0), Baskets.from_lists([[0], []], n_items=5), rng=0)
+    assert (found.n, found.n_zero) == (0, 0)
+    assert np.isnan(found.value)
+
+
+# -- real data ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_a_learned_kernel_on_real_baskets(name):
+    kernel = learned(name).kernel
+    baskets = load_baskets("uk_retail", folder=data_folder())[::400]
+    plain = [kernel.log_prob(items) for items in baskets]
+    np.testing.assert_allclose(metrics.log_likelihoods(kernel, baskets), plain, rtol=1e-10)
+    some = baskets.select(min_size=1)[:8]
+    expected = np.array([next_item_scores(kernel, items) for items in some])
+    np.testing.assert_allclose(scores(kernel, some), expected, rtol=1e-5, atol=1e-8 * expected.max())
+
+
+@pytest.mark.data
+def test_known_figures_of_uk_retail():
+    if not (data_folder() / "uk_retail.baskets.gz").is_file():
+        pytest.skip(f"no uk_retail.baskets.gz in {data_folder()}; point NDPP_DATA at the folder of real data")
+    train, _, test = load_baskets("uk_retail", folder=data_folder()).split(300, 2000, rng=0)
+    floor, cosine = metrics.independent_items(train), metrics.item_item_cosine(train)
+    assert metrics.mean_log_likelihood(floor, test, n_boot=0).value == pytest.approx(-104.1, abs=1.5)
+    assert metrics.mean_percentile_rank(floor, test, rng=0, n_boot=0).value == pytest.approx(83.8, abs=1)
+    assert metrics.mean_percentile_rank(cosine, test, rng=0, n_boot=0).value == pytest.approx(93.2, abs=1)
