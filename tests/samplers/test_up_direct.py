@@ -229,11 +229,12 @@ def test_nearly_singular_pairs_are_told_apart():
         )
 
 
-@pytest.mark.parametrize("up", [DirectUp(), NaiveUp()])
-def test_a_set_that_nothing_completes(up):
-    kernel = BY_NAME["duplicate rows"].kernel
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("up", [DirectUp(), NaiveUp()], ids=["DirectUp", "NaiveUp"])
+@pytest.mark.parametrize(("name", "kept"), [("duplicate rows", (0, 5)), ("zero rows", (0, 1))])
+def test_a_set_that_nothing_completes(name, kept, up):
     with pytest.raises(ZeroProbabilityError, match="completes"):
-        up.prepare(kernel, 4).pair(np.random.default_rng(0), np.array([0, 5]))
+        up.prepare(BY_NAME[name].kernel, 4).pair(np.random.default_rng(0), np.array(kept))
 
 
 def test_a_budget_that_is_spent():

@@ -188,10 +188,10 @@ class PreparedDirectUp:
 
 def condition(B: FloatArray, rows: FloatArray) -> Given:
     """Return what is left of L = Q B Qᵀ once the items with rows ``rows`` of Q are in. O(kr²)."""
-    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)  # B^A does not see how they are scaled
-    F, G = rows @ B, B @ rows.T
-    X, U = _solve_both(F @ rows.T, F, G) if len(rows) else (F, G)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # what overflows or is NaN has an infinite loss
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)  # B^A does not see how they are scaled
+        F, G = rows @ B, B @ rows.T
+        X, U = _solve_both(F @ rows.T, F, G) if len(rows) else (F, G)
         inner = B - G @ X
         trace = float(np.trace(inner))
         pairs = trace**2 - float(np.einsum("ij,ji->", inner, inner))
