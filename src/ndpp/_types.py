@@ -17,5 +17,5 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 Items: TypeAlias = Sequence[int] | IntArray
 """A set of items, as catalogue ids."""
 
-RngLike: TypeAlias = None | int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
+RngLike: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 """Anything :func:`numpy.random.default_rng` takes."""

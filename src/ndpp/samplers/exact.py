@@ -203,6 +203,8 @@ class Exact(Sampler):
 
     def _first_rung(self, size: int) -> int:
         coords = self.kernel.coordinates
+        if coords.rank == 0:
+            return 0
         return round(-2 * float(np.log(np.sort(coords.scale)[-min(max(size, 1), coords.rank)])) / RUNG)
 
     def _plan(self, state: State, left: int) -> tuple[int, int]:
