@@ -39,7 +39,7 @@ demo: $(VENV)/.ready-demo  ## Sample from a small kernel and show what a kernel 
 	@$(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
-	$(ONE_THREAD) $(BIN)/python -m pytest $(ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(READY)  ## Style, formatting, types and the import contracts
 	$(BIN)/ruff check .

@@ -1,75 +1,84 @@
 """A geometric ladder of radii with their resolvents, computed when first wanted and kept within a memory budget.
 
-What a rung holds does not depend on who asked for it first, so the cache changes times and never results.
+What is kept does not depend on who asked for it first, so the cache changes times and never results.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ndpp._types import ComplexArray, FloatArray
-from ndpp.linalg import Coordinates, nodes, resolvent
+from ndpp._types import AnyArray, ComplexArray, FloatArray
+from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
 
 RUNG = 0.35
 """Step of the ladder in log ρ. One step moves the mean size by about RUNG times its variance."""
 
+Value = TypeVar("Value", bound="AnyArray | tuple[AnyArray | float, ...]")
+
 
 class Circle(NamedTuple):
-    """R(t_j) at the nodes of one circle, shape (2, h, r, r), log det(I + t_jB) and log t_j."""
+    """Z(t_j) given the ladder's items at the nodes of one circle, shape (2, h, r, r); log w(t_j) and log t_j."""
 
-    R: FloatArray
-    log_det: ComplexArray
+    Z: FloatArray
+    log_w: ComplexArray
     log_t: ComplexArray
 
 
 class Ladder:
-    """Radii ρ_l = exp(l·RUNG) for every integer l."""
+    """Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R on circles of radius exp(l·RUNG), l any integer, for given items with rows Q_Y."""
 
-    def __init__(self, coords: Coordinates, memory: int) -> None:
+    def __init__(self, coords: Coordinates, given: FloatArray, memory: int) -> None:
         self.coords = coords
+        self.given = given
         self.memory = memory
-        self._kept: OrderedDict[tuple[int, int], FloatArray | Circle] = OrderedDict()
+        self._kept: OrderedDict[Hashable, AnyArray | tuple[AnyArray | float, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __getstate__(self) -> dict[str, object]:
-        return {"coords": self.coords, "memory": self.memory}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__(state["coords"], state["memory"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[Ladder], tuple[Coordinates, FloatArray, int]]:
+        return Ladder, (self.coords, self.given, self.memory)
 
     def real(self, rung: int) -> FloatArray:
-        """Return R(ρ) at the radius itself."""
-        found = self._get(rung, 0)
-        if found is None:
-            found = self._put(rung, 0, resolvent(self.coords, np.array([np.exp(rung * RUNG)]))[0][0])
-        return found  # type: ignore[return-value]
+        """Return Z at the radius itself."""
+        return self.remember(rung, lambda: self._at(np.array([np.exp(rung * RUNG)]))[0][0].real)
 
     def circle(self, rung: int, count: int) -> Circle:
-        """Return R at ``count`` nodes of the circle (half of them: the rest are conjugates)."""
-        found = self._get(rung, count)
-        if found is None:
-            t = nodes(np.exp(rung * RUNG), count)
-            R, log_det = resolvent(self.coords, t)
-            found = self._put(rung, count, Circle(np.stack([R.real, R.imag]), log_det, np.log(t)))
-        return found  # type: ignore[return-value]
+        """Return Z at ``count`` nodes of the circle (half of them: the rest are conjugates)."""
+        return self.remember((rung, count), lambda: self._circle(nodes(np.exp(rung * RUNG), count)))
 
-    def _get(self, rung: int, count: int) -> FloatArray | Circle | None:
+    def remember(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return what ``make`` gives, made anew only when it was not kept."""
         with self._lock:
-            if (rung, count) in self._kept:
-                self._kept.move_to_end((rung, count))
-            return self._kept.get((rung, count))
-
-    def _put(self, rung: int, count: int, value: FloatArray | Circle) -> FloatArray | Circle:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]  # type: ignore[return-value]
+        value = make()
         with self._lock:
-            self._kept[rung, count] = value
-            while len(self._kept) > 1 and sum(map(_bytes, self._kept.values())) > self.memory:
+            self._kept[key] = value
+            while len(self._kept) > 1 and self.n_bytes > self.memory:
                 self._kept.popitem(last=False)
         return value
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes kept at present."""
+        return sum(_bytes(value) for value in self._kept.values())
 
-def _bytes(value: FloatArray | Circle) -> int:
-    return value.R.nbytes if isinstance(value, Circle) else value.nbytes
+    def _circle(self, t: ComplexArray) -> Circle:
+        Z, log_w = self._at(t)
+        return Circle(np.stack([Z.real, Z.imag]), log_w, np.log(t))
+
+    def _at(self, t: AnyArray) -> tuple[AnyArray, ComplexArray]:
+        R, log_det = resolvent(self.coords, t)
+        Z, log_minor = condition_on(R, self.given)
+        return Z, log_det + log_minor
+
+
+def _bytes(value: AnyArray | tuple[AnyArray | float, ...]) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return sum(part.nbytes for part in value if isinstance(part, np.ndarray))

@@ -18,6 +18,7 @@ surviving fraction |Σ Re w|/Σ|w| (digits lost), acceptance probabilities withi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,14 +46,14 @@ ATTEMPTS = 8
 
 
 class State(NamedTuple):
-    """Items chosen so far, node matrices on one rung of the ladder, M, and what a person wants to know."""
+    """Items chosen beside the given ones, node matrices on one rung of the ladder, M, and what a person wants to know."""
 
     rows: IntArray
     q: FloatArray
     rung: int
     nodes: Nodes
     weighed: Weighed
-    owned: bool  # the node matrices are this sample's own and may be overwritten
+    owned: bool = False  # the node matrices are this sample's own and may be overwritten
     recentred: int = 0
     trace_error: float = 0.0
     fraction: float = 1.0
@@ -76,7 +77,6 @@ class Exact(Sampler):
     index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
-    starts: dict[int, State] = field(repr=False)
 
     @classmethod
     def prepare(
@@ -87,7 +87,7 @@ class Exact(Sampler):
         given: Items = (),
         exclude: Items = (),
         candidates: Items | None = None,
-        index: ItemIndex | None = None,
+        index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare,
         memory: int = 256 * 2**20,
     ) -> Exact:
         """Pay for what depends on the kernel alone; refuse what cannot be drawn before any work.
@@ -101,10 +101,10 @@ class Exact(Sampler):
             Items every sample contains.
         exclude, candidates : items
             Items no sample contains; the only items, beside the given ones, a sample may contain.
-        index : ItemIndex, optional
-            How one item is drawn: a :class:`~ndpp.items.LeverageTable` (default) or a :class:`~ndpp.items.Tree` of the kernel.
+        index : callable
+            Makes what draws one item from the kernel: ``LeverageTable.prepare`` or ``Tree.prepare``.
         memory : int
-            Most bytes of cached circles. Peak memory beside X is this, 8n bytes of table and 8 N r² bytes per thread.
+            Most bytes of cached circles. Peak memory beside X is this, 24n bytes of table and 16 N r² bytes per thread.
         """
         kernel = _narrowed(kernel, given, exclude, candidates)
         rows = np.sort(kernel.rows_of(given, "given"))
@@ -116,55 +116,55 @@ class Exact(Sampler):
             raise ZeroProbabilityError(
                 f"the {len(rows)} given items have probability zero of being in a sample together; give fewer or other items"
             )
-        if index is None and kernel.rank > 0:
-            index = LeverageTable.prepare(kernel)
-        ladder = Ladder(kernel.coordinates, check_count(memory, "memory"))
-        return cls(kernel, size, rows, index, ladder, law.law, {})
+        ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
+        return cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        size = self.size if self.size is not None else self._draw_size(rng)
-        state, proposals = self.start(size), 0
-        while len(state.rows) < size:
+        wanted = self.size - len(self.given) if self.size is not None else self._draw_count(rng)
+        state, proposals = self.start(wanted), 0
+        while len(state.rows) < wanted:
             assert self.index is not None
             drawn = self.index.draw_counted(rng, state.weighed.M)
             proposals += drawn.proposals
-            state = self.add(state, int(drawn.rows[0]), size)
+            state = self.add(state, int(drawn.rows[0]), wanted)
         info = {
             "proposals": proposals,
-            "rejections": proposals - (size - len(self.given)),
+            "rejections": proposals - wanted,
             "recentred": state.recentred,
             "trace_error": state.trace_error,
             "fraction": state.fraction,
         }
-        return Draw(np.sort(state.rows), info)
+        return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
 
-    def _draw_size(self, rng: np.random.Generator) -> int:
+    def _draw_count(self, rng: np.random.Generator) -> int:
         cdf = np.cumsum(self.size_law)
-        return len(self.given) + int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
+        return int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
 
     # -- the chain of conditional laws ---------------------------------------------------------------------------------------
 
-    def start(self, size: int) -> State:
-        """Return the state before the first draw; the same for every sample of this size."""
-        if size not in self.starts:
-            q = self.kernel.q_rows(self.given)
-            state = State(
-                self.given,
-                q,
-                self._first_rung(size),
-                Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex)),
-                _NOTHING,
-                False,
-            )
-            self.starts[size] = state if size == len(self.given) else self._recentre(state, size)
-        return self.starts[size]
+    def start(self, wanted: int) -> State:
+        """Return the state before the first of ``wanted`` draws; the same for every sample."""
+        nothing = State(np.empty(0, np.int64), np.empty((0, self.kernel.rank)), 0, _NO_NODES, _NOTHING)
+        if wanted == 0:
+            return nothing
+        # Circles are kept by the ladder; here only which one, and its M.
+        rung, count, *weighed = self.ladder.remember(("start", wanted), lambda: self._first(nothing, wanted))
+        return _judged(
+            nothing._replace(rung=rung, nodes=self._nodes(nothing, rung, count, wanted), weighed=Weighed(*weighed)),
+            wanted,
+        )
 
-    def add(self, state: State, row: int, size: int) -> State:
+    def _first(self, nothing: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
+        size = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
+        state, count = self._recentre(nothing._replace(rung=round(-2 * float(np.log(size)) / RUNG)), wanted)
+        return state.rung, count, *state.weighed
+
+    def add(self, state: State, row: int, wanted: int) -> State:
         """Return the state with one more item."""
         q = self.kernel.q_rows(np.array([row]))
         state = state._replace(rows=np.append(state.rows, row), q=np.concatenate([state.q, q]))
-        left = size - len(state.rows)
+        left = wanted - len(state.rows)
         if left == 0:
             self._check_chosen(state)
             return state
@@ -173,23 +173,26 @@ class Exact(Sampler):
             state = state._replace(nodes=Nodes(state.nodes.Z.copy(), state.nodes.log_w), owned=True)
         nodes, weighed = state.nodes.condition(q[0], keep=keep)
         if not _trustworthy(weighed, left):
-            return self._recentre(state, size)
+            return self._recentre(state, wanted)[0]
         return _judged(state._replace(nodes=nodes, weighed=weighed), left)
 
-    def _recentre(self, state: State, size: int) -> State:
+    def _nodes(self, state: State, rung: int, count: int, wanted: int) -> Nodes:
+        circle = self.ladder.circle(rung, count)
+        log_w = circle.log_w - (len(self.given) + wanted) * circle.log_t
+        return given_items(circle.Z, log_w, state.q) if len(state.q) else Nodes(circle.Z, log_w)
+
+    def _recentre(self, state: State, wanted: int) -> tuple[State, int]:
         """Return the state rebuilt at a radius that suits the items chosen; widen the rule until the monitors agree."""
-        left = size - len(state.rows)
+        left = wanted - len(state.rows)
         rung, count = self._plan(state, left)
         weighed = _NOTHING
         for attempt in range(ATTEMPTS):
-            circle = self.ladder.circle(rung, count)
-            log_w = circle.log_det - size * circle.log_t
-            nodes = given_items(circle.R, log_w, state.q) if len(state.q) else Nodes(circle.R, log_w)
+            nodes = self._nodes(state, rung, count, wanted)
             weighed = nodes.weigh()
             if _trustworthy(weighed, left):
                 owned, recentred = len(state.q) > 0, state.recentred + 1
                 state = state._replace(rung=rung, nodes=nodes, weighed=weighed, owned=owned, recentred=recentred)
-                return _judged(state, left)
+                return _judged(state, left), count
             # First more nodes, up to where the rule has no bias at all; then other radii, away from an unlucky pole.
             if count <= self.kernel.rank:
                 count = min(2 * count, 2 * (self.kernel.rank // 2 + 1))
@@ -198,14 +201,8 @@ class Exact(Sampler):
         raise PrecisionError(
             f"the law of the next item could not be computed to tolerance after {ATTEMPTS} attempts "
             f"(trace {weighed.trace:.12g} where {left} was expected, surviving fraction {weighed.fraction:.1g}). "
-            f"The kernel is too badly scaled for double precision at size {size}; rescale X or ask for a smaller size."
+            f"The kernel is too badly scaled for double precision at this size; rescale X or ask for a smaller size."
         )
-
-    def _first_rung(self, size: int) -> int:
-        coords = self.kernel.coordinates
-        if coords.rank == 0:
-            return 0
-        return round(-2 * float(np.log(np.sort(coords.scale)[-min(max(size, 1), coords.rank)])) / RUNG)
 
     def _plan(self, state: State, left: int) -> tuple[int, int]:
         """Return the rung and the number of nodes for ``left`` more items: the fewest nodes that keep bias and cancellation small."""
@@ -231,7 +228,7 @@ class Exact(Sampler):
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gave the items already chosen no further probability."""
-        chosen = state.q[:-1]
+        chosen = np.concatenate([self.ladder.given, state.q[:-1]])
         excess = np.abs(chosen @ state.weighed.M).max(initial=0.0)
         if excess > 1e-6:
             raise PrecisionError(
@@ -240,6 +237,7 @@ class Exact(Sampler):
             )
 
 
+_NO_NODES = Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex))
 _NOTHING = Weighed(np.empty((0, 0)), 0.0, 0.0)
 
 
