@@ -49,7 +49,7 @@ def test_make_kernel_refuses_other_precisions():
 def test_planted_pairs_are_in_the_kernel():
     made = make_baskets(0, 30, n_pairs=4, complement_lift=2.5, substitute_lift=0.1, rng=3)
     p = made.kernel.inclusion_probabilities()
-    assert p.sum() == pytest.approx(4.0)
+    assert p.sum() == pytest.approx(3.0)
     assert p.max() / p.min() < 4
     for pairs, lift in ((made.complements, 2.5), (made.substitutes, 0.1)):
         for a, b in pairs:

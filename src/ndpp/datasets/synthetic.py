@@ -62,7 +62,7 @@ def make_baskets(
     n_baskets: int,
     n_items: int = 40,
     *,
-    mean_size: float = 4.0,
+    mean_size: float | None = None,
     n_pairs: int = 5,
     complement_lift: float = 3.0,
     substitute_lift: float = 0.2,
@@ -78,8 +78,8 @@ def make_baskets(
     ----------
     n_baskets, n_items : int
         How many baskets, over how many items.
-    mean_size : float
-        Expected number of items in a basket.
+    mean_size : float, optional
+        Expected number of items in a basket; a tenth of the catalogue by default.
     n_pairs : int
         How many pairs of complements, and as many of substitutes.
     complement_lift, substitute_lift : float
@@ -104,7 +104,7 @@ def make_baskets(
             "expected 0 ≤ substitute_lift < 1 < complement_lift; "
             f"got substitute_lift={substitute_lift}, complement_lift={complement_lift}"
         )
-    rng = np.random.default_rng(rng)
+    rng, mean_size = np.random.default_rng(rng), n_items / 10 if mean_size is None else mean_size
     popularity = 4 ** rng.random(n_items)
     popularity *= mean_size / popularity.sum()
     if mean_size <= 0 or complement_lift * popularity.max() >= 1:
