@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as sl
+from scipy.linalg.blas import dsyrk, dtrmm
 
 from ndpp._types import AnyArray, FloatArray
 from ndpp.errors import InvalidKernelError
@@ -23,6 +24,8 @@ DENSE_ENTRIES = 4_000_000
 """Up to this many entries of X, Q is formed and kept (32 MB)."""
 BLOCK_BYTES = 32 * 2**20
 """Size of a row block in double precision."""
+CACHE_BYTES = 768 * 2**10
+"""Size of a row block that stays in a core's own cache while it is worked on."""
 
 
 @dataclass(frozen=True)
@@ -140,15 +143,25 @@ def _rank(pivots: FloatArray, n: int) -> int:
     return int(np.sum(pivots > EPS * max(n, len(pivots)) * pivots[0]))
 
 
+def _double_blocks(X: AnyArray) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield X by small row blocks, in double precision, each written over the one before."""
+    rows = max(1, min(len(X), CACHE_BYTES // (8 * X.shape[1])))
+    space = np.empty((rows, X.shape[1]))
+    for start in range(0, len(X), rows):
+        block = slice(start, min(start + rows, len(X)))
+        part = space[: block.stop - start]
+        part[:] = X[block]
+        yield block, part
+
+
 def _gram(X: AnyArray, to_q: FloatArray | None) -> FloatArray:
     """Return (X·to_q)ᵀ(X·to_q) as a sum over row blocks, in double precision whatever X is."""
     width = X.shape[1] if to_q is None else to_q.shape[1]
-    total = np.zeros((width, width))
-    for block in row_blocks(X):
-        part = np.asarray(X[block], np.float64)
+    total = np.zeros((width, width), order="F")
+    for _, part in _double_blocks(X):
         part = part if to_q is None else part @ to_q
-        total += part.T @ part
-    return total
+        total = dsyrk(1.0, part.T, beta=1.0, c=total, overwrite_c=True)
+    return total + np.triu(total, 1).T
 
 
 def _pivoted_cholesky(gram: FloatArray) -> tuple[FloatArray, AnyArray, float]:
@@ -173,10 +186,13 @@ def _block_factors(X: AnyArray, norms: FloatArray) -> FloatArray:
 
 
 def _leverage(X: AnyArray, to_q: FloatArray) -> FloatArray:
+    """Return ‖q_a‖² for every row of X·to_q. Norms do not see a rotation, so a triangular factor of to_q does, at half the price."""
+    R = np.zeros((X.shape[1],) * 2, order="F")
+    R[: to_q.shape[1]] = sl.qr(to_q.T, mode="r")[0]  # to_qᵀ = rotation · R
     out = np.empty(len(X))
-    for block in row_blocks(X):
-        part = np.asarray(X[block], np.float64) @ to_q
-        out[block] = np.einsum("ij,ij->i", part, part)
+    for block, part in _double_blocks(X):
+        q = dtrmm(1.0, R, part.T, overwrite_b=True).T
+        np.einsum("ij,ij->i", q, q, out=out[block])
     return out
 
 
