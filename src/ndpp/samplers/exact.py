@@ -245,6 +245,7 @@ def given_real(R: FloatArray, q: FloatArray) -> FloatArray:
     """Return R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for one real R."""
     if len(q) == 0:
         return R
+    q = np.linalg.qr(q.T)[0].T
     right = q @ R
     return R - (R @ q.T) @ np.linalg.solve(right @ q.T, right)
 
