@@ -42,6 +42,19 @@ def test_conditioning_at_once_and_item_by_item(stack: tuple[int, ...]):
     np.testing.assert_allclose(rows @ at_once, 0, atol=1e-10)
 
 
+def test_conditioning_on_rows_that_nearly_coincide():
+    """Only their span counts: (q, q + δ) and (q, δ/|δ|) give one result, the log determinants differ by 2 log |δ|."""
+    rng = np.random.default_rng(4)
+    Z = rng.standard_normal((6, 6)) + 3 * np.eye(6)
+    q, direction = rng.standard_normal((2, 6))
+    for delta in (1e-3, 1e-6):
+        near, log_near = condition_on(Z, np.vstack([q, q + delta * direction]))
+        far, log_far = condition_on(Z, np.vstack([q, direction]))
+        np.testing.assert_allclose(near, far, atol=1e-14 / delta)
+        assert log_near.real == pytest.approx(log_far.real + 2 * np.log(delta), abs=1e-14 / delta)
+    assert condition_on(Z, np.vstack([q, q]))[1].real == -np.inf
+
+
 def test_conditioning_on_nothing():
     Z = np.eye(3)
     same, log_det = condition_on(Z, np.zeros((0, 3)))

@@ -19,7 +19,7 @@ import numpy as np
 
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg.coordinates import EPS, Coordinates
-from ndpp.linalg.minors import log_det_or_zero, log_minor, schur_complement
+from ndpp.linalg.minors import log_det_or_zero, log_minor, row_basis, schur_complement
 
 ZERO_WEIGHT = 1e-12
 """A size whose probability falls below this under the law tilted towards it is a size that cannot occur."""
@@ -73,14 +73,15 @@ def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None
 def _given(R: FloatArray, given: FloatArray | None) -> tuple[FloatArray, float]:
     if given is None or len(given) == 0:
         return R, 0.0
-    minor = given @ R @ given.T
+    basis, height = row_basis(given)
+    minor = basis @ R @ basis.T
     size = np.sqrt(np.diag(minor).clip(0))
-    if np.any(size == 0):
+    if not (height.all() and size.all()):
         return R, -np.inf
     log_det = log_det_or_zero(minor / np.outer(size, size))
     if log_det == -np.inf:
         return R, -np.inf
-    return schur_complement(R, R @ given.T, minor, given @ R), log_det + 2 * float(np.log(size).sum())
+    return schur_complement(R, R @ basis.T, minor, basis @ R), log_det + 2 * float(np.log(size * height).sum())
 
 
 def law_of_sum(mu: AnyArray) -> FloatArray:
@@ -146,7 +147,7 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     """Return an estimate of the absolute error that rounding leaves in the tilted law given some items.
 
     To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + 16ε). Conditioning
-    divides it by the smallest singular value of the given items' balanced minor of R.
+    adds what telling the given rows apart costs, and divides by the smallest singular value of their balanced minor of R.
     """
     inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
     weight = np.sqrt(tilt) * coords.scale / balance[0]
@@ -158,6 +159,8 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     )
     if given is None or len(given) == 0:
         return error
-    minor = given @ resolvent(coords, np.array([tilt]))[0][0] @ given.T
+    basis, height = row_basis(given)
+    error += EPS * coords.rank * float((np.linalg.norm(given, axis=1) / height.clip(EPS)).max())
+    minor = basis @ resolvent(coords, np.array([tilt]))[0][0] @ basis.T
     size = np.sqrt(np.diag(minor).clip(np.finfo(float).tiny))
     return error / float(np.linalg.svd(minor / np.outer(size, size), compute_uv=False)[-1].clip(EPS))
