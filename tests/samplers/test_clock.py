@@ -55,7 +55,7 @@ def test_law(name, n_draws):
 
 def test_another_index():
     case = BY_NAME["generic"]
-    draws = Clock.prepare(case.kernel, index=Scan.prepare(case.kernel)).sample(1_000, rng=2)
+    draws = Clock.prepare(case.kernel, index=Scan.prepare(case.kernel)).sample(600, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
@@ -63,7 +63,7 @@ def test_law_check_rejects_a_clock_that_is_slow(monkeypatch):
     """Negative control: the clock begins late, at s = exp(−0.3)."""
     case, coming = BY_NAME["generic"], Clock._coming
     monkeypatch.setattr(Clock, "_coming", lambda self, x, rows: coming(self, x + 0.3, rows))
-    draws = Clock.prepare(case.kernel).sample(2_000, rng=4)
+    draws = Clock.prepare(case.kernel).sample(800, rng=4)
     with pytest.raises(AssertionError, match="do not follow the law"):
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 

@@ -81,8 +81,8 @@ def sets(draws):
 @every_sampler
 def test_sets_are_sorted_and_can_occur(name, case):
     sampler = prepared(name, case)
-    draws = sampler.sample(8, rng=1)
-    assert len(draws) == len(draws.baskets) == 8
+    draws = sampler.sample(5, rng=1)
+    assert len(draws) == len(draws.baskets) == 5
     assert draws.baskets.n_items == case.n_items
     for items in draws.baskets:
         assert items.dtype == np.int64
@@ -96,12 +96,11 @@ def test_sets_are_sorted_and_can_occur(name, case):
 @every_sampler
 def test_a_draw_depends_on_seed_and_index_alone(name, case, monkeypatch):
     sampler = prepared(name, case)
-    whole = sets(sampler.sample(7, rng=2))
-    assert whole == sets(sampler.sample(7, rng=2))
+    whole = sets(sampler.sample(5, rng=2))
     assert whole[:3] == sets(sampler.sample(3, rng=2))
-    assert whole[4:] == sets(sampler.sample(3, rng=2, first=4))
+    assert whole[4:] == sets(sampler.sample(1, rng=2, first=4))
     monkeypatch.setattr(base, "BATCH", 2)
-    assert whole == sets(sampler.sample(7, rng=2, n_jobs=2))
+    assert whole == sets(sampler.sample(5, rng=2, n_jobs=2))
 
 
 @every_sampler

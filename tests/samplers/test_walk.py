@@ -94,7 +94,7 @@ def test_law_check_rejects_a_wrong_up_step(monkeypatch):
         lambda f, given, rows: np.einsum("ij,jk,ik->i", f.Q[rows], given.inner, f.Q[rows]) / given.trace,
     )
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(one_step(case, 4, DirectUp(), 8_000, 3), oracles.enumerate_law(case.L, 4))
+        laws.assert_law(one_step(case, 4, DirectUp(), 4_000, 3), oracles.enumerate_law(case.L, 4))
 
 
 def test_law_check_rejects_a_uniform_pair():
@@ -124,14 +124,14 @@ def test_sizes_zero_and_one_are_exact(name, size):
 
 def test_size_two_is_exact_after_one_step():
     case = BY_NAME["generic"]
-    draws = Walk.prepare(case.kernel, size=2, steps=1, start="greedy").sample(5_000, rng=6)
+    draws = Walk.prepare(case.kernel, size=2, steps=1, start="greedy").sample(2_000, rng=6)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
 def test_chains_reach_the_law():
     case = BY_NAME["far from normal"]
     for start in ("uniform", "greedy"):
-        draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(500, rng=7)
+        draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(250, rng=7)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
 
 
@@ -148,7 +148,7 @@ def test_a_uniform_start_is_uniform_over_the_possible_sets():
     chain, rng = Walk.prepare(case.kernel, size=4), np.random.default_rng(8)
     possible = oracles.enumerate_law(case.L, 4)
     assert len(possible) < 35  # of the 35 sets of four items some cannot occur
-    draws = [chain.init(rng).items for _ in range(800)]
+    draws = [chain.init(rng).items for _ in range(400)]
     laws.assert_law(draws, dict.fromkeys(possible, 1 / len(possible)))
 
 
@@ -250,7 +250,7 @@ def test_long_chains_interleave():
 def test_one_long_chain_reaches_the_law():
     """Thinned so far that its sets are all but independent: size 2 is exact after one step."""
     case = BY_NAME["generic"]
-    draws = Walk.prepare(case.kernel, size=2, thin=1).sample(2_000, rng=11)
+    draws = Walk.prepare(case.kernel, size=2, thin=1).sample(1_000, rng=11)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
@@ -298,7 +298,7 @@ def test_a_spent_budget_carries_what_was_done(monkeypatch):
 def test_random_size_over_many_draws():
     """Sizes 0 to 2: the chain is exact after one step."""
     case = BY_NAME["two items"]
-    draws = RandomSize.prepare(case.kernel, start="greedy", steps=1).sample(50_000, rng=12)
+    draws = RandomSize.prepare(case.kernel, start="greedy", steps=1).sample(20_000, rng=12)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
@@ -307,7 +307,7 @@ def test_random_size_over_many_draws():
 )
 def test_random_size(name, start):
     case = BY_NAME[name]
-    draws = RandomSize.prepare(case.kernel, start=start).sample(600, rng=13)
+    draws = RandomSize.prepare(case.kernel, start=start).sample(400, rng=13)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
