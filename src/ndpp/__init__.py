@@ -1,22 +1,53 @@
 """Learning, exact and MCMC sampling, and inference for low-rank nonsymmetric determinantal point processes."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ndpp import samplers
 from ndpp.baskets import Baskets
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
 from ndpp.io import load, load_metadata, save
 from ndpp.kernel import LowRankKernel
 
+if TYPE_CHECKING:
+    from ndpp import datasets, diagnostics, explain, metrics, plots
+    from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "NDPP",
+    "ONDPP",
     "Baskets",
     "LowRankKernel",
+    "SymmetricDPP",
+    "datasets",
+    "diagnostics",
+    "explain",
     "greedy_map",
     "load",
     "load_metadata",
+    "metrics",
     "next_item_scores",
     "next_item_scores_many",
+    "plots",
     "recommend",
     "samplers",
     "save",
 ]
+
+_ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots")
+_ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the upper floors when they are first named: torch, scikit-learn and matplotlib stay out of ``import ndpp``."""
+    if name in _ROOMS:
+        return import_module(f"ndpp.{name}")
+    if name in _ESTIMATORS:
+        return getattr(import_module("ndpp.learning"), name)
+    raise AttributeError(f"module 'ndpp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -150,10 +150,8 @@ class Exact(Sampler):
             return nothing
         # Circles are kept by the ladder; here only which one, and its M.
         rung, count, *weighed = self.ladder.remember(("start", wanted), lambda: self._first(nothing, wanted))
-        return _judged(
-            nothing._replace(rung=rung, nodes=self._nodes(nothing, rung, count, wanted), weighed=Weighed(*weighed)),
-            wanted,
-        )
+        nodes = self._nodes(nothing, rung, count, wanted)
+        return _judged(nothing._replace(rung=rung, nodes=nodes, weighed=Weighed._make(weighed)), wanted)
 
     def _first(self, nothing: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
         size = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
