@@ -17,6 +17,29 @@ HEAVY = ("torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask"
 
 PUBLIC = {
     "ndpp": ["Baskets", "LowRankKernel", "greedy_map", "load", "next_item_scores", "recommend", "samplers", "save"],
+    "ndpp.samplers": [
+        "Exact",
+        "Walk",
+        "DirectUp",
+        "RejectionUp",
+        "NaiveUp",
+        "RandomSize",
+        "Rejection",
+        "Cholesky",
+        "Clock",
+    ],
+    "ndpp.learning": ["NDPP", "ONDPP", "SymmetricDPP"],
+    "ndpp.metrics": ["auc", "mean_log_likelihood", "mean_percentile_rank", "precision_at"],
+    "ndpp.diagnostics": [
+        "effective_sample_size",
+        "empirical_law",
+        "exact_law",
+        "psrf",
+        "sup_distance",
+        "total_variation",
+    ],
+    "ndpp.datasets": ["load_complete_journey", "load_uk_retail", "make_baskets", "make_kernel"],
+    "ndpp.explain": ["popularity", "related", "strongest_pairs"],
     "ndpp.items": ["ItemIndex", "LeverageTable", "Scan", "Tree"],
     "ndpp.errors": ["BudgetExceededError", "InvalidInputError", "NDPPError", "PrecisionError", "PrecisionWarning"],
 }
