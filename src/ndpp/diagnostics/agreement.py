@@ -169,7 +169,7 @@ def energy_test(first: Baskets, second: Baskets, *, n_permutations: int = 999, r
     >>> kernel = ndpp.LowRankKernel(np.eye(6), np.eye(6))
     >>> energy_test(kernel.sample(100, rng=0), kernel.sample(100, rng=1), rng=2).p_value > 0.01
     True
-    >>> energy_test(kernel.sample(100, rng=0), kernel.sample(100, size=3, rng=1), rng=2).p_value
+    >>> energy_test(kernel.sample(100, rng=0), kernel.sample(100, size=2, rng=1), rng=2).p_value
     0.001
     """
     n_permutations = check_count(n_permutations, "n_permutations", least=1)

@@ -126,12 +126,10 @@ def _effective(values: FloatArray) -> float:
     rho = 1 - (within - covariance) / total
     rho[0] = 1.0
     last = n_draws - 3  # as far as autocovariances are worth anything
-    pairs = rho[: last - last % 2].reshape(-1, 2)
-    sums = pairs.sum(axis=1)
+    sums = rho[: last - last % 2].reshape(-1, 2).sum(axis=1)
     stop = int(np.argmax(sums <= 0)) if np.any(sums <= 0) else len(sums)
     tau = -1 + 2 * np.minimum.accumulate(sums[:stop]).sum()
-    if stop < len(sums):
-        tau += max(pairs[stop, 0], 0.0)  # the even lag after the last pair still tells something
+    tau += max(rho[2 * stop], 0.0)  # the even lag after the last pair still tells something
     return values.size / max(float(tau), 1 / math.log10(values.size))
 
 

@@ -104,7 +104,7 @@ def convergence(
     n_chains: int,
     n_items: int = 100,
     threshold: float = 1.05,
-    ess_wanted: float = 100.0,
+    ess_wanted: float = 50.0,
 ) -> Convergence:
     """Return what chains of sets show of their convergence.
 
