@@ -1,0 +1,130 @@
+"""Preparing a kernel of a million items, beside one ``X.T @ X`` in row blocks plus one read of X, one BLAS thread.
+
+X is float32, 10⁶ × 100. ``LowRankKernel(X, W)`` checks that X is finite, sums XᵀX and computes all leverages, in double precision.
+The baseline has two readings: the product in single precision, as X is stored, and in double precision, as the result is needed.
+Target: at most ``TARGET`` times the baseline, and at most 1 GB of memory beside X. Run
+``python benchmarks/bench_prepare.py [-o FILE.json]``, or ``make bench ARGS="-k prepare"``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import numpy as np
+import pytest
+import threadpoolctl
+from _machine import machine, timed
+
+from ndpp import LowRankKernel
+
+N_ITEMS, WIDTH, SEED = 1_000_000, 100, 0
+BLOCK_ROWS = 1000
+TARGET, TARGET_MB = 3.0, 1000.0
+MEMORY = """
+import sys
+sys.path.insert(0, {folder!r})
+import bench_prepare as bench
+X, W = bench.factors({condition})
+bench.LowRankKernel(X[:50_000], W)  # what is imported and compiled once does not count
+before = bench.peak_mb()
+bench.LowRankKernel(X, W)
+print(bench.peak_mb() - before)
+"""
+
+
+def peak_mb() -> float:
+    """Return the most memory this program has held. (``getrusage`` would count its parent's before it was started.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
+
+
+@lru_cache(maxsize=1)
+def factors(condition: float) -> tuple[np.ndarray, np.ndarray]:
+    """X with standard normal entries times √(2/d), its directions spread over a factor of ``condition``; W of rank d."""
+    rng, half = np.random.default_rng(SEED), WIDTH // 2
+    X = rng.standard_normal((N_ITEMS, WIDTH), dtype=np.float32)
+    X *= np.float32(np.sqrt(2 / WIDTH))
+    if condition > 1:
+        turn = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
+        spread = (turn * np.geomspace(1, 1 / condition, WIDTH)) @ turn.T
+        for start in range(0, N_ITEMS, BLOCK_ROWS):
+            X[start : start + BLOCK_ROWS] = X[start : start + BLOCK_ROWS] @ spread.astype(np.float32)
+    D = rng.standard_normal((half, half))
+    W = np.zeros((WIDTH, WIDTH))
+    W[:half, :half], W[half:, half:] = np.eye(half), D - D.T
+    return X, W
+
+
+def product(X: np.ndarray, dtype: type) -> np.ndarray:
+    """Return XᵀX by row blocks that stay in cache."""
+    total = np.zeros((X.shape[1],) * 2, dtype)
+    for start in range(0, len(X), BLOCK_ROWS):
+        block = np.asarray(X[start : start + BLOCK_ROWS], dtype)
+        total += block.T @ block
+    return total
+
+
+def extra_mb(condition: float) -> float:
+    """Return by how many megabytes preparing raises the peak of a fresh process that already holds X."""
+    code = MEMORY.format(folder=str(Path(__file__).parent), condition=condition)
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def compare(condition: float, rounds: int = 5) -> dict[str, Any]:
+    """Time all of it in turns, so that all meet the same load, and return the best CPU times and their ratios."""
+    X, W = factors(condition)
+    calls = {
+        "kernel": lambda _: LowRankKernel(X, W), "product_single": lambda _: product(X, np.float32),
+        "product_double": lambda _: product(X, np.float64), "read": lambda _: X.sum(),
+    }  # fmt: skip
+    times = {name: timed(call, least=1, seconds=0) for name, call in calls.items()}
+    for _ in range(rounds - 1):
+        for name, call in calls.items():
+            now = timed(call, least=1, seconds=0)
+            times[name] = {key: min(value, now[key]) for key, value in times[name].items()}
+    ms = {f"{name}_cpu_ms": value["least_cpu_ms"] for name, value in times.items()}
+    wall = {f"{name}_wall_ms": value["least_wall_ms"] for name, value in times.items()}
+    ratios = {
+        f"ratio_{kind}": ms["kernel_cpu_ms"] / (ms[f"product_{kind}_cpu_ms"] + ms["read_cpu_ms"])
+        for kind in ("single", "double")
+    }
+    return {"condition": condition, **ratios, "extra_mb": extra_mb(condition), **ms, **wall, "rounds": rounds}
+
+
+@pytest.mark.parametrize("condition", [1.0, 100.0])
+def test_prepare(benchmark, condition):
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        found = benchmark.pedantic(compare, args=(condition,), rounds=1)
+    benchmark.extra_info.update(found)
+    assert found["extra_mb"] <= TARGET_MB
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path)
+    output = parser.parse_args().output
+    about = machine()
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        rows = [compare(condition) for condition in (1.0, 100.0)]
+    for row in rows:
+        print(", ".join(f"{key} {value:.4g}" for key, value in row.items()))
+    result = {
+        "machine": about, "n_items": N_ITEMS, "width": WIDTH, "dtype": "float32", "seed": SEED,
+        "target_ratio": TARGET, "target_mb": TARGET_MB, "rows": rows,
+    }  # fmt: skip
+    if output:
+        output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
