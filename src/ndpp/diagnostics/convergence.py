@@ -39,7 +39,7 @@ class Convergence:
     psrf_allowed : float
         The threshold, or what the worst functional of independent draws may show by chance, if that is more.
     ess_wanted : float
-        Effective draws below which the run is too short.
+        ``effective_draws`` below which the run is too short.
     never_left : float
         Items that are in every set of a chain, averaged over chains.
     never_left_expected : float
@@ -59,20 +59,27 @@ class Convergence:
     n_draws: int
 
     @property
+    def effective_draws(self) -> float:
+        """Least effective sample size of log det, the size and the median item: that of the worst of many items is low by chance."""
+        is_item = np.array([name.startswith("item ") for name in self.names])
+        items = [np.median(self.ess[is_item])] if is_item.any() else []
+        return float(min([*self.ess[~is_item], *items]))
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """What speaks against convergence, a sentence each; empty if nothing does."""
         found = []
-        worst, least = int(np.argmax(self.psrf)), int(np.argmin(self.ess))
+        worst = int(np.argmax(self.psrf))
         if self.psrf[worst] > self.psrf_allowed:
             above = np.count_nonzero(self.psrf > self.psrf_allowed)
             found.append(
                 f"the chains have not met: R-hat is {self.psrf[worst]:.2f} for {self.names[worst]} and above "
                 f"{self.psrf_allowed:.2f} for {above} of {len(self.psrf)} functionals"
             )
-        if self.ess[least] < self.ess_wanted:
+        if self.effective_draws < self.ess_wanted:
             found.append(
-                f"the run is short: {self.n_chains * self.n_draws} sets are worth {self.ess[least]:.0f} independent ones "
-                f"for {self.names[least]}, {self.ess_wanted:.0f} are wanted"
+                f"the run is short: {self.n_chains * self.n_draws} sets are worth about {self.effective_draws:.0f} "
+                f"independent ones, {self.ess_wanted:.0f} are wanted"
             )
         total, expected = self.never_left * self.n_chains, self.never_left_expected * self.n_chains
         if poisson.sf(round(total) - 1, expected) < ALPHA:
@@ -88,11 +95,11 @@ class Convergence:
         return not self.problems
 
     def __str__(self) -> str:
-        run = f"{self.n_chains} chains of {self.n_draws} sets"
+        run = f"{self.n_chains} chain{'s' * (self.n_chains > 1)} of {self.n_draws} sets"
         if self.converged:
             return (
                 f"Nothing speaks against convergence of {run}: R-hat at most {self.psrf.max():.3f}, "
-                f"at least {self.ess.min():.0f} effective draws, over {len(self.names)} functionals."
+                f"about {self.effective_draws:.0f} effective draws, over {len(self.names)} functionals."
             )
         return f"NOT CONVERGED, {run}: {'; '.join(self.problems)}. Run longer, or draw exactly with kernel.sample()."
 
