@@ -16,6 +16,7 @@ from ndpp.learning.models import (
     Parameters,
     PopularityStart,
     Start,
+    _orthonormal,
     inner_matrix,
 )
 
@@ -108,3 +109,39 @@ def test_penalty_is_the_expected_number_of_proposals():
     value, gradient = OrthogonalPairs().penalty(torch.from_numpy(np.log(sigma)))
     assert np.exp(float(value)) == pytest.approx(np.prod(1 + 2 * sigma / (sigma**2 + 1)))
     assert (gradient.sign().numpy() == [1, 0, -1]).all()  # the factor is largest, 2, at σ = 1
+
+
+def test_nearly_dependent_columns_are_made_orthonormal():
+    rng = np.random.default_rng(0)
+    B = np.ones((50, 4)) + 1e-12 * rng.standard_normal((50, 4))
+    Q = _orthonormal(torch.from_numpy(B)).numpy()
+    assert np.abs(Q.T @ Q - np.eye(4)).max() < 1e-12
+
+
+def test_orthonormal_factor_is_the_nearest():
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 4)))[0]
+    np.testing.assert_allclose(_orthonormal(torch.from_numpy(-Q)).numpy(), -Q, atol=1e-14)
+
+
+def test_gradient_along_the_constraints():
+    """Directions that respect the constraints: the loss changes, after they are restored, as the gradient says."""
+    family, rng, h = OrthogonalPairs(), np.random.default_rng(0), 1e-6
+    parameters, scale, n_sym = started(family, PopularityStart())
+    rows, target = torch.from_numpy(scale), torch.from_numpy(rng.standard_normal(parameters.X.shape))
+
+    def value(X: torch.Tensor) -> float:
+        moved = Parameters(X.clone(), parameters.skew)
+        family.constrain(moved, rows, n_sym)
+        return float(((moved.X - target) ** 2).sum())
+
+    B = (parameters.X * rows[:, None])[:, n_sym:]
+    in_X = 2 * (parameters.X - target)
+    gradient = family.tangent(parameters, in_X, rows, n_sym)
+    for _ in range(3):
+        way = torch.from_numpy(rng.standard_normal(parameters.X.shape))
+        M = B.T @ way[:, n_sym:]
+        way[:, n_sym:] -= B @ ((M + M.T) / 2)
+        way /= rows[:, None]
+        slope = (value(parameters.X + h * way) - value(parameters.X - h * way)) / (2 * h)
+        assert slope == pytest.approx(float((gradient * way).sum()), rel=1e-5, abs=1e-6)
+        assert slope != pytest.approx(float((in_X * way).sum()), rel=1e-3)

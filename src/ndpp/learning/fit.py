@@ -151,14 +151,15 @@ class _Run:
         return value
 
     def _step(self, batch: Batch, sizes: Tensor) -> float:
-        loss = self._finite_loss(batch, sizes)
-        for now, before, gradient in zip(self.now, self.before, loss.gradient):
+        loss, family, likelihood = self._finite_loss(batch, sizes), self.problem.family, self.problem.likelihood
+        in_X = family.tangent(self.now, loss.gradient.X, likelihood.scale, likelihood.n_sym)
+        for now, before, gradient in zip(self.now, self.before, (in_X, loss.gradient.skew)):
             before.copy_(now)
             now.grad = gradient
-        for group, relative in zip(self.optimizer.param_groups, (1.0, self.problem.family.skew_rate)):
+        for group, relative in zip(self.optimizer.param_groups, (1.0, family.skew_rate)):
             group["lr"] = self.settings.learning_rate * self.rate * relative
         self.optimizer.step()
-        self.problem.family.constrain(self.now, self.problem.likelihood.scale, self.problem.likelihood.n_sym)
+        family.constrain(self.now, likelihood.scale, likelihood.n_sym)
         self.step += 1
         weight = max(1 - AVERAGE, 9 / (self.step + 9))  # a plain mean at first, so that the start is soon forgotten
         for mean, now in zip(self.mean, self.now):

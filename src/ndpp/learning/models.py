@@ -63,6 +63,10 @@ class Family(ABC):
         """Bring X, in place, to where the family's constraints hold."""
         return  # most families have none
 
+    def tangent(self, parameters: Parameters, in_X: Tensor, scale: Tensor, n_sym: int) -> Tensor:
+        """Return the gradient in X̂ along the constraints."""
+        return in_X
+
     def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
         """Multiply L by ``factor``, in place."""
         parameters.X.mul_(math.sqrt(factor))
@@ -124,12 +128,18 @@ class OrthogonalPairs(FreeSkew):
         return spread * rng.standard_normal(n_skew // 2)
 
     def constrain(self, parameters: Parameters, scale: Tensor, n_sym: int) -> None:
-        """Replace B by the Q of its QR decomposition and project V on its complement, twice for full accuracy."""
+        """Replace B by the Q of its QR decomposition, and V by its projection on the complement of B."""
         X = parameters.X * scale[:, None]
-        V, B = X[:, :n_sym], torch.linalg.qr(X[:, n_sym:])[0]
-        for _ in range(2):
-            V = V - B @ (B.T @ V)
-        torch.div(torch.cat([V, B], 1), scale[:, None], out=parameters.X)
+        V, B = X[:, :n_sym], _orthonormal(X[:, n_sym:])
+        torch.div(torch.cat([V - B @ (B.T @ V), B], 1), scale[:, None], out=parameters.X)
+
+    def tangent(self, parameters: Parameters, in_X: Tensor, scale: Tensor, n_sym: int) -> Tensor:
+        """Return the gradient in (V, B) of the loss at (V − BBᵀV, qr(B)): where V must give way to B, B feels it."""
+        X, G = parameters.X * scale[:, None], in_X / scale[:, None]
+        V, B, in_V, in_B = X[:, :n_sym], X[:, n_sym:], G[:, :n_sym], G[:, n_sym:]
+        in_B = in_B - V @ (in_V.T @ B)
+        M = B.T @ in_B
+        return torch.cat([in_V - B @ (B.T @ in_V), in_B - B @ ((M + M.T) / 2)], 1).mul_(scale[:, None])
 
     def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
         """Multiply L by ``factor``: V by its root and σ by itself, B being orthonormal."""
@@ -233,6 +243,21 @@ def inner_matrix(family: Family, skew: Tensor, n_sym: int) -> FloatArray:
     """Return W = Diag(I, A)."""
     A = family.matrix(skew.double())
     return torch.block_diag(torch.eye(n_sym, dtype=A.dtype), A.cpu()).numpy()
+
+
+def _orthonormal(B: Tensor) -> Tensor:
+    """Return Q of B = QR with R_jj > 0, the Q nearest to B, so that means over steps make sense.
+
+    By Cholesky, twice for full accuracy: a step leaves B all but orthonormal, and three products are much faster than
+    Householder's reflections, which remain for when it is not.
+    """
+    for _ in range(2):
+        L, failed = torch.linalg.cholesky_ex(B.T @ B)
+        if failed:
+            Q, R = torch.linalg.qr(B)
+            return Q * R.diagonal().sign()
+        B = torch.linalg.solve_triangular(L.T, B, upper=True, left=False)
+    return B
 
 
 def _factor_for_size(parameters: Parameters, family: Family, scale: Tensor, n_sym: int, mean_size: float) -> float:

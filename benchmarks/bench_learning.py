@@ -1,0 +1,162 @@
+"""A training step beside a plain one in the same run, and training on real baskets against the clock, on one core.
+
+The plain step pads the batch to its largest basket and leaves gradients to autograd, as public code does. Run
+``python benchmarks/bench_learning.py`` for the steps, ``--train`` for UK Retail (300 validation, 2,000 test baskets, the
+latter not touched), ``--large`` for the peak memory at n = 39,123 (instacart_train). ``NDPP_DATA`` points at the folder
+of real baskets; without it steps are timed on random ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from _machine import timed
+
+from ndpp import Baskets
+from ndpp.datasets.folder import load_baskets
+from ndpp.errors import DataNotFoundError
+from ndpp.learning import NDPP, ONDPP, SymmetricDPP, fit
+from ndpp.learning.progress import Progress
+
+TARGET_MS = 120
+TARGET_GAIN, TARGET_SECONDS = 1.4, 20
+RANK, BATCH = 200, 200
+
+
+def uk_retail() -> Baskets:
+    try:
+        return load_baskets("uk_retail").select(min_size=1, max_size=100)
+    except DataNotFoundError:
+        rng = np.random.default_rng(0)
+        popularity = rng.dirichlet(np.full(3941, 0.3))
+        sizes = np.clip(rng.lognormal(2.4, 1.1, 5000).astype(int), 1, 100)
+        return Baskets.from_lists([rng.choice(3941, k, replace=False, p=popularity) for k in sizes], n_items=3941)
+
+
+def run_of(estimator: Any, baskets: Baskets) -> Any:
+    model = estimator(RANK, batch_size=BATCH, random_state=0)
+    problem, start = model._problem(baskets, RANK, np.random.default_rng(0))
+    return fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
+
+
+def steps(estimator: Any, baskets: Baskets) -> dict[str, float]:
+    """Time whole steps: batch, noise, loss, gradient, Adam, constraints, running mean."""
+    run = run_of(estimator, baskets)
+    order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_sizes()
+
+    def step(i: int) -> None:
+        which = order[(i * BATCH) % (len(baskets) - BATCH) :][:BATCH]
+        run._step(fit.pack_for(baskets, which, torch.device("cpu")), sizes)
+
+    for i in range(3):
+        step(i)
+    return timed(step, least=20, seconds=5)
+
+
+def plain_steps(baskets: Baskets) -> dict[str, float]:
+    """Time the same by padding and autograd."""
+    run = run_of(NDPP, baskets)
+    order, h = np.random.default_rng(0).permutation(len(baskets)), run.problem.likelihood.n_sym
+    X, D = (tensor.clone().requires_grad_() for tensor in run.now)
+    scale = run.problem.likelihood.scale[:, None]
+    optimizer = torch.optim.Adam([X, D], lr=0.02)
+
+    def step(i: int) -> None:
+        sets = [baskets[int(j)] for j in order[(i * BATCH) % (len(baskets) - BATCH) :][:BATCH]]
+        k = max(map(len, sets))
+        index = torch.from_numpy(np.stack([np.pad(items, (0, k - len(items))) for items in sets]))
+        mask = torch.arange(k) < torch.tensor([len(items) for items in sets])[:, None]
+        W = torch.block_diag(torch.eye(h, dtype=X.dtype), D - D.T)
+        rows = X[index] * mask[..., None]
+        G = rows @ W @ rows.mT + torch.diag_embed(torch.where(mask, 1e-5, 1.0).to(X.dtype))
+        C = (scale * X).T @ (scale * X)
+        inner = torch.eye(RANK, dtype=X.dtype) + W @ C
+        loss = torch.linalg.slogdet(inner)[1] - torch.linalg.slogdet(G)[1].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    step(0)
+    return timed(step, least=5, seconds=5)
+
+
+def report_steps() -> dict[str, float]:
+    baskets = uk_retail()
+    rows = {kind.__name__: steps(kind, baskets) for kind in (NDPP, ONDPP, SymmetricDPP)} | {
+        "plain NDPP": plain_steps(baskets)
+    }
+    for name, row in rows.items():
+        ratio = row["least_cpu_ms"] / rows["NDPP"]["least_cpu_ms"]
+        print(
+            f"{name:>12}: {row['least_wall_ms']:6.1f} ms a step (median {row['wall_ms']:.1f}, CPU {row['cpu_ms']:.1f}), "
+            f"{ratio:.2f} × NDPP, {row['calls']:.0f} steps"
+        )
+    print(f"n = {baskets.n_items}, d = {RANK}, batch {BATCH}; target {TARGET_MS} ms")
+    return {name: row["least_wall_ms"] for name, row in rows.items()}
+
+
+def report_training(arguments: dict[str, Any]) -> None:
+    """Print the gain over independent items on validation baskets, epoch by epoch."""
+    train, val, _ = uk_retail().split(300, 2000, rng=0)
+    p = (np.bincount(train.indices, minlength=train.n_items) + 0.5) / (len(train) + 1)
+    floor = np.mean([np.log(p[items] / (1 - p[items])).sum() for items in val]) + np.log1p(-p).sum()
+    began, spent, epoch = time.perf_counter(), time.process_time(), fit._Run.epoch
+
+    def watched(run: Any, bar: Progress) -> dict[str, float]:
+        record = epoch(run, bar)
+        print(
+            f"epoch {record['epoch']:3.0f}  step {record['step']:5.0f}  gain {record['validation'] - floor:6.3f}  "
+            f"{time.perf_counter() - began:6.1f} s  (CPU {time.process_time() - spent:6.1f} s)"
+        )
+        return record
+
+    fit._Run.epoch = watched  # type: ignore[method-assign]
+    model = NDPP(RANK, random_state=0, **arguments).fit(train, validation=val)
+    print(f"{model.ended_}: gain {model.score(val) - floor:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
+
+
+def report_memory() -> None:
+    baskets = load_baskets("instacart_train").select(min_size=1, max_size=100)
+    run = run_of(NDPP, baskets)
+    sizes, order = run._noise_sizes(), np.random.default_rng(0).permutation(len(baskets))
+    row = timed(
+        lambda i: run._step(fit.pack_for(baskets, order[i * BATCH :][:BATCH], torch.device("cpu")), sizes),
+        least=5,
+        seconds=1,
+    )
+    run.judge()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"n = {baskets.n_items}, d = {RANK}: {row['least_wall_ms']:.0f} ms a step, peak memory {peak:.2f} GiB; target 8"
+    )
+
+
+def test_step(benchmark):
+    torch.set_num_threads(1)
+    baskets = uk_retail()
+    run = run_of(NDPP, baskets)
+    sizes = run._noise_sizes()
+    batch = fit.pack_for(baskets, np.arange(BATCH), torch.device("cpu"))
+    benchmark.pedantic(lambda: run._step(batch, sizes), rounds=20, warmup_rounds=3)
+    assert benchmark.stats.stats.min * 1e3 <= TARGET_MS
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--skew-share", type=float, default=0.5)
+    parser.add_argument("--threads", type=int, default=1)
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    if chosen.train:
+        report_training({"skew_share": chosen.skew_share})
+    elif chosen.large:
+        report_memory()
+    else:
+        report_steps()
