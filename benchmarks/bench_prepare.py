@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
 
 import numpy as np
 import pytest
