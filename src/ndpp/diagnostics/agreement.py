@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray, RngLike
@@ -53,7 +53,7 @@ class Agreement:
     @property
     def limit(self) -> float:
         """Largest |z| allowed: all comparisons together raise a false alarm as seldom as one at ``sigmas``."""
-        return float(norm.isf(norm.sf(self.sigmas) / max(1, len(self.z))))
+        return float(-ndtri(ndtr(-self.sigmas) / max(1, len(self.z))))
 
     @property
     def worst(self) -> str:

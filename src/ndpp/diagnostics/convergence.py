@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import f as f_law
-from scipy.stats import poisson
+from scipy.special import fdtri, gammainc
 
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
@@ -82,7 +81,7 @@ class Convergence:
                 f"independent ones, {self.ess_wanted:.0f} are wanted"
             )
         total, expected = self.never_left * self.n_chains, self.never_left_expected * self.n_chains
-        if poisson.sf(round(total) - 1, expected) < ALPHA:
+        if gammainc(round(total), expected) < ALPHA:  # P(Poisson(expected) ≥ total)
             found.append(
                 f"chains hold on to items: {self.never_left:.1f} items a chain never left it, "
                 f"{self.never_left_expected:.2g} would stay by chance"
@@ -169,7 +168,7 @@ def convergence(
 def _chance_psrf(n_chains: int, n_draws: int, n_functionals: int) -> float:
     """Return what the worst of independent functionals of independent draws exceeds with probability ``ALPHA``."""
     halves, length = 2 * n_chains, n_draws // 2
-    ratio = f_law.isf(ALPHA / n_functionals, halves - 1, halves * (length - 1))
+    ratio = fdtri(halves - 1, halves * (length - 1), 1 - ALPHA / n_functionals)
     return float(np.sqrt((length - 1 + ratio) / length))
 
 
