@@ -22,7 +22,7 @@ from ndpp.errors import BudgetExceededError, MissingExtraError
 from ndpp.kernel import LowRankKernel
 
 BATCH = 64
-"""Samples handed to a worker at a time. No draw depends on it."""
+"""Most samples handed to a worker at a time. No draw depends on it."""
 
 
 class Draw(NamedTuple):
@@ -112,7 +112,8 @@ class Sampler(ABC):
         n_samples = check_count(n_samples, "n_samples")
         first = check_count(first, "first")
         key = stream_key(rng)
-        batches = [range(i, min(i + BATCH, first + n_samples)) for i in range(first, first + n_samples, BATCH)]
+        step = min(BATCH, -(-n_samples // 16)) or 1  # a dozen batches at least, so that workers end together
+        batches = [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
         done: list[Draw] = []
         try:
             for batch in _progress(self._run(key, batches, n_jobs), n_samples, progress):
