@@ -76,7 +76,7 @@ def extra_mb(condition: float) -> float:
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def compare(condition: float, rounds: int = 5) -> dict[str, Any]:
+def compare(condition: float, rounds: int = 3) -> dict[str, Any]:
     """Time all of it in turns, so that all meet the same load, and return the best CPU times and their ratios."""
     X, W = factors(condition)
     calls = {

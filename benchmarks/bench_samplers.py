@@ -232,7 +232,7 @@ def main() -> None:
             result[f"memory {name}"] = memory(kernel, 50, 10 if arguments.quick else 100)
         result["catalogue"] = catalogue(seconds, 100_000 if arguments.quick else 1_000_000)
     some = kernels.get("A") or make_kernel(10_000, 100, rng=SEED)
-    result["workers"] = workers(some, 10, 2 if arguments.quick else 8)
+    result["workers"] = workers(some, 10, 2 if arguments.quick else 4)
     result["machine"]["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
     for key in result.keys() - {"samplers", "machine"}:
         print(key, json.dumps(result[key]))
