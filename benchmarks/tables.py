@@ -104,8 +104,9 @@ def prepare(result: dict[str, Any]) -> str:
 WALKS = """Walks are timed by the step and counted with the $k^2$ steps of the paper; their samples are approximate. `Rejection` is drawn
 where that takes a second or so; elsewhere its figure is the time of a proposal times the known mean number of proposals.
 """
-NODES = """The number of nodes of the circle rule is planned from the law of the size, not from the number of items; where it differs
-between the two catalogues, the ratio shows the plan and not the catalogue. Two workers need two idle cores.
+NODES = """Two things make the million items dearer than ten thousand: the leverage table sums all leverages again at every draw, a pass
+over n numbers that the algorithm does not need; and the number of nodes of the circle rule, planned from the law of the size, differs
+between the two kernels. Two workers need two idle cores: under a load above two their ratio says nothing of the library.
 """
 PREPARE = """X is {n_items:,} × {width}, {dtype}. The baseline is one product XᵀX in row blocks plus one read of X, the product in single
 precision (as X is stored) or in double precision (as the coordinates are computed). The target is {target_ratio:g} times the baseline
