@@ -23,7 +23,7 @@ python benchmarks/tables.py
 
 `NDPP_DATA` is the folder of real data with the two learned kernels (UK Retail, 3,941 items, rank 200); without it they are left out.
 One core, BLAS held to one thread. Times are CPU time of the drawing thread, medians, with the least in brackets. The load average tells
-how busy the machine was with other things, which lengthens wall-clock time most, and CPU time by half or more.
+how busy the machine was with other things, which lengthens wall-clock time most, and CPU time too.
 """
 
 
@@ -104,9 +104,9 @@ def prepare(result: dict[str, Any]) -> str:
 WALKS = """Walks are timed by the step and counted with the $k^2$ steps of the paper; their samples are approximate. `Rejection` is drawn
 where that takes a second or so; elsewhere its figure is the time of a proposal times the known mean number of proposals.
 """
-NODES = """Two things make the million items dearer than ten thousand: the leverage table sums all leverages again at every draw, a pass
-over n numbers that the algorithm does not need; and the number of nodes of the circle rule, planned from the law of the size, differs
-between the two kernels. Two workers need two idle cores: under a load above two their ratio says nothing of the library.
+NODES = """The catalogue ratios miss their target. A profile shows one cause that depends on n: the leverage table sums all leverages again at
+every draw. It explains about half of the difference at size 10, and a third at size 50, where the circle rule also begins with more nodes
+for the larger kernel; the rest is not yet explained. Two workers need two idle cores: under a load above two their ratio says nothing.
 """
 PREPARE = """X is {n_items:,} × {width}, {dtype}. The baseline is one product XᵀX in row blocks plus one read of X, the product in single
 precision (as X is stored) or in double precision (as the coordinates are computed). The target is {target_ratio:g} times the baseline
