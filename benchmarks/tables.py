@@ -104,7 +104,8 @@ def prepare(result: dict[str, Any]) -> str:
 WALKS = """Walks are timed by the step and counted with the $k^2$ steps of the paper; their samples are approximate. `Rejection` is drawn
 where that takes a second or so; elsewhere its figure is the time of a proposal times the known mean number of proposals.
 """
-NODES = """The catalogue ratios miss their target. A profile shows one cause that depends on n: the leverage table sums all leverages again at
+NODES = """The catalogue ratios miss their target.
+A profile shows one cause that depends on n: the leverage table sums all leverages again at
 every draw. It explains about half of the difference at size 10, and a third at size 50, where the circle rule also begins with more nodes
 for the larger kernel; the rest is not yet explained. Two workers need two idle cores: under a load above two their ratio says nothing.
 """
