@@ -38,6 +38,8 @@ class LeverageTable(ItemIndex):
         ℓ_a, the proposal's unnormalised law.
     threshold, alias : (m,) arrays
         Cell i keeps row i with probability ``threshold[i]`` and otherwise gives row ``alias[i]``.
+    total : float
+        Σℓ, the rank of the kernel up to rounding.
     budget : int
         Most proposals spent on one item before giving up.
 
@@ -54,6 +56,7 @@ class LeverageTable(ItemIndex):
     leverage: FloatArray
     threshold: FloatArray
     alias: IntArray
+    total: float
     budget: int
 
     @classmethod
@@ -63,7 +66,7 @@ class LeverageTable(ItemIndex):
         threshold, alias = alias_table(leverage)
         threshold.setflags(write=False)
         alias.setflags(write=False)
-        return cls(kernel, leverage, threshold, alias, check_count(budget, "budget", least=1))
+        return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
     def propose(self, rng: np.random.Generator, n_rows: int) -> IntArray:
         """Return ``n_rows`` independent rows, row a with probability ℓ_a / Σℓ."""
@@ -94,7 +97,7 @@ class LeverageTable(ItemIndex):
             raise InvalidInputError(f"bound must be positive, with M ⪯ bound · I; got {bound}")
         total = float(np.trace(M))
         check_total(total)
-        rate = total / (bound * self.leverage.sum())
+        rate = total / (bound * self.total)
         drawn: list[IntArray] = []
         missing, proposals = n_draws, 0
         while missing:
