@@ -33,7 +33,9 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
             raise InvalidInputError(
                 f"{name} must have shape {wanted}; it has {array.shape} (axis {axis}: {got}, not {want})"
             )
-    if not np.isfinite(array.sum(dtype=np.float64)) and (bad := np.argwhere(~np.isfinite(array))).size:
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()  # one pass; only where it is not finite is every entry looked at
+    if not np.isfinite(total) and (bad := np.argwhere(~np.isfinite(array))).size:
         i, j = bad[0]
         raise InvalidInputError(
             f"{name} must be finite; {len(bad)} of its entries are NaN or infinite, the first at [{i}, {j}]. "

@@ -110,7 +110,7 @@ def _factor(X: AnyArray) -> tuple[FloatArray, FloatArray]:
     T, to_q = T * norms, to_q / norms[:, None]
     error = EPS * condition**2
     for _ in range(4):
-        if error < 1e-14:
+        if error < 1e-12:
             break
         again = _gram(X, to_q)
         upper = sl.cholesky(again)
