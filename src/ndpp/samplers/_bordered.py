@@ -114,9 +114,9 @@ def adjugate(A: FloatArray) -> tuple[FloatArray, float]:
 
     Examples
     --------
-    >>> adjugate(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    (array([[ 4., -2.],
-           [-3.,  1.]]), -2.0)
+    >>> adjugate(np.array([[1.0, 2.0], [3.0, 4.0]]))[0]
+    array([[ 4., -2.],
+           [-3.,  1.]])
     """
     K = np.empty_like(A)
     for i, j in np.ndindex(K.shape):
