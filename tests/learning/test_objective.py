@@ -25,8 +25,8 @@ def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0
         torch.from_numpy(rng.standard_normal((n_items, rank))), torch.from_numpy(family.random(rng, n_skew, 0.7))
     )
     likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
-    weights, noise = rng.uniform(0.0, 0.2, (n_items, rank)), rng.uniform(0.0, 1.0, (n_items, 1))
-    return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
+    weights = rng.uniform(0.0, 0.2, (n_items, rank))
+    return Problem(family, likelihood, torch.from_numpy(weights), 0.5), parameters
 
 
 def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
@@ -117,7 +117,7 @@ def test_jitter_gives_forbidden_baskets_a_gradient():
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
     likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
-    single = Problem(problem.family, likelihood, problem.weights.float(), problem.noise.float())
+    single = Problem(problem.family, likelihood, problem.weights.float(), problem.noise)
     exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
     near = loss_and_gradient(single, SETTINGS, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32

@@ -216,13 +216,13 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
         weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
 
-        # An item's d numbers are the better known the more often it occurs; where it occurs seldom, noise is strongest.
-        noise = number(self.noise, "noise") / np.sqrt(1 + counts / rank)
+        # Noise is for when there are fewer occurrences than parameters; with many it would only blur what they say.
+        noise = number(self.noise, "noise") / (1 + (counts.sum() / weights.size) ** 2)
 
         def tensor(array: FloatArray) -> torch.Tensor:
             return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
 
-        problem = Problem(family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise[:, None]))
+        problem = Problem(family, Likelihood(tensor(scale), n_sym), tensor(weights), noise)
         return problem, Parameters(tensor(X), tensor(skew))
 
     def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:

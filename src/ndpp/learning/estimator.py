@@ -24,9 +24,9 @@ class NDPP(LowRankDPP):
     alpha, beta : float
         Weights of Σ ‖v_i‖²/μ_i and Σ ‖b_i‖²/μ_i, with μ_i the count of item i.
     noise : float
-        Size of the Gaussian noise that each step adds to the rows of V and B, relative to theirs; for an item that
-        occurs μ times it is ``noise / √(1 + μ/rank)``. It keeps the model from memorising the training baskets; 0
-        switches it off.
+        Size of the Gaussian noise that each step adds to the rows of V and B, relative to theirs. It keeps the model
+        from memorising the training baskets, and is divided by 1 + ρ² where these hold ρ items per parameter, so that
+        it vanishes where there is no need. 0 switches it off.
     init : PopularityStart or LiteratureStart, optional
         How rows are scaled and where training begins; ``PopularityStart()`` by default.
     learning_rate : float
@@ -84,7 +84,7 @@ class NDPP(LowRankDPP):
         skew_share: float = 0.5,
         alpha: float = 0.01,
         beta: float = 0.01,
-        noise: float = 0.5,
+        noise: float = 0.7,
         init: Start | None = None,
         learning_rate: float = 0.02,
         batch_size: int = 100,
@@ -146,7 +146,7 @@ class ONDPP(LowRankDPP):
         alpha: float = 0.01,
         beta: float = 0.01,
         gamma: float = 0.0,
-        noise: float = 0.5,
+        noise: float = 0.7,
         init: Start | None = None,
         learning_rate: float = 0.02,
         batch_size: int = 100,
@@ -205,7 +205,7 @@ class SymmetricDPP(LowRankDPP):
         rank: int | None = None,
         *,
         alpha: float = 0.01,
-        noise: float = 0.5,
+        noise: float = 0.7,
         init: Start | None = None,
         learning_rate: float = 0.02,
         batch_size: int = 100,

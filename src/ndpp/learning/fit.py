@@ -189,14 +189,14 @@ class _Run:
         )
 
     def _noise_sizes(self) -> Tensor:
-        """Return the size (n, d) of the noise: that of each row, relative to the symmetric or to the skew columns."""
+        """Return the size (d,) of the noise, relative to that of the symmetric or of the skew columns."""
         h, X = self.problem.likelihood.n_sym, self.now.X
         blocks = [X[:, :h], X[:, h:]]
         sizes = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
-        return (self.problem.noise * torch.cat(sizes)).float()
+        return self.problem.noise * torch.cat(sizes).float()
 
     def _noise(self, sizes: Tensor) -> Tensor | None:
-        if not sizes.any():
+        if not self.problem.noise:
             return None
         X = self.now.X
         # Single precision is drawn some forty times faster, and is enough for noise.
@@ -211,7 +211,7 @@ class _Run:
         for name in ("now", "before", "mean", "best"):
             parameters: Parameters = getattr(self, name)
             out |= {f"{name}.X": parameters.X, f"{name}.skew": parameters.skew}
-        for part, tensor in zip(("X", "skew"), self.now):
+        for part, tensor in self._optimized():
             state = self.optimizer.state[tensor]
             out |= {f"adam.{part}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
         return out
@@ -231,8 +231,9 @@ class _Run:
         for name in ("now", "before", "mean", "best"):
             for part, tensor in zip(("X", "skew"), getattr(self, name)):
                 tensor.copy_(tensors[f"{name}.{part}"])
-        for part, tensor in zip(("X", "skew"), self.now):
-            names = ("step", "exp_avg", "exp_avg_sq")
-            self.optimizer.state[tensor] = {
-                name: tensors[f"adam.{part}.{name}"].to(tensor.device if name != "step" else "cpu") for name in names
-            }
+        for part, tensor in self._optimized():
+            state = {name: tensors[f"adam.{part}.{name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
+            self.optimizer.state[tensor] = {name: value.to(tensor.device) for name, value in state.items()}
+
+    def _optimized(self) -> list[tuple[str, Tensor]]:
+        return [(name, tensor) for name, tensor in zip(("X", "skew"), self.now) if len(tensor)]

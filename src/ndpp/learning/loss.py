@@ -54,12 +54,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, and the relative noise of rows (n, 1)."""
+    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, and the relative size of the noise."""
 
     family: Family
     likelihood: Likelihood
     weights: Tensor
-    noise: Tensor
+    noise: float
 
 
 class Loss(NamedTuple):
@@ -79,15 +79,14 @@ def loss_and_gradient(
     """Return the objective and its gradient at X̂ or, with ``noise`` of relative size r, at (X̂ + noise)/√(1 + r²)."""
     family, likelihood = problem.family, problem.likelihood
     X, A = parameters.X, family.matrix(parameters.skew)
-    shrink = (1 + problem.noise.square()).rsqrt()
+    shrink = 1.0 if noise is None else (1 + problem.noise**2) ** -0.5
     at = X if noise is None else (noise + X).mul_(shrink)
     above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
     decay = problem.weights * X
-    in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets)
-    in_X = (in_X if noise is None else in_X.mul_(shrink)).add_(decay, alpha=2.0)
+    in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
     penalty, in_penalty = family.penalty(parameters.skew)
     in_skew = family.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + settings.gamma * in_penalty
     log_scales = torch.cat([likelihood.scale.log(), likelihood.scale.new_zeros(1)])  # the last is for padding
     value = above.value - (below.value + 2 * log_scales[batch.rows].sum()) / batch.n_baskets
     value = value + torch.dot(decay.view(-1), X.reshape(-1)) + settings.gamma * penalty
-    return Loss(value, Parameters(in_X, in_skew.contiguous()))
+    return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
