@@ -1,0 +1,59 @@
+"""Trace and eigenvalues of M along whole exact samples of the learned kernels: ``python benchmarks/monitors.py [SAMPLES] [FILE.json]``.
+
+For each kernel and size: the worst |tr M − items still to come| over every item of every sample, the range of the eigenvalues of sym(M)
+over every tenth item, the smallest surviving fraction, and how often a sample was re-centred.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from _machine import machine
+from bench_samplers import learned
+from threadpoolctl import threadpool_limits
+
+from ndpp.samplers import Exact
+from ndpp.samplers.base import stream, stream_key
+
+
+def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
+    key, traces, lowest, highest, fractions, recentred = stream_key(0), [0.0], 0.0, 0.0, [1.0], 0
+    for i in range(samples):
+        rng, state = stream(key, i), sampler.start(size)
+        while len(state.rows) < size:
+            traces.append(abs(state.weighed.trace - (size - len(state.rows))))
+            if len(state.rows) % 10 == 0:
+                values = np.linalg.eigvalsh((state.weighed.M + state.weighed.M.T) / 2)
+                lowest, highest = min(lowest, values[0]), max(highest, values[-1] - 1)
+            state = sampler.add(state, int(sampler.index.draw(rng, state.weighed.M)[0]), size)
+        fractions.append(state.fraction)
+        recentred += state.recentred
+    return {
+        "trace_error": max(traces),
+        "below_zero": -lowest,
+        "above_one": highest,
+        "fraction": min(fractions),
+        "recentred": recentred / samples,
+    }
+
+
+def main(samples: int, out: Path | None) -> None:
+    results = {"machine": machine(), "samples": samples, "rows": []}
+    for name in "AB":
+        kernel = learned(name)
+        if kernel is None:
+            continue
+        for size in (10, 50, 100, 190):
+            row = {"kernel": name, "size": size, **watch(Exact.prepare(kernel, size=size), size, samples)}
+            results["rows"].append(row)
+            print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
+    if out:
+        out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, Path(sys.argv[2]) if len(sys.argv) > 2 else None)
