@@ -1,9 +1,4 @@
-"""Pictures. Each function takes what another room computed and returns a matplotlib ``Figure``; nothing is shown or saved.
-
-Figures are made without pyplot: no backend, style or list of figures of the process is touched. They are saved by
-``figure.savefig("name.png")``, or ``.svg``. Attraction is blue and solid, repulsion orange and hatched or dashed:
-colour-blind eyes and black-and-white printers tell them apart [Okabe & Ito 2008].
-"""
+"""A kernel in pictures: popular items, what goes with what, and a graph of the strongest pairs."""
 
 from __future__ import annotations
 
@@ -13,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ndpp._types import FloatArray
-from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
+from ndpp.plots._base import ATTRACT, NEUTRAL, REPEL, check_any, figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
-LABEL_LENGTH = 36
-"""Longer labels are cut."""
 DASHES = (0, (2, 1))
 LEAST_LIFT = 1 / 64
 """Smaller lifts are drawn as this."""
@@ -36,7 +28,7 @@ def popularity(shares: Sequence[Share]) -> Figure:
     >>> figure.axes[0].get_xlabel()
     'baskets that hold the item'
     """
-    axes = _bar_chart([_short(share.label) for share in shares])
+    axes = _bar_chart([short(share.label) for share in shares])
     values = [share.probability for share in shares]
     bars = axes.barh(range(len(shares)), values, color=NEUTRAL, height=0.7)
     axes.bar_label(bars, [f"{value:.1%}" for value in values], padding=3)
@@ -49,8 +41,8 @@ def popularity(shares: Sequence[Share]) -> Figure:
 def related(found: Related) -> Figure:
     """Return a bar chart of :func:`ndpp.explain.related`: how many times as likely others are where the item is in."""
     pairs = found.complements + found.substitutes
-    axes = _lift_chart(pairs, [_short(pair.second.label) for pair in pairs])
-    title = f"{_short(found.item.label, 50)}: in {found.item.probability:.1%} of baskets"
+    axes = _lift_chart(pairs, [short(pair.second.label) for pair in pairs])
+    title = f"{short(found.item.label, 50)}: in {found.item.probability:.1%} of baskets"
     axes.figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     axes.set_xlabel("how many times as likely where it is in (lift)")
     return axes.figure
@@ -59,7 +51,7 @@ def related(found: Related) -> Figure:
 def strongest_pairs(pairs: Pairs) -> Figure:
     """Return a bar chart of :func:`ndpp.explain.strongest_pairs`: how many times as often as by chance two items meet."""
     both = pairs.complements + pairs.substitutes
-    axes = _lift_chart(both, [f"{_short(pair.first.label, 26)} + {_short(pair.second.label, 26)}" for pair in both])
+    axes = _lift_chart(both, [f"{short(pair.first.label, 26)} + {short(pair.second.label, 26)}" for pair in both])
     axes.set_xlabel("how often together, relative to chance (lift)")
     return axes.figure
 
@@ -67,10 +59,10 @@ def strongest_pairs(pairs: Pairs) -> Figure:
 def pair_graph(pairs: Pairs) -> Figure:
     """Return a graph of :func:`ndpp.explain.strongest_pairs`: items on a circle, wider lines for stronger correlation."""
     both = pairs.complements + pairs.substitutes
-    _check_any(both)
-    labels = {share.item: _short(share.label, 26) for pair in both for share in pair[:2]}
+    check_any(both)
+    labels = {share.item: short(share.label, 26) for pair in both for share in pair[:2]}
     reach = 1.1 + 0.031 * max(map(len, labels.values()))  # the circle, and labels all around it
-    axes = _figure(9.0, 9.0).add_subplot(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
+    axes = figure(9.0, 9.0).add_subplot(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
     axes.axis("off")
     items = _neighbours_first(both)
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
@@ -117,9 +109,9 @@ def _lift_chart(pairs: Sequence[Pair], names: Sequence[str]) -> Any:
 
 def _bar_chart(names: Sequence[str]) -> Any:
     """Return axes with room for a horizontal bar by each name, the first at the top."""
-    _check_any(names)
+    check_any(names)
     longest = max(map(len, names))
-    axes = _figure(5.0 + 0.08 * longest, 1.2 + 0.3 * len(names)).add_subplot()
+    axes = figure(5.0 + 0.08 * longest, 1.2 + 0.3 * len(names)).add_subplot()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -144,11 +136,6 @@ def _legend(axes: Any, pairs: Sequence[Pair], *, patches: bool) -> None:
     axes.figure.legend(*zip(*shown), loc="outside lower center", ncols=2, frameon=False)
 
 
-def _check_any(what: Sequence[Any]) -> None:
-    if not what:
-        raise InvalidInputError("there is nothing to draw: no item or pair was given")
-
-
 def _neighbours_first(pairs: Sequence[Pair]) -> list[int]:
     """Return the items in an order in which those of a pair tend to be near each other: depth first along pairs."""
     friends: dict[int, list[int]] = {}
@@ -164,15 +151,3 @@ def _neighbours_first(pairs: Sequence[Pair]) -> list[int]:
                 order[item] = None
                 stack += reversed(friends[item])
     return list(order)
-
-
-def _short(label: str, most: int = LABEL_LENGTH) -> str:
-    return label if len(label) <= most else label[: most - 1].rstrip() + "…"
-
-
-def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "A picture") from None
-    return Figure(figsize=(width, height), layout="constrained")
