@@ -142,6 +142,24 @@ def from_onehot(frame: Any) -> tuple[Long, list[str]]:
     return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), ids), list(map(str, table.columns))
 
 
+def write(
+    target: PathOrFile,
+    rows: Iterable[Sequence[Any]],
+    labels: Sequence[str] | None,
+    *,
+    format: str | None = None,
+    columns: Columns = Columns("basket", "item"),  # noqa: B008  immutable
+) -> None:
+    """Write rows of ids or, where there are ``labels``, of these, in the format that is told or that the suffix names."""
+    kind = format_of(target, format)
+    if kind == "text":
+        write_text(target, (list(map(str, row)) for row in rows), labels or ())
+    elif kind == "parquet":
+        write_parquet(target, rows, columns, int if labels is None else str)
+    else:
+        write_csv(target, rows, columns, "\t" if kind == "tsv" else ",")
+
+
 def write_text(target: PathOrFile, rows: Iterable[Sequence[str]], words: Sequence[str]) -> None:
     """Write one row a line, spaces between, or tabs if a space or comma is in any of ``words``, all that may occur."""
     for word in words:

@@ -317,15 +317,9 @@ class Baskets:
         everything is written. It does not hold the catalogue: pass ``n_items`` or ``labels`` to ``read`` where that is
         more than what occurs. Text cannot hold labels with tabs or line ends, nor say that there is no basket at all.
         """
-        kind, columns = files.format_of(target, format), Columns(basket, item)
         names = self.labels if as_labels else None
         rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))
-        if kind == "text":
-            files.write_text(target, (list(map(str, row)) for row in rows), names or ())
-        elif kind == "parquet":
-            files.write_parquet(target, rows, columns, int if names is None else str)
-        else:
-            files.write_csv(target, rows, columns, "\t" if kind == "tsv" else ",")
+        files.write(target, rows, names, format=format, columns=Columns(basket, item))
 
 
 def _frozen(value: Any, name: str, *, copy: bool = True) -> IntArray:

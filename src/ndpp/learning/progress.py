@@ -16,7 +16,7 @@ class Progress:
         if not show:
             return
         try:
-            from rich import progress
+            from rich import console, progress
         except ImportError:
             raise MissingExtraError("rich", "cli", "A progress bar") from None
         self._bar = progress.Progress(
@@ -26,6 +26,7 @@ class Progress:
             progress.TimeElapsedColumn(),
             progress.TextColumn("at most"),
             progress.TimeRemainingColumn(),
+            console=console.Console(stderr=True),
         )
         nan = float("nan")
         self._task = self._bar.add_task("training", total=total, completed=done, epoch=0, loss=nan, validation=nan)

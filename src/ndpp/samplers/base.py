@@ -23,6 +23,8 @@ from ndpp.kernel import LowRankKernel
 
 BATCH = 64
 """Most samples handed to a worker at a time. No draw depends on it."""
+STREAMED = 16
+"""The same where draws are wanted as they come."""
 
 
 class Draw(NamedTuple):
@@ -109,11 +111,7 @@ class Sampler(ABC):
         Draws
             ``.baskets`` and, for each counter, an array in ``.info``.
         """
-        n_samples = check_count(n_samples, "n_samples")
-        first = check_count(first, "first")
-        key = stream_key(rng)
-        step = min(BATCH, -(-n_samples // 16)) or 1  # a dozen batches at least, so that workers end together
-        batches = [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
+        batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
         done: list[Draw] = []
         try:
             for batch in _progress(self._run(key, batches, n_jobs), n_samples, progress):
@@ -122,6 +120,21 @@ class Sampler(ABC):
             error.partial = self._collect(done + list(error.partial or []))
             raise
         return self._collect(done)
+
+    def stream(
+        self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: int | None = None, first: int = 0
+    ) -> Iterator[Draws]:
+        """Yield the draws of :meth:`sample` as they come, a few at a time: what is drawn can be kept before the end.
+
+        Examples
+        --------
+        >>> import numpy as np, ndpp
+        >>> sampler = ndpp.samplers.Exact.prepare(ndpp.LowRankKernel(np.eye(4), np.eye(4)))
+        >>> parts = [draws.baskets.to_lists() for draws in sampler.stream(100, rng=0)]
+        >>> sum(parts, []) == sampler.sample(100, rng=0).baskets.to_lists()
+        True
+        """
+        yield from map(self._collect, self._run(stream_key(rng), _batches(n_samples, first, STREAMED), n_jobs))
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: int | None) -> Iterator[list[Draw]]:
         if n_jobs in (None, 1) or len(batches) < 2:
@@ -139,7 +152,16 @@ class Sampler(ABC):
         sets = [self.kernel.catalogue_ids(draw.rows) for draw in draws]
         names = dict.fromkeys(name for draw in draws for name in draw.info)
         info = {name: np.array([draw.info.get(name, 0) for draw in draws]) for name in names}
-        return Draws(Baskets.from_lists(sets, n_items=self.kernel.n_items, labels=self.kernel.labels), info)
+        baskets = Baskets.from_lists(sets, n_items=self.kernel.n_items)
+        # The kernel's labels are known to be distinct: that is not looked at again for every few draws.
+        return Draws(Baskets._trusted(baskets.indptr, baskets.indices, baskets.n_items, self.kernel.labels), info)
+
+
+def _batches(n_samples: int, first: int, most: int) -> list[range]:
+    """Return the indices of the samples in batches of at most ``most``."""
+    n_samples, first = check_count(n_samples, "n_samples"), check_count(first, "first")
+    step = min(most, -(-n_samples // 16)) or 1  # a dozen batches at least, so that workers end together
+    return [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
 
 
 def _pinned_batch(sampler: Sampler, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
@@ -153,10 +175,11 @@ def _progress(batches: Iterator[list[Draw]], total: int, show: bool) -> Iterator
         yield from batches
         return
     try:
+        from rich.console import Console
         from rich.progress import Progress
     except ImportError:
         raise MissingExtraError("rich", "cli", "A progress bar") from None
-    with Progress() as bar:
+    with Progress(console=Console(stderr=True)) as bar:
         task: Any = bar.add_task("sampling", total=total)
         for batch in batches:
             yield batch

@@ -1,0 +1,133 @@
+"""Baskets that come a few at a time and must not be lost: a journal beside the file they are meant for.
+
+``out.csv.part`` begins with a line of JSON that says what its baskets are made with; then comes one basket a line, as
+ids. Lines are handed to the system as they come: a process killed at any moment leaves whole lines and perhaps a piece
+of one, which the next run cuts off before it goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+
+
+class Journal:
+    """An open journal. ``len`` is the number of baskets in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = tempfile.mkdtemp() + "/out.txt"
+    >>> with Journal(target, {"seed": 1}) as journal:
+    ...     journal.append(Baskets.from_lists([[0, 2], []]))
+    >>> with Journal(target, {"seed": 1}, resume=True) as journal:
+    ...     len(journal), list(journal.rows())
+    (2, [[0, 2], []])
+    >>> journal.remove()
+    """
+
+    def __init__(self, target: str | os.PathLike[str], made_with: Mapping[str, Any], *, resume: bool = False) -> None:
+        """Open the journal of ``target``.
+
+        Parameters
+        ----------
+        target : path
+            The file that the baskets are meant for.
+        made_with : mapping
+            What they depend on, as JSON can hold it. A journal is only continued with the same.
+        resume : bool
+            Continue the journal if there is one. Without it, one that holds baskets is refused rather than overwritten.
+        """
+        self.path = journal_path(target)
+        self._length = 0
+        old = read_made_with(target)
+        if old is not None and not resume:
+            raise FileExistsError(
+                f"{str(self.path)!r} holds what an interrupted run has made; continue it with resume, or delete it"
+            )
+        if old is not None:
+            check_same(self.path, old, made_with)
+        self._file: IO[bytes] = open(self.path, "rb+" if old is not None else "wb")  # noqa: SIM115  closed by __exit__
+        if old is None:
+            self._put(json.dumps(dict(made_with)) + "\n")
+        else:
+            self._length = self._cut() - 1
+
+    def _cut(self) -> int:
+        """Return the number of whole lines, and cut off what follows the last of them."""
+        lines = end = 0
+        for line in self._file:
+            if line.endswith(b"\n"):
+                lines, end = lines + 1, end + len(line)
+        self._file.truncate(end)
+        self._file.seek(end)
+        return lines
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, baskets: Baskets) -> None:
+        """Write baskets and hand them to the system."""
+        self._put("".join(" ".join(map(str, items)) + "\n" for items in baskets.to_lists()))
+        self._length += len(baskets)
+
+    def _put(self, text: str) -> None:
+        self._file.write(text.encode())
+        self._file.flush()
+
+    def rows(self) -> Iterator[list[int]]:
+        """Yield the ids of each basket."""
+        with open(self.path, "rb") as file:
+            next(file)
+            yield from ([int(word) for word in line.split()] for line in file)
+
+    def remove(self) -> None:
+        """Delete the journal: its baskets have arrived."""
+        self._file.close()
+        self.path.unlink()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def journal_path(target: str | os.PathLike[str]) -> Path:
+    """Return where the journal of ``target`` is."""
+    real = Path(os.path.realpath(target))
+    return real.with_name(real.name + ".part")
+
+
+def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return what the journal of ``target`` is made with, None where there is none worth keeping."""
+    path = journal_path(target)
+    if not path.is_file():
+        return None
+    with open(path, "rb") as file:
+        first = file.readline()
+    if not first.endswith(b"\n"):  # killed before it began
+        return None
+    try:
+        return dict(json.loads(first))
+    except (ValueError, TypeError):
+        raise InvalidInputError(f"{str(path)!r} is no journal of baskets; move it out of the way") from None
+
+
+def check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise unless a journal was made with these settings: other ones would not continue it."""
+    for name, value in json.loads(json.dumps(dict(new))).items():
+        if old.get(name) != value:
+            raise InvalidInputError(
+                f"{str(path)!r} was made with another {name} ({old.get(name)!r}, now {value!r}); "
+                "resume with the same settings, or delete it to begin anew"
+            )
