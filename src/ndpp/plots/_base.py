@@ -8,10 +8,20 @@ from typing import Any
 from ndpp.errors import InvalidInputError, MissingExtraError
 
 ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
-COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL)
-"""Okabe and Ito's, which colour-blind eyes tell apart; the pale yellow is left out, and grey comes last."""
-MARKERS = "osD^vPX*"
-STYLES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)), ":")
+COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
+"""Okabe and Ito's, which colour-blind eyes tell apart; the pale yellow is left out, grey and indigo are added."""
+MARKERS = "osD^vPX*p"
+STYLES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    (0, (1, 1)),
+    (0, (5, 1)),
+    (0, (3, 1, 1, 1)),
+    (0, (8, 2)),
+    ":",
+    (0, (4, 1, 1, 1, 1, 1)),
+)
 LABEL_LENGTH = 36
 """Longer labels are cut."""
 
@@ -39,3 +49,9 @@ def check_any(what: Sized) -> None:
 def open_axes(axes: Any) -> None:
     """Take away the frame above and to the right."""
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def line_look(i: int) -> dict[str, Any]:
+    """Return colour, marker and dashes of the i-th line, all different for the first nine."""
+    i %= len(COLOURS)
+    return {"color": COLOURS[i], "marker": MARKERS[i], "ls": STYLES[i], "ms": 5, "lw": 1.6}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import COLOURS, MARKERS, NEUTRAL, STYLES, check_any, figure, open_axes
+from ndpp.plots._base import NEUTRAL, check_any, figure, line_look, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,8 +115,7 @@ def _panel(axes: Any, panel: Panel, labels: Sequence[str], name: Any) -> None:
     for (label, level), style in zip(panel.levels.items(), (":", "--", "-.") * len(panel.levels)):
         axes.axhline(level, color=NEUTRAL, ls=style, lw=1.2, label=label)
     for curve in panel.curves:
-        i = labels.index(curve.label) % len(COLOURS)
-        look = {"color": COLOURS[i], "marker": MARKERS[i], "ls": STYLES[i], "ms": 5, "lw": 1.6}
+        look = line_look(labels.index(curve.label))
         axes.plot(curve.x, curve.y, label=name(curve), **look)
         if curve.low is not None and curve.high is not None:
-            axes.fill_between(curve.x, curve.low, curve.high, color=COLOURS[i], alpha=0.15, lw=0)
+            axes.fill_between(curve.x, curve.low, curve.high, color=look["color"], alpha=0.15, lw=0)

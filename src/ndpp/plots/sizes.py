@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ndpp._types import FloatArray
-from ndpp.plots._base import ATTRACT, COLOURS, MARKERS, REPEL, STYLES, check_any, figure, open_axes
+from ndpp.plots._base import ATTRACT, COLOURS, REPEL, check_any, figure, line_look, open_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def size_law(laws: Mapping[str, Any], *, observed: Any = None) -> Figure:
     if shares.size:
         axes.bar(np.arange(len(shares)), shares, color="#c9cfd4", width=0.85, label="baskets")
     for i, (name, law) in enumerate(arrays.items()):
-        look = {"color": COLOURS[i % 8], "marker": MARKERS[i % 8], "ls": STYLES[i % 8], "ms": 4, "lw": 1.6}
+        look = {**line_look(i), "ms": 4}
         axes.plot(np.arange(len(law)), law, label=name, markevery=max(1, (high - low) // 30), **look)
     axes.set_xlim(low - 0.7, high + 0.7)
     axes.set_ylim(bottom=0)
