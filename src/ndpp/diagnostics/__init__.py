@@ -9,16 +9,19 @@ from ndpp.diagnostics.chains import autocorrelation, effective_sample_size, psrf
 from ndpp.diagnostics.convergence import Convergence, convergence, to_arviz
 from ndpp.diagnostics.functionals import Functionals, functionals, item_indicators, log_dets
 from ndpp.diagnostics.laws import empirical_law, exact_law, sup_distance, total_variation
+from ndpp.diagnostics.walks import WalkDiagnosis, diagnose_walk
 
 __all__ = [
     "Agreement",
     "Convergence",
     "EnergyTest",
     "Functionals",
+    "WalkDiagnosis",
     "autocorrelation",
     "compare",
     "compare_with_law",
     "convergence",
+    "diagnose_walk",
     "effective_sample_size",
     "empirical_law",
     "energy_test",

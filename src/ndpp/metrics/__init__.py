@@ -7,7 +7,14 @@ A model is a kernel, a fitted estimator, or one of the two baselines, :func:`ind
 from ndpp.metrics.compare import Comparison, Row, compare
 from ndpp.metrics.estimates import Estimate, SizeClass
 from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
-from ndpp.metrics.models import IndependentItems, ItemItemCosine, independent_items, item_item_cosine, log_likelihoods
+from ndpp.metrics.models import (
+    IndependentItems,
+    ItemItemCosine,
+    independent_items,
+    independent_margins,
+    item_item_cosine,
+    log_likelihoods,
+)
 from ndpp.metrics.ranking import LargestId, RandomHoldout, mean_percentile_rank, precision_at
 
 __all__ = [
@@ -22,6 +29,7 @@ __all__ = [
     "auc",
     "compare",
     "independent_items",
+    "independent_margins",
     "item_item_cosine",
     "log_likelihood_gain",
     "log_likelihoods",

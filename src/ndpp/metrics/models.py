@@ -69,6 +69,19 @@ def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> Independen
     return IndependentItems((counts + smoothing) / (len(baskets) + 2 * smoothing))
 
 
+def independent_margins(kernel: LowRankKernel) -> IndependentItems:
+    """Return independent items with the kernel's own inclusion probabilities: the kernel without what ties items together.
+
+    The floor for when there are no training baskets at hand. Probabilities of zero and one are moved off by 1e-12.
+
+    Examples
+    --------
+    >>> independent_margins(LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])).probabilities
+    array([0.5, 0.5])
+    """
+    return IndependentItems(np.clip(kernel.inclusion_probabilities(), 1e-12, 1 - 1e-12))
+
+
 def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
     """Return the recommender by similarity of items in these baskets: baskets with both / √(with one · with the other).
 
