@@ -90,7 +90,8 @@ def _draw(panels: Sequence[Panel], name: Any, *, own_legends: bool = False) -> F
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     drawn = figure(5.2 * columns, 3.9 * rows + (0.5 if own_legends else 0.9))
     for i, panel in enumerate(panels):
-        axes = drawn.add_subplot(rows, columns, i + 1, xscale="log", yscale="log", title=panel.title)
+        axes = drawn.add_subplot(rows, columns, i + 1, xscale="log", yscale="log")
+        axes.set_title(panel.title, fontsize=11)
         _panel(axes, panel, labels, name)
         if own_legends:
             axes.legend(fontsize=8, frameon=False, loc="best")
@@ -119,3 +120,15 @@ def _panel(axes: Any, panel: Panel, labels: Sequence[str], name: Any) -> None:
         axes.plot(curve.x, curve.y, label=name(curve), **look)
         if curve.low is not None and curve.high is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=look["color"], alpha=0.15, lw=0)
+    _readable_scales(axes, panel)
+
+
+def _readable_scales(axes: Any, panel: Panel) -> None:
+    """Show a decade at least, so that noise does not look like a trend; name few and near sizes as they are."""
+    low, high = axes.get_ylim()
+    room = max(1.0, np.sqrt(10 * low / high))
+    axes.set_ylim(low / room, high * room)
+    sizes = np.unique(np.concatenate([np.asarray(curve.x, np.float64) for curve in panel.curves]))
+    if len(sizes) <= 12 and sizes[-1] < 100 * sizes[0]:
+        axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        axes.set_xticks([], minor=True)
