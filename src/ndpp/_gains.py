@@ -14,7 +14,7 @@ import scipy.linalg as sl
 
 from ndpp._types import FloatArray
 from ndpp.kernel import LowRankKernel
-from ndpp.linalg import Coordinates, row_blocks
+from ndpp.linalg import Coordinates
 
 EPS = float(np.finfo(np.float64).eps)
 ROW_ERROR = 16 * EPS
@@ -75,7 +75,7 @@ class Gains(NamedTuple):
     @classmethod
     def fresh(cls, kernel: LowRankKernel, given: Given) -> Gains:
         """Form all gains from what is left of L. O(n r²)."""
-        values, noise = np.empty(len(kernel.support)), np.empty(len(kernel.support))
+        values, noise = np.empty(kernel.n_rows), np.empty(kernel.n_rows)
         size, relative = np.abs(given.M).max(initial=0.0), 16 * (len(given.M) + 1) * EPS + given.noise
         absolute = ROW_ERROR * np.linalg.norm(given.to_z)
         for block, Q in kernel.q_blocks():
@@ -91,20 +91,7 @@ class Gains(NamedTuple):
         z = kernel.q_rows(np.array([row]))[0] @ to_z
         u, v = M @ z, z @ M
         pivot = float(z @ u)
-        both = products(kernel, to_z @ np.column_stack([u, v]))
+        both = kernel.q_times(to_z @ np.column_stack([u, v]))
         change = both[:, 0] * both[:, 1] / pivot
         noise = self.noise + (4 * EPS + self.noise[row] / pivot) * np.abs(change)
         return Gains(self.values - change, noise, self.given._replace(M=M - np.outer(u, v / pivot)), False)
-
-
-def products(kernel: LowRankKernel, vectors: FloatArray) -> FloatArray:
-    """Return Q · vectors without forming Q. O(n d) per vector."""
-    coords, support = kernel.coordinates, kernel.support
-    if coords.Q is not None:
-        return coords.Q @ vectors
-    vectors = coords.to_q @ vectors
-    out = np.empty((len(support), vectors.shape[1]))
-    for block in row_blocks(kernel.X[: len(support)]):
-        rows = kernel.X[block] if len(support) == kernel.n_items else kernel.X[support[block]]
-        out[block] = np.asarray(rows, np.float64) @ vectors
-    return out

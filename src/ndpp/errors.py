@@ -33,6 +33,10 @@ class ModelFileError(NDPPError, ValueError):
     """A model file is corrupt, truncated, foreign, or newer than this library."""
 
 
+class RowsUnavailableError(NDPPError, OSError):
+    """Rows of X could not be read from where they lie."""
+
+
 class DataNotFoundError(NDPPError, FileNotFoundError):
     """A data set is not where it was looked for."""
 
@@ -52,6 +56,14 @@ class BudgetExceededError(NDPPError, RuntimeError):
     def __init__(self, message: str, *, count: int, partial: Any = None) -> None:
         super().__init__(message)
         self.count = count
+        self.partial = partial
+
+
+class DeviceError(NDPPError, RuntimeError):
+    """A GPU ran out of memory or was lost. ``partial`` carries whatever was finished."""
+
+    def __init__(self, message: str, *, partial: Any = None) -> None:
+        super().__init__(message)
         self.partial = partial
 
 

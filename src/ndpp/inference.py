@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg as sl
 
 from ndpp._checks import check_count, check_items
-from ndpp._gains import EPS, Gains, eliminate, products
+from ndpp._gains import EPS, Gains, eliminate
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
@@ -208,7 +208,7 @@ def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tu
             return tuple(added)
         coupling = np.zeros(len(allowed))
         if given is not None:
-            coupling = np.where(allowed, np.linalg.norm(products(kernel, given.null), axis=1), 0.0)
+            coupling = np.where(allowed, np.linalg.norm(kernel.q_times(given.null), axis=1), 0.0)
             coupling[coupling <= 64 * EPS * np.abs(given.null).max()] = 0.0
         best = int(np.argmax(coupling))
         if not coupling[best]:

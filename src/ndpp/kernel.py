@@ -7,15 +7,16 @@ The kernel, its conditionals and its restrictions are all of this type. Everythi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ndpp._catalogue import check_labels
 from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities
+from ndpp._item_rows import ItemRows, frozen
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, RngLike
 from ndpp.errors import (
     ImpossibleSizeError,
@@ -27,33 +28,35 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.linalg import (
-    Coordinates,
     TiltedLaw,
-    coordinates,
     inclusion_matrix,
     log_elementary,
     log_minor,
     rounding_error,
-    row_blocks,
     schur_weights,
     tilted_law,
 )
+from ndpp.rows import Rows, as_rows
 
 if TYPE_CHECKING:
     from ndpp.baskets import Baskets
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
+DENSE_ITEMS = 30_000
+"""Most items for which L is formed as a matrix (7 GB)."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class LowRankKernel:
+class LowRankKernel(ItemRows):
     """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
 
     Parameters
     ----------
-    X : (n, d) array_like
-        One row per item, float32 or float64. Not copied, and made read-only in the kernel's view of it.
+    X : (n, d) array_like or row source
+        One row per item, float32 or float64. Not copied, and made read-only in the kernel's view of it. A memory map, an HDF5 or Zarr
+        array, a dask array or a store of one's own (:class:`ndpp.rows.RowSource`) stays where it is: preparing streams over it, and
+        sampling fetches single rows.
     W : (d, d) array_like
         The inner matrix.
     labels : sequence of str, optional
@@ -75,23 +78,24 @@ class LowRankKernel:
     array([0.0625, 0.1875, 0.4375, 0.3125])
     """
 
-    X: AnyArray
+    X: Any
     W: FloatArray
     labels: tuple[str, ...] | None
-    support: IntArray
+    _allowed: IntArray | None
     _weights: FloatArray
     _normalizers: dict[int, tuple[float, float]]
 
     def __init__(
         self, X: Any, W: Any, *, labels: Sequence[str] | None = None, support: Items | None = None, weights: Any = None
     ) -> None:
-        X = check_matrix(X, "X")
+        rows = as_rows(X)
+        X = check_matrix(X, "X") if rows is None else rows
         n, d = X.shape
         if n == 0 or d == 0:
             raise InvalidKernelError(f"X must have at least one item and one column; its shape is {X.shape}")
         W = check_matrix(W, "W", shape=(d, d))
-        allowed = np.arange(n) if support is None else np.sort(check_items(support, n, "support"))
-        if allowed.size == 0:
+        allowed = None if support is None else np.sort(check_items(support, n, "support"))
+        if allowed is not None and allowed.size == 0:
             raise InvalidInputError("at least one item must be able to occur; none is left")
         names = check_labels(labels)
         if names is not None and len(names) != n:
@@ -102,8 +106,8 @@ class LowRankKernel:
             else check_matrix([weights], "weights", shape=(1, d))[0]
         )
         values: dict[str, Any] = {
-            "X": _frozen(X), "W": _frozen(W), "labels": names,
-            "support": _frozen(allowed), "_weights": sizes, "_normalizers": {},
+            "X": frozen(X) if rows is None else rows, "W": frozen(W), "labels": names,
+            "_allowed": None if allowed is None or len(allowed) == n else frozen(allowed), "_weights": sizes, "_normalizers": {},
         }  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -124,77 +128,19 @@ class LowRankKernel:
     def __repr__(self) -> str:
         return f"LowRankKernel(n_items={self.n_items}, rank={self.rank})"
 
-    # -- the catalogue -------------------------------------------------------------------------------------------------------
-
-    @property
-    def n_items(self) -> int:
-        """Number of items in the catalogue."""
-        return int(self.X.shape[0])
-
     @property
     def rank(self) -> int:
         """Rank of L; no sample is larger."""
         return self.coordinates.rank
-
-    def ids(self, labels: Sequence[str]) -> IntArray:
-        """Return the ids of items named by their labels."""
-        if self.labels is None:
-            raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
-        unknown = [label for label in labels if label not in self._id_of]
-        if unknown:
-            raise InvalidInputError(
-                f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}"
-            )
-        return np.array([self._id_of[label] for label in labels], np.int64)
-
-    @cached_property
-    def _id_of(self) -> dict[str, int]:
-        return {label: i for i, label in enumerate(self.labels or ())}
-
-    def catalogue_ids(self, rows: IntArray) -> IntArray:
-        """Return the catalogue ids of rows of the support."""
-        return self.support[rows]
-
-    def rows_of(self, items: Items, name: str = "items") -> IntArray:
-        """Return the rows of the support that hold these items, in the same order."""
-        ids = check_items(items, self.n_items, name)
-        rows = np.searchsorted(self.support, ids)
-        outside = ids[self.support[np.minimum(rows, len(self.support) - 1)] != ids]
-        if outside.size:
-            raise ZeroProbabilityError(
-                f"{name} contains item {outside[0]}, which this kernel excludes; it can never occur"
-            )
-        return rows
-
-    # -- coordinates ---------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _factor(self) -> AnyArray:
-        return self.X if len(self.support) == self.n_items else _frozen(self.X[self.support])
-
-    @cached_property
-    def coordinates(self) -> Coordinates:
-        """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
-        return coordinates(self._factor, self.W, weights=self._weights)
-
-    def q_rows(self, rows: IntArray) -> FloatArray:
-        """Return rows of Q, shape (len(rows), rank)."""
-        coords = self.coordinates
-        return coords.Q[rows] if coords.Q is not None else np.asarray(self._factor[rows], np.float64) @ coords.to_q
-
-    def q_blocks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield Q by blocks of rows."""
-        for block in row_blocks(self._factor):
-            yield block, self.q_rows(block)  # type: ignore[arg-type]
 
     # -- probabilities -------------------------------------------------------------------------------------------------------
 
     def log_det(self, items: Items) -> float:
         """Return log det(L_S), −inf where it is zero. O(k²r + kr²)."""
         ids = check_items(items, self.n_items)
-        if not np.isin(ids, self.support).all():
+        if not self.can_occur(ids).all():
             return -np.inf
-        return log_minor(np.asarray(self.X[ids], np.float64), self.W, weights=self._weights)
+        return log_minor(self.x_rows(self.rows_of(ids)), self.W, weights=self._weights)
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return log Σ_S det(L_S) over all sets, log det(I + L), or over those of one size, log e_k (−inf where none can occur)."""
@@ -237,9 +183,9 @@ class LowRankKernel:
         rows = self.rows_of(given, "given")
         M = self._inclusion_matrix(size, self.q_rows(rows))
         out = np.zeros(self.n_items)
-        for block, Q in self.q_blocks():
-            out[self.support[block]] = np.einsum("ia,ab,ib->i", Q, M, Q, optimize=True)
-        out[self.support[rows]] = 1.0
+        for block, chances in self.q_map(partial(_forms, M=M)):
+            out[block if self._allowed is None else self._allowed[block]] = chances
+        out[self.catalogue_ids(rows)] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
 
     def _inclusion_matrix(self, size: int | None, given: FloatArray) -> FloatArray:
@@ -311,14 +257,14 @@ class LowRankKernel:
             if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
                 raise _never_together(len(rows))
             raise NoConditionalKernelError(
-                f"items {self.support[rows].tolist()} can be part of a sample, but never all of it (det L_A = 0), "
+                f"items {self.catalogue_ids(rows).tolist()} can be part of a sample, but never all of it (det L_A = 0), "
                 "so the rest has no kernel of its own. "
                 "Pass them as given= to sample() or inclusion_probabilities() instead."
             )
-        if len(rows) == len(self.support):
+        if len(rows) == self.n_rows:
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
         # In an orthonormal basis of their rows the given items' own sizes drop out; they are then given no direction by rounding.
-        basis = np.linalg.qr(np.asarray(self._factor[rows], np.float64).T)[0]
+        basis = np.linalg.qr(self.x_rows(rows).T)[0]
         old = np.asarray(self.W, np.float64)
         left, right = old @ basis, basis.T @ old
         inverse = np.linalg.inv(basis.T @ left)
@@ -334,7 +280,8 @@ class LowRankKernel:
 
     def exclude(self, items: Items) -> LowRankKernel:
         """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
-        return self._with(self.W, np.setdiff1d(self.support, check_items(items, self.n_items)))
+        ids = check_items(items, self.n_items)
+        return self._with(self.W, np.delete(self.support, self.rows_of(ids[self.can_occur(ids)])))
 
     def _with(self, W: AnyArray, support: IntArray, reach: FloatArray | None = None) -> LowRankKernel:
         weights = self._weights if reach is None else np.maximum(self._weights, reach)
@@ -342,8 +289,13 @@ class LowRankKernel:
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
+        if self.n_items > DENSE_ITEMS:
+            raise InvalidInputError(
+                f"L would take {8e-9 * self.n_items**2:.3g} GB for {self.n_items} items; to_dense is for at most {DENSE_ITEMS}. "
+                "Everything else is computed from X and W; ask for blocks of L as X[rows] W X[columns]ᵀ."
+            )
         X = np.zeros(self.X.shape)
-        X[self.support] = self._factor
+        X[self.support] = self._factor.read() if isinstance(self._factor, Rows) else self._factor
         return X @ np.asarray(self.W, np.float64) @ X.T
 
     # -- drawing -------------------------------------------------------------------------------------------------------------
@@ -402,10 +354,9 @@ _EXACT: list[Any] = []
 """How to prepare the default sampler, put here by :mod:`ndpp.samplers`, which stands on a higher floor."""
 
 
-def _frozen(array: AnyArray) -> AnyArray:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def _forms(Q: FloatArray, M: FloatArray) -> FloatArray:
+    """Return q_aᵀMq_a for every row."""
+    return np.einsum("ij,ij->i", Q @ M, Q)
 
 
 def _never_together(n_given: int) -> ZeroProbabilityError:

@@ -73,7 +73,7 @@ def row_weights(kernel: LowRankKernel, rows: IntArray, M: FloatArray, factor: Fl
         return quadratic_forms(kernel.q_rows(rows), M)
     Q, to_q = kernel.coordinates.Q, kernel.coordinates.to_q
     # Q is not kept for tall X: x_aᵀ(to_q V) is cheaper than the row of Q itself.
-    part = Q[rows] @ factor if Q is not None else kernel.X[kernel.support[rows]].astype(np.float64) @ (to_q @ factor)
+    part = Q[rows] @ factor if Q is not None else kernel.x_rows(rows) @ (to_q @ factor)
     return np.einsum("ij,ij->i", part, part)
 
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg as sl
-from scipy.linalg.blas import dsyrk, dtrmm
+from scipy.linalg.blas import dsyrk, dtrmm, strmm
 
 from ndpp._types import AnyArray, FloatArray
 from ndpp.errors import InvalidKernelError
+from ndpp.rows import Rows
 
 EPS = float(np.finfo(np.float64).eps)
 DENSE_ENTRIES = 4_000_000
@@ -26,6 +28,8 @@ BLOCK_BYTES = 32 * 2**20
 """Size of a row block in double precision."""
 CACHE_BYTES = 768 * 2**10
 """Size of a row block that stays in a core's own cache while it is worked on."""
+MOST_SLACK = 0.03
+"""Leverages are computed in single precision, as X is, where this bounds what rounding can take away."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Coordinates:
     B : (r, r) array
         The kernel in these coordinates.
     leverage : (n,) array
-        ‖q_a‖², an upper bound on every inclusion probability of item a, whatever the size and the items given.
+        ‖q_a‖², an upper bound on every inclusion probability of item a, whatever the size and the items given. For tall X in single
+        precision a bound that exceeds it by at most 3 %: every use of it needs a bound only.
     scale : (r,) array
         Size of each direction: |B_ij| ≤ scale_i · scale_j. Directions may differ by many orders of magnitude.
     noise : (r,) array
@@ -64,12 +69,14 @@ class Coordinates:
         return len(self.B)
 
 
-def coordinates(X: AnyArray, W: AnyArray, *, weights: FloatArray | None = None) -> Coordinates:
+def coordinates(X: AnyArray | Rows, W: AnyArray, *, weights: FloatArray | None = None) -> Coordinates:
     """Return the coordinates of L = X W Xᵀ; raise where its symmetric part is not positive semidefinite.
 
     ``weights`` are the :func:`schur_weights` of the matrix that W was computed from, if it was: rounding is judged against them.
     """
     W = np.asarray(W)
+    if isinstance(X, Rows) and X.size <= DENSE_ENTRIES:
+        X = X.read()
     T, to_q = _factor(X)
     weights = schur_weights(np.asarray(W, np.float64)) if weights is None else weights
     B, scale, turn, dropped = _inner(T, np.asarray(W, np.float64), weights, tolerance=_tolerance(X, W))
@@ -77,27 +84,27 @@ def coordinates(X: AnyArray, W: AnyArray, *, weights: FloatArray | None = None) 
         T, to_q = turn.T @ T, to_q @ turn
     row_norms = np.linalg.norm(T, axis=1)
     noise = EPS * row_norms.max(initial=0) / np.maximum(row_norms, np.finfo(float).tiny)
-    Q = np.asarray(X, np.float64) @ to_q if X.size <= DENSE_ENTRIES else None
+    Q = np.asarray(X, np.float64) @ to_q if not isinstance(X, Rows) and X.size <= DENSE_ENTRIES else None
     leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else _leverage(X, to_q)
-    return Coordinates(to_q, B, np.minimum(leverage, 1.0), scale, noise, dropped, Q)
+    return Coordinates(to_q, B, np.minimum(leverage, 1.0, out=leverage), scale, noise, dropped, Q)
 
 
-def row_blocks(X: AnyArray) -> Iterator[slice]:
+def row_blocks(X: AnyArray | Rows) -> Iterator[slice]:
     """Yield slices of rows that hold about ``BLOCK_BYTES`` each in double precision."""
     rows = max(1, BLOCK_BYTES // (8 * max(1, X.shape[1])))
     for start in range(0, len(X), rows):
         yield slice(start, min(start + rows, len(X)))
 
 
-def _tolerance(X: AnyArray, W: AnyArray) -> float:
+def _tolerance(X: AnyArray | Rows, W: AnyArray) -> float:
     """How far below zero rounding of the inputs may push an eigenvalue of the scaled symmetric part."""
     coarsest = max(float(np.finfo(a.dtype).eps) for a in (X, W))
     return 30 * coarsest * max(1, W.shape[0])
 
 
-def _factor(X: AnyArray) -> tuple[FloatArray, FloatArray]:
+def _factor(X: AnyArray | Rows) -> tuple[FloatArray, FloatArray]:
     """Return T, rows from large to small, and to_q with X = (X·to_q)·T and X·to_q orthonormal."""
-    if X.size <= DENSE_ENTRIES:
+    if not isinstance(X, Rows) and X.size <= DENSE_ENTRIES:
         norms = np.ones(X.shape[1])
         R, pivot, condition = _pivoted_qr(np.asarray(X, np.float64), len(X))
     else:
@@ -143,10 +150,10 @@ def _rank(pivots: FloatArray, n: int) -> int:
     return int(np.sum(pivots > EPS * max(n, len(pivots)) * pivots[0]))
 
 
-def _double_blocks(X: AnyArray) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield X by small row blocks, in double precision, each written over the one before."""
-    rows = max(1, min(len(X), CACHE_BYTES // (8 * X.shape[1])))
-    space = np.empty((rows, X.shape[1]))
+def _blocks(X: AnyArray, dtype: type) -> Iterator[tuple[slice, AnyArray]]:
+    """Yield X by small row blocks, in this precision, each written over the one before."""
+    rows = max(1, min(len(X), CACHE_BYTES // (np.dtype(dtype).itemsize * X.shape[1])))
+    space = np.empty((rows, X.shape[1]), dtype)
     for start in range(0, len(X), rows):
         block = slice(start, min(start + rows, len(X)))
         part = space[: block.stop - start]
@@ -154,11 +161,13 @@ def _double_blocks(X: AnyArray) -> Iterator[tuple[slice, FloatArray]]:
         yield block, part
 
 
-def _gram(X: AnyArray, to_q: FloatArray | None) -> FloatArray:
+def _gram(X: AnyArray | Rows, to_q: FloatArray | None) -> FloatArray:
     """Return (X·to_q)ᵀ(X·to_q) as a sum over row blocks, in double precision whatever X is."""
+    if isinstance(X, Rows):
+        return sum((part for _, part in X.each(partial(_gram, to_q=to_q))), np.zeros(()))
     width = X.shape[1] if to_q is None else to_q.shape[1]
     total = np.zeros((width, width), order="F")
-    for _, part in _double_blocks(X):
+    for _, part in _blocks(X, np.float64):
         part = part if to_q is None else part @ to_q
         total = dsyrk(1.0, part.T, beta=1.0, c=total, overwrite_c=True)
     return total + np.triu(total, 1).T
@@ -177,23 +186,57 @@ def _pivoted_qr(factor: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float
     return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) * np.sqrt(rank) if rank else 1.0
 
 
-def _block_factors(X: AnyArray, norms: FloatArray) -> FloatArray:
+def _block_factors(X: AnyArray | Rows, norms: FloatArray) -> FloatArray:
     """Return R with RᵀR = XᵀX (columns scaled), by QR of one block at a time under the factor so far."""
     R = np.zeros((0, X.shape[1]))
+    if isinstance(X, Rows):
+        for _, part in X.each(partial(_block_factors, norms=norms)):
+            R = sl.qr(np.vstack([R, part]), mode="r", overwrite_a=True)[0][: X.shape[1]]
+        return R
     for block in row_blocks(X):
         R = sl.qr(np.vstack([R, np.asarray(X[block], np.float64) / norms]), mode="r", overwrite_a=True)[0][: X.shape[1]]
     return R
 
 
-def _leverage(X: AnyArray, to_q: FloatArray) -> FloatArray:
+def _leverage(X: AnyArray | Rows, to_q: FloatArray) -> FloatArray:
     """Return ‖q_a‖² for every row of X·to_q. Norms do not see a rotation, so a triangular factor of to_q does, at half the price."""
+    if isinstance(X, Rows):
+        out = np.empty(len(X))
+        for block, part in X.each(partial(_leverage, to_q=to_q)):
+            out[block] = part
+        return out
     R = np.zeros((X.shape[1],) * 2, order="F")
     R[: to_q.shape[1]] = sl.qr(to_q.T, mode="r")[0]  # to_qᵀ = rotation · R
+    if X.dtype == np.float32 and (slack := _single_slack(R)) < MOST_SLACK:
+        return _leverage_bound(X, to_q, R.astype(np.float32), slack)
     out = np.empty(len(X))
-    for block, part in _double_blocks(X):
+    for block, part in _blocks(X, np.float64):
         q = dtrmm(1.0, R, part.T, overwrite_b=True).T
         np.einsum("ij,ij->i", q, q, out=out[block])
     return out
+
+
+def _leverage_bound(X: AnyArray, to_q: FloatArray, R: AnyArray, slack: float) -> FloatArray:
+    """Return ‖q_a‖² in single precision, raised by the most that its rounding can have taken away: all that leverages must be is a bound."""
+    out = np.empty(len(X))
+    for block, part in _blocks(X, np.float32):
+        q = strmm(1.0, R, part.T, overwrite_b=True).T
+        out[block] = np.einsum("ij,ij->i", q, q)
+    out *= 1 + slack
+    thin = np.flatnonzero(out < 1e-30)  # next to what single precision can hold
+    out[thin] = _leverage(X[thin].astype(np.float64), to_q)
+    return out
+
+
+def _single_slack(R: FloatArray) -> float:
+    """Return by what part at most ‖R x‖², computed in single precision, may fall short of the truth (1: out of its range)."""
+    spread = np.linalg.svd(R, compute_uv=False)
+    spread = spread[spread > EPS * len(R) * spread.max(initial=0)]
+    if not spread.size or spread[0] > 1e30 or spread[-1] < 1e-30:
+        return 1.0
+    # Entry i of R x is off by at most d·(eps/2)·Σ|R_ij x_j| ≤ d·(eps/2)·‖R_i‖‖x‖, and ‖x‖ ≤ ‖R x‖ / (smallest singular value).
+    error = len(R) * np.finfo(np.float32).eps / 2 * np.linalg.norm(spread) / spread[-1]
+    return float(3 * error)  # more than (1 − error)⁻² − 1, with room for the sum of squares, while it is small
 
 
 def _inner(

@@ -1,0 +1,167 @@
+"""Which items of a catalogue can occur, and their rows of X and of Q, in memory or wherever else X lies.
+
+Users name items by their ids in the catalogue. Samplers speak of rows of the support, the items that can occur; this is the border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from ndpp._checks import check_items
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
+from ndpp.linalg import Coordinates, coordinates, row_blocks
+from ndpp.rows import Part, Rows
+
+CHANGED = 1e-3
+"""How far the norm of a fetched row of Q may be, relatively, from what it was when the kernel was prepared."""
+
+
+class ItemRows:
+    """The part of a kernel that knows its items."""
+
+    X: Any  # an array or Rows
+    W: FloatArray
+    labels: tuple[str, ...] | None
+    _allowed: IntArray | None  # None: all items, without a list of 8 n bytes
+    _weights: FloatArray
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of items that can occur."""
+        return self.n_items if self._allowed is None else len(self._allowed)
+
+    @cached_property
+    def support(self) -> IntArray:
+        """The items that can occur, ascending."""
+        return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
+
+    def ids(self, labels: Sequence[str]) -> IntArray:
+        """Return the ids of items named by their labels."""
+        if self.labels is None:
+            raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
+        unknown = [label for label in labels if label not in self._id_of]
+        if unknown:
+            raise InvalidInputError(
+                f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}"
+            )
+        return np.array([self._id_of[label] for label in labels], np.int64)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or ())}
+
+    def catalogue_ids(self, rows: IntArray) -> IntArray:
+        """Return the catalogue ids of rows of the support."""
+        return rows if self._allowed is None else self._allowed[rows]
+
+    def rows_of(self, items: Items, name: str = "items") -> IntArray:
+        """Return the rows of the support that hold these items, in the same order."""
+        ids = check_items(items, self.n_items, name)
+        outside = ids[~self.can_occur(ids)]
+        if outside.size:
+            raise ZeroProbabilityError(
+                f"{name} contains item {outside[0]}, which this kernel excludes; it can never occur"
+            )
+        return ids if self._allowed is None else np.searchsorted(self._allowed, ids)
+
+    def can_occur(self, ids: IntArray) -> BoolArray:
+        """Return which of these ids of the catalogue are in the support."""
+        if self._allowed is None:
+            return np.ones(len(ids), bool)
+        return self._allowed[np.minimum(np.searchsorted(self._allowed, ids), len(self._allowed) - 1)] == ids
+
+    # -- rows ----------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _factor(self) -> AnyArray | Rows:
+        """X on the support."""
+        if self._allowed is None:
+            return self.X
+        return Part(self.X, self._allowed) if isinstance(self.X, Rows) else frozen(self.X[self._allowed])
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
+        return coordinates(self._factor, self.W, weights=self._weights)
+
+    def x_rows(self, rows: IntArray) -> FloatArray:
+        """Return rows of X, in double precision."""
+        X = self.X
+        ids = self.catalogue_ids(rows)
+        return np.asarray(X.take(ids) if isinstance(X, Rows) else X[ids], np.float64)
+
+    def q_rows(self, rows: IntArray) -> FloatArray:
+        """Return rows of Q, shape (len(rows), rank)."""
+        coords = self.coordinates
+        if coords.Q is not None:
+            return coords.Q[rows]
+        Q = self.x_rows(rows) @ coords.to_q
+        if isinstance(self.X, Rows):
+            self._check_unchanged(self.X, rows, Q)
+        return Q
+
+    def q_blocks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield Q by blocks of rows."""
+        coords, factor = self.coordinates, self._factor
+        if coords.Q is None and isinstance(factor, Rows):
+            yield from ((block, _times(coords.to_q, part)) for block, part in factor.stream())
+            return
+        for block in row_blocks(factor):
+            yield block, self.q_rows(block)  # type: ignore[arg-type]
+
+    def q_map(self, function: Callable[[FloatArray], FloatArray]) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield ``function`` of Q by blocks of rows, computed where these lie; for functions with small results."""
+        coords, factor = self.coordinates, self._factor
+        if coords.Q is None and isinstance(factor, Rows):
+            return factor.each(partial(_of_q, function, coords.to_q))
+        return ((block, function(Q)) for block, Q in self.q_blocks())
+
+    def q_times(self, vectors: FloatArray) -> FloatArray:
+        """Return Q · vectors without forming Q. O(n d) per vector."""
+        coords, factor = self.coordinates, self._factor
+        if coords.Q is not None:
+            return coords.Q @ vectors
+        times, out = partial(_times, coords.to_q @ vectors), np.empty((self.n_rows, vectors.shape[1]))
+        parts = (
+            factor.each(times)
+            if isinstance(factor, Rows)
+            else ((block, times(factor[block])) for block in row_blocks(factor))
+        )
+        for block, part in parts:
+            out[block] = part
+        return out
+
+    def _check_unchanged(self, X: Rows, rows: IntArray, Q: FloatArray) -> None:
+        """Raise where the rows fetched are not those the kernel was prepared from: a store may be replaced, or lose chunks, unnoticed."""
+        wanted, found = self.coordinates.leverage[rows], np.einsum("ij,ij->i", Q, Q)
+        different = np.abs(found - wanted) > CHANGED * np.maximum(found, wanted) + 1e-12
+        if different.any():
+            item = self.catalogue_ids(rows)[int(np.argmax(different))]
+            raise RowsUnavailableError(
+                f"row {item} of X is not what it was when the kernel was prepared: {X.name} has changed. Build the kernel again."
+            )
+
+
+def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:
+    return np.asarray(part, np.float64) @ vectors
+
+
+def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: AnyArray) -> FloatArray:
+    return function(_times(to_q, part))
+
+
+def frozen(array: AnyArray) -> AnyArray:
+    """Return a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

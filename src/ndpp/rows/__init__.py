@@ -1,0 +1,49 @@
+"""Where the rows of X lie, if not in one array: files, HDF5, Zarr, dask, or a store of one's own behind two methods.
+
+``LowRankKernel(X, W)`` takes any of them as X; :func:`as_rows` says how it will read one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ndpp.errors import InvalidInputError
+from ndpp.rows.base import Part, Rows, RowSource, Wrapped
+from ndpp.rows.cluster import DaskRows
+from ndpp.rows.files import FileRows, Stacked
+from ndpp.rows.stores import HDF5Rows, ZarrRows
+
+__all__ = ["DaskRows", "FileRows", "HDF5Rows", "Part", "RowSource", "Rows", "Stacked", "ZarrRows", "as_rows"]
+
+
+def as_rows(value: Any) -> Rows | None:
+    """Return ``value`` as a row source; None where it is one array in memory, or a nested list.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> X = np.memmap(tempfile.mkdtemp() + "/X", np.float32, "w+", shape=(6, 2))
+    >>> as_rows(X).shape, as_rows(X).dtype
+    ((6, 2), dtype('float32'))
+    >>> as_rows([[1.0]])
+    """
+    if isinstance(value, Rows):
+        return value
+    if isinstance(value, np.memmap):
+        return FileRows.of(value)
+    match type(value).__module__.partition(".")[0], type(value).__name__:
+        case "h5py", "Dataset":
+            return HDF5Rows(value)
+        case "zarr", "Array":
+            return ZarrRows(value)
+        case "dask", "Array":
+            return DaskRows(value)
+    if isinstance(value, RowSource):
+        return Wrapped(value)
+    if hasattr(value, "blocks") and hasattr(value, "shape"):
+        raise InvalidInputError(
+            f"X of type {type(value).__name__} has blocks(), but not all of shape, dtype, blocks() and rows(ids); see ndpp.rows.RowSource"
+        )
+    return None
