@@ -56,7 +56,8 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
 NOTES = (
     "*Share of the start kept* is the part of a chain's first set that is still in it; independent draws keep what chance keeps. "
     "Chains on learned kernels begin at uniform sets, those on tight pairs all at one typical set. *Gap* is the difference of "
-    "mean log det from exact draws in standard deviations. The p-value is of an energy test between the chains' sets and as many exact draws, which is consistent against every difference.",
+    "mean log det from exact draws in standard deviations. The p-value is of an energy test between the chains' sets "
+    "and as many exact draws, which is consistent against every difference.",
     "`Exact` has no steps to choose, and its time does not depend on any of this.",
 )
 
