@@ -152,7 +152,7 @@ def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
     old = load_file(path)
     new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
     fields = {**io.load_header(path)._asdict(), "format": io.FORMAT, "crc32": io._crc32(new)}
-    fields["labels"], fields["metadata"] = json.dumps(fields["labels"]), json.dumps(fields["metadata"])
+    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards")}
     save_file(new, path, {name: str(value) for name, value in fields.items()})
 
 
@@ -180,8 +180,12 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="2", ndpp_version="9.9")),
-        r"format version 2, written by ndpp 9\.9; this ndpp knows versions up to 1\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="3", ndpp_version="9.9")),
+        r"format version 3, written by ndpp 9\.9; this ndpp knows versions up to 2\. Upgrade with: pip install -U",
+    ),
+    "a folder's index alone": (
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),
+        "header is damaged",
     ),
     "no version": (lambda p: _rewrite_header(p, lambda m: m.pop("format_version")), "header is damaged: KeyError"),
     "version zero": (lambda p: _rewrite_header(p, lambda m: m.update(format_version="0")), "header is damaged"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,3 +35,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
+    """Give a temporary folder to fill; on success it takes the place of ``path``, on failure it goes away.
+
+    A folder that is there already is replaced only if it holds a file ``mark``: it was written by the same hand.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target / mark).is_file():
+        raise FileExistsError(
+            f"{str(path)!r} is there already and is no folder with a {mark!r}; remove it or choose another name"
+        )
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
+    temporary, old = (target.with_name(f".{target.name}.{secrets.token_hex(4)}.{end}") for end in ("tmp", "old"))
+    try:
+        temporary.mkdir()
+        yield temporary
+        if target.exists():
+            target.rename(old)
+        temporary.rename(target)
+    finally:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        for rest in (temporary, old):
+            shutil.rmtree(rest, ignore_errors=True)

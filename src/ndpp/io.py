@@ -3,6 +3,9 @@
 The header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation`` ("xw"), ``ndpp_version``, a
 CRC-32 of the arrays, the labels and whatever the caller adds, such as the training configuration. Nothing is ever
 unpickled. A file is replaced whole or not at all.
+
+A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
+rest (``format_version`` 2). Loading checks the shards and leaves X in them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import importlib.metadata
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,15 +23,19 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from ndpp._files import replacing
+from ndpp._files import replacing, replacing_folder
+from ndpp._shards import Shard, crc32, open_shards, open_tensor, write_shards
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.kernel import LowRankKernel
 from ndpp.linalg import schur_weights
+from ndpp.rows import Rows
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 1
-"""The newest version of the format that this library writes and reads."""
+FORMAT_VERSION = 2
+"""The newest version of the format that this library reads. A single file is of version 1, a folder of version 2."""
+INDEX = "kernel.safetensors"
+"""The file of a folder that holds everything but X."""
 
 _STRANGERS = {
     b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
@@ -50,17 +57,18 @@ class ModelHeader(NamedTuple):
     labels: tuple[str, ...] | None
     crc32: int
     metadata: dict[str, Any]
+    shards: tuple[Shard, ...] = ()
 
 
 def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a kernel, with its labels and support, to a safetensors file.
+    """Write a kernel, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
 
     Parameters
     ----------
     kernel : LowRankKernel
         The kernel. X and W keep their precision.
     path : path
-        A plain file; if it exists it is replaced once the new one is complete.
+        A plain file, or a folder where X is a row source; if it exists it is replaced once the new one is complete.
     metadata : mapping, optional
         Anything JSON can hold, such as the training configuration; :func:`load_metadata` returns it.
 
@@ -76,19 +84,34 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
         raise InvalidInputError(
             f"save takes a LowRankKernel; got {type(kernel).__name__}. A fitted model has `.kernel_`."
         )
-    if Path(path).exists() and not Path(path).is_file():
-        raise InvalidInputError(f"a model is saved to a plain file; {str(path)!r} is something else")
     # safetensors writes memory as it lies: anything but C order would be scrambled.
-    arrays = {"X": np.ascontiguousarray(kernel.X), "W": np.ascontiguousarray(kernel.W)}
-    if len(kernel.support) < kernel.n_items:
+    arrays = {"W": np.ascontiguousarray(kernel.W)}
+    if kernel.n_rows < kernel.n_items:
         arrays["support"] = np.ascontiguousarray(kernel.support)
     if not np.array_equal(kernel._weights, schur_weights(np.asarray(kernel.W, np.float64))):
         arrays["weights"] = np.ascontiguousarray(
             kernel._weights
         )  # a conditional's rounding is that of where it came from
+    if isinstance(kernel.X, Rows):
+        with replacing_folder(path, INDEX) as folder:
+            shards = write_shards(kernel.X, folder)
+            _write(folder / INDEX, kernel, arrays, metadata, shards)
+        return
+    if Path(path).exists() and not Path(path).is_file():
+        raise InvalidInputError(f"a model is saved to a plain file; {str(path)!r} is something else")
+    _write(path, kernel, {"X": np.ascontiguousarray(kernel.X), **arrays}, metadata)
+
+
+def _write(
+    path: str | os.PathLike[str],
+    kernel: LowRankKernel,
+    arrays: Mapping[str, AnyArray],
+    metadata: Mapping[str, Any] | None,
+    shards: Sequence[Shard] = (),
+) -> None:
     header = {
         "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+        "format_version": "2" if shards else "1",
         "ndpp_version": importlib.metadata.version("ndpp"),
         "parametrisation": "xw",
         "n_items": str(kernel.n_items),
@@ -96,16 +119,23 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
         "labels": _json(kernel.labels, "labels"),
         "crc32": str(_crc32(arrays)),
         "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
-    }
+    } | ({"shards": _json(shards, "shards")} if shards else {})
     with replacing(path) as temporary:
         try:
-            save_file(arrays, temporary, header)
+            save_file(dict(arrays), temporary, header)
         except SafetensorError as reason:
             raise OSError(f"could not write {str(path)!r}: {reason}") from None
 
 
-def load(path: str | os.PathLike[str]) -> LowRankKernel:
+def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
     """Return the kernel that :func:`save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder that was written from an X that was not in memory.
+    lazy : bool
+        Leave X in the file and read rows as they are wanted; a folder always does.
 
     Raises
     ------
@@ -116,15 +146,26 @@ def load(path: str | os.PathLike[str]) -> LowRankKernel:
     """
     with _open(path) as file:
         header = _header(file, path)
+        wanted = {"W"} if header.shards else {"X", "W"}
         names = set(file.keys())
-        if not {"X", "W"} <= names <= {"X", "W", "support", "weights"}:
-            raise _bad(path, f"expected the arrays X, W, perhaps support, weights; it holds {', '.join(sorted(names))}")
-        arrays = {name: file.get_tensor(name) for name in names}
-    wanted = {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}
-    for name, shape in wanted.items():
+        if not wanted <= names <= {*wanted, "support", "weights"}:
+            expected = ", ".join(sorted(wanted, reverse=True))
+            raise _bad(
+                path, f"expected the arrays {expected}, perhaps support, weights; it holds {', '.join(sorted(names))}"
+            )
+        arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
+    try:
+        if lazy and not header.shards:
+            arrays["X"] = open_tensor(path, "X")
+        crc = _crc32(arrays)
+        if header.shards:
+            arrays["X"] = open_shards(Path(path), header.shards)
+    except (OSError, InvalidInputError, ValueError, KeyError) as reason:
+        raise _bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
+    for name, shape in {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}.items():
         if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
             raise _bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
-    if _crc32(arrays) != header.crc32:
+    if crc != header.crc32:
         raise _bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
         return LowRankKernel(**arrays, labels=header.labels)
@@ -147,6 +188,8 @@ def load_header(path: str | os.PathLike[str]) -> ModelHeader:
 def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
     if not Path(path).exists():
         raise FileNotFoundError(f"no model file at {str(path)!r}")
+    if (Path(path) / INDEX).is_file():
+        path = Path(path) / INDEX
     if not Path(path).is_file():
         raise _bad(path, "it is not a plain file")
     if not Path(path).stat().st_size:
@@ -175,6 +218,9 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
             )
         if version < 1 or fields["parametrisation"] != "xw":
             raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
+        shards = tuple(Shard(str(name), int(n), int(crc)) for name, n, crc in json.loads(fields.get("shards", "[]")))
+        if bool(shards) != (version == 2) or any(Path(shard.name).name != shard.name for shard in shards):
+            raise ValueError(f"format_version {version}, {len(shards)} shards")
         labels = json.loads(fields["labels"])
         return ModelHeader(
             format_version=version,
@@ -185,6 +231,7 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
             labels=None if labels is None else tuple(labels),
             crc32=int(fields["crc32"]),
             metadata=dict(json.loads(fields["metadata"])),
+            shards=shards,
         )
     except ModelFileError:
         raise
@@ -196,10 +243,11 @@ def _bad(path: str | os.PathLike[str], reason: str) -> ModelFileError:
     return ModelFileError(f"{str(path)!r} cannot be read as an ndpp model: {reason}.")
 
 
-def _crc32(arrays: Mapping[str, AnyArray]) -> int:
+def _crc32(arrays: Mapping[str, Any]) -> int:
     crc = 0
     for name in sorted(arrays):
-        crc = zlib.crc32(arrays[name].data, crc)
+        array = arrays[name]
+        crc = crc32(array, crc) if isinstance(array, Rows) else zlib.crc32(array.data, crc)
     return crc
 
 

@@ -186,9 +186,10 @@ def _judge(function: Callable[[AnyArray], Any], width: int, block: AnyArray) -> 
     block = real(np.asarray(block))
     if block.ndim != 2 or block.shape[1] != width:
         return Answer(block.shape)
-    result = function(block)
-    if np.isfinite(result.sum()) or np.isfinite(result).all():
-        return Answer(block.shape, None, result)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = function(block)
+        if np.isfinite(result.sum()) or np.isfinite(result).all():
+            return Answer(block.shape, None, result)
     bad = np.argwhere(~np.isfinite(block))
     return Answer(block.shape, (int(bad[0, 0]), int(bad[0, 1])) if len(bad) else None)
 

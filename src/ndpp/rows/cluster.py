@@ -25,22 +25,14 @@ class DaskRows(Rows):
     array: Any
 
     def __post_init__(self) -> None:
-        if self.array.ndim == 2 and np.isnan(self.array.shape[0]):
+        if any(np.isnan(length) for length in self.array.shape):
             raise InvalidInputError(
                 "the dask array does not know how many rows its chunks have; call X.compute_chunk_sizes()"
             )
-        if self.array.ndim == 2 and self.array.numblocks[1] > 1:
+        object.__setattr__(self, "shape", check_shape(self.array.shape, "the shape of X"))
+        object.__setattr__(self, "dtype", kind(self.array.dtype))
+        if self.array.numblocks[1] > 1:
             object.__setattr__(self, "array", self.array.rechunk({1: -1}))
-
-    @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """Number of items and of columns."""
-        return check_shape(self.array.shape, "the shape of X")
-
-    @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """Kind of the entries, as they are computed with."""
-        return kind(self.array.dtype)
 
     @property
     def name(self) -> str:
@@ -52,8 +44,8 @@ class DaskRows(Rows):
         """First row of every chunk, and what computes it."""
         return np.cumsum([0, *self.array.chunks[0]]), self.array.to_delayed()[:, 0].tolist()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"array": self.array}
+    def __reduce__(self) -> Any:
+        return DaskRows, (self.array,)
 
     def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
         """Yield all rows, chunk by chunk."""

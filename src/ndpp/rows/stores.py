@@ -20,15 +20,10 @@ from ndpp.rows.base import Rows, check_shape, kind, slices
 class _Store(Rows):
     array: Any
 
-    @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """Number of items and of columns."""
-        return check_shape(self.array.shape, "the shape of X")
-
-    @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """Kind of the entries, as they are computed with."""
-        return kind(self.array.dtype)
+    def __post_init__(self) -> None:
+        # Kept, as a store that has been closed no longer knows them.
+        object.__setattr__(self, "shape", check_shape(self.array.shape, "the shape of X"))
+        object.__setattr__(self, "dtype", kind(self.array.dtype))
 
     def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
         """Yield all rows, a run of whole chunks at a time, so that no chunk is unpacked twice."""
