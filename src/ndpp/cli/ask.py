@@ -1,0 +1,109 @@
+"""``ndpp recommend`` and ``ndpp map``: likely items and sets, without drawing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated
+
+import typer
+
+from ndpp.cli import options as o
+from ndpp.cli.files import Source, given_baskets, item_ids, load_model
+from ndpp.cli.keep import Target
+from ndpp.cli.output import Report, Row, emit
+from ndpp.errors import ZeroProbabilityError
+from ndpp.inference import Recommendation, greedy_map
+from ndpp.inference import recommend as best_items
+from ndpp.io import load_header
+
+
+def recommend(
+    model: o.Model,
+    baskets: o.MaybeBaskets = None,
+    given: o.Given = None,
+    number: Annotated[
+        int, typer.Option("--number", "-n", metavar="N", min=1, help="How many items for each basket.")
+    ] = 10,
+    exclude: o.Exclude = None,
+    output: o.Output = None,
+    json: o.Json = False,
+    ids: o.Ids = False,
+    from_: o.From = None,
+    basket: o.BasketColumn = "basket",
+    item: o.ItemColumn = "item",
+) -> None:
+    """Recommend items that go well with a basket, best first.
+
+    The score says how many times as probable the basket is with the item as without it.
+
+    \b
+    Examples:
+      ndpp recommend model.safetensors --given bread,butter -n 5
+      ndpp recommend model.safetensors baskets.txt -o recommended.csv
+      echo "tea" | ndpp recommend model.safetensors - --json
+    """
+    kernel = load_model(model)
+    asked = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
+    never = item_ids(kernel, exclude, ids=ids)
+    allowed = kernel.exclude(never) if len(never) else kernel
+    found: list[Recommendation | None] = []
+    for items in asked:
+        try:
+            found.append(best_items(allowed, items, n=number))
+        except ZeroProbabilityError:
+            if len(asked) == 1:
+                raise
+            found.append(None)
+    if missing := found.count(None):
+        warnings.warn(
+            f"{missing} of {len(asked)} baskets have probability zero; nothing is recommended there", stacklevel=1
+        )
+    names = None if ids else kernel.labels
+    rows: list[Row] = [
+        {"basket": i, "rank": rank, "item": int(it) if names is None else names[it], "score": float(score)}
+        for i, best in enumerate(found)
+        if best is not None
+        for rank, (it, score) in enumerate(zip(best.items.tolist(), best.scores.tolist()), 1)
+    ]
+    grouped = [[{"item": r["item"], "score": r["score"]} for r in rows if r["basket"] == i] for i in range(len(asked))]
+    shown = None if baskets is not None else [{key: row[key] for key in ("item", "score")} for row in rows]
+    notes = () if rows else ("No item scores above zero.",)
+    emit(Report({"recommendations": grouped}, rows, shown, notes), output, as_json=json)
+
+
+def map_(
+    model: o.Model,
+    baskets: o.MaybeBaskets = None,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--size", "-k", metavar="N", min=0, help="Items of the basket, given ones included.", show_default=False
+        ),
+    ] = ...,  # type: ignore[assignment]
+    given: o.Given = None,
+    exclude: o.Exclude = None,
+    output: o.Output = None,
+    to: o.To = None,
+    json: o.Json = False,
+    ids: o.Ids = False,
+    from_: o.From = None,
+    basket: o.BasketColumn = "basket",
+    item: o.ItemColumn = "item",
+) -> None:
+    """Build a likely basket greedily: given items first, then, in the order chosen, the best next one.
+
+    \b
+    Examples:
+      ndpp map model.safetensors --size 6
+      ndpp map model.safetensors --size 6 --given bread
+      ndpp map model.safetensors half.txt --size 6 --json
+    """
+    kernel = load_model(model)
+    target = Target(output, to, json, None if ids else kernel.labels)
+    target.check(resume=False)
+    starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
+    never = item_ids(kernel, exclude, ids=ids)
+    allowed = kernel.exclude(never) if len(never) else kernel
+    rows = [greedy_map(allowed, size, given=items).tolist() for items in starts]
+    head = {"model": load_header(model).crc32, "size": size, "log_det": [kernel.log_det(row) for row in rows]}
+    target.write(rows, head)

@@ -1,0 +1,119 @@
+"""Models and baskets in: files, standard input, items on the command line."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from ndpp._types import IntArray
+from ndpp.baskets import Baskets
+from ndpp.cli.options import Format
+from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.io import load
+from ndpp.kernel import LowRankKernel
+
+
+class Source(NamedTuple):
+    """A file of baskets, or "-", and how to read it."""
+
+    path: str
+    format: Format | None = None
+    basket: str = "basket"
+    item: str = "item"
+
+    @classmethod
+    def maybe(cls, path: str | None, *how: Any) -> Source | None:
+        """Return the source, None where no file is named."""
+        return None if path is None else cls(path, *how)
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "standard input" if self.path == "-" else self.path
+
+    def read(self, **options: Any) -> Baskets:
+        """Return the baskets; ``options`` are those of ``Baskets.read``."""
+        target: Any = self.path
+        if target == "-":
+            target = io.BytesIO(sys.stdin.buffer.read())
+            target.name = "standard input"
+        format = None if self.format is None else self.format.value
+        return Baskets.read(target, format=format, basket=self.basket, item=self.item, **options)
+
+    def read_for(self, kernel: LowRankKernel, *, ids: bool) -> Baskets:
+        """Return the baskets over the items of a model, named as the model names them."""
+        if kernel.labels is None or ids:
+            made = self.read(n_items=kernel.n_items, as_labels=False)
+            return Baskets(made.indptr, made.indices, kernel.n_items, kernel.labels)
+        try:
+            return self.read(labels=kernel.labels, as_labels=True)
+        except InvalidInputError as reason:
+            hint = " If the baskets hold ids, say --ids." if "unknown label" in str(reason) else ""
+            raise InvalidInputError(f"{self.name}: {reason}.{hint}" if hint else str(reason)) from None
+
+
+def load_model(path: Path) -> LowRankKernel:
+    """Return the kernel of a model file; where a file of baskets was named instead, say so."""
+    try:
+        return load(path)
+    except ModelFileError:
+        if path.is_file() and path.suffix != ".safetensors" and _is_text(path):
+            raise ModelFileError(
+                f"{str(path)!r} is no model but text; a model is what `ndpp fit {path} -o model.safetensors` makes of baskets"
+            ) from None
+        raise
+
+
+def _is_text(path: Path) -> bool:
+    with open(path, "rb") as file:
+        start = file.read(1000)
+    return b"\0" not in start and not start.startswith(b"\x1f\x8b")
+
+
+def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -> IntArray:
+    """Return the ids of items named on the command line, "a,b" or "a" "b"."""
+    known = set(kernel.labels or ())
+    # A label may hold a comma; a word that is a label as a whole is not taken apart.
+    names = [name for word in words or () for name in ([word] if word in known else map(str.strip, word.split(",")))]
+    if kernel.labels is not None and not ids:
+        for name in names:
+            if name not in known:
+                raise InvalidInputError(_unknown(name, kernel.labels))
+        return kernel.ids(names)
+    for name in names:
+        if not name.isdigit():
+            why = "as --ids asks" if ids else "since this model has no labels"
+            raise InvalidInputError(f"{name!r} is no item id; items are whole numbers, {why}")
+    return kernel.catalogue_ids(kernel.rows_of([int(name) for name in names]))
+
+
+def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
+    """Return the baskets of a file or, where none is named, the one basket of --given."""
+    need(source is None or not given, "the items come from a file of baskets or from --given, not from both")
+    if source is not None:
+        return source.read_for(kernel, ids=ids)
+    return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
+
+
+def _unknown(name: str, labels: Sequence[str]) -> str:
+    near = get_close_matches(name, labels, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; they are called {labels[0]!r}, for instance"
+    return f"no item of the model is called {name!r}{hint}" + (" Ids need --ids." if name.isdigit() else "")
+
+
+def is_plain(path: Path | None) -> bool:
+    """Return whether ``path`` is, or would become, a plain file that can be replaced: not a pipe or a device."""
+    return path is not None and (path.is_file() or not os.path.lexists(path))
+
+
+def need(condition: bool, message: str) -> None:
+    """Raise a usage error unless ``condition`` holds."""
+    if not condition:
+        raise typer.BadParameter(message)

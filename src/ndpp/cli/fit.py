@@ -1,0 +1,200 @@
+"""``ndpp fit``: a model from baskets. torch is imported here, when it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ndpp._journal import journal_path
+from ndpp.baskets import Baskets
+from ndpp.cli import options as o
+from ndpp.cli.files import Source, need
+from ndpp.cli.guard import Interrupted
+from ndpp.cli.output import Report, emit, working
+from ndpp.io import save
+
+
+class Family(StrEnum):
+    """Which kernels are fitted."""
+
+    ndpp = "ndpp"
+    ondpp = "ondpp"
+    symmetric = "symmetric"
+
+
+ESTIMATORS = {Family.ndpp: "NDPP", Family.ondpp: "ONDPP", Family.symmetric: "SymmetricDPP"}
+TRAINING = "Training (left out: the estimator's own default)"
+
+
+def _tuning(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=TRAINING, show_default=False)
+
+
+def fit(
+    baskets: o.BasketFile,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.", show_default=False)
+    ],
+    family: Annotated[
+        Family,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="ndpp: items attract and repel; ondpp: the same, easy to sample by rejection; symmetric: repel only.",
+        ),
+    ] = Family.ndpp,
+    rank: Annotated[
+        int | None,
+        typer.Option(
+            "--rank",
+            "-r",
+            metavar="N",
+            min=1,
+            help="Columns of the kernel: no basket can be larger. Left out: the number of items, at most 200.",
+        ),
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A file of baskets to judge on; left out, a tenth of BASKETS is set aside."),
+    ] = None,
+    test: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Set this many baskets aside at random, for ndpp evaluate: OUTPUT.test.csv, the others in OUTPUT.train.csv.",
+        ),
+    ] = 0,
+    seed: o.Seed = 0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Threads of torch; left out: its own choice.")
+    ] = None,
+    device: o.Device = "cpu",
+    json: o.Json = False,
+    resume: o.Resume = False,
+    items: Annotated[str | None, typer.Option(metavar="FILE", help="A file whose line i names item i.")] = None,
+    labels: o.AsLabels = None,
+    from_: o.From = None,
+    basket: o.BasketColumn = "basket",
+    item: o.ItemColumn = "item",
+    epochs: Annotated[int | None, _tuning("--epochs", help="When to stop at the latest.")] = None,
+    patience: Annotated[
+        int | None, _tuning("--patience", help="Epochs without progress before the learning rate drops.")
+    ] = None,
+    learning_rate: Annotated[float | None, _tuning("--learning-rate", help="Of Adam.")] = None,
+    batch_size: Annotated[int | None, _tuning("--batch-size", help="Baskets per step.")] = None,
+    noise: Annotated[
+        float | None, _tuning("--noise", help="Relative noise on the rows in training; 0 switches it off.")
+    ] = None,
+    alpha: Annotated[float | None, _tuning("--alpha", help="Weight of the symmetric part's penalty.")] = None,
+    beta: Annotated[float | None, _tuning("--beta", help="Weight of the skew part's penalty.")] = None,
+    gamma: Annotated[
+        float | None, _tuning("--gamma", help="ondpp: weight of the rejection sampler's proposals.")
+    ] = None,
+) -> None:
+    """Fit a model to baskets.
+
+    After every epoch the state of training goes to OUTPUT.part; after Ctrl-C or a crash, the same command with --resume
+    ends with the very same model. Baskets of CSV and Parquet are in long form, a row for each item of each basket.
+
+    \b
+    Examples:
+      ndpp fit orders.csv --basket order_id --item product -o model.safetensors
+      ndpp fit baskets.txt -o model.safetensors --rank 100 --seed 1
+      ndpp fit orders.csv -o model.safetensors --test 500
+      ndpp fit baskets.txt -o model.safetensors --resume
+    """
+    part = journal_path(output)
+    _check_output(output, part, resume=resume)
+    source = Source(baskets, from_, basket, item)
+    with working("reading baskets"):
+        data = source.read(as_labels=labels, items=items)
+        judge = (
+            None
+            if validation is None
+            else Source(validation, from_, basket, item).read(
+                labels=data.labels, n_items=data.n_items, as_labels=None if data.labels is None else True
+            )
+        )
+    chosen = {
+        "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
+        "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
+    }  # fmt: skip
+    estimator = _estimator(family, {key: value for key, value in chosen.items() if value is not None}, jobs)
+    estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
+    train = _set_aside(data, test, seed, output)
+    estimator.fit(train, validation=judge, resume=resume)
+    if estimator.ended_ == "interrupted":
+        kept = f"training up to epoch {estimator.n_iter_} is kept in {os.fspath(part)!r}; --resume continues"
+        raise Interrupted(kept if part.exists() else "no epoch was finished, so nothing was kept")
+    about = _about(estimator, source, train, seed)
+    save(estimator.kernel_, output, metadata=about)
+    part.unlink(missing_ok=True)
+    emit(_report(output, about), None, as_json=json)
+
+
+def _check_output(output: Path, part: Path, *, resume: bool) -> None:
+    """Refuse what cannot be written, or would be lost, before any work."""
+    if output.is_dir() or (output.exists() and not output.is_file()):
+        raise OSError(f"a model is saved to a plain file; {os.fspath(output)!r} is something else")
+    if part.exists() and not resume:
+        raise FileExistsError(
+            f"{os.fspath(part)!r} holds the training of an interrupted run; continue it with --resume, or delete it"
+        )
+    if not part.exists():  # an unwritable place is found out now, not after the first epoch
+        part.touch()
+        part.unlink()
+
+
+def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> Any:
+    with working("loading torch"):
+        from ndpp import learning
+
+        if jobs is not None:
+            import torch
+
+            torch.set_num_threads(jobs)
+    kind = getattr(learning, ESTIMATORS[family])
+    known = kind().get_params()
+    for name in options:
+        need(name in known, f"--{name.replace('_', '-')} is not for --model {family.value}")
+    return kind(**options)
+
+
+def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
+    """Return the baskets to fit on; those to test on, and these, are written beside the model."""
+    if not test:
+        return data
+    parts = data.split(0, test, rng=seed)
+    for name, baskets in (("train", parts.train), ("test", parts.test)):
+        baskets.write(output.with_suffix(f".{name}.csv"))
+    return parts.train
+
+
+def _about(estimator: Any, source: Source, train: Baskets, seed: int) -> dict[str, Any]:
+    """Return how the model came about: no clock, no path, so that a resumed run writes the same file."""
+    left_out = ("checkpoint", "progress", "init", "random_state")
+    settings = {name: value for name, value in estimator.get_params().items() if name not in left_out}
+    return {
+        "model": type(estimator).__name__,
+        "baskets": {"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
+        "seed": seed,
+        "settings": settings,
+        "epochs": estimator.n_iter_,
+        "ended": estimator.ended_,
+        "validation_log_likelihood": max(record["validation"] for record in estimator.history_),
+    }
+
+
+def _report(output: Path, about: Mapping[str, Any]) -> Report:
+    row = {
+        "model": os.fspath(output), "epochs": about["epochs"], "ended": about["ended"],
+        "validation log-likelihood": about["validation_log_likelihood"],
+    }  # fmt: skip
+    return Report({"output": os.fspath(output), **about}, [row])

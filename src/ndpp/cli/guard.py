@@ -1,0 +1,117 @@
+"""How a command ends: what went wrong is one clear line on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import NoReturn, ParamSpec, TextIO
+
+import typer
+
+from ndpp.errors import NDPPError
+
+P = ParamSpec("P")
+DEBUG = ContextVar("debug", default=False)
+"""Whether failures show their traceback."""
+
+FAILED, INTERRUPTED = 1, 130
+SPOKEN = {  # the library speaks of arguments, the command of options
+    "basket=… and item=…": "--basket … and --item …",
+    "with as_labels=False or as_labels=True": "with --ids or --labels",
+    "or ids with as_labels=False": "or ids with --ids",
+    "Name its format with format=…": "Name its format with --from …",
+    "pass them as strings or, where there is such an argument, with as_labels=True": "read them with --labels",
+    "continue it with resume, or delete it": "continue it with --resume, or delete it",
+    "or train anew without resume=": "or delete it to train anew",
+    "Train again without resume=": "Delete it and train again",
+    "Pass n_items= or labels= of the whole catalogue.": "Is this the catalogue of the model?",
+}
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, and what was kept."""
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Return the command, with every failure turned into one line and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.BadParameter, typer.Exit, typer.Abort):
+            raise
+        except BaseException as error:
+            if DEBUG.get() and not isinstance(error, SystemExit):
+                traceback.print_exc()
+            _end(error)
+
+    return run
+
+
+def say(text: str) -> None:
+    """Print a line to the person at the terminal, if there is one."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning as one line, in the manner of an error."""
+    print(f"ndpp: warning: {message}", file=sys.stderr)
+
+
+def install() -> None:
+    """Have warnings shown as a line each."""
+    warnings.showwarning = show_warning
+    warnings.simplefilter("default", UserWarning)
+
+
+def _end(error: BaseException) -> NoReturn:
+    if isinstance(error, SystemExit):
+        raise error
+    if isinstance(error, BrokenPipeError):  # the reader has had enough: no failure
+        _close_stdout()
+        raise SystemExit(0)
+    if isinstance(error, KeyboardInterrupt):
+        print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
+    else:
+        print(f"ndpp: error: {in_words(error)}", file=sys.stderr)
+    _close_stdout()
+    raise SystemExit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
+
+
+def in_words(error: BaseException) -> str:
+    """Return what happened on one line, in the words of the command."""
+    if isinstance(error, OSError) and not isinstance(error, NDPPError) and error.strerror:
+        name = f"{str(error.filename)!r}: " if error.filename else "could not write the output: "
+        text = name + error.strerror
+    elif isinstance(error, MemoryError):
+        text = "there is not enough memory for this. Ask for less at a time, or a smaller model"
+    elif isinstance(error, NDPPError | OSError | FileExistsError):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error} (unexpected; --debug shows where)"
+    for theirs, ours in SPOKEN.items():
+        text = text.replace(theirs, ours)
+    return " ".join(text.split())
+
+
+def _close_stdout() -> None:
+    """Let the interpreter's last flush of what cannot be written go nowhere."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
