@@ -1,0 +1,168 @@
+"""The parts of the experiments: running R-hat, synthetic kernels, tight pairs, timing, records."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ndpp import Baskets, LowRankKernel
+from ndpp.datasets import make_kernel
+from ndpp.diagnostics import psrf
+from ndpp.experiments import beyond, kernels, map_init, record, samplers_timed
+from ndpp.experiments import psrf as mixing
+from ndpp.experiments.chains import run_chains
+from ndpp.experiments.enumerated import tabled_walk
+from ndpp.experiments.record import Finding, Result
+from ndpp.experiments.samplers_timed import sampler_rows
+from ndpp.experiments.timing import step_times, timed
+from ndpp.items import Tree
+from ndpp.samplers import Rejection, RejectionUp, Walk
+
+ABOUT = {"quick": True, "seed": 3, "seconds": 1.0, "machine": record.machine()}
+
+
+def test_running_psrf_is_psrf_of_every_beginning():
+    values = np.random.default_rng(0).standard_normal((5, 30)).cumsum(axis=1) + 1e3
+    running = mixing.running_psrf(values)
+    assert len(running) == 29
+    np.testing.assert_allclose(running, [psrf(values[:, :t]) for t in range(2, 31)], rtol=1e-9)
+
+
+def test_mixing_time_is_where_it_stays_below():
+    assert mixing.mixing_time(np.array([1.0, 1.0])) == 1
+    assert mixing.mixing_time(np.array([1.0, 1.2, 1.0])) == 3
+    assert mixing.mixing_time(np.array([1.0, 1.2])) is None
+    assert mixing.mixing_time(np.array([np.nan, 1.0])) == 2
+
+
+@pytest.mark.parametrize("steps", [1, 5, 40])
+def test_pairs_of_the_start_are_kept_as_the_formula_says(steps):
+    kernel, size = beyond.pair_kernel(5, epsilon=1e-4), 4
+    walk = tabled_walk(kernel, size)
+    law = walk.after(steps, walk.at(np.arange(4)))
+    there = (walk.masks & 0b11) == 0b11
+    assert law[there].sum() == pytest.approx(beyond.still_there(steps, size, 5), abs=1e-5)
+
+
+def test_greedy_and_uniform_starts_need_a_known_number_of_steps():
+    walk = tabled_walk(make_kernel(7, 4, rng=0), 3)
+    for bound in (0.3, 0.05):
+        t = map_init.steps_below(walk, bound)
+        off = [0.5 * np.abs(walk.after(s) - walk.law).sum() for s in (t - 1, t)]
+        assert off[1] <= bound < off[0]
+
+
+def test_chains_are_looked_at_after_the_steps_that_were_asked_for():
+    walk = Walk.prepare(make_kernel(12, 6, rng=0), size=3)
+    looks = run_chains(walk, 5, [0, 2, 7], seed=1)
+    again = run_chains(walk, 5, [0, 1, 2, 7], seed=1)
+    for a, b in ((0, 0), (1, 2), (2, 3)):
+        assert looks[a] == again[b]
+    starts = Baskets.from_lists([[0, 1, 2]] * 5, n_items=12)
+    assert run_chains(walk, 5, [0], seed=1, starts=starts)[0] == starts
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+def test_synthetic_kernels_have_their_sizes_and_constraints(orthogonal):
+    data = kernels.DataSet("small", 80, 5.0, None)
+    kernel = kernels.synthetic(data, 12, orthogonal=orthogonal, seed=0)
+    law = kernel.size_distribution()
+    assert law @ np.arange(len(law)) == pytest.approx(5.0)
+    if orthogonal:
+        V, B = kernel.X[:, :6], kernel.X[:, 6:]
+        np.testing.assert_allclose(B.T @ B, np.eye(6), atol=1e-12)
+        np.testing.assert_allclose(V.T @ B, 0, atol=1e-12)
+        sigma = kernel.W[6:, 6:][range(0, 6, 2), range(1, 6, 2)]
+        expected = np.prod(1 + 2 * sigma / (1 + sigma**2))  # Han et al., ICLR 2022
+        assert Rejection.prepare(kernel).expected_proposals == pytest.approx(expected)
+
+
+def test_kernels_are_read_from_the_folder_of_data(tmp_path, monkeypatch):
+    (tmp_path / "kernels").mkdir()
+    made = make_kernel(9, 4, rng=0)
+    np.savez(tmp_path / "kernels" / "uk_retail_A.npz", X=made.X, W=made.W)
+    monkeypatch.setenv("NDPP_DATA", str(tmp_path))
+    found = kernels.learned_file("uk_retail_A")
+    assert isinstance(found, LowRankKernel)
+    assert found.n_items == 9
+    assert kernels.learned_file("uk_retail_B") is None
+    monkeypatch.delenv("NDPP_DATA")
+    assert kernels.learned_file("uk_retail_A") is None
+
+
+def test_kernels_are_learned_once(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    (tmp_path / "mini.baskets").write_text("0 1\n1 2\n0 1 2\n3\n" * 30)
+    monkeypatch.setenv("NDPP_DATA", str(tmp_path))
+    monkeypatch.setattr(kernels, "RANK", 4)
+    monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path / "cache")
+    said = []
+    data = kernels.DataSet("Recipe", 4, 2.0, "mini")
+    first, second = (kernels.learn(data, orthogonal=True, seed=0, say=said.append) for _ in range(2))
+    assert len(said) == 1
+    np.testing.assert_array_equal(first.X, second.X)
+    nowhere = kernels.DataSet("Recipe", 4, 2.0, "absent")
+    assert kernels.learn(nowhere, orthogonal=True, seed=0, say=said.append) is None
+
+
+def test_timed_calls_as_often_as_it_must():
+    seen = []
+    assert timed(seen.append, seconds=0.0, least=4).calls == 4
+    assert seen == [0, 1, 2, 3]
+
+
+def test_steps_are_counted_with_their_closed_form():
+    kernel = make_kernel(40, 8, rng=0)
+    start = kernel.sample(1, size=4, rng=0)[0]
+    walk = Walk.prepare(kernel, size=4, up=RejectionUp(), start=start)
+    found = step_times(walk, start, seed=0, seconds=0.0, least=400)
+    assert found.expected_proposals is not None
+    assert abs(found.proposals - found.expected_proposals) < 5 * found.standard_error
+    assert found.times.least <= found.times.median
+
+
+@pytest.mark.parametrize("size", [3, None])
+def test_a_row_for_every_sampler(size):
+    kernel = make_kernel(30, 6, rng=0)
+    rows = list(sampler_rows(kernel, Tree.prepare(kernel), size, seed=0, seconds=0.0))
+    names = ["Exact", "Walk(DirectUp)", "Walk(RejectionUp)", "Rejection"] + ["Cholesky", "Clock"] * (size is None)
+    assert [row["sampler"] for row in rows] == names
+    assert all(row["seconds"] > 0 for row in rows)
+    expected = Rejection.prepare(kernel, size=size).expected_proposals - 1
+    assert rows[3]["rejections"] == pytest.approx(expected)
+
+
+def test_a_sampler_that_cannot_finish_is_expected_not_run(monkeypatch):
+    kernel = make_kernel(30, 6, rng=0)
+    monkeypatch.setattr(samplers_timed, "FEASIBLE", 0.0)
+    monkeypatch.setattr(Rejection, "draw", lambda self, rng: pytest.fail("it was run"))
+    row = list(sampler_rows(kernel, Tree.prepare(kernel), 3, seed=0, seconds=0.0))[3]
+    assert row["expected"]
+    assert row["rejections"] == pytest.approx(Rejection.prepare(kernel, size=3).expected_proposals - 1)
+
+
+def test_records_are_read_back_and_reported(tmp_path):
+    found = [Finding("slope", "linear", "1.02", True), Finding("error", "", "0.2", False)]
+    result = Result({"n": (1, 2)}, found, {"": [{"n": 1}], "more": [{"k": 2.5}]}, notes=("A note.",))
+    record.write("fig9", "Figure 9", result, tmp_path, about=ABOUT)
+    assert (tmp_path / "fig9-more.csv").read_text() == "k\n2.5\n"
+    back = record.read(tmp_path, "fig9")
+    assert back is not None
+    assert json.dumps(back["settings"]) == '{"n": [1, 2]}'
+    text = record.report(tmp_path, ["fig8", "fig9"]).read_text(encoding="utf-8")
+    assert "| slope | linear | 1.02 | yes |" in text
+    assert "| error | – | 0.2 | **no** |" in text
+    assert "A note." in text
+    assert "Seed 3, quick settings" in text
+
+
+def test_a_run_that_fails_leaves_the_old_record(tmp_path):
+    result = Result({}, [], {"": [{"n": 1}]})
+    record.write("fig9", "Figure 9", result, tmp_path, about=ABOUT)
+    broken = Result({"x": object()}, [], {"": [{"n": 2}]})
+    with pytest.raises(TypeError):
+        record.write("fig9", "Figure 9", broken, tmp_path, about=ABOUT)
+    assert record.read(tmp_path, "fig9")["settings"] == {}
+    assert not list(tmp_path.glob("*.tmp"))
