@@ -84,9 +84,22 @@ def test_equal_rows_stay_equal_and_zero_rows_zero():
 def test_single_precision_is_read_exactly():
     X, W = random_ndpp(30, 6, np.random.default_rng(2))
     single = X.astype(np.float32)
-    np.testing.assert_allclose(
-        coordinates(single, W).leverage, coordinates(single.astype(np.float64), W).leverage, atol=1e-13
-    )
+    found, wanted = coordinates(single, W), coordinates(single.astype(np.float64), W)
+    np.testing.assert_array_equal(found.B, wanted.B)
+    np.testing.assert_array_equal(found.to_q, wanted.to_q)
+
+
+@pytest.mark.parametrize("condition", [1.0, 30.0, 3000.0])
+def test_leverages_of_tall_single_precision_are_bounds(condition: float, monkeypatch):
+    """Never below the truth and little above, down to rows that single precision cannot square."""
+    monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
+    rng = np.random.default_rng(5)
+    X = (rng.standard_normal((20_000, 12)) * np.geomspace(1, 1 / condition, 12)).astype(np.float32)
+    X[7], X[8:20] = 0, X[8:20] * np.float32(1e-25)
+    coords = coordinates(X, np.eye(12))
+    truth = np.sum((X.astype(np.float64) @ coords.to_q) ** 2, axis=1)
+    assert np.all(coords.leverage >= truth * (1 - 1e-12))
+    assert np.all(coords.leverage <= truth * (1 + module.MOST_SLACK + 1e-6))
 
 
 @pytest.mark.usefixtures("by_blocks")
