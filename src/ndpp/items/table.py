@@ -10,6 +10,7 @@ to judge it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from ndpp.kernel import LowRankKernel
 
 BLOCK = 2048
-"""Most proposals judged at once. No law depends on it."""
+"""Most proposals made at once. No law depends on it."""
+JUDGED = "acceptance of an item proposed by its leverage"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +112,26 @@ class LeverageTable(ItemIndex):
                 )
             n_rows = int(min(max(1.1 * missing / rate + 8, 16), BLOCK, self.budget * n_draws - proposals))
             rows = self.propose(rng, n_rows)
-            chance = row_weights(self.kernel, rows, M, factor) / (bound * self.leverage[rows])
-            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage")
-            accepted = np.flatnonzero(rng.random(n_rows) < chance)[:missing]
+            accepted = self._accepted(rows, rng.random(n_rows), M, factor, bound, missing)
             drawn.append(rows[accepted])
             missing -= accepted.size
             proposals += n_rows if missing else int(accepted[-1]) + 1
         return ItemDraws(np.concatenate([np.empty(0, np.int64), *drawn]), proposals)
+
+    def _accepted(
+        self, rows: IntArray, coins: FloatArray, M: FloatArray, factor: FloatArray | None, bound: float, wanted: int
+    ) -> IntArray:
+        """Return the places of the first ``wanted`` proposals that their coins accept."""
+        if factor is None:
+            Q = self.kernel.coordinates.Q
+            places = rows if Q is not None else np.arange(len(rows))
+            q = Q if Q is not None else self.kernel.q_rows(rows)
+            ceiling = bound * self.leverage[rows]
+            accepted, extremes = _judge(q, places, np.ascontiguousarray(M), coins, ceiling, wanted)
+            clip_probabilities(extremes, JUDGED)
+            return accepted
+        chance = row_weights(self.kernel, rows, M, factor) / (bound * self.leverage[rows])
+        return np.flatnonzero(coins < clip_probabilities(chance, JUDGED))[:wanted]
 
 
 def alias_table(weights: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -133,6 +148,40 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, IntArray]:
     alias = np.arange(weights.size)
     _pair_cells(threshold, alias)
     return threshold, alias
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _judge(
+    Q: FloatArray, places: IntArray, M: FloatArray, coins: FloatArray, ceiling: FloatArray, wanted: int
+) -> tuple[IntArray, FloatArray]:  # pragma: no cover - compiled
+    """Return where coins[i]·ceiling[i] < qᵀMq, q = Q[places[i]], the first ``wanted`` times, and the range of qᵀMq / ceiling seen.
+
+    Proposals are looked at a few at a time, so that little is computed beyond the last one wanted.
+    """
+    step, r, found = 32, Q.shape[1], 0
+    accepted = np.empty(min(wanted, places.size), np.int64)
+    extremes = np.array([0.5, 0.5])
+    q, product = np.empty((step, r)), np.empty((step, r))
+    for start in range(0, places.size, step):
+        stop = min(start + step, places.size)
+        for i in range(start, stop):
+            q[i - start] = Q[places[i]]
+        np.dot(q, M, product)
+        for i in range(start, stop):
+            weight = 0.0
+            for b in range(r):
+                weight += q[i - start, b] * product[i - start, b]
+            chance = weight / ceiling[i]
+            if not math.isfinite(chance):
+                return accepted[:found], np.array([chance])
+            extremes[0] = min(extremes[0], chance)
+            extremes[1] = max(extremes[1], chance)
+            if coins[i] < chance:
+                accepted[found] = i
+                found += 1
+                if found == wanted:
+                    return accepted, extremes
+    return accepted[:found], extremes
 
 
 @numba.njit(cache=True, nogil=True)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from scipy.linalg.blas import dgemm
 
 from ndpp._types import ComplexArray, FloatArray
 
@@ -40,17 +39,15 @@ class Nodes(NamedTuple):
         """Return M = Re Σ w Z / Re Σ w."""
         w = np.exp(self.log_w - self.log_w.real.max())
         M = np.tensordot(np.concatenate([w.real, -w.imag]), self.Z.reshape(-1, *self.Z.shape[2:]), 1)
-        return _normalised(M, w)
+        total = w.real.sum()
+        M /= total
+        return Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
 
     def condition(self, q: FloatArray, *, keep: bool) -> tuple[Nodes, Weighed]:
         """Return the nodes given one more item, written over these, and their M. Without ``keep`` only M is made, and Z stays."""
-        w = np.exp(self.log_w - self.log_w.real.max())
-        M = np.empty(self.Z.shape[2:])
-        pivots = np.empty(w.size, np.complex128)
-        _condition(self.Z, q, w, pivots, M, keep)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a pivot of zero shows in the monitors
-            log_w = self.log_w + np.log(pivots)
-            return Nodes(self.Z, log_w), _normalised(M, w * pivots)
+        M, log_w = np.empty(self.Z.shape[2:]), np.empty_like(self.log_w)
+        trace, fraction = _condition(self.Z, q, self.log_w, log_w, M, keep)
+        return Nodes(self.Z, log_w), Weighed(M, trace, fraction)
 
     def plain_condition(self, q: FloatArray) -> tuple[Nodes, Weighed]:
         """Do the same in three lines of array code: the oracle of :meth:`condition`."""
@@ -60,12 +57,6 @@ class Nodes(NamedTuple):
         Z = Z - u[:, :, None] * v[:, None, :] / pivots[:, None, None]
         nodes = Nodes(np.stack([Z.real, Z.imag]), self.log_w + np.log(pivots))
         return nodes, nodes.weigh()
-
-
-def _normalised(M: FloatArray, w: ComplexArray) -> Weighed:
-    total = w.real.sum()
-    M /= total
-    return Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
 
 
 def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
@@ -85,17 +76,28 @@ def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     left = np.concatenate([U[0], -U[1]], axis=1), np.concatenate([U[1], U[0]], axis=1)
     Z = R.copy()
     for part in range(2):
-        for j in range(len(log_w)):
-            dgemm(-1.0, stacked[j].T, left[part][j], beta=1.0, c=Z[part, j].T, overwrite_c=True)
+        _subtract_products(Z[part], left[part], stacked)
     with np.errstate(divide="ignore"):
         return Nodes(Z, log_w + log_abs + np.log(sign))
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+@numba.njit(cache=True, nogil=True)
+def _subtract_products(Z: FloatArray, left: FloatArray, right: FloatArray) -> None:  # pragma: no cover - compiled
+    """Z_j ← Z_j − left_jᵀ right_j. (SciPy's own product would hold back every other thread.)"""
+    product = np.empty(Z.shape[1:])
+    for j in range(len(Z)):
+        np.dot(left[j].T, right[j], product)
+        Z[j] -= product
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _condition(
-    Z: FloatArray, q: FloatArray, w: ComplexArray, pivots: ComplexArray, M: FloatArray, keep: bool
-) -> None:  # pragma: no cover - compiled
+    Z: FloatArray, q: FloatArray, log_w: ComplexArray, new_log_w: ComplexArray, M: FloatArray, keep: bool
+) -> tuple[float, float]:  # pragma: no cover - compiled
+    """Write the new nodes over Z, their weights and M; return the trace of M and the surviving fraction."""
     _, h, r, _ = Z.shape
+    total = weight_sizes = 0.0
+    peak = log_w.real.max()
     u_re, u_im, v_re, v_im = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
     M[:] = 0.0
     for j in range(h):
@@ -115,11 +117,13 @@ def _condition(
         for a in range(r):
             p_re += q[a] * u_re[a]
             p_im += q[a] * u_im[a]
-        pivot = complex(p_re, p_im)
-        pivots[j] = pivot
-        weight = w[j] * pivot
+        weight = np.exp(log_w[j] - peak) * complex(p_re, p_im)
         w_re, w_im = weight.real, weight.imag
+        total += w_re
+        weight_sizes += math.hypot(w_re, w_im)
         size = math.hypot(p_re, p_im)
+        # A pivot of zero shows in the monitors.
+        new_log_w[j] = log_w[j] + complex(math.log(size), math.atan2(p_im, p_re)) if size > 0 else complex(-np.inf, 0.0)
         inverse = complex(p_re / size / size, -p_im / size / size) if size > 0 else 0j
         for a in range(r):
             f = complex(u_re[a], u_im[a]) * inverse
@@ -136,3 +140,9 @@ def _condition(
                     x = re[a, b] - (f_re * v_re[b] - f_im * v_im[b])
                     y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
                     M[a, b] += w_re * x - w_im * y
+    trace = 0.0
+    for a in range(r):
+        for b in range(r):
+            M[a, b] /= total
+        trace += M[a, a]
+    return trace, total / weight_sizes
