@@ -332,3 +332,11 @@ def test_export_without_arviz(medium, samples, monkeypatch):
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(MissingExtraError, match="arviz-base"):
         dg.to_arviz(dg.functionals(medium, samples[0]))
+
+
+def test_the_export_is_what_arviz_reads(medium, samples):
+    pytest.importorskip("arviz_base")
+    stats = pytest.importorskip("arviz_stats")
+    found = dg.functionals(medium, samples[0], n_chains=3, n_items=2)
+    rhat = stats.rhat(dg.to_arviz(found), method="identity")
+    np.testing.assert_allclose([float(rhat[name]) for name in found.names], dg.psrf(found.values), rtol=1e-10)
