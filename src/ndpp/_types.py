@@ -19,3 +19,6 @@ Items: TypeAlias = Sequence[int] | IntArray
 
 RngLike: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 """Anything :func:`numpy.random.default_rng` takes."""
+
+Jobs: TypeAlias = Any
+"""A number of joblib workers, None (one), or a ``distributed.Client``."""

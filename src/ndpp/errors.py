@@ -6,7 +6,17 @@ from typing import Any
 
 
 class NDPPError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose. It travels whole from a worker process to the one that waits for it."""
+
+    def __reduce__(self) -> Any:
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[NDPPError], args: tuple[Any, ...], fields: dict[str, Any]) -> NDPPError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidInputError(NDPPError, ValueError):

@@ -17,7 +17,7 @@ import numpy as np
 from ndpp._catalogue import check_labels
 from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities
 from ndpp._item_rows import ItemRows, frozen
-from ndpp._types import AnyArray, FloatArray, IntArray, Items, RngLike
+from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
 from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
@@ -308,7 +308,7 @@ class LowRankKernel(ItemRows):
         given: Items = (),
         exclude: Items = (),
         rng: RngLike = None,
-        n_jobs: int | None = None,
+        n_jobs: Jobs = None,
         device: str | None = None,
         memory: int = 256 * 2**20,
         progress: bool = False,
@@ -325,8 +325,8 @@ class LowRankKernel(ItemRows):
             Items every set contains, and items no set contains.
         rng : anything ``numpy.random.default_rng`` takes
             Sample i depends on it and on i alone, whatever ``n_jobs``.
-        n_jobs : int, optional
-            Workers, as joblib counts them; each holds BLAS to one thread.
+        n_jobs : int or distributed.Client, optional
+            Workers, as joblib counts them, or a dask cluster; each holds BLAS to one thread.
         device : str, optional
             None or "cpu".
         memory : int

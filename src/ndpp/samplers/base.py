@@ -10,16 +10,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import threadpoolctl
 
 from ndpp._checks import check_count
-from ndpp._types import AnyArray, IntArray, RngLike
+from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, MissingExtraError
 from ndpp.kernel import LowRankKernel
+from ndpp.samplers._dispatch import dispatch
 
 BATCH = 64
 """Most samples handed to a worker at a time. No draw depends on it."""
@@ -87,7 +88,7 @@ class Sampler(ABC):
         n_samples: int = 1,
         *,
         rng: RngLike = None,
-        n_jobs: int | None = None,
+        n_jobs: Jobs = None,
         progress: bool = False,
         first: int = 0,
     ) -> Draws:
@@ -99,8 +100,9 @@ class Sampler(ABC):
             How many sets.
         rng : anything ``numpy.random.default_rng`` takes
             The seed. Sample i depends on it and on i alone.
-        n_jobs : int, optional
-            Workers, as joblib counts them. Threads unless a ``joblib.parallel_config`` says otherwise; BLAS is held to one thread each.
+        n_jobs : int or distributed.Client, optional
+            Workers, as joblib counts them: threads unless a ``joblib.parallel_config`` says otherwise. Or a dask cluster. BLAS is held to
+            one thread each, and what a worker that dies was drawing is drawn again.
         progress : bool
             Show a progress bar.
         first : int
@@ -122,7 +124,7 @@ class Sampler(ABC):
         return self._collect(done)
 
     def stream(
-        self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: int | None = None, first: int = 0
+        self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: Jobs = None, first: int = 0
     ) -> Iterator[Draws]:
         """Yield the draws of :meth:`sample` as they come, a few at a time: what is drawn can be kept before the end.
 
@@ -136,17 +138,8 @@ class Sampler(ABC):
         """
         yield from map(self._collect, self._run(stream_key(rng), _batches(n_samples, first, STREAMED), n_jobs))
 
-    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: int | None) -> Iterator[list[Draw]]:
-        if n_jobs in (None, 1) or len(batches) < 2:
-            with threadpoolctl.threadpool_limits(1, user_api="blas"):
-                for batch in batches:
-                    yield self.draw_batch(key, batch)
-        else:
-            import joblib  # a tenth of a second that most programs need not pay
-
-            parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-            with threadpoolctl.threadpool_limits(1, user_api="blas"):
-                yield from parallel(joblib.delayed(_pinned_batch)(self, key, batch) for batch in batches)
+    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
+        return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
 
     def _collect(self, draws: Sequence[Draw]) -> Draws:
         sets = [self.kernel.catalogue_ids(draw.rows) for draw in draws]
@@ -164,10 +157,8 @@ def _batches(n_samples: int, first: int, most: int) -> list[range]:
     return [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
 
 
-def _pinned_batch(sampler: Sampler, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
-    """Draw a batch in a worker, which may be another process and so has its own BLAS threads to hold back."""
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):
-        return sampler.draw_batch(key, indices)
+def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
+    return sampler.draw_batch(key, indices)
 
 
 def _progress(batches: Iterator[list[Draw]], total: int, show: bool) -> Iterator[list[Draw]]:
