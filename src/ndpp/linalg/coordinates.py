@@ -217,7 +217,7 @@ def _leverage(X: AnyArray | Rows, to_q: FloatArray) -> FloatArray:
 
 
 def _leverage_bound(X: AnyArray, to_q: FloatArray, R: AnyArray, slack: float) -> FloatArray:
-    """Return ‖q_a‖² in single precision, raised by the most that its rounding can have taken away: all that leverages must be is a bound."""
+    """Return ‖q_a‖² in single precision, raised by the most that rounding can have taken away: leverages need only be a bound."""
     out = np.empty(len(X))
     for block, part in _blocks(X, np.float32):
         q = strmm(1.0, R, part.T, overwrite_b=True).T
