@@ -14,8 +14,18 @@ from ndpp.datasets import make_baskets
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
 from ndpp.kernel import LowRankKernel
+from ndpp.plots import Bar, Curve, Panel
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'ndpp[plot]'")
+
+
+CURVES = [
+    Curve(f"sampler {i}", [10, 100, 1000], [0.3 * i, 0.1 * i, 0.03 * i], [0.2, 0.05, 0.01], [3.0, 1.0, 0.3])
+    for i in range(1, 10)
+]
+FLOOR = Curve("perfect sampler", [10, 1000], [0.3, 0.03], [0.2, 0.02], [0.4, 0.04])
+PANEL = Panel("a title", "samples", "distance", CURVES, FLOOR, {"the limit": 0.01})
+BARS = [Bar("k = 10", "walk", 3.5), Bar("k = 10", "Rejection", 2e4), Bar("k = 50", "Rejection", 3e13, True)]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +52,11 @@ FIGURES = {
     ),
     "strongest_pairs": lambda kernel: plots.strongest_pairs(explain.strongest_pairs(kernel, n=4)),
     "pair_graph": lambda kernel: plots.pair_graph(explain.strongest_pairs(kernel, n=4)),
+    "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=explain.strongest_pairs(kernel, n=4)),
+    "size_law": lambda kernel: plots.size_law({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
+    "convergence": lambda kernel: plots.convergence([PANEL] * 4),
+    "runtimes": lambda kernel: plots.runtimes([PANEL]),
+    "rejections": lambda kernel: plots.rejections(BARS),
 }
 
 
@@ -104,8 +119,64 @@ def test_the_graph_has_a_line_for_each_pair_and_a_name_for_each_item(pairs):
     assert all(len(text) <= 26 for text in named)
 
 
+def test_no_two_curves_look_the_same():
+    lines = plots.convergence([PANEL]).axes[0].get_lines()[2:]
+    looks = {(line.get_color(), line.get_marker(), str(line.get_linestyle())) for line in lines}
+    assert len(looks) == len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 9
+
+
+def test_a_curve_looks_the_same_in_every_panel():
+    second = PANEL._replace(curves=CURVES[3:5])
+    figure = plots.convergence([PANEL, second])
+    colours = [{line.get_label(): line.get_color() for line in axes.get_lines()} for axes in figure.axes]
+    assert colours[1]["sampler 5"] == colours[0]["sampler 5"]
+
+
+def test_slopes_are_fitted_and_shown():
+    n = np.array([10, 100, 1000])
+    flat, cubic = Curve("flat", n, [2.0, 2.0, 2.0]), Curve("cubic", n, 1e-9 * n**3)
+    figure = plots.runtimes([Panel("t", "n", "seconds", [flat, cubic])])
+    assert {"flat (slope 0.00)", "cubic (slope 3.00)"} <= set(texts(figure))
+    assert "flat" in texts(plots.runtimes([Panel("t", "n", "seconds", [flat])], slopes=False))
+    low, high = plots.runtimes([Panel("t", "n", "seconds", [flat])]).axes[0].get_ylim()
+    assert high / low >= 9.99  # a decade at least, so that noise does not look like a trend
+    for x, y in (([1, 1], [1, 2]), ([1, 2], [0, 1]), ([1, 2, 3], [1, 2])):
+        with pytest.raises(InvalidInputError, match="log-log"):
+            plots.fitted_slope(x, y)
+
+
+def test_sizes_are_those_of_the_law_and_the_baskets():
+    axes = plots.size_law({"kernel": [0.1, 0.6, 0.3]}, observed=np.array([1, 1, 2, 4])).axes[0]
+    np.testing.assert_allclose([bar.get_height() for bar in axes.patches], [0, 0.5, 0.25, 0, 0.25])
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.1, 0.6, 0.3])
+
+
+def test_expected_rejections_are_marked():
+    figure = plots.rejections(BARS)
+    assert "3e+13 (*)" in texts(figure)
+    assert [bool(bar.get_hatch()) for bar in figure.axes[0].patches] == [False, False, True]
+    assert not any("(*)" in text for text in texts(plots.rejections(BARS[:2])))
+    assert "0" in texts(plots.rejections([Bar("a", "walk", 0.0)]))
+
+
+def test_items_of_a_kind_are_near_each_other_on_the_map():
+    kinds = np.repeat(np.eye(4), 5, axis=0)
+    X = np.hstack([kinds, 0.3 * np.eye(20)])
+    axes = plots.embedding_map(LowRankKernel(X, np.eye(24)), n=20).axes[0]
+    names, places = zip(*((int(text.get_text()), text.xy) for text in axes.texts))
+    places = np.array(places)[np.argsort(names)].reshape(4, 5, 2)
+    within = np.linalg.norm(places - places.mean(axis=1, keepdims=True), axis=2).mean()
+    between = np.linalg.norm(places.mean(axis=1) - places.mean(axis=(0, 1)), axis=1).mean()
+    assert within < between
+    with pytest.raises(InvalidInputError, match="from 4 items"):
+        plots.embedding_map(LowRankKernel(X, np.eye(24)), n=21)
+
+
 def test_nothing_to_draw():
     for call, empty in (
+        (plots.convergence, ()),
+        (plots.size_law, {}),
+        (plots.rejections, ()),
         (plots.popularity, ()),
         (plots.strongest_pairs, Pairs((), ())),
         (plots.pair_graph, Pairs((), ())),

@@ -80,7 +80,7 @@ def runtimes(panels: Sequence[Panel], *, slopes: bool = True) -> Figure:
 
 
 def _with_slope(curve: Curve) -> str:
-    return f"{curve.label} (slope {fitted_slope(curve.x, curve.y):.2f})" if len(curve.x) > 1 else curve.label
+    return f"{curve.label} (slope {fitted_slope(curve.x, curve.y):z.2f})" if len(curve.x) > 1 else curve.label
 
 
 def _draw(panels: Sequence[Panel], name: Any, *, own_legends: bool = False) -> Figure:
