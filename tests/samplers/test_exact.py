@@ -55,6 +55,35 @@ def test_every_conditional_law_is_the_enumerated_one(case: Case):
                 np.testing.assert_allclose(probabilities(case.kernel, state), expected, atol=1e-8)
 
 
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_every_conditional_law_with_given_and_excluded_items(case: Case):
+    """All sizes; given sets and exclusions by lot, those of probability zero among them, which must be refused."""
+    rng, n = np.random.default_rng(1), case.n_items
+    for n_given, n_excluded in [(0, 1), (1, 0), (1, 1), (2, 1), (3, 2)]:
+        if n_given + n_excluded >= n:
+            continue
+        items = rng.permutation(n)
+        given, excluded = items[:n_given], items[n_given : n_given + n_excluded]
+        with np.errstate(invalid="ignore"):  # no set at all: NaN
+            sizes = oracles.size_law(case.L, given, excluded)
+        if np.all(np.isfinite(sizes)):
+            law = Exact.prepare(case.kernel, given=given, exclude=excluded).size_law
+            np.testing.assert_allclose(law, np.resize([*sizes[n_given:], *np.zeros(n)], len(law)), atol=1e-10)
+        for size in range(n_given, n + 1):
+            if not sizes[size] > 0:
+                with pytest.raises((ImpossibleSizeError, ZeroProbabilityError)):
+                    Exact.prepare(case.kernel, size=size, given=given, exclude=excluded)
+                continue
+            sampler = Exact.prepare(case.kernel, size=size, given=given, exclude=excluded)
+            narrowed = sampler.kernel
+            for state in walk_down(sampler, size - n_given, rng):
+                chosen = [*given, *narrowed.catalogue_ids(state.rows)]
+                expected = oracles.inclusion_probabilities(case.L, size, chosen, excluded)[narrowed.support]
+                found = probabilities(narrowed, state)
+                found[sampler.given] = 1.0
+                np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("spread", "mixed", "part"), [(1, True, 1.0), (1, False, 1.0), (6, True, 0.5), (6, False, 0.5)]
 )
