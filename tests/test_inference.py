@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
-from ndpp import inference
+from ndpp import _stacked, inference
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
@@ -242,7 +242,7 @@ def test_scores_are_ratios_of_determinants(case: Case) -> None:
 def test_scores_of_many_baskets_are_those_of_each(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     minors = oracles.minors(case.L)
     lists = [list(S) for S in oracles.subsets(case.n_items) if len(S) <= 4 and det(minors, S) > 0]
-    monkeypatch.setattr(inference, "RUN_ITEMS", 20)
+    monkeypatch.setattr(_stacked, "CHUNK_ITEMS", 20)
     scores = next_item_scores_many(case.kernel, Baskets.from_lists(lists, n_items=case.n_items))
     assert scores.shape == (len(lists), case.n_items)
     for J, row in zip(lists, scores):

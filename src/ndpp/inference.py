@@ -8,14 +8,13 @@ they are formed anew; what is then still within rounding of zero counts as zero.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg as sl
 
 from ndpp._checks import check_count, check_items
 from ndpp._gains import EPS, Gains, eliminate
+from ndpp._stacked import next_scores
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
@@ -25,10 +24,6 @@ SURE = 1e-6
 """Relative error of a gain above which gains are formed anew."""
 PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
-RUN_ITEMS = 1024
-"""Items of baskets whose scores are formed at a time."""
-NEAR_SINGULAR = 1e-8
-"""Smallest singular value of L_J, rows brought to one size, below which a basket is scored by itself."""
 
 
 class Recommendation(NamedTuple):
@@ -132,17 +127,17 @@ def next_item_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
 def next_item_scores_many(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket as an array of shape (len(baskets), n_items).
 
-    All baskets share two products with the rows of the kernel, O(n r) per item in them. Baskets whose L_J is too near
-    to singular for that are scored one by one.
+    Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is too near to singular
+    for that are scored one by one.
     """
     if baskets.n_items != kernel.n_items:
         raise InvalidInputError(
             f"baskets and kernel must share one catalogue; the kernel has {kernel.n_items} items, "
             f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
         )
-    out = np.zeros((len(baskets), kernel.n_items))
-    for part in _runs(baskets.sizes, RUN_ITEMS):
-        _score_run(kernel, baskets[part], out[part])
+    out = next_scores(kernel, baskets)
+    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
+        out[i] = next_item_scores(kernel, baskets[i])
     return out
 
 
@@ -243,42 +238,6 @@ def _best_pair(kernel: LowRankKernel, gains: Gains, allowed: BoolArray) -> tuple
             if entries[i, j] > largest:
                 largest, pair = float(entries[i, j]), tuple(sorted((int(rows[i]), block.start + int(j))))
     return pair
-
-
-def _score_run(kernel: LowRankKernel, baskets: Baskets, out: FloatArray) -> None:
-    """Write the scores of a few baskets to the rows of ``out``."""
-    coords = kernel.coordinates
-    distinct, where = np.unique(baskets.indices, return_inverse=True)
-    q = kernel.q_rows(kernel.rows_of(distinct, "baskets")[where])
-    left, right = coords.B @ q.T, coords.B.T @ q.T
-    sizes = np.linalg.norm(q * coords.scale, axis=1)
-    largest = np.abs(coords.B / np.outer(coords.scale, coords.scale)).max(initial=0.0)
-    hard = []
-    for i, columns in enumerate(map(slice, baskets.indptr[:-1], baskets.indptr[1:])):
-        L = q[columns] @ left[:, columns]
-        values = sl.svdvals(L / np.outer(sizes[columns], sizes[columns])) if sizes[columns].all() else np.zeros(1)
-        if values.size and values[-1] <= NEAR_SINGULAR * largest:
-            hard.append(i)
-        else:
-            left[:, columns] = np.linalg.solve(L.T, left[:, columns].T).T
-    filled = baskets.sizes > 0
-    for block, Q in kernel.q_blocks():
-        scores = np.repeat(np.einsum("ij,ij->i", Q @ coords.B, Q)[:, None], len(baskets), axis=1)
-        if filled.any():
-            scores[:, filled] -= np.add.reduceat((Q @ left) * (Q @ right), baskets.indptr[:-1][filled], axis=1)
-        out[:, kernel.support[block]] = np.maximum(scores, 0.0).T
-    for i, items in enumerate(baskets):
-        out[i, items] = 0.0
-    for i in hard:
-        out[i] = next_item_scores(kernel, baskets[i])
-
-
-def _runs(sizes: IntArray, limit: int) -> Iterator[slice]:
-    """Yield slices of consecutive baskets with about ``limit`` items, or ``limit`` baskets, each."""
-    part = np.cumsum(sizes + 1) // limit
-    edges = np.flatnonzero(np.diff(part)) + 1
-    bounds = [0, *edges.tolist(), len(sizes)]
-    yield from (slice(i, j) for i, j in pairwise(bounds) if i < j)
 
 
 def _no_scores(kernel: LowRankKernel, rows: IntArray) -> ZeroProbabilityError:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpp._checks import check_count, check_items
+from ndpp._stacked import log_dets as _log_dets
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.kernel import LowRankKernel
-from ndpp.metrics._batched import log_dets as _log_dets
 
 
 class Functionals(NamedTuple):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ndpp._stacked import log_dets, next_scores
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.inference import next_item_scores
 from ndpp.kernel import LowRankKernel
-from ndpp.metrics import _batched
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     """
     model = _model(kernel, baskets)
     if isinstance(model, LowRankKernel):
-        return _batched.log_dets(model, baskets) - model.log_normalizer()
+        return log_dets(model, baskets) - model.log_normalizer()
     if not has_law(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but gives baskets no probability")
     return np.asarray(model.log_likelihoods(baskets), np.float64)
@@ -126,8 +128,16 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     """
     model = _model(kernel, baskets)
     if isinstance(model, LowRankKernel):
-        return _batched.next_scores(model, baskets)
+        return _kernel_scores(model, baskets)
     return np.asarray(model.scores(baskets), np.float64)
+
+
+def _kernel_scores(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
+    out = next_scores(kernel, baskets)
+    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
+        with suppress(ZeroProbabilityError):
+            out[i] = next_item_scores(kernel, baskets[i])
+    return out
 
 
 def _model(kernel: Any, baskets: Baskets) -> Any:

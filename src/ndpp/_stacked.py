@@ -3,7 +3,7 @@
 Baskets of one size form one stack of matrices L_J = q_J B q_Jᵀ. The score of item i, L_ii − L_iJ L_J⁻¹ L_Ji, needs the
 columns L_·j and rows L_j· of the distinct items j of all baskets only once: O(n r) per distinct item and O(n |J|²) per
 basket, where baskets on their own cost O(n r |J|). Rows are brought to one size first; a basket whose L_J is too near
-to singular for that is left to the careful routines of the kernel.
+to singular for that is left to the careful routines for one basket.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.errors import ZeroProbabilityError
-from ndpp.inference import next_item_scores
 from ndpp.kernel import LowRankKernel
 
 EPS = float(np.finfo(np.float64).eps)
@@ -65,19 +63,14 @@ def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
 
 
 def next_scores(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    """Return det L_{J∪i} / det L_J for each basket J and item i, shape (len(baskets), n_items); NaN where det L_J = 0.
+    """Return det L_{J∪i} / det L_J for each basket J and item i, shape (len(baskets), n_items).
 
-    Items of the basket, and items the kernel excludes, score zero, as does every item where J is as large as the rank.
+    Items of the basket, and items the kernel excludes, score zero, as does every item where J is as large as the rank. Baskets that are
+    impossible, or too near to singular, are rows of NaN.
     """
     out = np.full((len(baskets), kernel.n_items), np.nan)
-    possible = _possible(kernel, baskets)
-    for chosen in _chunks(baskets.sizes, possible):
+    for chosen in _chunks(baskets.sizes, _possible(kernel, baskets)):
         _score(kernel, baskets[chosen], chosen, out)
-    for i in np.flatnonzero(possible & np.isnan(out[:, kernel.support[0]])):
-        try:
-            out[i] = next_item_scores(kernel, baskets[i])
-        except ZeroProbabilityError:
-            out[i] = np.nan
     out[baskets.sizes == kernel.rank] *= 0.0  # NaN stays
     out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] *= 0.0
     return out
