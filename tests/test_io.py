@@ -221,3 +221,15 @@ def test_bad_files_are_named_and_left_alone(model: Path, spoil: Callable[[Path],
 def test_folder_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="not a plain file"):
         io.load(tmp_path)
+
+
+def test_one_kernel_has_one_file(tmp_path):
+    kernel = LowRankKernel(np.eye(3), np.eye(3), labels=["a", "ß", 'q"\\\x01'])
+    for name in ("first", "second"):
+        io.save(kernel, tmp_path / name, metadata={"seed": 1, "é": "\n"})
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    assert io.load(tmp_path / "first").labels == kernel.labels
+    assert io.load_metadata(tmp_path / "first") == {"seed": 1, "é": "\n"}
+    size = int.from_bytes((tmp_path / "first").read_bytes()[:8], "little")
+    fields = json.loads((tmp_path / "first").read_bytes()[8 : 8 + size])["__metadata__"]
+    assert list(fields) == sorted(fields)

@@ -123,8 +123,21 @@ def _write(
     with replacing(path) as temporary:
         try:
             save_file(dict(arrays), temporary, header)
+            _order_header(temporary)
         except SafetensorError as reason:
             raise OSError(f"could not write {str(path)!r}: {reason}") from None
+
+
+def _order_header(path: Path) -> None:
+    """Put the fields of a header in order, in place: safetensors leaves it to chance, and one kernel has one file."""
+    with open(path, "rb+") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= size:  # the same, since nothing but the order has changed; spaces fill up to a multiple of 8
+            file.seek(8)
+            file.write(text.ljust(size))
 
 
 def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
