@@ -143,8 +143,8 @@ class ItemRows:
 
     def _check_unchanged(self, X: Rows, rows: IntArray, Q: FloatArray) -> None:
         """Raise where the rows fetched are not those the kernel was prepared from: a store may be replaced, or lose chunks, unnoticed."""
-        wanted, found = self.coordinates.leverage[rows], np.einsum("ij,ij->i", Q, Q)
-        different = np.abs(found - wanted) > CHANGED * np.maximum(found, wanted) + 1e-12
+        wanted = self.coordinates.leverage[rows]
+        different = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
         if different.any():
             item = self.catalogue_ids(rows)[int(np.argmax(different))]
             raise RowsUnavailableError(

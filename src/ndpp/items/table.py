@@ -140,12 +140,13 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, IntArray]:
     Examples
     --------
     >>> alias_table(np.array([1.0, 3.0]))
-    (array([0.5, 1. ]), array([1, 1]))
+    (array([0.5, 1. ]), array([1, 1], dtype=int32))
     """
     total = float(weights.sum())
     check_total(total)
     threshold = weights * (weights.size / total)
-    alias = np.arange(weights.size)
+    # Of 10⁸ items every byte counts: four for an alias while they do, and one list for both kinds of cells.
+    alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
     _pair_cells(threshold, alias)
     return threshold, alias
 
@@ -188,30 +189,30 @@ def _judge(
 def _pair_cells(threshold: FloatArray, alias: IntArray) -> None:  # pragma: no cover - compiled
     """Fill each cell that holds less than one from a cell that holds more, in place."""
     n = threshold.size
-    small = np.empty(n, np.int64)
-    large = np.empty(n, np.int64)
+    # Cells that hold less than one from the front of one array, the others from its end.
+    cells = np.empty(n, alias.dtype)
     n_small = n_large = 0
     fullest = 0
     for i in range(n):
         if threshold[i] > threshold[fullest]:
             fullest = i
         if threshold[i] < 1.0:
-            small[n_small] = i
+            cells[n_small] = i
             n_small += 1
         else:
-            large[n_large] = i
             n_large += 1
+            cells[n - n_large] = i
     while n_small and n_large:
         n_small -= 1
-        i, j = small[n_small], large[n_large - 1]
+        i, j = cells[n_small], cells[n - n_large]
         alias[i] = j
         threshold[j] -= 1.0 - threshold[i]
         if threshold[j] < 1.0:
             n_large -= 1
-            small[n_small] = j
+            cells[n_small] = j
             n_small += 1
-    for j in large[:n_large]:
+    for j in cells[n - n_large :]:
         threshold[j] = 1.0
     # Rounding may leave cells unpaired. Their rest goes to a likely item, so that weight zero stays zero.
-    for i in small[:n_small]:
+    for i in cells[:n_small]:
         alias[i] = fullest

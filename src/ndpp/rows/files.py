@@ -50,7 +50,8 @@ class FileRows(Rows):
     @classmethod
     def of(cls, array: np.memmap[Any, Any]) -> FileRows | None:
         """Return the rows of a memory map, or of a run of its rows; None where they do not lie in a file row after row."""
-        if array.filename is None or array.mode == "c" or array.ndim != 2 or not array.flags.c_contiguous:
+        in_file = array.filename is not None and array.mode != "c" and array.flags.c_contiguous
+        if not in_file or array.ndim != 2 or not hasattr(os, "pread"):
             return None
         mapped: Any = array._mmap  # type: ignore[attr-defined]
         start = np.frombuffer(mapped, np.uint8).ctypes.data
@@ -81,25 +82,26 @@ class FileRows(Rows):
     def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
         """Yield all rows, block by block."""
         for where in slices(self.shape, self.stored):
-            block = np.empty((where.stop - where.start, self.shape[1]), self.stored)
-            self._read(block.data.cast("B"), where.start)
-            yield where, block
+            parts, at, end = [], *(self.offset + row * self._row_bytes for row in (where.start, where.stop))
+            while at < end:  # a read may give less than it was asked for
+                parts.append(os.pread(self._file.fileno(), end - at, at))
+                at += len(parts[-1]) or self._cut_short(where.start)
+            yield where, self._matrix(parts)
 
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids, one read each."""
-        out = np.empty((len(ids), self.shape[1]), self.stored)
-        view, width = out.data.cast("B"), self._row_bytes
-        for i, row in enumerate(ids.tolist()):
-            self._read(view[i * width : (i + 1) * width], row)
-        return out
+        file, offset, width = self._file.fileno(), self.offset, self._row_bytes
+        parts = [os.pread(file, width, offset + row * width) for row in ids.tolist()]
+        if sum(map(len, parts)) != width * len(parts):
+            self._cut_short(int(ids[[len(part) < width for part in parts]][0]))
+        return self._matrix(parts)
 
-    def _read(self, into: memoryview, row: int) -> None:
-        position, done = self.offset + row * self._row_bytes, 0
-        while done < len(into):
-            got = os.preadv(self._file.fileno(), [into[done:]], position + done)
-            if got == 0:
-                raise OSError(f"the file ends within row {row + done // self._row_bytes}; it was cut short")
-            done += got
+    def _matrix(self, parts: list[bytes]) -> AnyArray:
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return np.frombuffer(data, self.stored).reshape(-1, self.shape[1])
+
+    def _cut_short(self, row: int) -> int:
+        raise OSError(f"the file ends before the end of row {row}; it was cut short")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,159 @@
+"""Catalogues on disk: preparing time, peak memory and time per sample, beside a catalogue of 10⁴ items in memory.
+
+X is float32 in a plain file, written for the run and removed after it, and given to the kernel as a ``numpy.memmap``. Rows are normal,
+scaled so that every catalogue has about the same law of the size: what differs between two of them is n alone. Everything is measured in
+a fresh process, and memory is the most that process has ever held (VmHWM), imports and compiled code included. One BLAS thread. Run
+``python benchmarks/bench_scale.py [--folder FOLDER] [--sizes 10000000x64 …] [-o FILE.json]``, or a small one with
+``make bench ARGS="-k scale"``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+from _machine import machine
+from bench_prepare import peak_mb
+
+from ndpp import LowRankKernel
+from ndpp.rows import FileRows
+from ndpp.samplers import Exact
+
+SIZES = ((1_000_000, 64), (10_000_000, 64), (100_000_000, 16))
+SMALL, SIZE, SEED = 10_000, 10, 0
+ROUNDS, DRAWS = 15, 20
+TARGETS = {"prepare_s": 120.0, "peak_mb": 1500.0, "ratio": 1.5}
+"""Of 10⁷ items with 64 columns."""
+
+
+def rows(n: int, d: int, rng: np.random.Generator, n_rows: int) -> np.ndarray:
+    return rng.standard_normal((n_rows, d), dtype=np.float32) * np.float32(np.sqrt(1.0 / n))
+
+
+def inner(d: int) -> np.ndarray:
+    D = np.random.default_rng(SEED).standard_normal((d // 2, d // 2))
+    W = np.zeros((d, d))
+    W[: d // 2, : d // 2], W[d // 2 :, d // 2 :] = np.eye(d // 2), D - D.T
+    return W
+
+
+def write(path: Path, n: int, d: int) -> None:
+    rng, step = np.random.default_rng(SEED + 1), 250_000
+    with open(path, "wb") as file:
+        for start in range(0, n, step):
+            file.write(rows(n, d, rng, min(step, n - start)).data)
+
+
+class Counted(FileRows):
+    """Counts the rows that are fetched one by one."""
+
+    fetched = 0
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        Counted.fetched += len(ids)
+        return super().rows(ids)
+
+
+def per_sample_ms(sampler: Exact, key: int) -> tuple[float, float]:
+    wall, cpu = time.perf_counter(), time.thread_time()
+    sampler.sample(DRAWS, rng=key)
+    return 1e3 * (time.perf_counter() - wall) / DRAWS, 1e3 * (time.thread_time() - cpu) / DRAWS
+
+
+def measure(path: str, n: int, d: int) -> dict[str, Any]:
+    """Prepare the catalogue of a file and draw from it, in turns with a small one; in a process of its own."""
+    W = inner(d)
+    small = LowRankKernel(rows(SMALL, d, np.random.default_rng(SEED + 2), SMALL), W)
+    near = Exact.prepare(small, size=SIZE)
+    near.sample(DRAWS, rng=0)  # what is compiled or imported once does not count
+    idle = peak_mb()
+    began, cpu = time.perf_counter(), time.process_time()
+    X = np.memmap(path, np.float32, "r", shape=(n, d))
+    kernel = LowRankKernel(X, W)
+    prepared, on_cpu = time.perf_counter() - began, time.process_time() - cpu
+    after_kernel = peak_mb()
+    began = time.perf_counter()
+    far = Exact.prepare(kernel, size=SIZE)
+    table = time.perf_counter() - began
+    far.sample(DRAWS, rng=0)
+    times: dict[str, list[tuple[float, float]]] = {"near": [], "far": []}
+    for key in range(ROUNDS):  # in turns, so that both meet the same load
+        times["near"].append(per_sample_ms(near, key))
+        times["far"].append(per_sample_ms(far, key))
+    wall = {name: statistics.median(w for w, _ in found) for name, found in times.items()}
+    least = {name: min(c for _, c in found) for name, found in times.items()}
+    return {
+        "n_items": n, "width": d, "file_gb": n * d * 4 / 1e9, "rank": kernel.rank, "size": SIZE,
+        "prepare_s": prepared, "prepare_cpu_s": on_cpu, "table_s": table,
+        "idle_mb": idle, "kernel_mb": after_kernel, "peak_mb": peak_mb(),
+        "small_ms": wall["near"], "sample_ms": wall["far"], "ratio": wall["far"] / wall["near"],
+        "least_small_cpu_ms": least["near"], "least_sample_cpu_ms": least["far"], "least_ratio": least["far"] / least["near"],
+        **_fetched(path, kernel),
+    }  # fmt: skip
+
+
+def _fetched(path: str, kernel: LowRankKernel) -> dict[str, float]:
+    """Return how many rows and bytes a sample reads."""
+    object.__setattr__(kernel, "X", Counted(path, kernel.X.shape, np.float32))
+    Exact.prepare(kernel, size=SIZE).sample(DRAWS, rng=0)
+    return {
+        "rows_per_sample": Counted.fetched / DRAWS,
+        "bytes_per_sample": Counted.fetched / DRAWS * 4 * kernel.X.shape[1],
+    }
+
+
+def run(n: int, d: int, folder: Path) -> dict[str, Any]:
+    """Write X, measure in a fresh process, remove X."""
+    with tempfile.TemporaryDirectory(dir=folder) as inside:
+        path = Path(inside) / "X.f32"
+        write(path, n, d)
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import bench_scale as b; b.child({str(path)!r}, {n}, {d})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout)
+
+
+def child(path: str, n: int, d: int) -> None:
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        print(json.dumps(measure(path, n, d)))
+
+
+def test_scale(benchmark, tmp_path):
+    found = benchmark.pedantic(run, args=(1_000_000, 16, tmp_path), rounds=1)
+    benchmark.extra_info.update(found)
+    assert found["peak_mb"] - found["idle_mb"] <= 300
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", nargs="*", default=[f"{n}x{d}" for n, d in SIZES], help="items × columns")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where X is written")
+    parser.add_argument("-o", "--output", type=Path)
+    given = parser.parse_args()
+    found = []
+    about = machine()
+    for n, d in (map(int, size.split("x")) for size in given.sizes):
+        found.append(run(n, d, given.folder))
+        print(", ".join(f"{key} {value:.4g}" for key, value in found[-1].items()))
+    about["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
+    if given.output:
+        old = json.loads(given.output.read_text())["rows"] if given.output.exists() else []
+        kept = [row for row in old if (row["n_items"], row["width"]) not in {(f["n_items"], f["width"]) for f in found}]
+        found = sorted(kept + found, key=lambda row: row["n_items"])
+        result = {"machine": about, "dtype": "float32", "small_items": SMALL, "targets": TARGETS, "rows": found}
+        given.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
