@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from ndpp._checks import check_count, clip_probabilities
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
 
@@ -57,7 +57,7 @@ class LeverageTable(ItemIndex):
     kernel: LowRankKernel
     leverage: FloatArray
     threshold: FloatArray
-    alias: IntArray
+    alias: AnyArray  # int32 where that suffices
     total: float
     budget: int
 
@@ -134,7 +134,7 @@ class LeverageTable(ItemIndex):
         return np.flatnonzero(coins < clip_probabilities(chance, JUDGED))[:wanted]
 
 
-def alias_table(weights: FloatArray) -> tuple[FloatArray, IntArray]:
+def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     """Return the thresholds and aliases of a law ∝ ``weights``.
 
     Examples
@@ -186,7 +186,7 @@ def _judge(
 
 
 @numba.njit(cache=True, nogil=True)
-def _pair_cells(threshold: FloatArray, alias: IntArray) -> None:  # pragma: no cover - compiled
+def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:  # pragma: no cover - compiled
     """Fill each cell that holds less than one from a cell that holds more, in place."""
     n = threshold.size
     # Cells that hold less than one from the front of one array, the others from its end.
