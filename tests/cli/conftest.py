@@ -1,0 +1,56 @@
+"""The command in this process, and models and baskets to try it on."""
+
+from __future__ import annotations
+
+import io
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ndpp
+from command import Done
+from ndpp.cli.app import run
+from ndpp.datasets import make_kernel
+from ndpp.experiments.demo import shelf_kernel
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Run the command in this process."""
+
+    def call(*arguments: Any, stdin: str | bytes = "") -> Done:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        capsys.readouterr()
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+            run([str(word) for word in arguments])
+        return Done(int(ended.value.code or 0), *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> Path:
+    """A folder with a labelled model, one without labels, and baskets of the first."""
+    folder = tmp_path_factory.mktemp("models")
+    shelf = shelf_kernel()
+    ndpp.save(shelf, folder / "shelf.safetensors")
+    ndpp.save(make_kernel(60, 8, rng=0), folder / "plain.safetensors")
+    orders = shelf.sample(300, rng=1)
+    orders.write(folder / "orders.csv")
+    orders.write(folder / "orders.parquet")
+    orders.write(folder / "orders.txt")
+    return folder
+
+
+@pytest.fixture
+def shelf(models) -> Path:
+    return models / "shelf.safetensors"
+
+
+@pytest.fixture
+def plain(models) -> Path:
+    return models / "plain.safetensors"

@@ -1,0 +1,185 @@
+"""Ctrl-C, kill -9, a full disk, a reader that leaves: nothing is lost, and ``--resume`` ends with the same bytes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from command import COMMAND, ENVIRONMENT, end, spawn
+
+SAMPLE = ["-n", 1000, "--seed", 7, "--size", 3, "--sampler", "walk", "--steps", 2]
+
+
+def wait_for(condition, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(6000):
+        if condition():
+            return
+        assert process.poll() is None, end(process)
+        time.sleep(0.01)
+    pytest.fail("nothing happened in a minute")
+
+
+def baskets_in(journal: Path) -> int:
+    return journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0
+
+
+def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_path):
+    whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
+    assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
+    part = tmp_path / "out.csv.part"
+
+    process = spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path)
+    wait_for(lambda: baskets_in(part) > 50, process)
+    process.send_signal(signal.SIGINT)
+    done = end(process)
+    assert (done.code, done.out) == (130, "")
+    kept = baskets_in(part)
+    assert done.err == f"\nndpp: interrupted; {kept:,} of 1,000 baskets are kept in {str(part)!r}; --resume continues\n"
+    assert not out.exists()
+
+    refused = call("sample", plain, *SAMPLE, "-o", out)
+    assert (refused.code, baskets_in(part)) == (1, kept)
+    assert "continue it with --resume, or delete it" in refused.err
+    other = call("sample", plain, "-n", 1000, "--size", 4, "-o", out, "--resume")
+    assert "made with another sampler" in other.err
+
+    process = spawn("sample", plain, *SAMPLE, "-o", out, "--resume", "--jobs", 2, cwd=tmp_path)
+    wait_for(lambda: baskets_in(part) > kept + 50, process)
+    process.kill()
+    assert end(process).code == -signal.SIGKILL
+    assert kept < baskets_in(part) < 1000
+    assert not out.exists()
+
+    seedless = [word for word in SAMPLE if word not in ("--seed", 7)]  # the journal knows its seed
+    assert call("sample", plain, *seedless, "-o", out, "--resume").code == 0
+    assert out.read_bytes() == whole.read_bytes()
+    assert not part.exists()
+
+
+def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
+    process = spawn("sample", plain, *SAMPLE, "-n", 10**6, cwd=tmp_path)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    done = end(process)
+    assert (done.code, done.err) == (130, "\nndpp: interrupted\n")
+    assert len(first.split()) == 3
+    assert all(len(line.split()) == 3 for line in done.out.splitlines())
+
+
+def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_path):
+    words = ["fit", models / "orders.csv", "--rank", 6, "--epochs", 12, "--patience", 100, "--seed", 3, "--jobs", 1]
+    assert end(spawn(*words, "-o", "whole.safetensors", cwd=tmp_path)).code == 0
+    out, part = tmp_path / "out.safetensors", tmp_path / "out.safetensors.part"
+    words += ["-o", out.name]
+
+    process = spawn(*words, cwd=tmp_path)
+    wait_for(part.exists, process)
+    process.send_signal(signal.SIGINT)
+    done = end(process)
+    assert (done.code, done.out) == (130, "")
+    assert "is kept in" in done.err.splitlines()[-1]
+    assert part.exists()
+    assert not out.exists()
+
+    refused = call(*words[:-1], out)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "continue it with --resume, or delete it" in refused.err
+
+    before = part.read_bytes()
+    process = spawn(*words, "--resume", cwd=tmp_path)
+    wait_for(lambda: part.read_bytes() != before, process)
+    process.kill()
+    process.wait()
+    assert not out.exists()
+
+    assert end(spawn(*words, "--resume", cwd=tmp_path)).code == 0
+    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors", "whole.safetensors"]
+
+
+def test_a_full_disk_loses_nothing(call, plain, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a small disk can only be made by root")
+    whole, out = tmp_path / "whole.txt", disk / "out.txt"
+    assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
+    try:
+        done = end(spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path))
+        assert (done.code, done.out) == (1, "")
+        assert done.err == "ndpp: error: could not write the output: No space left on device\n"
+        assert not out.exists()
+        assert baskets_in(disk / "out.txt.part") > 100
+        subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
+        assert call("sample", plain, *SAMPLE, "-o", out, "--resume").code == 0
+        assert out.read_bytes() == whole.read_bytes()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
+    whole, out = tmp_path / "whole.txt", tmp_path / "out.txt"
+    assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = end(spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path, preexec_fn=limit))
+    assert (done.code, done.err) == (1, "ndpp: error: could not write the output: File too large\n")
+    assert not out.exists()
+    assert call("sample", plain, *SAMPLE, "-o", out, "--resume").code == 0
+    assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [["info"], ["sample", "--to", "parquet"]])
+def test_standard_output_that_cannot_be_written(shelf, tmp_path, words):
+    with open("/dev/full", "wb") as full:
+        done = end(spawn(words[0], shelf, *words[1:], cwd=tmp_path, stdout=full))
+    assert (done.code, done.err) == (1, "ndpp: error: could not write the output: No space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.isdir("/sys"), reason="there is no folder that not even root may write")
+@pytest.mark.parametrize("words", [["sample", "shelf.safetensors"], ["fit", "orders.csv"], ["info", "orders.csv"]])
+def test_a_folder_that_may_not_be_written(call, models, words):
+    done = call(words[0], models / words[1], "-o", "/sys/out.safetensors")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "Permission denied" in done.err
+
+
+def test_a_reader_that_leaves_is_no_failure(shelf, tmp_path):
+    command = " ".join([*COMMAND, "sample", str(shelf), "-n", "100000"])
+    script = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path, check=False
+    )
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stdout.splitlines()[1] == "0"
+    assert done.stderr == ""
+
+
+def test_a_pipe_of_commands(shelf, tmp_path):
+    first = " ".join([*COMMAND, "sample", str(shelf), "-n", "20"])
+    second = " ".join([*COMMAND, "evaluate", str(shelf), "-"])
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{first} | {second}"], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path, check=False
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "20 baskets; 95% intervals in brackets." in done.stdout
+
+
+def test_the_installed_command_is_this_one(tmp_path):
+    script = Path(sys.executable).with_name("ndpp")
+    if not script.exists():
+        pytest.skip("the package is not installed with its command")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.startswith("ndpp ")

@@ -1,0 +1,124 @@
+"""fit, info, evaluate, diagnose, bench and reproduce: what they tell is what the library says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp import metrics
+from ndpp.diagnostics import diagnose_walk
+from ndpp.experiments import bench, registry
+from ndpp.samplers import Exact, Walk
+
+
+def test_info_of_a_model(call, shelf):
+    kernel = ndpp.load(shelf)
+    found = call("info", shelf, "--json").json
+    assert (found["items"], found["rank"], found["labels"]) == (12, kernel.rank, True)
+    assert found["size_law"] == pytest.approx(kernel.size_distribution().tolist())
+    shown = call("info", shelf).out
+    assert "Most frequent: bread (47.0%)" in shown
+    assert f"{kernel.size_distribution()[2]:.1%}  ███" in shown
+
+
+@pytest.mark.parametrize("name", ["orders.csv", "orders.txt", "orders.parquet"])
+def test_info_of_baskets(call, models, name):
+    found = call("info", models / name, "--json").json
+    assert (found["kind"], found["baskets"], found["items"], found["labels"]) == ("baskets", 300, 12, True)
+    assert sum(found["size_shares"]) == pytest.approx(1)
+
+
+def test_info_of_numbers_that_are_names(call):
+    codes = "85123 71053\n84406\n"
+    assert call("info", "-", "--json", stdin=codes).json["items"] == 85124
+    assert call("info", "-", "--labels", "--json", stdin=codes).json["items"] == 3
+
+
+def test_evaluation_is_that_of_the_library(call, models, shelf, tmp_path):
+    kernel = ndpp.load(shelf)
+    baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
+    expected = metrics.compare(
+        {"model": kernel, "independent items": metrics.independent_items(baskets), "cosine": metrics.item_item_cosine(baskets)},
+        baskets, n_boot=50, rng=3,
+    )  # fmt: skip
+    words = ["evaluate", shelf, models / "orders.csv", "--train", models / "orders.csv", "--bootstrap", 50, "--seed", 3]
+    found = call(*words, "--json").json["results"]
+    values = [estimate for row in expected.rows for estimate in row[1:] if estimate is not None]
+    assert [(row["metric"], row["value"], row["low"]) for row in found] == [(e.name, e.value, e.low) for e in values]
+    shown = call(*words).out
+    assert "item-item cosine" in shown
+    assert call(*words, "-o", tmp_path / "r.csv").out == ""
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + len(found)
+    assert call(*words, "-o", tmp_path / "r.json").out == ""
+    assert json.loads((tmp_path / "r.json").read_text())["results"] == found
+    assert call(*words, "-o", tmp_path / "r.txt").out == ""
+    assert (tmp_path / "r.txt").read_text() == shown
+
+
+def test_without_training_baskets_the_floor_is_the_model_without_ties(call, shelf):
+    drawn = call("sample", shelf, "-n", 400, "--seed", 0).out
+    found = call("evaluate", shelf, "-", "--json", "--bootstrap", 0, stdin=drawn).json["results"]
+    likely = {row["model"]: row["value"] for row in found if row["metric"] == "log-likelihood"}
+    assert likely["model"] > likely["independent items (the model's own)"] + 0.2
+    assert all(row["low"] is None for row in found)
+
+
+def test_margins_keep_the_frequencies(shelf):
+    kernel = ndpp.load(shelf)
+    floor = metrics.independent_margins(kernel)
+    np.testing.assert_allclose(floor.probabilities, kernel.inclusion_probabilities())
+
+
+def test_diagnosis_says_whether_a_walk_converged(call, shelf):
+    good = call("diagnose", shelf, "-k", 3, "-n", 100, "--json").json
+    assert good["converged"]
+    assert good["steps"] == 9
+    done = call("diagnose", shelf, "-k", 3, "-n", 100, "--steps", 0)
+    assert done.code == 0
+    assert "NOT CONVERGED: do not trust this walk" in done.out
+    assert "against the law: The laws differ" in done.out
+
+
+def test_a_walk_is_diagnosed_on_sets_of_two_at_least(shelf):
+    with pytest.raises(ndpp.errors.InvalidInputError, match="at least two items"):
+        diagnose_walk(Walk.prepare(ndpp.load(shelf), size=1))
+
+
+def test_bench_gives_ratios(call, plain):
+    found = call("bench", plain, "--size", 3, "--seconds", 0.01, "--json").json
+    assert [row["sampler"] for row in found["timings"]] == ["exact", "walk", "rejection-walk", "rejection"]
+    assert found["timings"][0]["ratio"] == 1
+    shown = call("bench", "--items", 50, "--rank", 4, "--any-size", "--seconds", 0).out
+    assert "cholesky" in shown
+    assert "50 items, rank 4, baskets of any size." in shown
+
+
+def test_a_sampler_that_refuses_is_told(shelf):
+    def refuse() -> Exact:
+        return Exact.prepare(ndpp.load(shelf), size=99)
+
+    refused, ready = bench.measure({"a": refuse, "b": lambda: Exact.prepare(ndpp.load(shelf))}, seconds=0.0)
+    assert "no set is larger" in refused.note
+    assert refused.seconds is None
+    assert (ready.ratio, ready.n_samples) == (1.0, 1)
+
+
+def test_experiments_are_listed_and_run(call, tmp_path, monkeypatch):
+    assert [row["name"] for row in call("reproduce", "--list", "--json").json["experiments"]] == list(
+        registry.EXPERIMENTS
+    )
+    asked = {}
+
+    def reproduce(names, output, **options):
+        asked.update(options, names=list(names), output=output)
+        return output / "report.md"
+
+    monkeypatch.setattr(registry, "reproduce", reproduce)
+    done = call("reproduce", "fig1", "psrf", "--quick", "-o", tmp_path, "--seed", 3, "--resume")
+    assert asked == {
+        "names": ["fig1", "psrf"], "output": tmp_path, "quick": True, "seed": 3, "progress": False, "resume": True,
+    }  # fmt: skip
+    assert str(tmp_path / "report.md") in done.out

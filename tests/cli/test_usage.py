@@ -1,0 +1,170 @@
+"""What is asked wrongly is refused with exit code 2, what fails with 1 and one clear line; help is there for all."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+import ndpp
+from ndpp.cli.app import COMMANDS, _help
+from ndpp.cli.guard import in_words
+from ndpp.cli.options import _labels
+from ndpp.cli.output import cell
+
+NAMES = [name for commands in COMMANDS.values() for name in commands]
+
+
+def test_all_commands_are_there():
+    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info"
+    assert sorted(NAMES) == sorted(wanted.split())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_explains_and_shows_examples(call, name):
+    done = call(name, "--help")
+    assert done.code == 0
+    assert f"ndpp {name}" in done.out.split("Examples:")[1]
+    assert call(name, "-h").out == done.out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_use_options_that_exist(call, name):
+    command = next(commands[name] for commands in COMMANDS.values() if name in commands)
+    examples = _help(command).split("Examples:")[1]
+    known = call(name, "--help").out.split("Arguments")[-1]
+    own = [line for line in re.split(r"[|\n]", examples) if line.split()[:2] == ["ndpp", name]]
+    assert own
+    for option in re.findall(r" (--?[a-z][a-z-]*)", " ".join(own)):
+        assert re.search(rf"{option}\b", known), option
+
+
+def test_version(call):
+    assert call("--version").out == f"ndpp {ndpp.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["smaple"], "No such command"),
+        (["sample"], "Usage"),
+        (["sample", "SHELF", "-n", "many"], "number"),
+        (["sample", "SHELF", "-n", "-3"], "number"),
+        (["sample", "SHELF", "--sampler", "gibbs"], "gibbs"),
+        (["sample", "SHELF", "--resume"], "--resume continues the file that -o names"),
+        (["sample", "SHELF", "--json", "--to", "csv"], "exclude each other"),
+        (["sample", "SHELF", "--sampler", "walk", "-g", "tea", "-k", "3"], "--given needs --sampler exact"),
+        (["sample", "SHELF", "--sampler", "cholesky", "-k", "3"], "any size"),
+        (["sample", "SHELF", "--steps", "3"], "--steps and --start are for walks"),
+        (["complete", "SHELF", "-g", "tea", "--size", "4", "--add", "1"], "exclude each other"),
+        (["complete", "SHELF", "FILE", "-g", "tea"], "not from both"),
+        (["map", "SHELF"], "--size"),
+        (["fit", "FILE"], "--output"),
+        (["fit", "FILE", "-o", "x.safetensors", "--model", "symmetric", "--gamma", "1"], "not for --model symmetric"),
+        (["reproduce", "--quick"], "--list"),
+        (["reproduce", "fig9"], "there is no experiment 'fig9'"),
+        (["sample", "SHELF", "--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_wrong_usage(call, shelf, models, words, told):
+    places = {"SHELF": str(shelf), "FILE": str(models / "orders.txt")}
+    done = call(*(places.get(word, word) for word in words))
+    assert done.code == 2
+    assert told in " ".join((done.out + done.err).replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["sample", "nowhere.safetensors"], "no model file at 'nowhere.safetensors'"),
+        (["sample", "MODELS/orders.csv"], "is no model but text"),
+        (["sample", "MODELS/orders.parquet"], "cannot be read as an ndpp model"),
+        (["sample", "MODELS"], "cannot be read as an ndpp model"),
+        (["info", "nowhere.txt"], "'nowhere.txt': No such file or directory"),
+        (["evaluate", "SHELF", "MODELS/plain.safetensors"], "must be UTF-8 text"),
+        (["evaluate", "SHELF", "SHELF", "--from", "parquet"], "is not a readable Parquet file"),
+        (["evaluate", "SHELF", "-"], "standard input is empty"),
+        (["fit", "SHELF", "-o", "OUT/x.safetensors"], "must be UTF-8 text"),
+        (["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--item", "sku"], "--basket … and --item …"),
+        (["fit", "MODELS/orders.csv", "-o", "OUT"], "is something else"),
+        (["sample", "SHELF", "--given", "bred"], "did you mean 'bread'?"),
+        (["sample", "SHELF", "--given", "3"], "Ids need --ids."),
+        (["sample", "PLAIN", "--given", "bread"], "'bread' is no item id"),
+        (["sample", "PLAIN", "--given", "99"], "unknown item id 99"),
+        (["sample", "SHELF", "--size", "40"], "no set is larger than the rank"),
+        (["recommend", "SHELF", "MODELS/orders.csv", "--item", "sku"], "has no column 'sku'"),
+        (["sample", "SHELF", "-o", "OUT/no/such/folder.txt"], "No such file or directory"),
+        (["sample", "SHELF", "-o", "OUT"], "is a folder"),
+        (["evaluate", "SHELF", "MODELS/orders.txt", "-o", "OUT/no/such/folder.txt"], "create it first"),
+    ],
+)
+def test_failures_are_one_clear_line(call, models, tmp_path, words, told):
+    places = {
+        "MODELS": models,
+        "OUT": tmp_path,
+        "SHELF": models / "shelf.safetensors",
+        "PLAIN": models / "plain.safetensors",
+    }
+    named = ["/".join(str(places.get(part, part)) for part in word.split("/")) for word in words]
+    done = call(*named)
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("ndpp: error: ")
+    assert done.err.count("\n") == 1
+    assert told in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_ids_in_a_file_of_a_labelled_model(call, shelf):
+    done = call("evaluate", shelf, "-", stdin="0 3\n1 2\n")
+    assert done.code == 1
+    assert done.err.endswith("If the baskets hold ids, say --ids.\n")
+    assert call("evaluate", shelf, "-", "--ids", "--bootstrap", 0, stdin="0 3\n1 2\n").code == 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_debug_shows_where(call, shelf, place):
+    words = ["sample", shelf, "--given", "bred"]
+    quiet = call(*words)
+    words.insert(place if place < 3 else len(words), "--debug")
+    done = call(*words)
+    assert done.code == quiet.code == 1
+    assert "Traceback" not in quiet.err
+    assert "Traceback" in done.err
+    assert done.err.endswith(quiet.err)
+
+
+def test_what_was_not_foreseen_is_one_line_too(call, shelf, monkeypatch):
+    monkeypatch.setattr("ndpp.cli.draw.load_header", lambda path: 1 / 0)
+    done = call("sample", shelf)
+    assert (done.code, done.err) == (
+        1,
+        "ndpp: error: ZeroDivisionError: division by zero (unexpected; --debug shows where)\n",
+    )
+
+
+def test_words_of_failures():
+    assert in_words(OSError(28, "No space left on device", "out.txt")) == "'out.txt': No space left on device"
+    assert in_words(OSError(28, "No space left on device")) == "could not write the output: No space left on device"
+    assert "memory" in in_words(MemoryError())
+    assert in_words(ndpp.errors.NDPPError("two\nlines")) == "two lines"
+
+
+def test_cells():
+    assert [cell(value) for value in (None, 3, 12345, 0.5, 1234.5, 1e9, "a[b]")] == [
+        "–",
+        "3",
+        "12,345",
+        "0.5",
+        "1,234",
+        "1e+09",
+        "a\\[b]",
+    ]
+
+
+def test_labels_are_completed_from_the_model(shelf):
+    context = SimpleNamespace(params={"model": shelf})
+    assert _labels(context, "b") == ["bread", "butter"]
+    assert _labels(context, "tea,b") == ["tea,bread", "tea,butter"]
+    assert _labels(SimpleNamespace(params={"model": shelf / "nowhere"}), "b") == []

@@ -1,0 +1,58 @@
+"""The command ``ndpp`` in a process of its own, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "ndpp.cli"]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ENVIRONMENT = {**os.environ, **ONE_THREAD, "PYTHONPATH": "", "TERM": "dumb", "COLUMNS": "200"}
+
+BLOCKER = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+def find_others(name, path=None, target=None):
+    return None if name.split(".")[0] in {blocked!r} else find(name, path, target)
+PathFinder.find_spec = staticmethod(find_others)
+"""
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What was printed, as strict JSON."""
+        return json.loads(self.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+
+
+def spawn(*arguments: Any, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start the command in a process of its own, with no terminal."""
+    defaults: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    words = [*COMMAND, *map(str, arguments)]
+    return subprocess.Popen(words, cwd=cwd, **{"env": ENVIRONMENT, **defaults, **options})
+
+
+def end(process: subprocess.Popen[bytes]) -> Done:
+    """Wait for it."""
+    out, err = process.communicate(timeout=120)
+    return Done(process.returncode, (out or b"").decode(), (err or b"").decode())
+
+
+def without(tmp_path: Path, *packages: str) -> dict[str, str]:
+    """Return an environment in which these packages cannot be imported."""
+    folder = tmp_path / "blocked"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(BLOCKER.format(blocked=set(packages)))
+    return {**ENVIRONMENT, "PYTHONPATH": str(folder)}
