@@ -110,14 +110,19 @@ class ItemRows:
             self._check_unchanged(self.X, rows, Q)
         return Q
 
+    def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+        """Yield X on the support by blocks of rows."""
+        factor = self._factor
+        if isinstance(factor, Rows):
+            return factor.stream()
+        return ((block, factor[block]) for block in row_blocks(factor))
+
     def q_blocks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield Q by blocks of rows."""
-        coords, factor = self.coordinates, self._factor
-        if coords.Q is None and isinstance(factor, Rows):
-            yield from ((block, _times(coords.to_q, part)) for block, part in factor.stream())
-            return
-        for block in row_blocks(factor):
-            yield block, self.q_rows(block)  # type: ignore[arg-type]
+        coords = self.coordinates
+        if coords.Q is not None:
+            return ((block, coords.Q[block]) for block in row_blocks(coords.Q))
+        return ((block, _times(coords.to_q, part)) for block, part in self.x_blocks())
 
     def q_map(self, function: Callable[[FloatArray], FloatArray]) -> Iterator[tuple[slice, FloatArray]]:
         """Yield ``function`` of Q by blocks of rows, computed where these lie; for functions with small results."""
@@ -132,11 +137,7 @@ class ItemRows:
         if coords.Q is not None:
             return coords.Q @ vectors
         times, out = partial(_times, coords.to_q @ vectors), np.empty((self.n_rows, vectors.shape[1]))
-        parts = (
-            factor.each(times)
-            if isinstance(factor, Rows)
-            else ((block, times(factor[block])) for block in row_blocks(factor))
-        )
+        parts = factor.each(times) if isinstance(factor, Rows) else ((b, times(x)) for b, x in self.x_blocks())
         for block, part in parts:
             out[block] = part
         return out
