@@ -55,6 +55,12 @@ def test_without_resume_nothing_is_overwritten(target):
     assert read_made_with(target) == MADE_WITH
 
 
+def test_without_a_basket_there_is_nothing_to_keep(tmp_path):
+    for seed in range(2):
+        with Journal(tmp_path / "out.txt", {"seed": seed}):
+            assert read_made_with(tmp_path / "out.txt") is None
+
+
 def test_other_settings_do_not_continue_it(target):
     with pytest.raises(InvalidInputError, match=r"another size \(None, now 4\)"):
         Journal(target, {**MADE_WITH, "size": 4}, resume=True)
@@ -62,7 +68,7 @@ def test_other_settings_do_not_continue_it(target):
 
 def test_a_strange_file_is_left_alone(tmp_path):
     path = journal_path(tmp_path / "out.txt")
-    path.write_text("my notes\n")
+    path.write_text("my notes\nare here\n")
     with pytest.raises(InvalidInputError, match="no journal"):
         Journal(tmp_path / "out.txt", MADE_WITH, resume=True)
-    assert path.read_text() == "my notes\n"
+    assert path.read_text() == "my notes\nare here\n"

@@ -114,8 +114,8 @@ def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     with open(path, "rb") as file:
-        first = file.readline()
-    if not first.endswith(b"\n"):  # killed before it began
+        first, more = file.readline(), file.read(1)
+    if not more:  # killed before there was a basket
         return None
     try:
         return dict(json.loads(first))

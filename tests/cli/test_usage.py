@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 import ndpp
-from ndpp.cli.app import COMMANDS, _help
+from ndpp.cli.app import COMMANDS, _help, run
 from ndpp.cli.guard import in_words
-from ndpp.cli.options import _labels
 from ndpp.cli.output import cell
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
@@ -163,8 +161,18 @@ def test_cells():
     ]
 
 
-def test_labels_are_completed_from_the_model(shelf):
-    context = SimpleNamespace(params={"model": shelf})
-    assert _labels(context, "b") == ["bread", "butter"]
-    assert _labels(context, "tea,b") == ["tea,bread", "tea,butter"]
-    assert _labels(SimpleNamespace(params={"model": shelf / "nowhere"}), "b") == []
+def test_the_shell_completes_commands_options_and_labels(capsys, monkeypatch, shelf):
+    def complete(*words: str) -> list[str]:
+        monkeypatch.setenv("_NDPP_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["ndpp", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        with pytest.raises(SystemExit):
+            run([])
+        return capsys.readouterr().out.split()
+
+    assert complete("rec") == ["recommend"]
+    assert complete("sample", "--exc") == ["--exclude"]
+    assert complete("sample", str(shelf), "--given", "b") == ["bread", "butter"]
+    assert complete("sample", str(shelf), "--given", "tea,b") == ["tea,bread", "tea,butter"]
+    assert complete("sample", "nowhere", "--given", "b") == []
+    assert complete("reproduce", "tab") == ["table1", "table2", "table3"]

@@ -77,6 +77,9 @@ def keep(
                     journal.append(part)
                     advance(len(part))
         except KeyboardInterrupt:
+            if not len(journal):
+                journal.remove()
+                raise Interrupted("no basket was drawn yet") from None
             raise Interrupted(
                 f"{len(journal):,} of {n_baskets:,} baskets are kept in {os.fspath(journal.path)!r}; --resume continues"
             ) from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ndpp.errors import NDPPError
 from ndpp.io import load_header
 
 
@@ -22,12 +24,16 @@ class Format(StrEnum):
 
 def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the items of the model that begin like this, for the shell to complete; what goes wrong stays silent."""
-    try:
-        labels = load_header(ctx.params["model"]).labels or ()
-    except Exception:
-        return []
-    *before, last = incomplete.split(",")
-    return [",".join([*before, label]) for label in labels if label.startswith(last)][:100]
+    # While an option waits for its value the arguments are not parsed yet: the model is among the words typed so far.
+    typed = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
+    for word in filter(None, [ctx.params.get("model"), *typed]):
+        try:
+            labels = load_header(word).labels or ()
+        except (NDPPError, OSError):
+            continue
+        *before, last = incomplete.split(",")
+        return [",".join([*before, label]) for label in labels if label.startswith(last)][:100]
+    return []
 
 
 def _items(*names: str, help: str) -> Any:
