@@ -187,7 +187,7 @@ def _section(record: Row) -> str:
         f"{record['seconds']:.0f} s on {where['cpu']} ({where['cores']} cores, load average {where['load_average']}), "
         f"{where['system']}, Python {where['python']}, {versions}.*"
     )
-    files = ", ".join(f"[{file}]({file})" for file in [*record["tables"], f"{record['name']}.json"])
+    files = ", ".join(f"[{file}](./{file})" for file in [*record["tables"], f"{record['name']}.json"])
     return "\n\n".join(
         [
             f"## {record['title']}",

@@ -1,0 +1,100 @@
+"""Make the pictures of the README and the documentation that are not results of experiments: ``python docs/pictures.py``.
+
+``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
+code of the tutorial, run as it stands, and from a map of the demonstration's shelf.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from ndpp import LowRankKernel, explain, plots
+from ndpp.experiments.demo import shelf_kernel
+from ndpp.plots import Curve
+from ndpp.plots._base import ATTRACT, REPEL, line_look, open_axes
+
+DOCS = Path(__file__).resolve().parent
+STATIC = DOCS / "_static"
+RESULTS = DOCS.parent / "results"
+
+
+def overview() -> None:
+    figure = Figure(figsize=(10.5, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+    beside(left, shelf_kernel(), ["bread", "pasta"])
+    times(right)
+    figure.savefig(STATIC / "overview.png", dpi=130)
+
+
+def beside(axes, kernel: LowRankKernel, given: list[str]) -> None:
+    """Draw how many times as likely each item is where those given are in."""
+    ids = kernel.ids(given)
+    lift = kernel.inclusion_probabilities(given=ids) / kernel.inclusion_probabilities()
+    order = sorted((i for i in range(kernel.n_items) if i not in ids), key=lambda i: lift[i])
+    for y, i in enumerate(order):
+        look = {"color": ATTRACT} if lift[i] > 1.02 else {"color": REPEL, "hatch": "///", "edgecolor": "white"}
+        look = look if abs(lift[i] - 1) > 0.02 else {"color": "#c9cfd4"}
+        bar = axes.barh(y, lift[i] - 1, left=1, height=0.72, **look)
+        axes.bar_label(bar, [f"{lift[i]:.2g}×"], padding=3, fontsize=9)
+    axes.set_yticks(range(len(order)), [kernel.labels[i] for i in order])
+    axes.tick_params(axis="y", length=0)
+    axes.axvline(1, color="black", lw=0.8)
+    axes.set_xlim(-0.3, max(1.5, max(lift[i] for i in order) + 0.35))
+    axes.set_xticks([0, 0.5, 1, 1.5], ["never", "half", "as ever", "1½ times"])
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_title(f"Beside {' and '.join(given)}: attraction and repulsion", fontsize=11)
+
+
+def times(axes) -> None:
+    """Draw seconds per sample against the number of items, from the recorded results."""
+    with open(RESULTS / "fig2-n.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    n = [float(row["n"]) for row in rows]
+    names = {
+        "Walk(RejectionUp)": "the paper's walk, approximate",
+        "Walk(DirectUp)": "our walk, approximate",
+        "Exact": "exact",
+    }
+    for i, (name, label) in enumerate(names.items()):
+        curve = Curve(label, n, [1e3 * float(row[name]) for row in rows])
+        axes.plot(curve.x, curve.y, **line_look(2 - i))
+        middle = len(n) // 2
+        axes.annotate(label, (n[middle], curve.y[middle]), (0, 8), textcoords="offset points", ha="center", fontsize=9)
+    axes.set(xscale="log", yscale="log", xlabel="items in the catalogue", ylabel="milliseconds per sample of 10 items")
+    axes.grid(which="major", color="#e4e7ea", lw=0.8)
+    axes.margins(y=0.15)
+    open_axes(axes)
+    axes.set_title("One core, rank 100: cost does not grow with the catalogue", fontsize=11)
+
+
+def tutorial() -> None:
+    """Run the code of the tutorial in a folder of its own and keep its pictures."""
+    blocks = re.findall(
+        r"^```(?:python|pycon)\n(.*?)^```$", (DOCS / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    names: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for block in blocks:
+            lines = block.splitlines()
+            if lines[0].startswith(">>>"):
+                lines = [line[4:] for line in lines if line.startswith((">>> ", "... "))]
+            exec("\n".join(lines), names)
+        os.chdir(DOCS)
+    names["pairs"] = explain.strongest_pairs(names["kernel"], n=4)
+    plots.pair_graph(names["pairs"]).savefig(STATIC / "tutorial-pairs.png", dpi=90)
+    sizes = plots.size_law({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
+    sizes.savefig(STATIC / "tutorial-sizes.png", dpi=110)
+    related = explain.strongest_pairs(names["kernel"], n=12)
+    plots.embedding_map(names["kernel"], n=24, pairs=related).savefig(STATIC / "tutorial-map.png", dpi=90)
+
+
+if __name__ == "__main__":
+    tutorial()
+    overview()
