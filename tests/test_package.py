@@ -41,6 +41,7 @@ PUBLIC = {
     "ndpp.datasets": ["load_complete_journey", "load_uk_retail", "make_baskets", "make_kernel"],
     "ndpp.explain": ["popularity", "related", "strongest_pairs"],
     "ndpp.items": ["ItemIndex", "LeverageTable", "Scan", "Tree"],
+    "ndpp.rows": ["FileRows", "RowSource", "as_rows"],
     "ndpp.errors": ["BudgetExceededError", "InvalidInputError", "NDPPError", "PrecisionError", "PrecisionWarning"],
 }
 

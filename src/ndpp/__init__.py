@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ndpp import samplers
+from ndpp import rows, samplers
 from ndpp.baskets import Baskets
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
 from ndpp.io import load, load_metadata, save
@@ -32,6 +32,7 @@ __all__ = [
     "next_item_scores_many",
     "plots",
     "recommend",
+    "rows",
     "samplers",
     "save",
 ]

@@ -7,6 +7,7 @@ stored.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,9 +48,9 @@ class Scan(ItemIndex):
 
     def weights(self, M: FloatArray) -> FloatArray:
         """Return q_aᵀ M q_a for every row of the support."""
-        weights = np.empty(self.kernel.coordinates.leverage.size)
-        for rows, block in self.kernel.q_blocks():
-            weights[rows] = quadratic_forms(block, M)
+        weights = np.empty(self.kernel.n_rows)
+        for rows, part in self.kernel.q_map(partial(quadratic_forms, M=M)):
+            weights[rows] = part
         return weights
 
     def draw_counted(
