@@ -24,6 +24,7 @@ import numpy as np
 import threadpoolctl
 from _machine import machine
 from bench_prepare import peak_mb
+from tables import about, duration, table
 
 from ndpp import LowRankKernel
 from ndpp.rows import FileRows
@@ -129,6 +130,73 @@ def child(path: str, n: int, d: int) -> None:
         print(json.dumps(measure(path, n, d)))
 
 
+PAGE = """Measured by `benchmarks/bench_scale.py`: X is float32 in a file, read through a `numpy.memmap`, one BLAS thread, each line in a
+process of its own; memory is all that the process ever held. The ratio is of medians by the clock, in brackets of the least CPU times.
+
+{measured}
+Targets for 10,000,000 × 64: prepared within {prepare_s:.0f} s, peak memory within {peak_mb:.0f} MB, a sample within {ratio} times that
+of 10,000 items in memory.
+
+{machine}
+With 64 columns of float32 and rank 64, for each machine:
+
+{computed}"""
+
+
+def page(result: dict[str, Any]) -> str:
+    """Return the tables of the page on scale: what was measured, and what follows for other numbers of items."""
+    measured = [
+        [
+            f"{row['n_items']:,} × {row['width']}",
+            f"{row['file_gb']:.2g} GB",
+            f"{row['prepare_s']:.3g} s ({row['prepare_cpu_s']:.3g} s)",
+            f"{row['peak_mb']:.0f} MB ({row['idle_mb']:.0f} MB)",
+            f"{row['sample_ms']:.2g} ms",
+            f"{row['ratio']:.2f} ({row['least_ratio']:.2f})",
+            f"{row['rows_per_sample']:.0f} rows, {size(row['bytes_per_sample'])}",
+        ]
+        for row in result["rows"]
+    ]
+    header = [
+        "X",
+        "on disk",
+        "prepared in (CPU)",
+        "peak memory (before)",
+        f"sample of {SIZE}",
+        "ratio to 10⁴ items",
+        "read per sample",
+    ]
+    return PAGE.format(
+        measured=table(header, measured),
+        **result["targets"],
+        machine=about(result["machine"]),
+        computed=table(
+            ["items", "X", "table", "while preparing", "preparing, one core", f"read per sample of {SIZE}", ""],
+            computed({row["n_items"]: row for row in result["rows"] if row["width"] == 64}),
+        ),
+    )
+
+
+def computed(known: dict[int, dict[str, Any]]) -> list[list[str]]:
+    """Return a line for each number of items: what was measured, and what is proportional to it."""
+    largest, lines = known[max(known)], []
+    for power in range(4, 10):
+        n = 10**power
+        seconds = known[n]["prepare_s"] if n in known else largest["prepare_s"] * n / largest["n_items"]
+        read, origin = size(largest["bytes_per_sample"]), "measured" if n in known else "computed"
+        lines.append(
+            [f"$10^{power}$", size(256 * n), size(20 * n), size(24 * n), duration(1e3 * seconds), read, origin]
+        )
+    return lines
+
+
+def size(n_bytes: float) -> str:
+    for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= one:
+            return f"{n_bytes / one:.3g} {unit}"
+    return f"{n_bytes:.0f} B"
+
+
 def test_scale(benchmark, tmp_path):
     found = benchmark.pedantic(run, args=(1_000_000, 16, tmp_path), rounds=1)
     benchmark.extra_info.update(found)
@@ -153,6 +221,7 @@ def main() -> None:
         found = sorted(kept + found, key=lambda row: row["n_items"])
         result = {"machine": about, "dtype": "float32", "small_items": SMALL, "targets": TARGETS, "rows": found}
         given.output.write_text(json.dumps(result, indent=1) + "\n")
+        given.output.with_suffix(".md").write_text(page(result))
 
 
 if __name__ == "__main__":
