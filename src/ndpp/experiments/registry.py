@@ -85,7 +85,7 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Keys of :data:`EXPERIMENTS`, or "all".
+        Keys of ``EXPERIMENTS``, or "all".
     output : path
         Folder for CSV, JSON, PNG, SVG and ``report.md``, which tells of all experiments that were ever run into it.
     quick : bool
