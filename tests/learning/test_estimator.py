@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -197,6 +198,16 @@ def test_single_precision_is_enough(baskets: Baskets):
     single = NDPP(**QUICK | {"max_epochs": 10, "dtype": "float32"}).fit(baskets)
     double = NDPP(**QUICK | {"max_epochs": 10}).fit(baskets)
     assert single.score(baskets) == pytest.approx(double.score(baskets), abs=0.05)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_training_on_a_gpu(estimator: Any, baskets: Baskets):
+    there = estimator(**QUICK | {"max_epochs": 10, "device": "cuda"}).fit(baskets)
+    here = estimator(**QUICK | {"max_epochs": 10}).fit(baskets)
+    assert there.kernel_.X.dtype == np.float64
+    assert there.score(baskets) == pytest.approx(here.score(baskets), abs=0.1)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

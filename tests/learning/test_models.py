@@ -34,6 +34,15 @@ def kernel_of(family: Family, parameters: Parameters, scale: np.ndarray, n_sym: 
     return LowRankKernel(parameters.X.numpy() * scale[:, None], inner_matrix(family, parameters.skew, n_sym))
 
 
+def test_without_noise_items_count_more_and_pairs_less():
+    noise = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    for family, v, b in ((FreeSkew(), 2**0.5, 2**-0.25), (OrthogonalPairs(), 1.0, 1.0), (NoSkew(), 1.0, 1.0)):
+        parameters = Parameters(torch.ones(2, 4, dtype=torch.float64), torch.zeros(0))
+        family.calm(parameters, noise, family.columns(4)[0])
+        n_sym, n_skew = family.columns(4)
+        np.testing.assert_allclose(parameters.X, [[1.0] * 4, [v] * n_sym + [b] * n_skew])
+
+
 @pytest.mark.parametrize("rank", range(3, 20))
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_columns_make_up_the_rank(family: Family, rank: int):

@@ -26,7 +26,8 @@ def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0
     )
     likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
     weights = rng.uniform(0.0, 0.2, (n_items, rank))
-    return Problem(family, likelihood, torch.from_numpy(weights), 0.5), parameters
+    noise = rng.uniform(0.1, 0.9, (n_items, 1))
+    return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
 
 
 def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
@@ -123,6 +124,23 @@ def test_single_precision_parameters_are_enough():
     assert near.gradient.X.dtype == torch.float32
     assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
     torch.testing.assert_close(near.gradient.X.double(), exact.gradient.X, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(family: Family):
+    """Single precision for the parameters, double for the determinants."""
+    problem, parameters = problem_of(family)
+    likelihood = Likelihood(problem.likelihood.scale.float().cuda(), problem.likelihood.n_sym)
+    there = Problem(family, likelihood, problem.weights.float().cuda(), None)
+    batch = batch_of(SETS, 16)
+    exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
+    near = loss_and_gradient(
+        there, SETTINGS, Parameters(*(t.float().cuda() for t in parameters)), batch._replace(rows=batch.rows.cuda())
+    )
+    assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
+    torch.testing.assert_close(near.gradient.X.double().cpu(), exact.gradient.X, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("multiple", [1, 3])

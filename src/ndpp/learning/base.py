@@ -216,13 +216,15 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
         weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
 
-        # Noise is for when there are fewer occurrences than parameters; with many it would only blur what they say.
-        noise = number(self.noise, "noise") / (1 + (counts.sum() / weights.size) ** 2)
+        # Noise is for items with fewer occurrences than parameters; with many it would only blur what they say.
+        noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
 
         def tensor(array: FloatArray) -> torch.Tensor:
             return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
 
-        problem = Problem(family, Likelihood(tensor(scale), n_sym), tensor(weights), noise)
+        problem = Problem(
+            family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise) if noise.any() else None
+        )
         return problem, Parameters(tensor(X), tensor(skew))
 
     def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:

@@ -19,14 +19,14 @@ class NDPP(LowRankDPP):
     rank : int, optional
         Columns of V and B together. No set larger than this can occur. By default the number of items, at most 200.
     skew_share : float
-        Share of the columns that are B's; the literature's is a half. Where items mostly attract each other, more is
-        better.
+        Share of the columns that are B's. The literature's is a half; baskets hold items that go together more than
+        items that replace each other, so more is better on most data.
     alpha, beta : float
         Weights of Σ ‖v_i‖²/μ_i and Σ ‖b_i‖²/μ_i, with μ_i the count of item i.
     noise : float
         Size of the Gaussian noise that each step adds to the rows of V and B, relative to theirs. It keeps the model
-        from memorising the training baskets, and is divided by 1 + ρ² where these hold ρ items per parameter, so that
-        it vanishes where there is no need. 0 switches it off.
+        from memorising the training baskets. For an item that occurs μ_i times it is divided by 1 + (μ_i/rank)²: with
+        many more occurrences than parameters there is no need for it. 0 switches it off.
     init : PopularityStart or LiteratureStart, optional
         How rows are scaled and where training begins; ``PopularityStart()`` by default.
     learning_rate : float
@@ -81,7 +81,7 @@ class NDPP(LowRankDPP):
         self,
         rank: int | None = None,
         *,
-        skew_share: float = 0.5,
+        skew_share: float = 0.9,
         alpha: float = 0.01,
         beta: float = 0.01,
         noise: float = 0.7,
@@ -127,8 +127,9 @@ class ONDPP(LowRankDPP):
     """An orthogonal NDPP: D block diagonal with σ_j > 0, BᵀB = I, VᵀB = 0 [Han et al., ICLR 2022].
 
     The exact rejection sampler then expects Π (1 + 2σ_j/(σ_j² + 1)) proposals, and ``gamma`` weighs the logarithm of
-    that number: the larger it is, the faster that sampler. ``rank`` is at most the number of items. The other
-    parameters are those of :class:`NDPP`.
+    that number: the larger it is, the faster that sampler. ``rank`` is at most the number of items, and ``skew_share``
+    the literature's half: each further pair of skew columns costs that sampler proposals. The other parameters are
+    those of :class:`NDPP`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The training loop: Adam on mini-batches, reshuffled every epoch, judged on validation baskets.
 
-Gradients are taken at X̂ plus Gaussian noise, drawn anew
-in each step: fine structure that only memorises the training baskets does not survive it. What is judged and kept is a
+Gradients are taken at X̂ plus Gaussian noise, drawn anew in each step, and larger for rare items: fine structure that
+only memorises the training baskets does not survive it. What is judged and kept is a
 running mean of the parameters. When it has not improved for ``patience`` epochs the learning rate drops; after the last
 drop training ends with the best parameters seen.
 """
@@ -97,11 +97,7 @@ class _Run:
     ) -> None:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
         self.now, self.before, self.mean, self.best = (start.clone() for _ in range(4))
-        rate = settings.learning_rate
-        groups = [
-            {"params": [self.now.X], "lr": rate},
-            {"params": [self.now.skew], "lr": rate * problem.family.skew_rate},
-        ]
+        groups = [{"params": [tensor]} for _, tensor in self._optimized()]
         # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
         self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
         self.rng = np.random.default_rng(seed)
@@ -142,10 +138,11 @@ class _Run:
 
     def judge(self) -> float:
         """Return the mean validation log-likelihood of the running mean, which is kept if it is the best so far."""
-        mean = self.mean.clone()
-        self.problem.family.constrain(mean, self.problem.likelihood.scale, self.problem.likelihood.n_sym)
-        A = self.problem.family.matrix(mean.skew)
-        value = float(log_probs(self.problem.likelihood, mean.X, A, self.validation).mean())
+        mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
+        if self.problem.noise is not None:
+            family.calm(mean, self.problem.noise, likelihood.n_sym)
+        family.constrain(mean, likelihood.scale, likelihood.n_sym)
+        value = float(log_probs(likelihood, mean.X, family.matrix(mean.skew), self.validation).mean())
         if value > self.best_value:
             self.best, self.best_value = mean, value
         return value
@@ -189,14 +186,16 @@ class _Run:
         )
 
     def _noise_sizes(self) -> Tensor:
-        """Return the size (d,) of the noise, relative to that of the symmetric or of the skew columns."""
+        """Return the size (n, d) of the noise: that of an item, relative to all symmetric or all skew columns."""
         h, X = self.problem.likelihood.n_sym, self.now.X
+        if self.problem.noise is None:
+            return X.new_zeros(1)
         blocks = [X[:, :h], X[:, h:]]
         sizes = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
-        return self.problem.noise * torch.cat(sizes).float()
+        return (self.problem.noise * torch.cat(sizes)).float()
 
     def _noise(self, sizes: Tensor) -> Tensor | None:
-        if not self.problem.noise:
+        if self.problem.noise is None:
             return None
         X = self.now.X
         # Single precision is drawn some forty times faster, and is enough for noise.
@@ -236,4 +235,5 @@ class _Run:
             self.optimizer.state[tensor] = {name: value.to(tensor.device) for name, value in state.items()}
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
+        """Return what Adam works on; it knows no empty tensors."""
         return [(name, tensor) for name, tensor in zip(("X", "skew"), self.now) if len(tensor)]

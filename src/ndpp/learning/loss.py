@@ -54,12 +54,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, and the relative size of the noise."""
+    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, relative sizes r_i (n, 1) of the noise."""
 
     family: Family
     likelihood: Likelihood
     weights: Tensor
-    noise: float
+    noise: Tensor | None
 
 
 class Loss(NamedTuple):
@@ -76,10 +76,10 @@ class Loss(NamedTuple):
 def loss_and_gradient(
     problem: Problem, settings: Settings, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
 ) -> Loss:
-    """Return the objective and its gradient at X̂ or, with ``noise`` of relative size r, at (X̂ + noise)/√(1 + r²)."""
+    """Return the objective and its gradient at x̂_i or, with ``noise`` of relative size r_i, at (x̂_i + noise)/√(1 + r_i²)."""
     family, likelihood = problem.family, problem.likelihood
     X, A = parameters.X, family.matrix(parameters.skew)
-    shrink = 1.0 if noise is None else (1 + problem.noise**2) ** -0.5
+    shrink = X.new_ones(1) if noise is None or problem.noise is None else (1 + problem.noise**2).rsqrt()
     at = X if noise is None else (noise + X).mul_(shrink)
     above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
     decay = problem.weights * X

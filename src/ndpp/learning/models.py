@@ -71,6 +71,10 @@ class Family(ABC):
         """Multiply L by ``factor``, in place."""
         parameters.X.mul_(math.sqrt(factor))
 
+    def calm(self, parameters: Parameters, noise: Tensor, n_sym: int) -> None:
+        """Bring X, in place, from what is best under noise of relative sizes r_i (n, 1) to what is best without."""
+        return  # what is learned under noise is kept
+
     def penalty(self, skew: Tensor) -> tuple[Tensor, Tensor]:
         """Return the term that γ weighs, and its gradient."""
         return torch.zeros((), dtype=skew.dtype, device=skew.device), torch.zeros_like(skew)
@@ -96,6 +100,16 @@ class FreeSkew(Family):
     def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
         """Return the gradient in D."""
         return 2 * in_A
+
+    def calm(self, parameters: Parameters, noise: Tensor, n_sym: int) -> None:
+        """Multiply v_i by (1 + r_i²)^½ and b_i by (1 + r_i²)^−¼.
+
+        Noise weakens what b_i and b_j do together by up to ((1 + r_i²)(1 + r_j²))^½, and makes all pairs attract each
+        other a little, which lets an item occur without a reason, as V does. The exponents were chosen on validation
+        baskets: without noise, smaller b_i and larger v_i are likelier, and rank held-out items higher.
+        """
+        parameters.X[:, :n_sym].mul_((1 + noise**2) ** 0.5)
+        parameters.X[:, n_sym:].mul_((1 + noise**2) ** -0.25)
 
     def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
         """Return a Gaussian D."""
@@ -140,6 +154,9 @@ class OrthogonalPairs(FreeSkew):
         in_B = in_B - V @ (in_V.T @ B)
         M = B.T @ in_B
         return torch.cat([in_V - B @ (B.T @ in_V), in_B - B @ ((M + M.T) / 2)], 1).mul_(scale[:, None])
+
+    def calm(self, parameters: Parameters, noise: Tensor, n_sym: int) -> None:
+        """Keep what was learned: the rows of an orthonormal B cannot be multiplied one by one."""
 
     def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
         """Multiply L by ``factor``: V by its root and σ by itself, B being orthonormal."""
