@@ -44,7 +44,10 @@ def sampler_rows(
         yield {**_row(name, found.times.median * steps, rejections), "steps": steps, "counted": found.proposals - 1}
     yield _rejection(kernel, index, size, seed=seed, seconds=seconds)
     if size is None:
-        yield _row(CHOLESKY, draw_times(Cholesky.prepare(kernel), seed=seed, seconds=seconds, least=1, warm=1).median)
+        warm = 1 if kernel.n_items < 10**5 else 0  # a draw of a large catalogue takes many seconds, and compiling none
+        yield _row(
+            CHOLESKY, draw_times(Cholesky.prepare(kernel), seed=seed, seconds=seconds, least=1, warm=warm).median
+        )
         yield _row(CLOCK, draw_times(Clock.prepare(kernel), seed=seed, seconds=seconds, least=2, warm=1).median)
 
 

@@ -55,7 +55,7 @@ def runtime_table(
         shared = {"data": data.title, "kernel": origin, "n": kernel.n_items, "rank": kernel.rank}
         rows.append({**shared, "task": "preparation", "sampler": PAPERS_WALK, "seconds": preparation})
         for size in (10, None) if quick else SIZES:
-            found = sampler_rows(tree.kernel, tree, size, seed=seed, seconds=0.1 if quick else 1.0)
+            found = sampler_rows(tree.kernel, tree, size, seed=seed, seconds=0.1 if quick else 0.6)
             rows += [{**shared, "task": task_name(size), "size": size, **row} for row in found]
             say(f"{data.title}, {origin}, {task_name(size)}")
     settings = {"k": "10 and any" if quick else "10, 50 and any", "d": rows[0]["rank"], "kernels": _origins(rows)}
