@@ -30,6 +30,14 @@ def test_running_psrf_is_psrf_of_every_beginning():
     np.testing.assert_allclose(running, [psrf(values[:, :t]) for t in range(2, 31)], rtol=1e-9)
 
 
+def test_the_factor_is_the_textbooks():
+    values = np.random.default_rng(0).standard_normal((6, 40)) + np.arange(6)[:, None] / 5
+    C, N = values.shape
+    within, between = values.var(axis=1, ddof=1).mean(), values.mean(axis=1).var(ddof=1)
+    brooks = (C + 1) / C * ((N - 1) / N * within + between) / within - (N - 1) / (C * N)
+    assert mixing.factor(mixing.running_psrf(values), C)[-1] == pytest.approx(brooks)
+
+
 def test_mixing_time_is_where_it_stays_below():
     assert mixing.mixing_time(np.array([1.0, 1.0])) == 1
     assert mixing.mixing_time(np.array([1.0, 1.2, 1.0])) == 3

@@ -26,7 +26,7 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One pair of axes. ``floor`` is drawn as a grey band behind the curves, ``levels`` as horizontal lines with a name."""
+    """One pair of axes, logarithmic unless ``log`` is False. ``floor`` is a grey band behind the curves, ``levels`` are lines."""
 
     title: str
     xlabel: str
@@ -34,6 +34,7 @@ class Panel(NamedTuple):
     curves: Sequence[Curve]
     floor: Curve | None = None
     levels: Mapping[str, float] = {}
+    log: bool = True
 
 
 def fitted_slope(x: Any, y: Any) -> float:
@@ -51,7 +52,7 @@ def fitted_slope(x: Any, y: Any) -> float:
 
 
 def convergence(panels: Sequence[Panel]) -> Figure:
-    """Return distances against numbers of samples or steps, on log-log axes, beside the noise floor of a perfect sampler.
+    """Return distances against numbers of samples or steps, beside the noise floor of a perfect sampler.
 
     Curves of one label look the same in all panels.
 
@@ -90,7 +91,8 @@ def _draw(panels: Sequence[Panel], name: Any, *, own_legends: bool = False) -> F
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     drawn = figure(5.2 * columns, 3.9 * rows + (0.5 if own_legends else 0.9))
     for i, panel in enumerate(panels):
-        axes = drawn.add_subplot(rows, columns, i + 1, xscale="log", yscale="log")
+        scale = "log" if panel.log else "linear"
+        axes = drawn.add_subplot(rows, columns, i + 1, xscale=scale, yscale=scale)
         axes.set_title(panel.title, fontsize=11)
         _panel(axes, panel, labels, name)
         if own_legends:
@@ -125,6 +127,9 @@ def _panel(axes: Any, panel: Panel, labels: Sequence[str], name: Any) -> None:
 
 def _readable_scales(axes: Any, panel: Panel) -> None:
     """Show a decade at least, so that noise does not look like a trend; name few and near sizes as they are."""
+    if not panel.log:
+        axes.set_ylim(bottom=0)
+        return
     low, high = axes.get_ylim()
     room = max(1.0, np.sqrt(10 * low / high))
     axes.set_ylim(low / room, high * room)
