@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ndpp.datasets import make_kernel
 from ndpp.experiments.record import Finding, Result, Row, number
-from ndpp.experiments.timing import draw_times, once, step_times
+from ndpp.experiments.timing import draw_times, prepared, step_times
 from ndpp.items import Tree
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
@@ -70,9 +70,9 @@ PREPARATIONS = ("kernel", "Exact", "tree of Walk(RejectionUp)")
 def prepare(n_items: int, rank: int, *, seed: int) -> tuple[LowRankKernel, Tree, Row]:
     """Return a kernel by the paper's recipe, its tree, and what each part of the preparation took."""
     made = make_kernel(n_items, rank, rng=seed)
-    kernel, seconds = once(lambda: LowRankKernel(made.X, made.W))
-    tree, for_tree = once(lambda: Tree.prepare(kernel))
-    _, for_exact = once(lambda: Exact.prepare(kernel, size=2))
+    kernel, seconds = prepared(lambda: LowRankKernel(made.X, made.W))
+    tree, for_tree = prepared(lambda: Tree.prepare(kernel))
+    _, for_exact = prepared(lambda: Exact.prepare(kernel, size=2))
     parts = dict(zip(PREPARATIONS, (seconds, for_exact, for_tree)))
     return kernel, tree, {"n": n_items, **{f"prepare {name}": value for name, value in parts.items()}}
 

@@ -12,7 +12,7 @@ from functools import partial
 from ndpp.experiments.kernels import PAPER, kernels
 from ndpp.experiments.record import Finding, Result, Row, markdown_table, number
 from ndpp.experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, REJECTION, sampler_rows
-from ndpp.experiments.timing import once
+from ndpp.experiments.timing import prepared
 from ndpp.items import Tree
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Bar, rejections
@@ -51,7 +51,7 @@ def runtime_table(
     """Time every sampler on every kernel; tables 2 and 3 differ in the kernels."""
     rows: list[Row] = []
     for data, origin, kernel in kernels(orthogonal=orthogonal, quick=quick, seed=seed, say=say):
-        tree, preparation = once(partial(_prepare, kernel))
+        tree, preparation = prepared(partial(_prepare, kernel), repeats=1)
         shared = {"data": data.title, "kernel": origin, "n": kernel.n_items, "rank": kernel.rank}
         rows.append({**shared, "task": "preparation", "sampler": PAPERS_WALK, "seconds": preparation})
         for size in (10, None) if quick else SIZES:

@@ -89,14 +89,15 @@ def _draw(panels: Sequence[Panel], name: Any, *, own_legends: bool = False) -> F
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    drawn = figure(5.2 * columns, 3.9 * rows + (0.5 if own_legends else 0.9))
+    below = max(len(panel.curves) for panel in panels) * 0.11 * rows if own_legends else 0.9
+    drawn = figure(5.2 * columns, 3.9 * rows + below)
     for i, panel in enumerate(panels):
         scale = "log" if panel.log else "linear"
         axes = drawn.add_subplot(rows, columns, i + 1, xscale=scale, yscale=scale)
         axes.set_title(panel.title, fontsize=11)
         _panel(axes, panel, labels, name)
         if own_legends:
-            axes.legend(fontsize=8, frameon=False, loc="best")
+            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     if not own_legends:
         shown = {name: line for axes in drawn.axes for line, name in zip(*axes.get_legend_handles_labels())}
         columns = min(4, -(-len(shown) // -(-len(shown) // 4)))
