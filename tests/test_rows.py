@@ -5,10 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from safetensors.numpy import load_file
 import ndpp
 from ndpp import LowRankKernel, io
 from ndpp.errors import InvalidInputError, InvalidKernelError, ModelFileError, PrecisionError, RowsUnavailableError
-from ndpp.rows import DaskRows, FileRows, Part, Rows, RowSource, Stacked, as_rows
+from ndpp.rows import FileRows, Part, Rows, RowSource, Stacked, as_rows
 
 N, D = 900, 5
 
@@ -136,33 +133,6 @@ def test_a_kernel_gives_the_same_answers(source):
     assert ndpp.greedy_map(kernel, 3).tolist() == ndpp.greedy_map(twin, 3).tolist()
     np.testing.assert_allclose(ndpp.next_item_scores(kernel, [7]), ndpp.next_item_scores(twin, [7]), rtol=1e-9)
     np.testing.assert_allclose(kernel.to_dense(), twin.to_dense(), atol=1e-12)
-
-
-def test_what_threads_ask_of_a_cluster_goes_together(monkeypatch):
-    X, _ = factors()
-    rows = as_rows(da.from_array(X, chunks=(200, D)))
-    requests, first = [], threading.Event()
-
-    def fetch(self: DaskRows, ids: np.ndarray) -> np.ndarray:
-        requests.append(len(ids))
-        first.set()
-        while len(requests) == 1 and len(self._asked) < 9:  # until the others wait
-            time.sleep(0.001)
-        if 13 in ids:
-            raise OSError("no such row")
-        return X[ids]
-
-    monkeypatch.setattr(DaskRows, "_fetch", fetch)
-    with ThreadPoolExecutor(12) as pool:
-        answers = [pool.submit(rows.take, np.array([0, 1]))]
-        first.wait()
-        answers += [pool.submit(rows.take, np.array([i, 5])) for i in range(1, 10)]
-        for i, answer in enumerate(answers):
-            np.testing.assert_array_equal(answer.result(), X[[i, 5 if i else 1]])
-        assert requests == [2, 18]
-        with pytest.raises(RowsUnavailableError, match="no such row"):
-            rows.take(np.array([13]))
-        np.testing.assert_array_equal(rows.take(np.array([14])), X[[14]])
 
 
 @pytest.mark.usefixtures("streamed")

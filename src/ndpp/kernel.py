@@ -276,7 +276,8 @@ class LowRankKernel(ItemRows):
 
     def restrict(self, items: Items) -> LowRankKernel:
         """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
-        return self._with(self.W, np.intersect1d(check_items(items, self.n_items), self.support))
+        ids = check_items(items, self.n_items)
+        return self._with(self.W, ids[self.can_occur(ids)])
 
     def exclude(self, items: Items) -> LowRankKernel:
         """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
@@ -328,7 +329,7 @@ class LowRankKernel(ItemRows):
         n_jobs : int or distributed.Client, optional
             Workers, as joblib counts them, or a dask cluster; each holds BLAS to one thread.
         device : str, optional
-            None or "cpu".
+            None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
         memory : int
             Most bytes of cached matrices. Peak memory beside X is this, 8n bytes of table and about 130 r² √size bytes per worker.
         progress : bool
@@ -341,10 +342,8 @@ class LowRankKernel(ItemRows):
         >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
         [[0, 1], [1, 3], [0, 1]]
         """
-        if device not in (None, "cpu"):
-            raise InvalidInputError(f"device must be None or 'cpu'; got {device!r}")
         return (
-            _EXACT[0](self, size, given, exclude, memory)
+            _EXACT[0](self, size, given, exclude, memory, device)
             .sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress)
             .baskets
         )

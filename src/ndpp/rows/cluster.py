@@ -6,11 +6,8 @@ computed again every time some of its rows are asked for.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,8 +23,6 @@ class DaskRows(Rows):
     """A ``dask.array.Array`` whose chunks are runs of whole rows."""
 
     array: Any
-    _turn: threading.Lock = field(init=False)
-    _asked: deque[tuple[IntArray, Future[AnyArray]]] = field(init=False)
 
     def __post_init__(self) -> None:
         if any(np.isnan(length) for length in self.array.shape):
@@ -36,8 +31,6 @@ class DaskRows(Rows):
             )
         object.__setattr__(self, "shape", check_shape(self.array.shape, "the shape of X"))
         object.__setattr__(self, "dtype", kind(self.array.dtype))
-        object.__setattr__(self, "_turn", threading.Lock())
-        object.__setattr__(self, "_asked", deque())
         if self.array.numblocks[1] > 1:
             object.__setattr__(self, "array", self.array.rechunk({1: -1}))
 
@@ -76,23 +69,7 @@ class DaskRows(Rows):
         return zip(places, dask.compute(*tasks, traverse=False))
 
     def rows(self, ids: IntArray) -> AnyArray:
-        """Return the rows of these ids; only they travel. What threads ask for while a request is under way goes in one request."""
-        mine: Future[AnyArray] = Future()
-        self._asked.append((ids, mine))
-        with self._turn:
-            if not mine.done():
-                together = [self._asked.popleft() for _ in range(len(self._asked))]
-                try:
-                    found = self._fetch(np.concatenate([wanted for wanted, _ in together]))
-                    parts = np.split(found, np.cumsum([len(wanted) for wanted, _ in together])[:-1])
-                    for (_, answer), part in zip(together, parts):
-                        answer.set_result(part)
-                except Exception as reason:
-                    for _, answer in together:
-                        answer.set_exception(reason)
-        return mine.result()
-
-    def _fetch(self, ids: IntArray) -> AnyArray:
+        """Return the rows of these ids; only they travel."""
         import dask
 
         bounds, chunks = self._chunks

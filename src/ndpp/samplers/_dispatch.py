@@ -16,11 +16,12 @@ ATTEMPTS = 4
 """Pools that may break, one after another, before the loss of their workers is taken for the fault of the work."""
 
 Shared = TypeVar("Shared")
+Task = TypeVar("Task")
 Drawn = TypeVar("Drawn")
 
 
 def dispatch(
-    draw: Callable[[Shared, range], Drawn], shared: Shared, batches: Sequence[range], n_jobs: Any
+    draw: Callable[[Shared, Task], Drawn], shared: Shared, batches: Sequence[Task], n_jobs: Any
 ) -> Iterator[Drawn]:
     """Yield ``draw(shared, batch)`` of every batch in order; ``n_jobs`` is a number of joblib workers or a ``distributed.Client``."""
     if n_jobs in (None, 1) or len(batches) < 2:
@@ -41,7 +42,7 @@ def dispatch(
 
 
 def _in_workers(
-    draw: Callable[[Shared, range], Drawn], shared: Shared, batches: Sequence[range], n_jobs: int
+    draw: Callable[[Shared, Task], Drawn], shared: Shared, batches: Sequence[Task], n_jobs: int
 ) -> Iterator[Drawn]:
     import joblib  # a tenth of a second that most programs need not pay
     from joblib.parallel import get_active_backend
@@ -56,7 +57,7 @@ def _in_workers(
 
 
 def _on_cluster(
-    draw: Callable[[Shared, range], Drawn], shared: Shared, batches: Sequence[range], client: Any
+    draw: Callable[[Shared, Task], Drawn], shared: Shared, batches: Sequence[Task], client: Any
 ) -> Iterator[Drawn]:
     # To every worker once, so that the loss of one is no loss. What is shared keeps what it has computed from one batch to the next.
     there = client.scatter(shared, broadcast=True, hash=False)
@@ -68,11 +69,11 @@ def _on_cluster(
         client.cancel(futures)
 
 
-def pinned(draw: Callable[[Shared, range], Drawn], shared: Shared, batch: range) -> Drawn:
+def pinned(draw: Callable[[Shared, Task], Drawn], shared: Shared, batch: Task) -> Drawn:
     """Draw a batch, maybe in another process, which has its own BLAS threads to hold back."""
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         return draw(shared, batch)
 
 
-def _pinned_there(batch: range, *, draw: Callable[[Shared, range], Drawn], shared: Shared) -> Drawn:
+def _pinned_there(batch: Task, *, draw: Callable[[Shared, Task], Drawn], shared: Shared) -> Drawn:
     return pinned(draw, shared, batch)

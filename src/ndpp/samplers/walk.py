@@ -15,20 +15,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import threadpoolctl
 
 from ndpp._checks import check_count
-from ndpp._types import AnyArray, IntArray, Items, RngLike
+from ndpp._types import AnyArray, IntArray, Items, Jobs, RngLike
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.inference import greedy_map
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
+from ndpp.samplers._dispatch import dispatch
 from ndpp.samplers.base import BATCH, Draw, Sampler, stream
+from ndpp.samplers.gpu import Precision, with_engine
 from ndpp.samplers.up import PreparedUp, UpStep
 from ndpp.samplers.up_direct import DirectUp
 
@@ -77,6 +78,7 @@ class Walk(Sampler):
     burn_in: int = 0
     thin: int | None = None
     chains: int = 1
+    engine: Any = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -90,6 +92,8 @@ class Walk(Sampler):
         burn_in: int = 0,
         thin: int | None = None,
         chains: int | None = None,
+        device: str | None = None,
+        precision: Precision = "double",
     ) -> Walk:
         """Pay what depends on the kernel alone.
 
@@ -110,6 +114,8 @@ class Walk(Sampler):
             Take the samples from long chains, this many steps apart.
         chains : int, optional
             How many long chains; 1 if None. Only with ``thin``.
+        device, precision : str, optional
+            As for :class:`Exact`. A GPU runs independent chains with ``DirectUp()``, in double precision.
         """
         size = kernel.check_size(size)
         if thin is None and chains is not None:
@@ -120,7 +126,7 @@ class Walk(Sampler):
             raise InvalidInputError(
                 "steps= is for independent chains; with thin=, samples are `thin` steps apart. Give one of the two"
             )
-        return cls(
+        sampler = cls(
             kernel,
             size,
             up.prepare(kernel, size) if size > 1 else None,
@@ -131,6 +137,7 @@ class Walk(Sampler):
             None if thin is None else check_count(thin, "thin", least=1),
             check_count(1 if chains is None else chains, "chains", least=1),
         )
+        return with_engine(sampler, device, precision)
 
     # ---- the chain ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +210,7 @@ class Walk(Sampler):
 
     # ---- long chains -------------------------------------------------------------------------------------------------
 
-    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: int | None) -> Iterator[list[Draw]]:
+    def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         if self.thin is None or not batches:
             yield from super()._run(key, batches, n_jobs)
             return
@@ -212,13 +219,10 @@ class Walk(Sampler):
         states: list[tuple[np.random.Generator, WalkState | None]] = [
             (stream(key, c), None) for c in range(self.chains)
         ]
-        import joblib  # a tenth of a second that most programs need not pay
-
-        parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
         for begin in range(0, ends[0], BATCH):
             counts = [max(0, min(BATCH, end - begin)) for end in ends]
-            with threadpoolctl.threadpool_limits(1, user_api="blas"):
-                runs = parallel(joblib.delayed(self._continue)(*state, count) for state, count in zip(states, counts))
+            tasks = [(*state, count) for state, count in zip(states, counts)]
+            runs = list(dispatch(_continued, self, tasks, n_jobs))
             states = [run[0] for run in runs]
             draws = [run[1][j] for j in range(max(counts)) for run in runs if j < len(run[1])]
             yield draws[max(0, first - begin * self.chains) :]
@@ -236,6 +240,12 @@ class Walk(Sampler):
             draws.append(Draw(state.rows, {**info, "seconds": time.perf_counter() - began}))
             extra = 0
         return (rng, state), draws
+
+
+def _continued(
+    walk: Walk, task: tuple[np.random.Generator, WalkState | None, int]
+) -> tuple[tuple[np.random.Generator, WalkState], list[Draw]]:
+    return walk._continue(*task)
 
 
 def _start_rows(kernel: LowRankKernel, size: int, start: Start) -> IntArray | None:
