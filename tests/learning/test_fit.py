@@ -70,6 +70,11 @@ def test_best_epoch_is_kept(baskets: Baskets):
     assert rates == sorted(rates, reverse=True)
 
 
+def test_a_short_training_ends_in_small_steps(baskets: Baskets):
+    rates = [record["learning_rate"] for record in NDPP(**SETTINGS | {"max_epochs": 4}).fit(baskets).history_]
+    np.testing.assert_allclose(rates, 0.02 * fit.DROP ** (fit.DROPS * np.array([0, 0, 0.5, 1])))
+
+
 def test_same_seed_same_kernel(baskets: Baskets):
     first, again, other = (NDPP(**SETTINGS | {"random_state": s}).fit(baskets) for s in (0, 0, 1))
     assert same(first, again)
@@ -89,10 +94,21 @@ def test_literature_start_trains_too(baskets: Baskets):
 
 
 @pytest.mark.parametrize("estimator", [NDPP, ONDPP, SymmetricDPP])
-def test_resumed_training_ends_the_same(estimator: Any, baskets: Baskets, tmp_path: Path):
+def test_resumed_training_ends_the_same(
+    estimator: Any, baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     whole = estimator(**SETTINGS).fit(baskets)
-    path = tmp_path / "run.safetensors"
-    estimator(**SETTINGS | {"max_epochs": 1}, checkpoint=path).fit(baskets)
+    path, true = tmp_path / "run.safetensors", fit._Run.epoch
+
+    def epoch(run: Any, bar: Any) -> Any:
+        if len(run.history) == 1:
+            raise RuntimeError("power cut")
+        return true(run, bar)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fit._Run, "epoch", epoch)
+        with pytest.raises(RuntimeError, match="power cut"):
+            estimator(**SETTINGS, checkpoint=path).fit(baskets)
     resumed = estimator(**SETTINGS | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
     assert same(whole, resumed)
     assert [r["loss"] for r in whole.history_] == [r["loss"] for r in resumed.history_]
@@ -138,7 +154,7 @@ def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch:
     with pytest.warns(RuntimeWarning, match="the step was halved") as caught:
         model = NDPP(**SETTINGS).fit(baskets)
     assert len(caught) == 3
-    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8)
+    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8 * fit.DROP**fit.DROPS)
     assert np.isfinite(model.kernel_.X).all()
     assert model.history_[-1]["loss"] < model.history_[0]["loss"]
 
@@ -192,43 +208,51 @@ import sys, numpy as np
 from ndpp.baskets import Baskets
 from ndpp.learning import NDPP
 baskets = Baskets.read(sys.argv[1], n_items=8)
-model = NDPP(rank=8, max_epochs=100_000, patience=10**6, batch_size=10, random_state=0, checkpoint=sys.argv[2])
-model.fit(baskets)
+settings = {"rank": 8, "patience": 2, "batch_size": 10, "random_state": 0, "checkpoint": sys.argv[2]}
+"""
+KILLED = """
+import os, signal
+true, calls = os.replace, iter(range(9))
+def replace(*paths):  # the third checkpoint is written, but does not take its place
+    if next(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    true(*paths)
+os.replace = replace
+NDPP(max_epochs=5, **settings).fit(baskets)
+"""
+INTERRUPTED = """
+model = NDPP(max_epochs=100_000, **settings | {"patience": 10**6}).fit(baskets)
 assert model.ended_ == "interrupted"
 best = max(record["validation"] for record in model.history_)
 np.save(sys.argv[3], [best, len(model.history_), model.kernel_.n_items])
 """
 
 
-def _child(baskets: Baskets, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def _child(code: str, baskets: Baskets, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
     baskets.write(folder / "data.txt")
     path = folder / "run.safetensors"
-    arguments = [sys.executable, "-c", CHILD, str(folder / "data.txt"), str(path), str(folder / "out.npy")]
-    child = subprocess.Popen(
-        arguments, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    )
+    arguments = [sys.executable, "-c", CHILD + code, str(folder / "data.txt"), str(path), str(folder / "out.npy")]
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    return subprocess.Popen(arguments, stderr=subprocess.PIPE, env=environment), path
+
+
+def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
+    child, path = _child(KILLED, baskets, tmp_path)
+    assert child.wait(120) == -signal.SIGKILL, child.stderr.read().decode()  # type: ignore[union-attr]
+    assert len(checkpoint.read(path).record["history"]) == 2
+    whole = NDPP(**SETTINGS | {"max_epochs": 5}).fit(baskets)
+    resumed = NDPP(**SETTINGS | {"max_epochs": 5}, checkpoint=path).fit(baskets, resume=True)
+    assert len(resumed.history_) == 5
+    assert same(whole, resumed)
+
+
+def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
+    child, path = _child(INTERRUPTED, baskets, tmp_path)
     deadline = time.monotonic() + 120
     while not path.exists() or len(checkpoint.read(path).record["history"]) < 2:
         assert child.poll() is None, child.stderr.read().decode()  # type: ignore[union-attr]
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return child, path
-
-
-def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
-    child, path = _child(baskets, tmp_path)
-    os.kill(child.pid, signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
-    done = len(checkpoint.read(path).record["history"])
-    settings = SETTINGS | {"max_epochs": done + 3, "patience": 10**6}
-    whole = NDPP(**settings).fit(baskets)
-    resumed = NDPP(**settings, checkpoint=path).fit(baskets, resume=True)
-    assert len(resumed.history_) == done + 3
-    assert same(whole, resumed)
-
-
-def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
-    child, _ = _child(baskets, tmp_path)
     child.send_signal(signal.SIGINT)
     assert child.wait(60) == 0
     assert b"interrupted in epoch" in child.stderr.read()  # type: ignore[union-attr]

