@@ -41,7 +41,7 @@ class Settings(NamedTuple):
 
 
 def _exact(kernel: LowRankKernel, use: Settings) -> s.Sampler:
-    return s.Exact.prepare(kernel, size=use.size, given=use.given)
+    return s.Exact.prepare(kernel, size=use.size, given=use.given, device=use.device)
 
 
 def _walk(up: s.DirectUp | s.RejectionUp | s.NaiveUp) -> Callable[[LowRankKernel, Settings], s.Sampler]:

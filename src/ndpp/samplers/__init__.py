@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _kernel._EXACT[:] = [
-    lambda kernel, size, given, exclude, memory: Exact.prepare(
-        kernel, size=size, given=given, exclude=exclude, memory=memory
+    lambda kernel, size, given, exclude, memory, device: Exact.prepare(
+        kernel, size=size, given=given, exclude=exclude, memory=memory, device=device
     )
 ]

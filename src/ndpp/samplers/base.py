@@ -11,16 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ndpp._checks import check_count
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp.baskets import Baskets
-from ndpp.errors import BudgetExceededError, MissingExtraError
+from ndpp.errors import BudgetExceededError, DeviceError, MissingExtraError, PrecisionError
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
+
+Part = TypeVar("Part", bound="list[Draw] | Draws")
 
 BATCH = 64
 """Most samples handed to a worker at a time. No draw depends on it."""
@@ -65,6 +67,8 @@ class Sampler(ABC):
     """What all samplers share. A sampler says how to draw one set; this class draws many of them."""
 
     kernel: LowRankKernel
+    engine: Any = None
+    """What draws on a GPU, many sets at once (:mod:`ndpp.samplers.gpu`); None: the CPU."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Draw:
@@ -114,6 +118,8 @@ class Sampler(ABC):
             ``.baskets`` and, for each counter, an array in ``.info``.
         """
         batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
+        if self.engine is not None:
+            return self._on_device(_progress(self.engine.draws(key, first, n_samples), n_samples, progress))
         done: list[Draw] = []
         try:
             for batch in _progress(self._run(key, batches, n_jobs), n_samples, progress):
@@ -136,7 +142,20 @@ class Sampler(ABC):
         >>> sum(parts, []) == sampler.sample(100, rng=0).baskets.to_lists()
         True
         """
-        yield from map(self._collect, self._run(stream_key(rng), _batches(n_samples, first, STREAMED), n_jobs))
+        batches, key = _batches(n_samples, first, STREAMED), stream_key(rng)
+        if self.engine is not None:
+            yield from self.engine.draws(key, first, n_samples)
+        else:
+            yield from map(self._collect, self._run(key, batches, n_jobs))
+
+    def _on_device(self, parts: Iterator[Draws]) -> Draws:
+        done: list[Draws] = []
+        try:
+            done.extend(parts)
+        except (BudgetExceededError, DeviceError, PrecisionError) as error:
+            error.partial = _joined(done) if done else self._collect([])  # type: ignore[union-attr]
+            raise
+        return _joined(done) if done else self._collect([])
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
@@ -150,6 +169,15 @@ class Sampler(ABC):
         return Draws(Baskets._trusted(baskets.indptr, baskets.indices, baskets.n_items, self.kernel.labels), info)
 
 
+def _joined(parts: Sequence[Draws]) -> Draws:
+    ends = np.cumsum([len(part.baskets.indices) for part in parts])
+    indptr = [part.baskets.indptr[1:] + end - len(part.baskets.indices) for part, end in zip(parts, ends)]
+    one = parts[0].baskets
+    indices = np.concatenate([part.baskets.indices for part in parts])
+    baskets = Baskets._trusted(np.concatenate([[0], *indptr]), indices, one.n_items, one.labels)
+    return Draws(baskets, {name: np.concatenate([part.info[name] for part in parts]) for name in parts[0].info})
+
+
 def _batches(n_samples: int, first: int, most: int) -> list[range]:
     """Return the indices of the samples in batches of at most ``most``."""
     n_samples, first = check_count(n_samples, "n_samples"), check_count(first, "first")
@@ -161,7 +189,7 @@ def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
     return sampler.draw_batch(key, indices)
 
 
-def _progress(batches: Iterator[list[Draw]], total: int, show: bool) -> Iterator[list[Draw]]:
+def _progress(batches: Iterator[Part], total: int, show: bool) -> Iterator[Part]:
     if not show:
         yield from batches
         return

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ndpp.linalg import tilted_law
 from ndpp.samplers._ladder import RUNG, Ladder
 from ndpp.samplers._nodes import Nodes, Weighed, given_items
 from ndpp.samplers.base import Draw, Sampler
+from ndpp.samplers.gpu import Precision, with_engine
 
 TRACE_TOLERANCE = 2e-8
 """How far tr M may be from the number of items still to come. Divided by the number of nodes, this is the bias of the rule."""
@@ -77,6 +78,7 @@ class Exact(Sampler):
     index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
+    engine: Any = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -89,6 +91,8 @@ class Exact(Sampler):
         candidates: Items | None = None,
         index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare,
         memory: int = 256 * 2**20,
+        device: str | None = None,
+        precision: Precision = "double",
     ) -> Exact:
         """Pay for what depends on the kernel alone; refuse what cannot be drawn before any work.
 
@@ -105,6 +109,10 @@ class Exact(Sampler):
             Makes what draws one item from the kernel: ``LeverageTable.prepare`` or ``Tree.prepare``.
         memory : int
             Most bytes of cached circles. Peak memory beside X is this, 24n bytes of table and 16 N r² bytes per thread.
+        device : str, optional
+            "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, a warning, and the CPU.
+        precision : "double" or "single"
+            Of a GPU. In single precision a law is right to three digits or so, and the monitors allow as much.
         """
         kernel = _narrowed(kernel, given, exclude, candidates)
         rows = np.sort(kernel.rows_of(given, "given"))
@@ -117,7 +125,8 @@ class Exact(Sampler):
                 f"the {len(rows)} given items have probability zero of being in a sample together; give fewer or other items"
             )
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
-        return cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
+        sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
+        return with_engine(sampler, device, precision)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""

@@ -1,0 +1,67 @@
+"""One item for each of many samples, proposed by leverage and judged in rounds: :class:`~ndpp.items.LeverageTable` side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndpp.errors import BudgetExceededError
+from ndpp.samplers.gpu._streams import ROUNDS, Streams
+
+CANDIDATES = 3
+"""Candidates of a round, as a multiple of the mean number needed: one sample in twenty needs a second round. No law depends on it."""
+
+
+class Accepted(NamedTuple):
+    """A row for each sample, candidates looked at, and which samples met a chance outside [0, 1] and so have no row."""
+
+    rows: Tensor
+    proposals: Tensor
+    bad: Tensor
+
+
+def candidates(rank: int, left: int) -> int:
+    """Return how many candidates a round has where ``left`` of ``rank`` are taken on average."""
+    return 8 * -(-CANDIDATES * rank // (8 * left))
+
+
+def accept(
+    streams: Streams,
+    table: tuple[Tensor, Tensor, Tensor],
+    samples: Tensor,
+    pending: Tensor,
+    step: int,
+    count: int,
+    tolerance: float,
+    values: Callable[[Tensor, Tensor | None], Tensor],
+) -> Accepted:
+    """Return the first candidate of each pending sample that is taken, ``values(rows, which)`` being qᵀMq.
+
+    ``samples`` are their numbers, ``pending`` the places of those that want an item; ``which`` is None where that is all of them.
+    """
+    rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
+    bad = torch.zeros_like(samples, dtype=torch.bool)
+    places = torch.arange(count, device=samples.device)
+    for turn in range(ROUNDS):
+        if not len(pending):
+            return Accepted(rows, proposals, bad)
+        which = None if len(pending) == len(samples) else pending
+        drawn, bar = streams.propose(table, samples if which is None else samples[which], step, turn, count)
+        value = values(drawn, which)
+        low, high = torch.aminmax(value / table[2][drawn], dim=1)
+        off = ~((low >= -tolerance) & (high <= 1 + tolerance))
+        place = torch.where(value > bar, places, count).amin(1)
+        found = (place < count) & ~off
+        taken = drawn.gather(1, place.clamp(max=count - 1)[:, None])[:, 0]
+        rows[pending] = torch.where(found, taken, 0)
+        proposals[pending] += torch.where(found, place + 1, count)
+        bad[pending] = off
+        pending = pending[~(found | off)]
+    raise BudgetExceededError(
+        f"{ROUNDS * count} items were proposed by their leverage and rejected, {CANDIDATES * ROUNDS} times as many as are needed on "
+        "average. Draw on the CPU, with a Tree.",
+        count=ROUNDS * count,
+    )

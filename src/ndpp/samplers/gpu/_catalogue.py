@@ -1,0 +1,47 @@
+"""The items on the device: rows of Q, leverages and their alias table."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp.items.table import alias_table
+from ndpp.kernel import LowRankKernel
+
+
+class Catalogue:
+    """Rows of Q for any rows of the support: kept on the device where they take at most a third of its free memory."""
+
+    def __init__(self, kernel: LowRankKernel, device: torch.device, dtype: torch.dtype) -> None:
+        self.kernel, self.device, self.dtype = kernel, device, dtype
+        leverage = np.array(kernel.coordinates.leverage, np.float64)
+        threshold, alias = alias_table(leverage)
+        self.table = tuple(torch.from_numpy(part).to(device) for part in (threshold, alias.astype(np.int64), leverage))
+        fits = kernel.n_rows * kernel.rank * dtype.itemsize <= free_memory(device) // 3
+        self.q = self._all() if fits else None
+
+    def _all(self) -> Tensor:
+        kernel = self.kernel
+        if kernel.coordinates.Q is not None:
+            return torch.from_numpy(kernel.coordinates.Q).to(self.device, self.dtype)
+        q = torch.empty(kernel.n_rows, kernel.rank, dtype=self.dtype, device=self.device)
+        to_q = torch.from_numpy(kernel.coordinates.to_q).to(self.device)
+        for block, part in kernel.x_blocks():
+            q[block] = (torch.from_numpy(np.array(part)).to(self.device).double() @ to_q).to(self.dtype)
+        return q
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """Return rows of Q, shape (*rows.shape, r)."""
+        if self.q is not None:
+            return self.q[rows]
+        q = torch.from_numpy(self.kernel.q_rows(rows.reshape(-1).cpu().numpy()))
+        return q.to(self.device, self.dtype).view(*rows.shape, -1)
+
+
+def free_memory(device: torch.device) -> int:
+    """Return bytes free on the device, those that torch holds in reserve included."""
+    if device.type != "cuda":
+        return 4 * 2**30
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

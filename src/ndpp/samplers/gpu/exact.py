@@ -1,0 +1,283 @@
+"""The exact sampler on a CUDA device: law, ladder, plan and monitors of :mod:`ndpp.samplers.exact`, for many samples at once.
+
+All samples that want the same number of items go through the same circles, planned once on a few samples of a fixed stream.
+A sample whose monitors object leaves its group; such samples are planned one by one and grouped anew by circle. One that no
+circle on the device suits is finished on the CPU from the items it has, before any item was drawn from a law in doubt. So the
+plan changes times and never the law.
+
+Cost of a sample at r = 200: about 0.1 and 2 GFlop for 10 and 50 items, real matrix products almost all; memory beside X: rows
+of Q on the device, a table of 16h bytes per item and circle with h nodes, and 1 to 8 MB a sample.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp._checks import PROBABILITY_TOLERANCE
+from ndpp._types import AnyArray
+from ndpp.samplers.base import Draws, stream
+from ndpp.samplers.exact import COUNTS, FRACTION_FLOOR, TRACE_TOLERANCE
+from ndpp.samplers.gpu._accept import candidates
+from ndpp.samplers.gpu._batches import baskets_of, in_batches
+from ndpp.samplers.gpu._catalogue import Catalogue, free_memory
+from ndpp.samplers.gpu._circles import Circles
+from ndpp.samplers.gpu._group import Counters, Group, Seeds, Tolerances
+from ndpp.samplers.gpu._streams import Streams
+
+if TYPE_CHECKING:
+    from ndpp.samplers.exact import Exact
+
+TOLERANCES = {
+    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6),
+    "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2),
+}
+"""What the monitors allow. In single precision a law is right to about three digits."""
+MOST = 16384
+"""Most samples at a time."""
+PILOTS, PILOT_KEY = 8, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
+"""Samples that a schedule is planned on, and their stream."""
+ROOM = 0.01
+"""How close to what the monitors allow the samples of a plan may come, so that few others will object."""
+WORTH = 0.75
+"""A circle with fewer nodes than this share of the present one is worth moving to."""
+COUNT_STEP = 1 << 19
+"""The step under which the number of items of a sample is drawn."""
+
+
+class Seat(NamedTuple):
+    """The circle to be on once ``n`` items are chosen."""
+
+    n: int
+    circle: tuple[int, int]
+
+
+@dataclass(eq=False)
+class ExactEngine:
+    """Draws the samples of one :class:`~ndpp.samplers.Exact` on one device."""
+
+    sampler: Exact
+    device: torch.device
+    tolerances: Tolerances
+    catalogue: Catalogue
+    circles: Circles
+    most: int = MOST
+    _schedules: dict[int, list[Seat]] = field(default_factory=dict)
+
+    @classmethod
+    def prepare(cls, sampler: Exact, device: torch.device, precision: str) -> ExactEngine | None:
+        """Bring the catalogue to the device; None for a kernel of rank zero, which has nothing to draw."""
+        if not sampler.kernel.rank:
+            return None
+        catalogue = Catalogue(sampler.kernel, device, torch.float64 if precision == "double" else torch.float32)
+        circles = Circles(sampler.ladder, catalogue, free_memory(device) // 4)
+        return cls(sampler, device, TOLERANCES[precision], catalogue, circles)
+
+    # -- many samples ------------------------------------------------------------------------------------------------------------
+
+    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+        """Yield the samples first, first + 1, … in order, some at a time."""
+        streams = Streams(key, self.device)
+        # Groups of one size are a part of the whole where the size is free: take more at a time.
+        times = 1 if self.sampler.size is not None else 4
+        return in_batches(self, lambda samples: self._draws(streams, key, samples), first, n_samples, times)
+
+    def _draws(self, streams: Streams, key: AnyArray, samples: Tensor) -> Draws:
+        began, sampler = time.perf_counter(), self.sampler
+        wanted = self._counts(streams, samples)
+        given = torch.from_numpy(sampler.given).to(self.device)
+        rows = torch.full((len(samples), int(wanted.max()) + len(given)), sampler.kernel.n_rows, device=self.device)
+        counters, on_cpu = Counters.zero(len(samples), self.device), np.zeros(len(samples), np.int64)
+        for count in torch.unique(wanted).tolist():
+            places = (wanted == count).nonzero()[:, 0]
+            rows[places, count : count + len(given)] = given
+            for part in places.split(self._batch(count)) if count else ():
+                run = _Run(self, streams, key, count)
+                drawn = run.draw(samples[part])
+                at = drawn.samples - samples[0]
+                rows[at, :count] = drawn.rows
+                for total, value in zip(counters, drawn.counters):
+                    total[at] = value
+                on_cpu[np.array(run.on_cpu, np.int64) - int(samples[0])] = 1
+        sizes = wanted.cpu().numpy()
+        info: dict[str, AnyArray] = {name: value.cpu().numpy() for name, value in zip(Counters._fields, counters)}
+        info |= {"rejections": info["proposals"] - sizes, "on_cpu": on_cpu}
+        info["seconds"] = np.full(len(samples), (time.perf_counter() - began) / len(samples))
+        return Draws(baskets_of(sampler.kernel, rows, sizes + len(given)), info)
+
+    def _counts(self, streams: Streams, samples: Tensor) -> Tensor:
+        if self.sampler.size is not None:
+            return torch.full_like(samples, self.sampler.size - len(self.sampler.given))
+        cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
+        uniform = streams.uniforms(samples, COUNT_STEP, 0, 1)[0][:, 0]
+        return torch.searchsorted(cdf, uniform * cdf[-1], right=True)
+
+    @property
+    def full(self) -> int:
+        """The number of nodes from which on the rule has no bias."""
+        return 2 * (self.sampler.kernel.rank // 2 + 1)
+
+    def power(self, wanted: int) -> int:
+        """Return the power of t whose coefficient is wanted."""
+        return len(self.sampler.given) + wanted
+
+    # -- the plan ----------------------------------------------------------------------------------------------------------------
+
+    def schedule(self, wanted: int) -> list[Seat]:
+        """Return the circles that samples of ``wanted`` items go through, planned on a few samples of a fixed stream."""
+        if wanted not in self._schedules:
+            self._schedules[wanted] = self._plan(wanted)
+        return self._schedules[wanted]
+
+    def _plan(self, wanted: int) -> list[Seat]:
+        start = self.sampler.start(wanted)
+        at = start.rung, min(2 * start.nodes.Z.shape[1], self.full)
+        seats, streams = [Seat(0, at)], Streams(PILOT_KEY, self.device)
+        seeds = self.seeds(torch.arange(PILOTS, device=self.device), wanted)
+        group = Group(self.catalogue, streams, self.tolerances, seeds, 0)
+        group.seat(self.circles[at], self.power(wanted), wanted)
+        good = group.weigh()
+        for n in range(1, wanted):
+            if not good.all():  # the plan of such samples is their own
+                break
+            group.draw()
+            group.condition()
+            good = group.weigh()
+            plans = self.circles.plan(group.seeds.q[:, :n], wanted - n, np.full(PILOTS, at[0]))
+            rung, least = sorted(rung for rung, _ in plans)[PILOTS // 2], max(count for _, count in plans)
+            before, at = at, self._settle(group, at, rung, least)
+            if at != before:
+                seats.append(Seat(n, at))
+            good = group.alive
+        return seats
+
+    def _settle(self, group: Group, at: tuple[int, int], rung: int, least: int) -> tuple[int, int]:
+        """Seat a group on the circle with the fewest nodes that serves it well, and return which; on the present one if none is better.
+
+        A planned circle may be too coarse, or pass close to a pole; whether it serves shows in the monitors.
+        """
+        present = self._serves(group)
+        most = WORTH * at[1] if present else self.full
+        counts = [int(count) for count in COUNTS if min(least, self.full) <= count <= most]
+        for circle in [
+            (rung + shift, count) for count in [*counts, *([] if present else [self.full])] for shift in (0, -2, 2)
+        ]:
+            group.seat(self.circles[circle], self.power(group.wanted), group.wanted)
+            group.weigh()
+            if self._serves(group):
+                return circle
+        group.seat(self.circles[at], self.power(group.wanted), group.wanted)
+        group.weigh()
+        return at
+
+    def _serves(self, group: Group) -> bool:
+        """Tell whether the monitors are far from objecting to any sample of the group."""
+        close = group.error <= ROOM * self.tolerances.trace
+        return bool((close & (group.fraction >= self.tolerances.fraction / ROOM)).all())
+
+    def _batch(self, wanted: int) -> int:
+        """Return how many samples go side by side, from the memory that is free."""
+        r, seats = self.sampler.kernel.rank, self.schedule(wanted)
+        peak = 0
+        for seat, last in zip(seats, [seat.n for seat in seats[1:]] + [wanted]):
+            half, c = seat.circle[1] // 2, candidates(r, max(1, wanted - last + 1))
+            peak = max(peak, half * last * (8 * r + 6 * c + 14 * last) + 3 * c * r)
+        item = self.catalogue.dtype.itemsize
+        return int(max(1, min(self.most, 0.7 * free_memory(self.device) // (item * (peak + 2 * wanted * r + 1)))))
+
+    def seeds(self, samples: Tensor, wanted: int) -> Seeds:
+        """Return samples that have no items yet."""
+        S, r = len(samples), self.sampler.kernel.rank
+        rows = torch.zeros(S, wanted, dtype=torch.int64, device=self.device)
+        q = torch.zeros(S, wanted, r, dtype=self.catalogue.dtype, device=self.device)
+        return Seeds(samples, rows, q, Counters.zero(S, self.device))
+
+
+class _Run:
+    """Samples that want the same number of items, from none to all of them."""
+
+    def __init__(self, engine: ExactEngine, streams: Streams, key: AnyArray, wanted: int) -> None:
+        self.engine, self.streams, self.key, self.wanted = engine, streams, key, wanted
+        self.done: list[Seeds] = []
+        self.strays: dict[int, list[Seeds]] = {}
+        self.on_cpu: list[int] = []
+
+    def draw(self, samples: Tensor) -> Seeds:
+        """Return them all, complete, in any order; ``on_cpu`` names those that the CPU finished."""
+        schedule = self.engine.schedule(self.wanted)
+        self._through(self.engine.seeds(samples, self.wanted), schedule)
+        while self.strays:
+            n = min(self.strays)
+            seeds = Seeds.join(self.strays.pop(n))
+            rung = np.full(len(seeds.samples), schedule[0].circle[0])
+            plans = self.engine.circles.plan(seeds.q[:, :n], self.wanted - n, rung)
+            for circle in sorted(set(plans)):
+                which = [i for i, plan in enumerate(plans) if plan == circle]
+                self._alone(seeds.take(torch.tensor(which, device=self.engine.device)), Seat(n, circle))
+        return Seeds.join(self.done)
+
+    def _alone(self, seeds: Seeds, seat: Seat, shifts: tuple[int, ...] = (2, -4, 6)) -> None:
+        """Take strays through on a circle of their own; those that it does not suit get more nodes, then other radii, then the CPU."""
+        (rung, count), full = seat.circle, self.engine.full
+        if count < full:
+            again = Seat(seat.n, (rung, min(2 * count, full)))
+            self._through(seeds, [seat], lambda bad: self._alone(bad, again))
+        elif shifts:
+            again = Seat(seat.n, (rung + shifts[0], full))
+            self._through(seeds, [Seat(seat.n, (rung, full))], lambda bad: self._alone(bad, again, shifts[1:]))
+        else:
+            self._finish(seeds, seat.n)
+
+    def _through(self, seeds: Seeds, seats: list[Seat], refused: Callable[[Seeds], None] | None = None) -> None:
+        """Take samples through a schedule. Those that the monitors object to become strays; ``refused`` gets those of the first circle."""
+        engine, power = self.engine, self.engine.power(self.wanted)
+        for seat, stop in zip(seats, [seat.n for seat in seats[1:]] + [self.wanted]):
+            group = Group(engine.catalogue, self.streams, engine.tolerances, seeds, seat.n)
+            group.seat(engine.circles[seat.circle], power, stop - 1)
+            self._leave(group, group.alive, group.weigh(), seat.n, refused)
+            while group.n < stop and group.alive.any():
+                before = group.alive.clone()
+                group.draw()
+                self._leave(group, before, group.alive, group.n - 1)
+                if group.n < stop:
+                    group.condition()
+                    self._leave(group, group.alive, group.weigh(), group.n)
+            seeds, refused = group.seeds if group.alive.all() else group.seeds.take(group.alive), None
+            if not len(seeds.samples):
+                return
+        self.done.append(seeds)
+
+    def _leave(
+        self, group: Group, before: Tensor, good: Tensor, n: int, to: Callable[[Seeds], None] | None = None
+    ) -> None:
+        """Let those go that were there before and are not ``good`` now, with the n items they have."""
+        bad, group.alive = before & ~good, before & good
+        if bad.any():
+            seeds = group.seeds.take(bad)
+            if to is None:
+                self.strays.setdefault(n, []).append(seeds)
+            else:
+                to(seeds)
+
+    def _finish(self, seeds: Seeds, n: int) -> None:
+        """Draw what is missing on the CPU, one sample at a time, from the law given the n items each has."""
+        sampler = self.engine.sampler
+        for i, index in enumerate(seeds.samples.tolist()):
+            rng, start = stream(self.key, index), sampler.start(self.wanted)
+            chosen = seeds.rows[i, :n].cpu().numpy()
+            state = start._replace(rows=chosen, q=sampler.kernel.q_rows(chosen))
+            state = sampler._recentre(state, self.wanted)[0] if n else start
+            while len(state.rows) < self.wanted:
+                assert sampler.index is not None
+                drawn = sampler.index.draw_counted(rng, state.weighed.M)
+                seeds.counters.proposals[i] += drawn.proposals
+                state = sampler.add(state, int(drawn.rows[0]), self.wanted)
+            seeds.rows[i] = torch.from_numpy(state.rows)
+            self.on_cpu.append(index)
+        self.done.append(seeds)

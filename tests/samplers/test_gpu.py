@@ -1,0 +1,411 @@
+"""The GPU engine. Its code runs on CPU tensors here, and again on a CUDA device where there is one (marker ``gpu``).
+
+``TRITON_INTERPRET=1`` with Triton installed runs the fused kernels on CPU tensors as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import laws
+import oracles
+from kernels import AWKWARD, BY_NAME, Case, learned
+from ndpp import LowRankKernel
+from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
+from ndpp.samplers import DirectUp, Exact, NaiveUp, Walk, up_direct
+from ndpp.samplers.base import stream_key
+from ndpp.samplers.gpu import _accept, _batches, _fused, _streams
+from ndpp.samplers.gpu import walk as gpu_walk
+from ndpp.samplers.gpu._group import Group
+from ndpp.samplers.gpu.exact import ExactEngine, Seat
+from ndpp.samplers.gpu.walk import WalkEngine
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+    ),
+]
+on_devices = pytest.mark.parametrize("device", DEVICES)
+
+
+def on(device: str, sampler, *, most: int | None = None, precision: str = "double"):
+    """The sampler with the GPU engine on a device, CPU tensors included."""
+    kind = ExactEngine if isinstance(sampler, Exact) else WalkEngine
+    engine = kind.prepare(sampler, torch.device(device), precision)
+    engine.most = most or engine.most
+    return dataclasses.replace(sampler, engine=engine)
+
+
+# -- the laws it draws from --------------------------------------------------------------------------------------------------
+
+
+def conditional_laws(engine: ExactEngine, kernel: LowRankKernel, wanted: int, samples: int):
+    """Yield (items chosen, P(a ∈ S | chosen) for every item) along whole samples."""
+    streams = _streams.Streams(stream_key(5), engine.device)
+    seeds = engine.seeds(torch.arange(samples, device=engine.device), wanted)
+    group = Group(engine.catalogue, streams, engine.tolerances, seeds, 0)
+    seats = {seat.n: seat.circle for seat in engine.schedule(wanted)}
+    everything = torch.arange(kernel.n_rows, device=engine.device).expand(samples, -1)
+    while group.n < wanted:
+        if group.n in seats:
+            group.seat(engine.circles[seats[group.n]], engine.power(wanted), wanted)
+        else:
+            group.condition()
+        good = group.weigh()
+        values = group.values(everything, None).cpu().numpy()
+        for i in np.flatnonzero(good.cpu().numpy()):
+            yield tuple(seeds.rows[i, : group.n].tolist()), values[i]
+        group.draw()
+
+
+@on_devices
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_every_conditional_law_is_the_enumerated_one(case: Case, device: str):
+    for size in oracles.possible_sizes(case.L):
+        if size:
+            sampler, seen = on(device, Exact.prepare(case.kernel, size=size)), 0
+            for chosen, values in conditional_laws(sampler.engine, case.kernel, size, 4):
+                expected = oracles.inclusion_probabilities(case.L, size, given=chosen)
+                expected[list(chosen)] = 0.0
+                np.testing.assert_allclose(values, expected, atol=3e-8)
+                seen += 1
+            assert seen >= size  # of 4·size laws most are trusted on the common circles
+
+
+@on_devices
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_law_of_the_draws(case: Case, device: str):
+    for size in [None, max(oracles.possible_sizes(case.L))]:
+        draws = on(device, Exact.prepare(case.kernel, size=size)).sample(4000, rng=1)
+        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
+        assert draws.info["trace_error"].max() <= 2e-8
+
+
+@on_devices
+def test_law_given_and_without_items(device: str):
+    case = BY_NAME["generic"]
+    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(20_000, rng=2)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
+
+
+def test_negative_control_every_candidate_is_taken(monkeypatch: pytest.MonkeyPatch):
+    case, propose = BY_NAME["generic"], _streams.Streams.propose
+    monkeypatch.setattr(_streams.Streams, "propose", lambda *args: (propose(*args)[0], -propose(*args)[1] - 1))
+    with pytest.raises(AssertionError):
+        laws.assert_law(
+            on("cpu", Exact.prepare(case.kernel, size=2)).sample(20_000, rng=3).baskets,
+            oracles.enumerate_law(case.L, size=2),
+        )
+
+
+@pytest.mark.parametrize("widest", [True, False])
+def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: bool):
+    """Circles with two nodes: samples are grouped anew on circles of their own; where none suits them, the CPU finishes them."""
+    case = BY_NAME["generic"]
+    sampler = on("cpu", Exact.prepare(case.kernel, size=4))
+    first = sampler.engine.schedule(4)[0].circle
+    sampler.engine._schedules[4] = [Seat(0, first), Seat(1, (first[0], 2))]
+    if not widest:
+        monkeypatch.setattr(ExactEngine, "full", 2)
+    draws = sampler.sample(300 if not widest else 4000, rng=4)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
+    assert draws.info["recentred"].mean() > 1.5
+    assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
+
+
+@on_devices
+def test_single_precision_has_the_law_to_three_digits(device: str):
+    case = BY_NAME["generic"]
+    draws = on(device, Exact.prepare(case.kernel, size=3), precision="single").sample(10_000, rng=5)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
+    assert 1e-9 < draws.info["trace_error"].max() <= 1e-3
+
+
+@pytest.mark.data
+@on_devices
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_agrees_with_the_cpu_on_learned_kernels(name: str, device: str):
+    """Mean log det of two independent samples, and inclusion frequencies of likely items against their probabilities."""
+    kernel, count = learned(name).kernel, 200 if device == "cpu" else 20_000
+    baskets = on(device, Exact.prepare(kernel, size=10)).sample(count, rng=6).baskets
+    other = Exact.prepare(kernel, size=10).sample(60, rng=7).baskets
+    values, others = ([kernel.log_det(basket) for basket in draws] for draws in (baskets, other))
+    spread = np.sqrt(np.var(values) / len(values) + np.var(others) / len(others))
+    assert abs(np.mean(values) - np.mean(others)) <= 4 * spread
+    chances = kernel.inclusion_probabilities(size=10)
+    likely = np.argsort(-chances)[:40]
+    held = np.zeros((count, kernel.n_items), bool)
+    held[np.repeat(np.arange(count), baskets.sizes), baskets.indices] = True
+    laws.assert_mean(held[:, likely], chances[likely])
+
+
+# -- what it promises --------------------------------------------------------------------------------------------------------
+
+
+@on_devices
+@pytest.mark.parametrize("size", [None, 3])
+def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str):
+    sampler = Exact.prepare(BY_NAME["generic"].kernel, size=size)
+    whole = on(device, sampler).sample(60, rng=8).baskets.to_lists()
+    assert on(device, sampler, most=7).sample(60, rng=8).baskets.to_lists() == whole
+    assert on(device, sampler).sample(20, rng=8, first=40).baskets.to_lists() == whole[40:]
+    parts = [draws.baskets.to_lists() for draws in on(device, sampler, most=7).stream(60, rng=8)]
+    assert [basket for part in parts for basket in part] == whole
+    assert len(parts) > 1
+    assert on(device, sampler).sample(60, rng=9).baskets.to_lists() != whole
+
+
+def test_nothing_to_draw():
+    sampler = Exact.prepare(BY_NAME["generic"].kernel, size=2, given=[1, 2])
+    assert on("cpu", sampler).sample(3, rng=0).baskets.to_lists() == [[1, 2]] * 3
+    assert len(on("cpu", sampler).sample(0, rng=0).baskets) == 0
+
+
+class Broken:
+    """Stands between an engine and its draws, and breaks."""
+
+    def __init__(self, engine, error, when) -> None:
+        self.draws, self.error, self.when, self.calls = engine._draws, error, when, []
+        engine._draws = self
+
+    def __call__(self, streams, key, samples):
+        self.calls.append(len(samples))
+        if self.when(self):
+            raise self.error
+        return self.draws(streams, key, samples)
+
+
+def test_memory_exhausted_halves_the_batch():
+    sampler = Exact.prepare(BY_NAME["generic"].kernel, size=3)
+    whole, small = on("cpu", sampler).sample(50, rng=1), on("cpu", sampler)
+    broken = Broken(small.engine, torch.cuda.OutOfMemoryError("no room"), lambda it: it.calls[-1] > 20)
+    assert small.sample(50, rng=1).baskets.to_lists() == whole.baskets.to_lists()
+    assert broken.calls == [50, 25, 12, 12, 12, 12, 2]
+
+
+def test_memory_for_not_even_one_sample_is_a_clear_error():
+    sampler = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3), most=10)
+    broken = Broken(sampler.engine, torch.cuda.OutOfMemoryError("no room"), lambda it: len(it.calls) > 1)
+    with pytest.raises(DeviceError, match=r"does not hold one sample.*draw on the CPU") as caught:
+        sampler.sample(30, rng=1)
+    assert len(caught.value.partial.baskets) == 10
+    assert broken.calls == [10, 10, 5, 2, 1]
+
+
+def test_device_lost_keeps_what_was_drawn():
+    sampler = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3), most=10)
+    whole = sampler.sample(30, rng=1).baskets.to_lists()
+    Broken(sampler.engine, _batches.LOST("CUDA error: gone"), lambda it: len(it.calls) > 2)
+    with pytest.raises(DeviceError, match=r"was lost: .*first=20 goes on") as caught:
+        sampler.sample(30, rng=1)
+    assert caught.value.partial.baskets.to_lists() == whole[:20]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_a_warning_and_the_cpu():
+    kernel = BY_NAME["generic"].kernel
+    expected = kernel.sample(20, size=3, rng=0).to_lists()
+    with pytest.warns(RuntimeWarning, match="finds no CUDA device: drawing on the CPU"):
+        assert kernel.sample(20, size=3, rng=0, device="cuda").to_lists() == expected
+    with pytest.warns(RuntimeWarning, match="finds no CUDA device"):
+        assert Walk.prepare(kernel, size=2, device="cuda:1", steps=2).engine is None
+
+
+def test_refusals():
+    kernel = BY_NAME["generic"].kernel
+    for device in ("gpu", "cuda:x", "cuda:", "mps"):
+        with pytest.raises(InvalidInputError, match="device must be None, 'cpu', 'cuda' or 'cuda:1'"):
+            Exact.prepare(kernel, size=2, device=device)
+    with pytest.raises(InvalidInputError, match="'double' or 'single'"):
+        Exact.prepare(kernel, size=2, precision="half")
+    with pytest.raises(InvalidInputError, match="for CUDA devices"):
+        Exact.prepare(kernel, size=2, precision="single")
+    for walk in (Walk.prepare(kernel, size=2, up=NaiveUp()), Walk.prepare(kernel, size=2, thin=2)):
+        with pytest.raises(InvalidInputError, match="independent chains with up=DirectUp"):
+            on("cpu", walk)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_by_name():
+    kernel = BY_NAME["generic"].kernel
+    laws.assert_law(
+        kernel.sample(20_000, size=3, rng=0, device="cuda"), oracles.enumerate_law(BY_NAME["generic"].L, size=3)
+    )
+    with pytest.raises(InvalidInputError, match="is not there"):
+        kernel.sample(1, device=f"cuda:{torch.cuda.device_count()}")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_memory_runs_out():
+    """A real shortage, not a staged one."""
+    rng = np.random.default_rng(0)
+    kernel = LowRankKernel(rng.standard_normal((500, 60)), np.eye(60))
+    sampler = Exact.prepare(kernel, size=20, device="cuda")
+    whole = sampler.sample(3000, rng=0).baskets.to_lists()
+    torch.cuda.empty_cache()
+    share = (torch.cuda.memory_allocated() + 300e6) / torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(share)
+    try:
+        assert sampler.sample(3000, rng=0).baskets.to_lists() == whole
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert sampler.engine.most < 3000
+
+
+# -- streams and kernels -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_philox_known_answers(counter, key, expected):
+    """The vectors of Random123."""
+    words = _streams.philox(tuple(torch.tensor(word) for word in counter), key)
+    assert tuple(int(word) for word in words) == expected
+
+
+def test_rounds_have_a_budget():
+    samples = torch.arange(3)
+    table = (torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64))
+    streams = _streams.Streams(stream_key(0), torch.device("cpu"))
+    with pytest.raises(BudgetExceededError, match="rejected, 768 times as many"):
+        _accept.accept(streams, table, samples, samples, 0, 8, 1e-8, lambda rows, which: torch.zeros(rows.shape))
+
+
+def numbers(*shape: int, seed: int = 0, device: str = "cpu"):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)).to(device)
+
+
+def _bordered(inverse, inner, parts, squares):
+    pivots, n = _fused.border(inverse, inner, parts, squares), parts.shape[2]
+    return inverse[:, :, :n, :n], inner, pivots, _fused.lost(inverse, inner, n)
+
+
+def _inverted(parts):
+    inverse, log_det = _fused.invert(_fused.pairs(parts) + 3 * torch.eye(parts.shape[2], device=parts.device))
+    return inverse, torch.exp(log_det - log_det.real)
+
+
+def _judged(products, inverse, w, own):
+    return _fused.judge(products, inverse, _fused.pairs(w), own)
+
+
+def _weighed(table, rows, weights):
+    return _fused.weighed_rows(table, (rows.abs() * 10).long() % len(table), weights)
+
+
+FUSED = {
+    "judge": (_judged, [(3, 7, 2, 4, 40), (6, 2, 9, 9), (3, 2, 2), (3, 40)]),
+    "judge a large one": (_judged, [(2, 40, 1, 4, 17), (2, 2, 41, 41), (2, 2, 1), (2, 17)]),
+    "weighed_rows": (_weighed, [(50, 6), (3, 40), (3, 6)]),
+    "invert": (_inverted, [(5, 2, 7, 7)]),
+    "invert by blocks": (_inverted, [(2, 2, 45, 45)]),
+    "border the first": (_bordered, [(5, 2, 9, 9), (5, 2, 9, 9), (5, 4, 1), (5, 4, 1)]),
+    "border": (_bordered, [(5, 2, 9, 9), (5, 2, 9, 9), (5, 4, 7), (5, 4, 7)]),
+}
+
+
+@on_devices
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_kernels_equal_their_plain_twins(name: str, device: str, monkeypatch: pytest.MonkeyPatch):
+    if not _fused.usable(torch.device(device)):
+        pytest.skip("no Triton for this device")
+    function, shapes = FUSED[name]
+    arrays = [numbers(*shape, seed=i, device=device) for i, shape in enumerate(shapes)]
+    fast = function(*(array.clone() for array in arrays))
+    monkeypatch.setattr(_fused, "usable", lambda _: False)
+    plain = function(*(array.clone() for array in arrays))
+    for one, other in zip(*((out,) if isinstance(out, torch.Tensor) else out for out in (fast, plain))):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@on_devices
+def test_fused_proposals_equal_plain_ones(device: str, monkeypatch: pytest.MonkeyPatch):
+    if not _fused.usable(torch.device(device)):
+        pytest.skip("no Triton for this device")
+    streams = _streams.Streams(np.array([2**63 + 12345, 2**64 - 7], np.uint64), torch.device(device))
+    leverage = numbers(37, device=device).abs()
+    table = (leverage.clamp(max=1), torch.arange(36, -1, -1, device=device), leverage)
+    samples = torch.arange(2**33, 2**33 + 5, device=device)
+    fast = streams.propose(table, samples, 3, 2, 24)
+    monkeypatch.setattr(_fused, "usable", lambda _: False)
+    for one, other in zip(fast, streams.propose(table, samples, 3, 2, 24)):
+        assert torch.equal(one, other)
+
+
+# -- the walk ----------------------------------------------------------------------------------------------------------------
+
+
+@on_devices
+@pytest.mark.parametrize("name", ["generic", "ondpp", "symmetric", "duplicate rows"])
+def test_walk_has_the_law(name: str, device: str):
+    case = BY_NAME[name]
+    size = max(k for k in oracles.possible_sizes(case.L) if k < 5)
+    draws = on(device, Walk.prepare(case.kernel, size=size, steps=40)).sample(800, rng=1)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
+    assert draws.info["steps"].tolist() == [40] * 800
+
+
+def test_walk_takes_the_safe_route_where_digits_are_lost():
+    """A singular L_A has no B^A: such steps are drawn on the CPU."""
+    case = BY_NAME["singular L_A"]
+    size = next(k for k in oracles.possible_sizes(case.L) if k > 2)
+    draws = on("cpu", Walk.prepare(case.kernel, size=size, steps=10)).sample(200, rng=2)
+    assert draws.info["fallbacks"].sum() > 0
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
+
+
+@on_devices
+def test_chain_i_depends_on_the_seed_and_i_alone(device: str):
+    walk = Walk.prepare(BY_NAME["generic"].kernel, size=3, steps=4, burn_in=2)
+    whole = on(device, walk).sample(30, rng=3).baskets.to_lists()
+    assert on(device, walk, most=4).sample(30, rng=3).baskets.to_lists() == whole
+    assert on(device, walk).sample(10, rng=3, first=20).baskets.to_lists() == whole[20:]
+
+
+def test_walk_starts_where_it_is_told():
+    walk = Walk.prepare(BY_NAME["generic"].kernel, size=3, steps=0, start=[0, 2, 3])
+    assert on("cpu", walk).sample(2, rng=0).baskets.to_lists() == [[0, 2, 3]] * 2
+
+
+def test_uniform_starts_are_uniform():
+    case = BY_NAME["generic"]
+    draws = on("cpu", Walk.prepare(case.kernel, size=3, steps=0)).sample(5000, rng=4).baskets
+    positive = [s for s, p in oracles.enumerate_law(case.L, size=3).items() if p > 1e-13]
+    laws.assert_law(draws, dict.fromkeys(positive, 1 / len(positive)))
+
+
+def test_walk_forms_equal_those_of_the_cpu():
+    kernel = BY_NAME["generic"].kernel
+    B, q = kernel.coordinates.B, kernel.q_rows(np.array([1, 4]))
+    given = up_direct.condition(B, q)
+    inner, error = gpu_walk.condition(torch.from_numpy(B), torch.from_numpy(q)[None])
+    first = gpu_walk.first_form(inner, error)
+    np.testing.assert_allclose(first.M[0], up_direct.first_form(given), atol=1e-12)
+    np.testing.assert_allclose(float(first.loss[0]), given.loss, rtol=1e-6)
+    a = kernel.q_rows(np.array([3]))
+    chosen = up_direct.choose(given, a[0])
+    second = gpu_walk.second_form(inner, error, torch.from_numpy(a))
+    np.testing.assert_allclose(second.M[0], up_direct.second_form(given, chosen), atol=1e-12)
+    np.testing.assert_allclose(float(second.loss[0]), chosen.loss, rtol=1e-6)
+
+
+def test_sets_of_one_item_need_no_chain():
+    walk = Walk.prepare(BY_NAME["generic"].kernel, size=1, up=DirectUp())
+    assert WalkEngine.prepare(walk, torch.device("cpu"), "double") is None
