@@ -23,6 +23,7 @@ CURVES = [
     Curve(f"sampler {i}", [10, 100, 1000], [0.3 * i, 0.1 * i, 0.03 * i], [0.2, 0.05, 0.01], [3.0, 1.0, 0.3])
     for i in range(1, 10)
 ]
+LONG = [curve._replace(label=f"{curve.label} of a catalogue of many items, closed form") for curve in CURVES]
 FLOOR = Curve("perfect sampler", [10, 1000], [0.3, 0.03], [0.2, 0.02], [0.4, 0.04])
 PANEL = Panel("a title", "samples", "distance", CURVES, FLOOR, {"the limit": 0.01})
 BARS = [Bar("k = 10", "walk", 3.5), Bar("k = 10", "Rejection", 2e4), Bar("k = 50", "Rejection", 3e13, True)]
@@ -55,6 +56,7 @@ FIGURES = {
     "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=explain.strongest_pairs(kernel, n=4)),
     "size_law": lambda kernel: plots.size_law({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
     "convergence": lambda kernel: plots.convergence([PANEL] * 4),
+    "long names": lambda kernel: plots.convergence([PANEL._replace(curves=LONG)] * 2),
     "runtimes": lambda kernel: plots.runtimes([PANEL]),
     "rejections": lambda kernel: plots.rejections(BARS),
 }

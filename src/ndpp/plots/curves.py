@@ -100,7 +100,8 @@ def _draw(panels: Sequence[Panel], name: Any, *, own_legends: bool = False) -> F
             axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     if not own_legends:
         shown = {name: line for axes in drawn.axes for line, name in zip(*axes.get_legend_handles_labels())}
-        columns = min(4, -(-len(shown) // -(-len(shown) // 4)))
+        fitting = max(1, int(drawn.get_figwidth() / (0.6 + 0.075 * max(map(len, shown)))))
+        columns = -(-len(shown) // -(-len(shown) // min(4, fitting)))  # as few rows as fit, evenly filled
         drawn.legend(shown.values(), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     return drawn
 
