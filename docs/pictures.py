@@ -1,7 +1,7 @@
 """Make the pictures of the README and the documentation that are not results of experiments: ``python docs/pictures.py``.
 
 ``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
-code of the tutorial, run as it stands, and from a map of the demonstration's shelf.
+code of the tutorial, run as it stands, and from a map of a small shelf.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ndpp import LowRankKernel, explain, plots
-from ndpp.experiments.demo import shelf_kernel
+from ndpp.datasets import shelf_kernel
 from ndpp.plots import Curve
 from ndpp.plots._base import ATTRACT, REPEL, line_look, open_axes
 

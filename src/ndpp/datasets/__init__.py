@@ -11,6 +11,7 @@ from ndpp.datasets.originals import (
     load_recipe,
     load_uk_retail,
 )
+from ndpp.datasets.shelf import shelf_kernel
 from ndpp.datasets.synthetic import PlantedBaskets, make_baskets, make_kernel
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "load_uk_retail",
     "make_baskets",
     "make_kernel",
+    "shelf_kernel",
 ]
