@@ -13,8 +13,7 @@ import pytest
 import ndpp
 from command import Done
 from ndpp.cli.app import run
-from ndpp.datasets import make_kernel
-from ndpp.experiments.demo import shelf_kernel
+from ndpp.datasets import make_kernel, shelf_kernel
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 import ndpp
 
@@ -136,3 +137,12 @@ def test_labels_with_commas_can_be_named(call, tmp_path):
     ndpp.save(kernel, tmp_path / "model.safetensors")
     done = call("sample", tmp_path / "model.safetensors", "--given", "salt, coarse", "--size", 1, "--json")
     assert done.json["baskets"] == [["salt, coarse"]]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_device_the_cpu_draws_and_says_so(call, plain):
+    words = ["sample", plain, "-n", 3, "--size", 2, "--seed", 1, "--json"]
+    done = call(*words, "--device", "cuda")
+    assert done.json == call(*words).json
+    assert done.err.startswith("ndpp: warning: device='cuda' was asked for, but torch")
+    assert call("sample", plain, "--device", "abacus").code == 1

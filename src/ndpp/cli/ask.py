@@ -105,5 +105,5 @@ def map_(
     never = item_ids(kernel, exclude, ids=ids)
     allowed = kernel.exclude(never) if len(never) else kernel
     rows = [greedy_map(allowed, size, given=items).tolist() for items in starts]
-    head = {"model": load_header(model).crc32, "size": size, "log_det": [kernel.log_det(row) for row in rows]}
+    head = {"model_crc32": load_header(model).crc32, "size": size, "log_det": [kernel.log_det(row) for row in rows]}
     target.write(rows, head)

@@ -15,7 +15,7 @@ from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, given_baskets, is_plain, item_ids, load_model, need
 from ndpp.cli.keep import Target, keep
-from ndpp.cli.samplers import Name, Settings, Start, prepare
+from ndpp.cli.samplers import Name, Settings, Start, engine_of, prepare
 from ndpp.io import load_header
 
 Number = Annotated[int, typer.Option("--number", "-n", metavar="N", min=0, help="How many baskets.")]
@@ -66,12 +66,12 @@ def sample(
     target.check(resume=resume)
     fixed, never = item_ids(kernel, given, ids=ids), item_ids(kernel, exclude, ids=ids)
     settings = Settings(size, fixed, steps, start, device)
+    ready = prepare(sampler, kernel.exclude(never) if len(never) else kernel, settings)
     seed = _seed(seed, output, resume=resume)
     made_with = {
-        "seed": seed, "first": first, "model": load_header(model).crc32, "sampler": sampler.value, "size": size,
-        "given": fixed.tolist(), "exclude": never.tolist(), "steps": steps, "start": start.value, "device": device,
+        "seed": seed, "first": first, "model_crc32": load_header(model).crc32, "sampler": sampler.value, "size": size,
+        "given": fixed.tolist(), "exclude": never.tolist(), "steps": steps, "start": start.value, "device": engine_of(ready),
     }  # fmt: skip
-    ready = prepare(sampler, kernel.exclude(never) if len(never) else kernel, settings)
 
     def draw(done: int) -> Iterator[Baskets]:
         return (part.baskets for part in ready.stream(number - done, rng=seed, n_jobs=jobs, first=first + done))
@@ -93,6 +93,7 @@ def complete(
     exclude: o.Exclude = None,
     seed: o.FreshSeed = None,
     jobs: o.Jobs = 1,
+    device: o.Device = "cpu",
     output: o.Output = None,
     to: o.To = None,
     json: o.Json = False,
@@ -119,7 +120,7 @@ def complete(
     never = item_ids(kernel, exclude, ids=ids)
     seed = _seed(seed, output, resume=resume)
     made_with: dict[str, Any] = {
-        "seed": seed, "model": load_header(model).crc32, "number": number, "size": size, "add": add,
+        "seed": seed, "model_crc32": load_header(model).crc32, "number": number, "size": size, "add": add, "device": device,
         "exclude": never.tolist(), "given": [items.tolist() for items in starts],
     }  # fmt: skip
     allowed = kernel.exclude(never) if len(never) else kernel
@@ -128,7 +129,7 @@ def complete(
         for i in range(done // number, len(starts)):
             begin = max(done, i * number)
             total = size if add is None else len(starts[i]) + add
-            ready = samplers.Exact.prepare(allowed, size=total, given=starts[i])
+            ready = samplers.Exact.prepare(allowed, size=total, given=starts[i], device=device)
             yield from (
                 part.baskets for part in ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin)
             )

@@ -48,7 +48,8 @@ def _walk(up: s.DirectUp | s.RejectionUp | s.NaiveUp) -> Callable[[LowRankKernel
     def prepare(kernel: LowRankKernel, use: Settings) -> s.Sampler:
         if use.size is None:
             return s.RandomSize.prepare(kernel, up=up, steps=use.steps, start=use.start.value)
-        return s.Walk.prepare(kernel, size=use.size, up=up, steps=use.steps, start=use.start.value)
+        device = use.device if isinstance(up, s.DirectUp) else "cpu"
+        return s.Walk.prepare(kernel, size=use.size, up=up, steps=use.steps, start=use.start.value, device=device)
 
     return prepare
 
@@ -65,10 +66,15 @@ ANY_SIZE_ONLY = (Name.cholesky, Name.clock)
 """Samplers of the unconstrained law alone."""
 
 
+def engine_of(sampler: s.Sampler) -> str:
+    """Return what draws: "cpu" or "cuda". Each has draws of its own, whatever was asked for."""
+    return "cpu" if sampler.engine is None else "cuda"
+
+
 def prepare(name: Name, kernel: LowRankKernel, use: Settings) -> s.Sampler:
     """Return a prepared sampler; say which options it does not know."""
     walks = name in (Name.walk, Name.rejection_walk)
-    need(name == "exact" or not len(use.given), f"--given needs --sampler exact; {name} cannot hold items fixed")
+    need(name is Name.exact or not len(use.given), f"--given needs --sampler exact; {name} cannot hold items fixed")
     need(
         use.size is None or name not in ANY_SIZE_ONLY,
         f"{name} draws baskets of any size; leave --size out, or use exact",
@@ -77,5 +83,8 @@ def prepare(name: Name, kernel: LowRankKernel, use: Settings) -> s.Sampler:
         walks or (use.steps is None and use.start is Start.uniform),
         f"--steps and --start are for walks; {name} is none",
     )
-    need(use.device == "cpu" or name in ("exact", "walk"), f"{name} runs on the CPU; --device is for exact and walk")
+    on_gpu = name is Name.exact or (name is Name.walk and use.size is not None)
+    need(
+        use.device == "cpu" or on_gpu, "--device is for exact samples and, with --size, for walk; others run on the CPU"
+    )
     return SAMPLERS[name](kernel, use)
