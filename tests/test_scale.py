@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -184,6 +185,31 @@ def test_a_worker_killed_while_preparing_and_while_rows_are_fetched(client, mark
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)  # it holds chunks of X, which are made anew
     found += [basket for part in draws for basket in part.baskets]
     assert [basket.tolist() for basket in found] == twin.sample(12, size=3, rng=2).to_lists()
+
+
+PEAK = """
+import numpy as np, re, sys
+from ndpp import LowRankKernel
+from ndpp.samplers import Exact
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+Exact.prepare(LowRankKernel(np.eye(2000, 64, dtype=np.float32), np.eye(64)), size=5).sample(50, rng=0)
+before = peak()
+kernel = LowRankKernel(np.memmap(sys.argv[1], np.float32, "r", shape=(1_000_000, 64)), np.eye(64))
+Exact.prepare(kernel, size=5).sample(100, rng=0)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_a_mapped_x_never_becomes_resident(tmp_path):
+    """256 MB on disk: preparing and drawing take the leverage table, 24 MB, and a few blocks of 16 MB."""
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "X", "wb") as file:
+        for _ in range(10):
+            file.write(rng.standard_normal((100_000, 64), dtype=np.float32).data)
+    done = subprocess.run([sys.executable, "-c", PEAK, tmp_path / "X"], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 128
 
 
 def broken(times: int) -> Callable[..., Iterator[int]]:

@@ -106,7 +106,7 @@ class ItemRows:
         if coords.Q is not None:
             return coords.Q[rows]
         Q = self.x_rows(rows) @ coords.to_q
-        if isinstance(self.X, Rows):
+        if isinstance(self.X, Rows) and len(rows) > 1:  # one row is mostly one of those looked at just before
             self._check_unchanged(self.X, rows, Q)
         return Q
 

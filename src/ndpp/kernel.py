@@ -331,7 +331,7 @@ class LowRankKernel(ItemRows):
         device : str, optional
             None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
         memory : int
-            Most bytes of cached matrices. Peak memory beside X is this, 8n bytes of table and about 130 r² √size bytes per worker.
+            Most bytes of cached matrices. Peak memory beside X is this, 24n bytes of table and about 130 r² √size bytes per worker.
         progress : bool
             Show a progress bar.
 

@@ -286,7 +286,7 @@ def slices(shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[slice]:
 
 def real(block: AnyArray) -> AnyArray:
     """Return a block as float32, where it is, or float64."""
-    return block if block.dtype in (np.float32, np.float64) else block.astype(kind(block.dtype))
+    return block if block.dtype.char in "fd" and block.dtype.isnative else block.astype(kind(block.dtype))
 
 
 def kind(dtype: Any) -> np.dtype[Any]:
