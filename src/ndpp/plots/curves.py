@@ -129,12 +129,9 @@ def _panel(axes: Any, panel: Panel, labels: Sequence[str], name: Any) -> None:
 
 def _readable_scales(axes: Any, panel: Panel) -> None:
     """Show a decade at least, so that noise does not look like a trend; name few and near sizes as they are."""
-    if not panel.log:
-        axes.set_ylim(bottom=0)
-        return
     low, high = axes.get_ylim()
-    room = max(1.0, np.sqrt(10 * low / high))
-    axes.set_ylim(low / room, high * room)
+    room = max(1.0, np.sqrt(10 * low / high)) if panel.log else 1.0
+    axes.set_ylim(low / room if panel.log else 0.0, high * room)
     sizes = np.unique(np.concatenate([np.asarray(curve.x, np.float64) for curve in panel.curves]))
     if len(sizes) <= 12 and sizes[-1] < 100 * sizes[0]:
         axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
