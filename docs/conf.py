@@ -32,7 +32,10 @@ add_module_names = False
 
 # Names of other projects in docstrings. Their inventories are not fetched: a build needs no network.
 OTHERS = "abc|collections|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|torch|typing"
-nitpick_ignore_regex = [(r"py:.*", rf"({OTHERS})\..*")]
+nitpick_ignore_regex = [
+    (r"py:.*", rf"({OTHERS})\..*"),
+    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*"),
+]  # and private base classes
 
 html_theme = "pydata_sphinx_theme"
 html_title = "ndpp"

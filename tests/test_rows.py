@@ -252,6 +252,19 @@ def test_blocks_that_do_not_fit_together(change, message):
         LowRankKernel(Wrong(X, change), W)
 
 
+def _lost(where: slice, block: np.ndarray) -> tuple[slice, np.ndarray]:
+    raise ConnectionResetError("the disk was pulled")
+
+
+@pytest.mark.usefixtures("streamed")
+def test_a_store_that_disappears_while_it_is_streamed():
+    X, W = factors()
+    with pytest.raises(
+        RowsUnavailableError, match="rows from 256 on of X could not be read from Wrong: ConnectionResetError: the disk"
+    ):
+        LowRankKernel(Wrong(X, _lost), W)
+
+
 @pytest.mark.usefixtures("streamed")
 def test_blocks_that_end_early_and_rows_of_another_width():
     X, W = factors()
