@@ -6,18 +6,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp.items.table import alias_table
+from ndpp.items import ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
 
 
 class Catalogue:
     """Rows of Q for any rows of the support: kept on the device where they take at most a third of its free memory."""
 
-    def __init__(self, kernel: LowRankKernel, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, kernel: LowRankKernel, device: torch.device, dtype: torch.dtype, index: ItemIndex | None = None
+    ) -> None:
         self.kernel, self.device, self.dtype = kernel, device, dtype
-        leverage = np.array(kernel.coordinates.leverage, np.float64)
-        threshold, alias = alias_table(leverage)
-        self.table = tuple(torch.from_numpy(part).to(device) for part in (threshold, alias.astype(np.int64), leverage))
+        index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
+        parts = index.threshold, index.alias.astype(np.int64), index.leverage
+        self.table = tuple(torch.from_numpy(np.array(part)).to(device) for part in parts)
         fits = kernel.n_rows * kernel.rank * dtype.itemsize <= free_memory(device) // 3
         self.q = self._all() if fits else None
 

@@ -20,6 +20,10 @@ except ImportError:  # the plain twins do
 
 LARGEST = 64
 """Largest matrix that a kernel holds in registers."""
+JUDGED = {16: (32, 4, 2), 32: (32, 4, 2), 64: (32, 8, 2)}
+"""Candidates, warps and stages of a program that judges, by the size of G."""
+WARPS = {16: 1, 32: 4, 64: 8}
+"""Warps of a program that holds one small matrix, by its size."""
 INVERTED = 32
 """Largest matrix that is inverted in one piece."""
 
@@ -69,10 +73,12 @@ def judge(products: Tensor, inverse: Tensor, w: Tensor, own: Tensor) -> Tensor:
     """
     (S, n, h, _, c), room = products.shape, inverse.shape[2]
     if usable(products.device) and n <= LARGEST:
-        out, N, C = torch.empty_like(own), _power(n), 32 if c > 16 else 16
+        out, N = torch.empty_like(own), _power(n)
+        C, warps, stages = JUDGED[N]
         _kernels.judge[(S, triton.cdiv(c, C))](
-            products, inverse, torch.view_as_real(w), own, out, n, h, c, room, N=N, C=C, K=16, num_warps=4, num_stages=2
-        )
+            products, inverse, torch.view_as_real(w), own, out, n, h, c, room, N=N, C=C, K=16,
+            num_warps=warps, num_stages=stages,
+        )  # fmt: skip
         return out
     G = pairs(inverse[:, :, :n, :n]).view(S, h, n, n)
     x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
@@ -97,7 +103,7 @@ def invert(G: Tensor) -> tuple[Tensor, Tensor]:
     out = G.clone(memory_format=torch.contiguous_format)
     log_abs, unit = torch.empty(len(G), dtype=out.real.dtype, device=G.device), torch.empty_like(out[:, 0, 0])
     _kernels.invert[(len(G),)](
-        torch.view_as_real(out), log_abs, torch.view_as_real(unit), n, N=_power(n), num_warps=4 if n > 16 else 1
+        torch.view_as_real(out), log_abs, torch.view_as_real(unit), n, N=_power(n), num_warps=_warps(n)
     )
     return out, torch.complex(log_abs.double(), unit.angle().double())
 
@@ -160,4 +166,4 @@ def _wide(real: Tensor) -> torch.dtype:
 
 
 def _warps(n: int) -> int:
-    return 8 if n > 32 else 4 if n > 16 else 1
+    return WARPS[_power(n)]

@@ -75,7 +75,8 @@ class ExactEngine:
         """Bring the catalogue to the device; None for a kernel of rank zero, which has nothing to draw."""
         if not sampler.kernel.rank:
             return None
-        catalogue = Catalogue(sampler.kernel, device, torch.float64 if precision == "double" else torch.float32)
+        dtype = torch.float64 if precision == "double" else torch.float32
+        catalogue = Catalogue(sampler.kernel, device, dtype, sampler.index)
         circles = Circles(sampler.ladder, catalogue, free_memory(device) // 4)
         return cls(sampler, device, TOLERANCES[precision], catalogue, circles)
 

@@ -68,7 +68,7 @@ class WalkEngine:
         room = 8 * (5 * kernel.rank**2 + 2 * candidates(kernel.rank, 1) * kernel.rank + 12 * walk.size * kernel.rank)
         B = torch.from_numpy(kernel.coordinates.B).to(device)
         most = int(max(1, min(MOST, 0.5 * free_memory(device) // room)))
-        return cls(walk, device, Catalogue(kernel, device, torch.float64), B, most)
+        return cls(walk, device, Catalogue(kernel, device, torch.float64, walk.up.index), B, most)
 
     def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the last sets of chains first, first + 1, … in order, some at a time."""
