@@ -90,6 +90,7 @@ def test_rows_come_back_as_they_are(source, dtype):
     assert isinstance(rows, Rows)
     assert (rows.shape, rows.dtype, len(rows)) == (X.shape, X.dtype, N)
     np.testing.assert_array_equal(rows.read(), X)
+    np.testing.assert_array_equal(np.asarray(rows), X)
     ids = np.array([899, 0, 450, 0, 201])
     np.testing.assert_array_equal(rows.take(ids), X[ids])
     assert rows.take(np.empty(0, np.int64)).shape == (0, D)

@@ -89,6 +89,9 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        return np.asarray(self.read(), dtype)
+
     def __repr__(self) -> str:
         return f"<{self.shape[0]} × {self.shape[1]} {self.dtype}: {self.name}>"
 
