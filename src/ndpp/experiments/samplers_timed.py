@@ -20,6 +20,9 @@ from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Rejection, Rejection
 FEASIBLE = 3.0
 """Seconds that a single draw by rejection may take to be drawn at all."""
 
+WARM_PER_SECOND = 40
+"""Draws of ``Exact`` before it is timed, for each second of timing: each size it meets has circles of its own to cache."""
+
 EXACT, REJECTION, CHOLESKY, CLOCK = "Exact", "Rejection", "Cholesky", "Clock"
 DIRECT_WALK, PAPERS_WALK = "Walk(DirectUp)", "Walk(RejectionUp)"
 
@@ -32,7 +35,8 @@ def sampler_rows(
     ``seconds`` of a walk are those of k² steps; of any size, E[k²] steps, each timed at the median size.
     """
     exact = Exact.prepare(kernel, size=size)
-    yield _row(EXACT, draw_times(exact, seed=seed, seconds=seconds).median)
+    warm = round(WARM_PER_SECOND * seconds)
+    yield _row(EXACT, draw_times(exact, seed=seed, seconds=seconds, least=5, warm=warm).median)
     law = kernel.size_distribution()
     typical = max(2, _median(law)) if size is None else size
     steps = float(law @ np.arange(len(law)) ** 2) if size is None else float(size**2)
