@@ -44,6 +44,9 @@ def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_
     assert done.err == f"\nndpp: interrupted; {kept:,} of 1,000 baskets are kept in {str(part)!r}; --resume continues\n"
     assert not out.exists()
 
+    told = call("info", part, "--json").json
+    assert (told["kind"], told["baskets"], told["seed"]) == ("unfinished baskets", kept, 7)
+
     refused = call("sample", plain, *SAMPLE, "-o", out)
     assert (refused.code, baskets_in(part)) == (1, kept)
     assert "continue it with --resume, or delete it" in refused.err
@@ -85,9 +88,12 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
-    assert "is kept in" in done.err.splitlines()[-1]
+    assert "is kept in" in done.err
+    assert len(done.err.splitlines()) == 2
     assert part.exists()
     assert not out.exists()
+
+    assert call("info", part, "--json").json["kind"] == "unfinished training"
 
     refused = call(*words[:-1], out)
     assert (refused.code, refused.err.count("\n")) == (1, 1)

@@ -13,7 +13,7 @@ from ndpp.datasets import shelf_kernel
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"-?\d[\d,.]*(e[+-]?\d+)?")
+NUMBER = re.compile(r"\"[0-9a-f]{8}\"|-?\d[\d,.]*(e[+-]?\d+)?")
 LABEL = re.compile("|".join(sorted(shelf_kernel().labels or (), key=len, reverse=True)))
 
 

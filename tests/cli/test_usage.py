@@ -135,7 +135,7 @@ def test_debug_shows_where(call, shelf, place):
 
 
 def test_what_was_not_foreseen_is_one_line_too(call, shelf, monkeypatch):
-    monkeypatch.setattr("ndpp.cli.draw.load_header", lambda path: 1 / 0)
+    monkeypatch.setattr("ndpp.cli.draw.fingerprint", lambda path: 1 / 0)
     done = call("sample", shelf)
     assert (done.code, done.err) == (
         1,

@@ -18,6 +18,10 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError as missing:
         raise SystemExit(f"ndpp: error: {MissingExtraError(missing.name or 'typer', 'cli', 'The command')}") from None
-    from ndpp.cli.app import run
+    try:
+        from ndpp.cli.app import run
 
-    run(sys.argv[1:])
+        run(sys.argv[1:])
+    except KeyboardInterrupt:  # before a command had begun
+        print("\nndpp: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None

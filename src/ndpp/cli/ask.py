@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, given_baskets, item_ids, load_model
+from ndpp.cli.files import Source, fingerprint, given_baskets, item_ids, load_model
 from ndpp.cli.keep import Target
 from ndpp.cli.output import Report, Row, emit
 from ndpp.errors import ZeroProbabilityError
 from ndpp.inference import Recommendation, greedy_map
 from ndpp.inference import recommend as best_items
-from ndpp.io import load_header
 
 
 def recommend(
@@ -105,5 +104,5 @@ def map_(
     never = item_ids(kernel, exclude, ids=ids)
     allowed = kernel.exclude(never) if len(never) else kernel
     rows = [greedy_map(allowed, size, given=items).tolist() for items in starts]
-    head = {"model_crc32": load_header(model).crc32, "size": size, "log_det": [kernel.log_det(row) for row in rows]}
+    head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(row) for row in rows]}
     target.write(rows, head)

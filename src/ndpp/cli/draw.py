@@ -13,11 +13,12 @@ from ndpp import samplers
 from ndpp._journal import read_made_with
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, given_baskets, is_plain, item_ids, load_model, need
+from ndpp.cli.files import Source, fingerprint, given_baskets, is_plain, item_ids, load_model, need
 from ndpp.cli.keep import Target, keep
 from ndpp.cli.samplers import Name, Settings, Start, engine_of, prepare
-from ndpp.io import load_header
 
+BLOCK = 2**16
+"""Baskets that are planned at a time: however many are asked for, the plan takes little memory."""
 Number = Annotated[int, typer.Option("--number", "-n", metavar="N", min=0, help="How many baskets.")]
 
 
@@ -69,12 +70,14 @@ def sample(
     ready = prepare(sampler, kernel.exclude(never) if len(never) else kernel, settings)
     seed = _seed(seed, output, resume=resume)
     made_with = {
-        "seed": seed, "first": first, "model_crc32": load_header(model).crc32, "sampler": sampler.value, "size": size,
+        "seed": seed, "first": first, "model_crc32": fingerprint(model), "sampler": sampler.value, "size": size,
         "given": fixed.tolist(), "exclude": never.tolist(), "steps": steps, "start": start.value, "device": engine_of(ready),
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
-        return (part.baskets for part in ready.stream(number - done, rng=seed, n_jobs=jobs, first=first + done))
+        for begin in range(done, number, BLOCK):
+            count = min(BLOCK, number - begin)
+            yield from (part.baskets for part in ready.stream(count, rng=seed, n_jobs=jobs, first=first + begin))
 
     keep(draw, number, target, made_with=made_with, resume=resume)
 
@@ -120,7 +123,7 @@ def complete(
     never = item_ids(kernel, exclude, ids=ids)
     seed = _seed(seed, output, resume=resume)
     made_with: dict[str, Any] = {
-        "seed": seed, "model_crc32": load_header(model).crc32, "number": number, "size": size, "add": add, "device": device,
+        "seed": seed, "model_crc32": fingerprint(model), "number": number, "size": size, "add": add, "device": device,
         "exclude": never.tolist(), "given": [items.tolist() for items in starts],
     }  # fmt: skip
     allowed = kernel.exclude(never) if len(never) else kernel

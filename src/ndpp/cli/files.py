@@ -16,7 +16,7 @@ from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli.options import Format
 from ndpp.errors import InvalidInputError, ModelFileError
-from ndpp.io import load
+from ndpp.io import load, load_header
 from ndpp.kernel import LowRankKernel
 
 
@@ -69,6 +69,11 @@ def load_model(path: Path) -> LowRankKernel:
                 f"{str(path)!r} is no model but text; a model is what `ndpp fit {path} -o model.safetensors` makes of baskets"
             ) from None
         raise
+
+
+def fingerprint(path: Path) -> str:
+    """Return the checksum of a model's arrays."""
+    return f"{load_header(path).crc32:08x}"
 
 
 def _is_text(path: Path) -> bool:

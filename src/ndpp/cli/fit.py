@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -129,7 +130,9 @@ def fit(
     estimator = _estimator(family, {key: value for key, value in chosen.items() if value is not None}, jobs)
     estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
     train = _set_aside(data, test, seed, output)
-    estimator.fit(train, validation=judge, resume=resume)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="training was interrupted")  # said below, and how to go on
+        estimator.fit(train, validation=judge, resume=resume)
     if estimator.ended_ == "interrupted":
         kept = f"training up to epoch {estimator.n_iter_} is kept in {os.fspath(part)!r}; --resume continues"
         raise Interrupted(kept if part.exists() else "no epoch was finished, so nothing was kept")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from safetensors import safe_open
 
+from ndpp._journal import read_made_with
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source
-from ndpp.cli.output import Report, Row, cell, emit
+from ndpp.cli.files import Source, fingerprint
+from ndpp.cli.output import Report, Row, emit
 from ndpp.io import load, load_header
 
 BAR = 40
@@ -28,7 +32,7 @@ def info(
     ],
     top: Annotated[int, typer.Option(metavar="N", min=0, help="How many of the most frequent items to list.")] = 5,
     output: o.Output = None,
-    json: o.Json = False,
+    as_json: o.Json = False,
     labels: o.AsLabels = None,
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
@@ -43,8 +47,13 @@ def info(
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     source = Source(file, from_, basket, item)
-    report = _model(Path(file), top) if _is_model(source) else _baskets(source.read(as_labels=labels), source.name, top)
-    emit(report, output, as_json=json)
+    if file.endswith(".part"):
+        report = _unfinished(Path(file))
+    elif _is_model(source):
+        report = _model(Path(file), top)
+    else:
+        report = _baskets(source.read(as_labels=labels), source.name, top)
+    emit(report, output, as_json=as_json)
 
 
 def _is_model(source: Source) -> bool:
@@ -69,7 +78,7 @@ def _model(path: Path, top: int) -> Report:
         "kind": "model", "items": kernel.n_items, "columns": header.n_columns, "rank": kernel.rank,
         "items_that_can_occur": len(kernel.support), "labels": kernel.labels is not None,
         "mean_size": mean, "sd_of_size": float(np.sqrt(law @ (sizes - mean) ** 2)),
-        "precision": str(kernel.X.dtype), "ndpp_version": header.ndpp_version, "crc32": f"{header.crc32:08x}",
+        "precision": str(kernel.X.dtype), "ndpp_version": header.ndpp_version, "crc32": fingerprint(path),
     }  # fmt: skip
     data = {**facts, "size_law": law, "training": header.metadata}
     rows = _lines({**facts, **header.metadata}, path.name)
@@ -95,6 +104,22 @@ def _baskets(baskets: Baskets, name: str, top: int) -> Report:
     )
 
 
+def _unfinished(path: Path) -> Report:
+    """Return what an interrupted run has left: baskets in a journal, or the state of training."""
+    if _is_model(Source(os.fspath(path))):
+        with safe_open(path, framework="np") as file:
+            record = json.loads((file.metadata() or {}).get("record", "{}"))
+        history = record.get("history", [])
+        facts: dict[str, Any] = {"kind": "unfinished training", "epochs": len(history), **record.get("made_with", {})}
+    else:
+        made_with = read_made_with(path.with_suffix(""))
+        with open(path, "rb") as lines:
+            facts = {"kind": "unfinished baskets", "baskets": max(0, sum(1 for _ in lines) - 1), **(made_with or {})}
+    return Report(
+        facts, _lines(facts, path.name), notes=["", "The command that was interrupted goes on with --resume."]
+    )
+
+
 def _notes(law: FloatArray, head: str, most: str) -> list[str]:
     seen = [k for k, p in enumerate(law) if p >= FEWEST]
     scale = BAR / max(float(law.max(initial=0.0)), 1e-300)
@@ -113,5 +138,5 @@ def _lines(tree: dict[str, Any], name: str, prefix: str = "") -> list[Row]:
     lines: list[Row] = []
     for key, value in tree.items():
         word = prefix + key.replace("_", " ")
-        lines += _lines(value, name, f"{word}, ") if isinstance(value, dict) else [{"": word, name: cell(value)}]
+        lines += _lines(value, name, f"{word}, ") if isinstance(value, dict) else [{"": word, name: value}]
     return lines

@@ -20,16 +20,21 @@ from ndpp.experiments import registry
 from ndpp.experiments.record import machine
 
 
-def demo() -> None:
-    """Show what a kernel can tell.
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the kernel and a picture of it.")
+    ] = Path("demo-output"),
+) -> None:
+    """Learn a kernel from a year of real groceries, read it, complete baskets, compare samplers: two minutes.
 
     \b
     Examples:
       ndpp demo
+      ndpp demo -o somewhere
     """
     from ndpp.experiments import demo as demonstration
 
-    demonstration.main()
+    demonstration.run(output, progress=sys.stderr.isatty())
 
 
 def reproduce(
@@ -86,6 +91,7 @@ def bench(
     rank: Annotated[int, typer.Option(metavar="N", min=2, help="Rank of the random kernel.")] = 100,
     size: Annotated[int, typer.Option("--size", "-k", metavar="N", min=0, help="Items of each basket.")] = 10,
     any_size: Annotated[bool, typer.Option("--any-size", help="Draw baskets of any size instead.")] = False,
+    device: o.Device = "cpu",
     seconds: Annotated[
         float, typer.Option(metavar="N", min=0.0, help="Drawing time of each sampler, once it is warm.")
     ] = 2.0,
@@ -103,7 +109,7 @@ def bench(
     """
     with working("making the kernel") as now:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
-        use = Settings(size=None if any_size else size)
+        use = Settings(size=None if any_size else size, device=device)
         names = [name for name in SAMPLERS if any_size or name not in ANY_SIZE_ONLY]
         ready = {name.value: partial(SAMPLERS[name], kernel, use) for name in names}
         # A tiny kernel first: what is compiled or imported once is nobody's time.
@@ -120,7 +126,13 @@ def bench(
         }
         for t in timings
     ]  # fmt: skip
-    about: dict[str, Any] = {"items": kernel.n_items, "rank": kernel.rank, "size": use.size, "seed": seed}
+    about: dict[str, Any] = {
+        "items": kernel.n_items,
+        "rank": kernel.rank,
+        "size": use.size,
+        "device": device,
+        "seed": seed,
+    }
     notes = [f"{t.sampler}: {t.note}" for t in timings if t.note]
     head = f"{kernel.n_items:,} items, rank {kernel.rank}, baskets of {'any size' if any_size else f'{size} items'}."
     emit(Report({**about, "machine": machine(), "timings": rows}, rows, shown, [head, *notes]), output, as_json=json)
