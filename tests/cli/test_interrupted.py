@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import resource
 import signal
 import subprocess
@@ -189,3 +191,19 @@ def test_the_installed_command_is_this_one(tmp_path):
         pytest.skip("the package is not installed with its command")
     done = subprocess.run([script, "--version"], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.startswith("ndpp ")
+
+
+def test_a_terminal_sees_progress_and_standard_output_does_not(plain, tmp_path):
+    leader, follower = pty.openpty()
+    words = ["sample", plain, "-n", 200, "--seed", 1, "-o", "out.txt"]
+    process = spawn(*words, cwd=tmp_path, stderr=follower, env={**ENVIRONMENT, "TERM": "xterm"})
+    os.close(follower)
+    seen = b""
+    with contextlib.suppress(OSError):  # the terminal closes with the process
+        while piece := os.read(leader, 4096):
+            seen += piece
+    os.close(leader)
+    assert end(process)[:2] == (0, "")
+    assert b"drawing" in seen
+    assert b"200 baskets in" in seen
+    assert b"seed 1, in 'out.txt'" in seen

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, fingerprint, given_baskets, item_ids, load_model
+from ndpp.cli.files import Source, excluding, fingerprint, given_baskets, load_model
 from ndpp.cli.keep import Target
 from ndpp.cli.output import Report, Row, emit
 from ndpp.errors import ZeroProbabilityError
@@ -43,8 +43,7 @@ def recommend(
     """
     kernel = load_model(model)
     asked = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    never = item_ids(kernel, exclude, ids=ids)
-    allowed = kernel.exclude(never) if len(never) else kernel
+    allowed, _ = excluding(kernel, exclude, ids=ids)
     found: list[Recommendation | None] = []
     for items in asked:
         try:
@@ -101,8 +100,7 @@ def map_(
     target = Target(output, to, json, None if ids else kernel.labels)
     target.check(resume=False)
     starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    never = item_ids(kernel, exclude, ids=ids)
-    allowed = kernel.exclude(never) if len(never) else kernel
+    allowed, _ = excluding(kernel, exclude, ids=ids)
     rows = [greedy_map(allowed, size, given=items).tolist() for items in starts]
     head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(row) for row in rows]}
     target.write(rows, head)

@@ -13,7 +13,7 @@ from ndpp import samplers
 from ndpp._journal import read_made_with
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, fingerprint, given_baskets, is_plain, item_ids, load_model, need
+from ndpp.cli.files import Source, excluding, fingerprint, given_baskets, is_plain, item_ids, load_model, need
 from ndpp.cli.keep import Target, keep
 from ndpp.cli.samplers import Name, Settings, Start, engine_of, prepare
 
@@ -65,9 +65,8 @@ def sample(
     kernel = load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
     target.check(resume=resume)
-    fixed, never = item_ids(kernel, given, ids=ids), item_ids(kernel, exclude, ids=ids)
-    settings = Settings(size, fixed, steps, start, device)
-    ready = prepare(sampler, kernel.exclude(never) if len(never) else kernel, settings)
+    fixed, (allowed, never) = item_ids(kernel, given, ids=ids), excluding(kernel, exclude, ids=ids)
+    ready = prepare(sampler, allowed, Settings(size, fixed, steps, start, device))
     seed = _seed(seed, output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": fingerprint(model), "sampler": sampler.value, "size": size,
@@ -120,13 +119,12 @@ def complete(
     target = Target(output, to, json, None if ids else kernel.labels)
     target.check(resume=resume)
     starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    never = item_ids(kernel, exclude, ids=ids)
+    allowed, never = excluding(kernel, exclude, ids=ids)
     seed = _seed(seed, output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": fingerprint(model), "number": number, "size": size, "add": add, "device": device,
         "exclude": never.tolist(), "given": [items.tolist() for items in starts],
     }  # fmt: skip
-    allowed = kernel.exclude(never) if len(never) else kernel
 
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):

@@ -99,6 +99,12 @@ def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -
     return kernel.catalogue_ids(kernel.rows_of([int(name) for name in names]))
 
 
+def excluding(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -> tuple[LowRankKernel, IntArray]:
+    """Return the kernel without the items of --exclude, and these."""
+    never = item_ids(kernel, words, ids=ids)
+    return (kernel.exclude(never) if len(never) else kernel), never
+
+
 def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
     """Return the baskets of a file or, where none is named, the one basket of --given."""
     need(source is None or not given, "the items come from a file of baskets or from --given, not from both")

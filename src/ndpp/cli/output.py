@@ -123,13 +123,14 @@ def write_json_rows(file: IO[str], head: Mapping[str, Any], rows: Iterable[Seque
 @contextmanager
 def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> Iterator[Callable[[int], None]]:
     """Show a bar on standard error if that is a terminal; call what is given with the number of things done since."""
-    if not (show and sys.stderr.isatty()):
+    console = Console(stderr=True)
+    if not (show and console.is_interactive):
         yield lambda count: None
         return
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield lambda count: bar.advance(task, count)
 
@@ -137,8 +138,9 @@ def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> Iter
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
     """Show on standard error, if that is a terminal, that something is going on; call what is given to say what."""
-    if not sys.stderr.isatty():
+    console = Console(stderr=True)
+    if not console.is_interactive:
         yield lambda text: None
         return
-    with Console(stderr=True).status(what) as status:
+    with console.status(what) as status:
         yield lambda text: status.update(text)
