@@ -60,7 +60,9 @@ def readme() -> None:
             own = [row for row in rows if (row["sampler"], row["task"]) == (name, task)]
             found = [duration(t) for t in sorted(float(row["seconds"]) for row in own)]
             mark = " (*)" if any(row["expected"] == "True" for row in own) else ""
-            cells.append(" – ".join(dict.fromkeys(found)) + mark)
+            units = {text.split()[1] for text in found}
+            short = [text.split()[0] for text in found[:-1]] + found[-1:] if len(units) == 1 else found
+            cells.append(" – ".join(dict.fromkeys(short)) + mark)
         lines.append([*about, *cells])
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     path = DOCS.parent / "README.md"

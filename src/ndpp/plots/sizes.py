@@ -97,7 +97,8 @@ def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample 
         colour = (ATTRACT, REPEL, *COLOURS[1:4])[series.index(bar.series) % 5]
         look = {"hatch": "///", "edgecolor": "white"} if bar.expected else {}
         axes.barh(at, max(bar.value, left) - left, left=left, height=0.75, color=colour, lw=0, **look)
-        mark = f"{bar.value:.2g}" + " (*)" * bar.expected
+        value = f"{bar.value:,.0f}" if 100 <= bar.value < 1e5 else f"{bar.value:.2g}"
+        mark = value + " (*)" * bar.expected
         axes.annotate(mark, (max(bar.value, left), at), (4, 0), textcoords="offset points", va="center", fontsize=9)
     axes.set_yticks([at for _, at in places], [bar.series for bar, _ in places])
     axes.tick_params(axis="y", length=0)
