@@ -40,8 +40,8 @@ SIZE = 8
 def run(
     output: Path = OUTPUT,
     *,
-    n_train: int = 30_000,
-    rank: int = 60,
+    n_train: int = 40_000,
+    rank: int = 80,
     max_epochs: int = 8,
     n_draws: int = 200,
     progress: bool = True,
@@ -112,11 +112,11 @@ def show_pairs(kernel: LowRankKernel) -> Pairs:
 def show_completions(kernel: LowRankKernel) -> None:
     """Print, for a few baskets, the items to recommend and exact samples of what else may be in them."""
     _title("Completing baskets")
-    for basket in BASKETS:
+    for seed, basket in enumerate(BASKETS):
         given = kernel.ids(list(basket))
         best = recommend(kernel, given, n=4).items
         print(f"{_listed(basket)}\n  recommended: {_listed(_labels(kernel, best))}")
-        for drawn in kernel.sample(2, size=len(given) + 4, given=given, rng=0):
+        for drawn in kernel.sample(2, size=len(given) + 4, given=given, rng=seed):
             rest = [i for i in drawn.tolist() if i not in given]
             print(f"  sampled:     {_listed(_labels(kernel, rest))}")
 

@@ -8,6 +8,7 @@ e_2(L̂^A)/e_2(L^A), averaged over the kept sets that were met.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ndpp.datasets import make_kernel
@@ -23,7 +24,7 @@ SAMPLING_SLOPE, PREPARATION_SLOPE, STEP_RATIO = 0.1, 1.1, 2.0
 
 
 class Settings(NamedTuple):
-    """Sizes of catalogue, rank, size of sets; sizes of the second panel and its catalogue; seconds for each figure."""
+    """Catalogues, rank, size of sets; sizes of the second panel and its catalogue; seconds for each figure, steps at most."""
 
     n_items: Sequence[int]
     rank: int
@@ -31,26 +32,30 @@ class Settings(NamedTuple):
     sizes: Sequence[int]
     n_large: int
     seconds: float
+    steps: int
 
 
-FULL = Settings((10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100), 10**6, 2.0)
-QUICK = Settings((10**2, 10**3, 10**4), 20, 4, (4, 8, 16), 10**4, 0.1)
+FULL = Settings((10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100), 10**6, 2.0, 2000)
+QUICK = Settings(
+    (10**2, 10**3, 10**4), 20, 4, (4, 8, 16), 10**4, 0.1, 150
+)  # few steps, so that their number is always the same
 
 
 def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     """Time preparation and sampling along both sweeps."""
     chosen = QUICK if quick else FULL
-    sampling(*prepare(50, 4, seed=seed)[:2], 2, seed=seed, seconds=0.0)  # compiles
+    sampled = partial(sampling, seed=seed, seconds=chosen.seconds, steps=chosen.steps)
+    sampling(*prepare(50, 4, seed=seed)[:2], 2, seed=seed, seconds=0.0, steps=20)  # compiles
     by_n: list[Row] = []
     for n in chosen.n_items:
         kernel, index, row = prepare(n, chosen.rank, seed=seed)
-        by_n.append({**row, **sampling(kernel, index, chosen.size, seed=seed, seconds=chosen.seconds)})
+        by_n.append({**row, **sampled(kernel, index, chosen.size)})
         say(f"n = {n:,}: preparation {row['prepare kernel']:.3g} s, Exact {by_n[-1]['Exact']:.3g} s")
     if chosen.n_large != chosen.n_items[-1]:
         kernel, index, _ = prepare(chosen.n_large, chosen.rank, seed=seed)
     by_k: list[Row] = []
     for k in chosen.sizes:
-        by_k.append({"n": chosen.n_large, **sampling(kernel, index, k, seed=seed, seconds=chosen.seconds)})
+        by_k.append({"n": chosen.n_large, **sampled(kernel, index, k)})
         say(f"k = {k}: Exact {by_k[-1]['Exact']:.3g} s")
     settings = {"n": chosen.n_items, "d": chosen.rank, "k": chosen.size, "k at the largest n": chosen.sizes}
     figure = runtimes(_panels(chosen, by_n, by_k))
@@ -77,14 +82,14 @@ def prepare(n_items: int, rank: int, *, seed: int) -> tuple[LowRankKernel, Tree,
     return kernel, tree, {"n": n_items, **{f"prepare {name}": value for name, value in parts.items()}}
 
 
-def sampling(kernel: LowRankKernel, index: Tree, size: int, *, seed: int, seconds: float) -> Row:
+def sampling(kernel: LowRankKernel, index: Tree, size: int, *, seed: int, seconds: float, steps: int) -> Row:
     """Return seconds per sample of each sampler at one size, and the proposals of the paper's walk."""
     exact = Exact.prepare(kernel, size=size)
     row: Row = {"k": size, "Exact": draw_times(exact, seed=seed, seconds=seconds, warm=5).median}
     start = exact.sample(1, rng=seed).baskets[0]
     for name, up in (("Walk(DirectUp)", DirectUp()), ("Walk(RejectionUp)", RejectionUp(index=lambda _: index))):
         walk = Walk.prepare(kernel, size=size, up=up, start=start)
-        found = step_times(walk, start, seed=seed, seconds=seconds, least=20)
+        found = step_times(walk, start, seed=seed, seconds=seconds, least=min(150, steps), most=steps)
         row |= {name: found.times.median * walk.steps, f"{name} step": found.times.median}
         if found.expected_proposals is not None:
             row |= {"proposals": found.proposals, "proposals, standard error": found.standard_error}

@@ -84,7 +84,9 @@ def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, w
     return timed(lambda i: sampler.draw(stream(key, i)), seconds=seconds, least=least)
 
 
-def step_times(walk: Walk, start: Any, *, seed: int, seconds: float, least: int = 10, warm: int = 3) -> Steps:
+def step_times(
+    walk: Walk, start: Any, *, seed: int, seconds: float, least: int = 10, most: int = 2000, warm: int = 3
+) -> Steps:
     """Time steps of a walk from ``start``; the closed form of the proposals is taken outside the measured time."""
     rng = np.random.default_rng(seed)
     took: list[float] = []
@@ -93,7 +95,7 @@ def step_times(walk: Walk, start: Any, *, seed: int, seconds: float, least: int 
     rows = walk.kernel.rows_of(start)
     began = time.perf_counter()
     up: Any = walk.up
-    while len(took) < least + warm or (len(took) < 2000 and time.perf_counter() - began < seconds):
+    while len(took) < least + warm or (len(took) < most and time.perf_counter() - began < seconds):
         before = time.thread_time()
         kept = np.delete(rows, rng.choice(walk.size, 2, replace=False, shuffle=False))
         pair, info = up.pair(rng, kept)
