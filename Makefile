@@ -24,8 +24,8 @@ help:  ## Show this list
 
 setup: $(READY)  ## Create the virtual environment and install everything into it
 
-# A stamp says that these extras are installed. The demonstration needs few of them, so it is there in a minute.
-$(VENV)/.ready-demo: EXTRAS := cli
+# A stamp says that these extras are installed. The demonstration does without the tools of development.
+$(VENV)/.ready-demo: EXTRAS := cli,learn,plot,data
 $(VENV)/.ready-dev: EXTRAS := dev
 $(VENV)/.ready-%: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c '$(CHECK)'
@@ -35,7 +35,7 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(VENV)/.ready-demo  ## Sample from a small kernel and show what a kernel can tell
+demo: $(VENV)/.ready-demo  ## Learn a kernel from a year of groceries, read it, complete baskets, compare samplers
 	@$(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)

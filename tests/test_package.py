@@ -94,12 +94,3 @@ def test_version_is_that_of_the_installed_distribution():
 
 def test_type_hints_are_shipped():
     assert Path(ndpp.__file__).with_name("py.typed").is_file()
-
-
-def test_demo_runs_and_saves_nothing(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "ndpp.experiments.demo"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "bread" in done.stdout
-    assert not list(tmp_path.iterdir())

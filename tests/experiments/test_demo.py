@@ -1,0 +1,22 @@
+"""The demonstration, made small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp.experiments import demo
+
+
+def test_demo_prints_what_it_learned_and_saves_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "made" / "here"
+    kernel = demo.run(folder, n_train=1500, rank=12, max_epochs=1, n_draws=20, progress=False)
+    out = capsys.readouterr().out
+    for words in ("shopping trips", "independent items", "go together", "recommended:", "Walk(RejectionUp)", "Saved"):
+        assert words in out
+    assert all(item in out for basket in demo.BASKETS for item in basket)
+    assert (folder / "pairs.png").read_bytes().startswith(b"\x89PNG")
+    np.testing.assert_array_equal(ndpp.load(folder / "groceries.safetensors").X, kernel.X)
