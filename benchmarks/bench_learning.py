@@ -2,20 +2,23 @@
 
 The plain step pads the batch to its largest basket and leaves gradients to autograd, as public code does. Run
 ``python benchmarks/bench_learning.py`` for the steps, ``--train`` for UK Retail (300 validation, 2,000 test baskets, the
-latter not touched), ``--large`` for the peak memory at n = 39,123 (instacart_train). ``NDPP_DATA`` points at the folder
-of real baskets; without it steps are timed on random ones.
+latter not touched), ``--large`` for the peak memory at n = 39,123 (instacart_train); with ``-o
+benchmarks/results/learning.json`` the figures are kept. ``NDPP_DATA`` points at the folder of real baskets; without it
+steps are timed on random ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from _machine import timed
+from _machine import machine, timed
 
 from ndpp import Baskets
 from ndpp.datasets.folder import load_baskets
@@ -85,7 +88,7 @@ def plain_steps(baskets: Baskets) -> dict[str, float]:
     return timed(step, least=5, seconds=5)
 
 
-def report_steps() -> dict[str, float]:
+def report_steps() -> dict[str, Any]:
     baskets = uk_retail()
     rows = {kind.__name__: steps(kind, baskets) for kind in (NDPP, ONDPP, SymmetricDPP)} | {
         "plain NDPP": plain_steps(baskets)
@@ -97,30 +100,30 @@ def report_steps() -> dict[str, float]:
             f"{ratio:.2f} × NDPP, {row['calls']:.0f} steps"
         )
     print(f"n = {baskets.n_items}, d = {RANK}, batch {BATCH}; target {TARGET_MS} ms")
-    return {name: row["least_wall_ms"] for name, row in rows.items()}
+    return {"steps": rows, "target_ms": TARGET_MS}
 
 
-def report_training(arguments: dict[str, Any]) -> None:
+def report_training() -> dict[str, Any]:
     """Print the gain over independent items on validation baskets, epoch by epoch."""
     train, val, _ = uk_retail().split(300, 2000, rng=0)
     p = (np.bincount(train.indices, minlength=train.n_items) + 0.5) / (len(train) + 1)
     floor = np.mean([np.log(p[items] / (1 - p[items])).sum() for items in val]) + np.log1p(-p).sum()
-    began, spent, epoch = time.perf_counter(), time.process_time(), fit._Run.epoch
+    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit._Run.epoch, []
 
     def watched(run: Any, bar: Progress) -> dict[str, float]:
         record = epoch(run, bar)
-        print(
-            f"epoch {record['epoch']:3.0f}  step {record['step']:5.0f}  gain {record['validation'] - floor:6.3f}  "
-            f"{time.perf_counter() - began:6.1f} s  (CPU {time.process_time() - spent:6.1f} s)"
-        )
+        times = [time.perf_counter() - began, time.process_time() - spent]
+        curve.append([record["epoch"], record["step"], record["validation"] - floor, *(round(t, 1) for t in times)])
+        print("epoch {:3.0f}  step {:5.0f}  gain {:6.3f}  {:6.1f} s  (CPU {:6.1f} s)".format(*curve[-1]), flush=True)
         return record
 
     fit._Run.epoch = watched  # type: ignore[method-assign]
-    model = NDPP(RANK, random_state=0, **arguments).fit(train, validation=val)
+    model = NDPP(RANK, random_state=0).fit(train, validation=val)
     print(f"{model.ended_}: gain {model.score(val) - floor:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
+    return {"training": curve, "ended": model.ended_, "threads": torch.get_num_threads()}
 
 
-def report_memory() -> None:
+def report_memory() -> dict[str, Any]:
     baskets = load_baskets("instacart_train").select(min_size=1, max_size=100)
     run = run_of(NDPP, baskets)
     sizes, order = run._noise_sizes(), np.random.default_rng(0).permutation(len(baskets))
@@ -134,6 +137,13 @@ def report_memory() -> None:
     print(
         f"n = {baskets.n_items}, d = {RANK}: {row['least_wall_ms']:.0f} ms a step, peak memory {peak:.2f} GiB; target 8"
     )
+    return {"large": {"n_items": baskets.n_items, **row, "peak_gib": peak}}
+
+
+def keep(path: Path, found: dict[str, Any]) -> None:
+    """Put the figures into the file, beside what is there."""
+    there = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(there | found | {"machine": machine()}, indent=1) + "\n")
 
 
 def test_step(benchmark):
@@ -150,13 +160,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--skew-share", type=float, default=0.5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
-    if chosen.train:
-        report_training({"skew_share": chosen.skew_share})
-    elif chosen.large:
-        report_memory()
-    else:
-        report_steps()
+    figures = report_training() if chosen.train else report_memory() if chosen.large else report_steps()
+    if chosen.output:
+        keep(chosen.output, figures)

@@ -35,12 +35,12 @@ def kernel_of(family: Family, parameters: Parameters, scale: np.ndarray, n_sym: 
 
 
 def test_without_noise_items_count_more_and_pairs_less():
-    noise = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    for family, v, b in ((FreeSkew(), 2**0.5, 2**-0.25), (OrthogonalPairs(), 1.0, 1.0), (NoSkew(), 1.0, 1.0)):
+    noise, scale = torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([3.0, 1.0], dtype=torch.float64)
+    for family, v, b in ((FreeSkew(), 1.1**2, 2**-0.25), (OrthogonalPairs(), 1.0, 1.0), (NoSkew(), 1.0, 1.0)):
         parameters = Parameters(torch.ones(2, 4, dtype=torch.float64), torch.zeros(0))
-        family.calm(parameters, noise, family.columns(4)[0])
         n_sym, n_skew = family.columns(4)
-        np.testing.assert_allclose(parameters.X, [[1.0] * 4, [v] * n_sym + [b] * n_skew])
+        family.calm(parameters, noise, scale, n_sym)
+        np.testing.assert_allclose(parameters.X, [[v] * n_sym + [1.0] * n_skew, [v] * n_sym + [b] * n_skew])
 
 
 @pytest.mark.parametrize("rank", range(3, 20))

@@ -147,7 +147,7 @@ class _Run:
         """Return the mean validation log-likelihood of the running mean, which is kept if it is the best so far."""
         mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
         if self.problem.noise is not None:
-            family.calm(mean, self.problem.noise, likelihood.n_sym)
+            family.calm(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
         family.constrain(mean, likelihood.scale, likelihood.n_sym)
         value = float(log_probs(likelihood, mean.X, family.matrix(mean.skew), self.validation).mean())
         if value > self.best_value:

@@ -71,7 +71,7 @@ class Family(ABC):
         """Multiply L by ``factor``, in place."""
         parameters.X.mul_(math.sqrt(factor))
 
-    def calm(self, parameters: Parameters, noise: Tensor, n_sym: int) -> None:
+    def calm(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
         """Bring X, in place, from what is best under noise of relative sizes r_i (n, 1) to what is best without."""
         return  # what is learned under noise is kept
 
@@ -101,14 +101,15 @@ class FreeSkew(Family):
         """Return the gradient in D."""
         return 2 * in_A
 
-    def calm(self, parameters: Parameters, noise: Tensor, n_sym: int) -> None:
-        """Multiply v_i by (1 + r_i²)^½ and b_i by (1 + r_i²)^−¼.
+    def calm(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
+        """Multiply V by (1 + r̄²)², with r̄² the mean of r_i² over occurrences, and b_i by (1 + r_i²)^−¼.
 
-        Noise weakens what b_i and b_j do together by up to ((1 + r_i²)(1 + r_j²))^½, and makes all pairs attract each
-        other a little, which lets an item occur without a reason, as V does. The exponents were chosen on validation
-        baskets: without noise, smaller b_i and larger v_i are likelier, and rank held-out items higher.
+        Noise weakens what b_i and b_j do together by ((1 + r_i²)(1 + r_j²))^½, and makes all pairs attract each other a
+        little, which lets an item occur without a reason, as V does. Without noise, smaller b_i and a larger V are as
+        likely, and rank held-out items higher. The exponents were chosen on validation baskets.
         """
-        parameters.X[:, :n_sym].mul_((1 + noise**2) ** 0.5)
+        mean = (scale[:, None] ** 2 * noise**2).sum() / (scale**2).sum()
+        parameters.X[:, :n_sym].mul_((1 + mean) ** 2)
         parameters.X[:, n_sym:].mul_((1 + noise**2) ** -0.25)
 
     def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
@@ -155,7 +156,7 @@ class OrthogonalPairs(FreeSkew):
         M = B.T @ in_B
         return torch.cat([in_V - B @ (B.T @ in_V), in_B - B @ ((M + M.T) / 2)], 1).mul_(scale[:, None])
 
-    def calm(self, parameters: Parameters, noise: Tensor, n_sym: int) -> None:
+    def calm(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
         """Keep what was learned: the rows of an orthonormal B cannot be multiplied one by one."""
 
     def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
