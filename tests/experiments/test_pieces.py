@@ -163,6 +163,7 @@ def test_records_are_read_back_and_reported(tmp_path):
     assert "| slope | linear | 1.02 | yes |" in text
     assert "| error | – | 0.2 | **no** |" in text
     assert "A note." in text
+    assert "1 of 2 stated bounds hold" in text
     assert "Seed 3, quick settings" in text
 
 
