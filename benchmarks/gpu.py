@@ -230,8 +230,7 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         yield "one item more q̂·Z", lambda: torch.mm(new, sides), traffic, 2 * S * r * 4 * h * r
         inner, four = torch.randn_like(inverse), torch.randn(S * h, 4, n, **real)
         small = item * S * h * n
-        yield "border G⁻¹", lambda: _fused.border(inverse, inner, four, four), small * (4 * n + 12), 0
-        yield "trace", lambda: _fused.lost(inverse, inner, n), small * 4 * n, 0
+        yield "border G⁻¹, trace", lambda: _fused.border(inverse, inner, four, four), small * (6 * n + 12), 0
 
 
 def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) -> list[Row]:

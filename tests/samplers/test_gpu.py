@@ -284,7 +284,7 @@ def test_rounds_have_a_budget():
     samples = torch.arange(3)
     table = (torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64))
     streams = _streams.Streams(stream_key(0), torch.device("cpu"))
-    with pytest.raises(BudgetExceededError, match="rejected, 768 times as many"):
+    with pytest.raises(BudgetExceededError, match="rejected, 512 times as many"):
         _accept.accept(streams, table, samples, samples, 0, 8, 1e-8, lambda rows, which: torch.zeros(rows.shape))
 
 
@@ -293,8 +293,8 @@ def numbers(*shape: int, seed: int = 0, device: str = "cpu"):
 
 
 def _bordered(inverse, inner, parts, squares):
-    pivots, n = _fused.border(inverse, inner, parts, squares), parts.shape[2]
-    return inverse[:, :, :n, :n], inner, pivots, _fused.lost(inverse, inner, n)
+    outcome, n = _fused.border(inverse, inner, parts, squares), parts.shape[2]
+    return inverse[:, :, :n, :n], inner, *outcome
 
 
 def _inverted(parts):
@@ -317,6 +317,7 @@ FUSED = {
     "invert": (_inverted, [(5, 2, 7, 7)]),
     "invert by blocks": (_inverted, [(2, 2, 45, 45)]),
     "border the first": (_bordered, [(5, 2, 9, 9), (5, 2, 9, 9), (5, 4, 1), (5, 4, 1)]),
+    "border a large one": (_bordered, [(2, 2, 40, 40), (2, 2, 40, 40), (2, 4, 39), (2, 4, 39)]),
     "border": (_bordered, [(5, 2, 9, 9), (5, 2, 9, 9), (5, 4, 7), (5, 4, 7)]),
 }
 

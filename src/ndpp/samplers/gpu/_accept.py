@@ -11,8 +11,8 @@ from torch import Tensor
 from ndpp.errors import BudgetExceededError
 from ndpp.samplers.gpu._streams import ROUNDS, Streams
 
-CANDIDATES = 3
-"""Candidates of a round, as a multiple of the mean number needed: one sample in twenty needs a second round. No law depends on it."""
+CANDIDATES = 2
+"""Candidates of a round, as a multiple of the mean number needed: one sample in seven needs a second round. No law depends on it."""
 
 
 class Accepted(NamedTuple):

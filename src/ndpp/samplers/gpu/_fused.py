@@ -20,11 +20,11 @@ except ImportError:  # the plain twins do
 
 LARGEST = 64
 """Largest matrix that a kernel holds in registers."""
-JUDGED = {16: (32, 4, 2), 32: (32, 4, 2), 64: (32, 8, 2)}
-"""Candidates, warps and stages of a program that judges, by the size of G."""
+JUDGED = ((32, 4), (64, 4))
+"""Candidates and warps of a program that judges by more than 16 items, for few candidates and for many."""
 WARPS = {16: 1, 32: 4, 64: 8}
 """Warps of a program that holds one small matrix, by its size."""
-INVERTED = 32
+INVERTED = 16
 """Largest matrix that is inverted in one piece."""
 
 
@@ -72,13 +72,15 @@ def judge(products: Tensor, inverse: Tensor, w: Tensor, own: Tensor) -> Tensor:
     ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y, ``inverse`` (S·h, 2, room, room) real and imaginary parts, ``w`` (S, h).
     """
     (S, n, h, _, c), room = products.shape, inverse.shape[2]
-    if usable(products.device) and n <= LARGEST:
-        out, N = torch.empty_like(own), _power(n)
-        C, warps, stages = JUDGED[N]
-        _kernels.judge[(S, triton.cdiv(c, C))](
-            products, inverse, torch.view_as_real(w), own, out, n, h, c, room, N=N, C=C, K=16,
-            num_warps=warps, num_stages=stages,
-        )  # fmt: skip
+    if usable(products.device):
+        out = torch.empty_like(own)
+        if n <= 16:
+            kernel, C, warps = _kernels.judge_small, min(128, _power(c, 32)), min(4, _power(c, 32) // 32)
+        else:
+            kernel, (C, warps) = _kernels.judge, JUDGED[c > 32]
+        kernel[(S, triton.cdiv(c, C))](
+            products, inverse, torch.view_as_real(w), own, out, n, h, c, room, N=16, C=C, num_warps=warps, num_stages=2
+        )
         return out
     G = pairs(inverse[:, :, :n, :n]).view(S, h, n, n)
     x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
@@ -102,9 +104,7 @@ def invert(G: Tensor) -> tuple[Tensor, Tensor]:
         return _invert_blocks(G, n // 2)
     out = G.clone(memory_format=torch.contiguous_format)
     log_abs, unit = torch.empty(len(G), dtype=out.real.dtype, device=G.device), torch.empty_like(out[:, 0, 0])
-    _kernels.invert[(len(G),)](
-        torch.view_as_real(out), log_abs, torch.view_as_real(unit), n, N=_power(n), num_warps=_warps(n)
-    )
+    _kernels.invert[(len(G),)](torch.view_as_real(out), log_abs, torch.view_as_real(unit), n, N=_power(n), num_warps=1)
     return out, torch.complex(log_abs.double(), unit.angle().double())
 
 
@@ -121,18 +121,20 @@ def _invert_blocks(G: Tensor, m: int) -> tuple[Tensor, Tensor]:
     return out, log_first + log_last
 
 
-def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> Tensor:
-    """Border G⁻¹ and VU, both (b, 2, room, room), with an item, in place; return the pivots (b,).
+def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    """Border G⁻¹ and (VU)ᵀ, both (b, 2, room, room), with an item, in place; return the pivots and tr(G⁻¹VU), both (b,).
 
     ``parts`` (b, 4, n) holds q̂Zq, real and imaginary, and qZq̂ᵀ likewise, the new item last; ``squares`` the same for Z².
     """
-    n, room = parts.shape[2], inverse.shape[2]
+    b, n, room = len(parts), parts.shape[2], inverse.shape[2]
     if usable(inverse.device) and n <= LARGEST:
-        pivots = torch.empty(len(parts), dtype=_wide(parts), device=parts.device)
-        _kernels.border[(len(parts),)](
-            inverse, inner, parts, squares, torch.view_as_real(pivots), n, room, N=_power(n), num_warps=_warps(n)
-        )
-        return pivots
+        out = torch.empty(2, b, dtype=_wide(parts), device=parts.device)
+        space, N = parts.new_empty(b, 2, _power(n)), _power(n)
+        _kernels.border[(b,)](
+            inverse, inner, parts, squares, space, *map(torch.view_as_real, out), n, room, N=N, R=16 if N > 16 else N,
+            num_warps=WARPS[N],
+        )  # fmt: skip
+        return out[0], out[1]
     (column, row), old = (pairs(parts[:, :2]), pairs(parts[:, 2:])), pairs(inverse[:, :, : n - 1, : n - 1])
     x = torch.bmm(old, column[:, : n - 1, None])
     y = torch.bmm(row[:, None, : n - 1], old)
@@ -141,19 +143,8 @@ def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> Te
     new = torch.bmm(x / pivots[:, None, None], y)  # (x, −1)(y, −1)ᵀ/π
     new[:, : n - 1, : n - 1] += old
     inverse[:, :, :n, :n] = torch.stack([new.real, new.imag], 1)
-    inner[:, :, :n, n - 1], inner[:, :, n - 1, :n] = squares[:, :2], squares[:, 2:]
-    return pivots
-
-
-def lost(inverse: Tensor, inner: Tensor, n: int) -> Tensor:
-    """Return tr(G⁻¹VU), shape (b,)."""
-    if usable(inverse.device) and n <= LARGEST:
-        out = torch.empty(len(inverse), dtype=_wide(inverse), device=inverse.device)
-        _kernels.lost[(len(inverse),)](
-            inverse, inner, torch.view_as_real(out), n, inverse.shape[2], N=_power(n), num_warps=_warps(n)
-        )
-        return out
-    return (pairs(inverse[:, :, :n, :n]) * pairs(inner[:, :, :n, :n]).mT).sum((1, 2))
+    inner[:, :, :n, n - 1], inner[:, :, n - 1, :n] = squares[:, 2:], squares[:, :2]
+    return pivots, (new * pairs(inner[:, :, :n, :n])).sum((1, 2))
 
 
 def pairs(parts: Tensor) -> Tensor:
@@ -163,7 +154,3 @@ def pairs(parts: Tensor) -> Tensor:
 
 def _wide(real: Tensor) -> torch.dtype:
     return torch.complex64 if real.dtype == torch.float32 else torch.complex128
-
-
-def _warps(n: int) -> int:
-    return WARPS[_power(n)]

@@ -28,12 +28,14 @@ from ndpp.samplers.gpu._streams import Streams
 
 
 class Tolerances(NamedTuple):
-    """How far tr M, acceptance probabilities and M q̂ᵀ may be off, and the smallest surviving fraction."""
+    """How far tr M, acceptance probabilities and M q̂ᵀ may be off, the smallest surviving fraction, and what a plan aims at."""
 
     trace: float
     fraction: float
     chance: float
     chosen: float
+    planned_trace: float
+    planned_fraction: float
 
 
 class Counters(NamedTuple):
@@ -99,19 +101,20 @@ class Group:
         if n:
             # Rows of q behind the n-th are zero: the product also makes room for the items to come.
             self.F = (q[:, :room].reshape(S * room, r) @ circle.sides).view(S, room, h, 4, r)
-            inverse, log_det = _fused.invert(self._minors(self.F[:, :n, :, :2]))
-            inner = self._minors((q[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r))
+            inverse, log_det = _fused.invert(self._minors(self.F[:, :n]))
+            inner = self._minors((q[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r)).mT
             for to, small in ((self.inverse, inverse), (self.inner, inner)):
                 to[:, 0, :n, :n], to[:, 1, :n, :n] = small.real, small.imag
+            self.lost = (inverse * inner).sum((1, 2))
             self.log_w = self.log_w + log_det.view(S, h)
         else:
             self.F = q.new_empty(S, room, h, 4, r)
         self.seeds.counters.recentred.add_(1)
 
     def _minors(self, columns: Tensor) -> Tensor:
-        """Return q̂Zq̂ᵀ at each node, shape (S·h, n, n), from the columns Zq̂ᵀ (S, n, h, 2, r)."""
-        S, n, h, _, r = columns.shape
-        parts = torch.bmm(columns.reshape(S, n * h * 2, r), self.seeds.q[:, :n].mT).view(S, n, h, 2, n)
+        """Return q̂Zq̂ᵀ at each node, shape (S·h, n, n), from the columns Zq̂ᵀ, which come first in (S, n, h, 2 or 4, r)."""
+        S, n, h, p, r = columns.shape
+        parts = torch.bmm(columns.view(S, n * h * p, r), self.seeds.q[:, :n].mT).view(S, n, h, p, n)[:, :, :, :2]
         return _fused.pairs(parts.permute(0, 2, 3, 4, 1).reshape(S * h, 2, n, n))
 
     def condition(self) -> None:
@@ -121,7 +124,7 @@ class Group:
         side = torch.mm(new, self.circle.sides, out=self.F[:, self.n - 1].flatten(1)).view(S, h * 4, r)
         squares = torch.mm(new, self.circle.squares).view(S, h * 4, r)
         parts = [torch.bmm(four, basis).view(S * h, 4, self.n) for four in (side, squares)]
-        pivots = _fused.border(self.inverse, self.inner, *parts)
+        pivots, self.lost = _fused.border(self.inverse, self.inner, *parts)
         self.log_w = self.log_w + torch.log(pivots).view(S, h)
 
     def weigh(self) -> Tensor:
@@ -132,7 +135,7 @@ class Group:
         self.w = (w / total[:, None]).to(self.circle.trace.dtype)
         trace = self.circle.trace.expand_as(self.w)
         if self.n:
-            trace = trace - _fused.lost(self.inverse, self.inner, self.n).view(self.w.shape)
+            trace = trace - self.lost.view(self.w.shape)
         trace = (self.w * trace).real.sum(1).double()
         error = (trace - (self.wanted - self.n)).abs()
         self.error, self.fraction = error, fraction
@@ -148,7 +151,7 @@ class Group:
     def _chosen_excess(self) -> Tensor:
         """Return the largest entry of M q̂ᵀ, which is zero for items already chosen."""
         n, (S, _, h, _, r) = self.n, self.F.shape
-        products = torch.bmm(self.F[:, :n].reshape(S, -1, r), self.seeds.q[:, :n].mT).view(S, n, h, 4, n)[:, :, :, 2:]
+        products = torch.bmm(self.F[:, :n].view(S, -1, r), self.seeds.q[:, :n].mT).view(S, n, h, 4, n)[:, :, :, 2:]
         right = _fused.pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n))
         rest = torch.bmm(_fused.pairs(self.inverse[:, :, :n, :n]), right)  # G⁻¹ V q̂ᵀ, which should be the identity
         rest = (torch.eye(n, dtype=rest.dtype, device=rest.device) - rest) * self.w.view(-1, 1, 1)

@@ -55,31 +55,54 @@ def weighed_rows(table, rows, weights, out, count, width, C: tl.constexpr, W: tl
 
 
 @triton.jit(do_not_specialize=["n", "half", "count", "room"])
-def judge(P, inverse, w, own, out, n, half, count, room, N: tl.constexpr, C: tl.constexpr, K: tl.constexpr):
+def judge_small(P, inverse, w, own, out, n, half, count, room, N: tl.constexpr, C: tl.constexpr):
     s, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * C + tl.arange(0, C)
-    i, k, step = tl.arange(0, N), tl.arange(0, K), half * 4 * count
+    i, step = tl.arange(0, N), half * 4 * count
+    total = tl.zeros((C,), P.dtype.element_ty)
+    for j in range(half):
+        g, at = inverse + (s * half + j) * 2 * room * room, P + s * n * step + j * 4 * count
+        y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
+        y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
+        w_re, w_im = tl.load(w + 2 * (s * half + j)), tl.load(w + 2 * (s * half + j) + 1)
+        for k in range(n):
+            g_re = tl.load(g + k * room + i, mask=i < n, other=0.0)[:, None]
+            g_im = tl.load(g + room * room + k * room + i, mask=i < n, other=0.0)[:, None]
+            x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)
+            x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0)
+            re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
+            total += (w_re * x_re - w_im * x_im) * re - (w_re * x_im + w_im * x_re) * im
+    value = tl.load(own + s * count + c, mask=c < count, other=0.0) - total
+    tl.store(out + s * count + c, value, mask=c < count)
+
+
+@triton.jit(do_not_specialize=["n", "half", "count", "room"])
+def judge(P, inverse, w, own, out, n, half, count, room, N: tl.constexpr, C: tl.constexpr):
+    s, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * C + tl.arange(0, C)
+    k, step = tl.arange(0, N), half * 4 * count
     real: tl.constexpr = P.dtype.element_ty
     total = tl.zeros((C,), real)
     for j in range(half):
         g, at = inverse + (s * half + j) * 2 * room * room, P + s * n * step + j * 4 * count
-        both, re, im = tl.zeros((N, C), real), tl.zeros((N, C), real), tl.zeros((N, C), real)
-        for begin in range(0, n, K):
-            m = begin + k
-            place, inside = i[:, None] * room + m[None, :], (i < n)[:, None] & (m < n)[None, :]
-            g_re = tl.load(g + place, mask=inside, other=0.0)
-            g_im = tl.load(g + room * room + place, mask=inside, other=0.0)
-            place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
-            y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0)
-            y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0)
-            re = tl.dot(g_re, y_re, re, input_precision="ieee", out_dtype=real)
-            both = tl.dot(g_im, y_im, both, input_precision="ieee", out_dtype=real)
-            im = tl.dot(g_re, y_im, im, input_precision="ieee", out_dtype=real)
-            im = tl.dot(g_im, y_re, im, input_precision="ieee", out_dtype=real)
-        re -= both
         w_re, w_im = tl.load(w + 2 * (s * half + j)), tl.load(w + 2 * (s * half + j) + 1)
-        place, inside = i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
-        total += tl.sum(tl.load(at + place, mask=inside, other=0.0) * (w_re * re - w_im * im), 0)
-        total -= tl.sum(tl.load(at + count + place, mask=inside, other=0.0) * (w_re * im + w_im * re), 0)
+        for first in range(0, n, N):
+            i = first + k
+            both, re, im = tl.zeros((N, C), real), tl.zeros((N, C), real), tl.zeros((N, C), real)
+            for begin in range(0, n, N):
+                m = begin + k
+                place, inside = i[:, None] * room + m[None, :], (i < n)[:, None] & (m < n)[None, :]
+                g_re = tl.load(g + place, mask=inside, other=0.0)
+                g_im = tl.load(g + room * room + place, mask=inside, other=0.0)
+                place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
+                y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0)
+                y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0)
+                re = tl.dot(g_re, y_re, re, input_precision="ieee", out_dtype=real)
+                both = tl.dot(g_im, y_im, both, input_precision="ieee", out_dtype=real)
+                im = tl.dot(g_re, y_im, im, input_precision="ieee", out_dtype=real)
+                im = tl.dot(g_im, y_re, im, input_precision="ieee", out_dtype=real)
+            re -= both
+            place, inside = i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
+            total += tl.sum(tl.load(at + place, mask=inside, other=0.0) * (w_re * re - w_im * im), 0)
+            total -= tl.sum(tl.load(at + count + place, mask=inside, other=0.0) * (w_re * im + w_im * re), 0)
     value = tl.load(own + s * count + c, mask=c < count, other=0.0) - total
     tl.store(out + s * count + c, value, mask=c < count)
 
@@ -123,47 +146,59 @@ def invert(G, log_abs, unit, n, N: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["n", "room"])
-def border(inverse, inner, parts, squares, pivots, n, room, N: tl.constexpr):
-    b, k = tl.program_id(0).to(tl.int64), tl.arange(0, N)
-    i, j, last, plane = k[:, None], k[None, :], n - 1, room * room
-    at, old = inverse + b * 2 * plane + i * room + j, (i < last) & (j < last)
-    re, im = tl.load(at, mask=old, other=0.0), tl.load(at + plane, mask=old, other=0.0)
-    four, mask = parts + b * 4 * n, k < last
-    g_re, g_im = tl.load(four + k, mask=mask, other=0.0)[None, :], tl.load(four + n + k, mask=mask, other=0.0)[None, :]
-    r_re, r_im = tl.load(four + 2 * n + k, mask=mask, other=0.0), tl.load(four + 3 * n + k, mask=mask, other=0.0)
-    x_re, x_im = tl.sum(re * g_re - im * g_im, 1), tl.sum(re * g_im + im * g_re, 1)
-    y_re = tl.sum(re * r_re[:, None] - im * r_im[:, None], 0)
-    y_im = tl.sum(re * r_im[:, None] + im * r_re[:, None], 0)
+def border(inverse, inner, parts, squares, space, pivots, lost, n, room, N: tl.constexpr, R: tl.constexpr):
+    b, j, last, plane = tl.program_id(0).to(tl.int64), tl.arange(0, N), n - 1, room * room
+    real: tl.constexpr = inverse.dtype.element_ty
+    inverse, inner, space = inverse + b * 2 * plane, inner + b * 2 * plane, space + b * 2 * N
+    four, old = parts + b * 4 * n, j < last
+    g_re, g_im = tl.load(four + j, mask=old, other=0.0), tl.load(four + n + j, mask=old, other=0.0)
+    y_re, y_im = tl.zeros((R, N), real), tl.zeros((R, N), real)
+    for first in range(0, last, R):  # x = G⁻¹g by rows, y = rᵀG⁻¹ on the way
+        i = first + tl.arange(0, R)
+        at, inside = i[:, None] * room + j[None, :], (i < last)[:, None] & old[None, :]
+        re, im = tl.load(inverse + at, mask=inside, other=0.0), tl.load(inverse + plane + at, mask=inside, other=0.0)
+        tl.store(space + i, tl.sum(re * g_re[None, :] - im * g_im[None, :], 1), mask=i < last)
+        tl.store(space + N + i, tl.sum(re * g_im[None, :] + im * g_re[None, :], 1), mask=i < last)
+        b_re = tl.load(four + 2 * n + i, mask=i < last, other=0.0)[:, None]
+        b_im = tl.load(four + 3 * n + i, mask=i < last, other=0.0)[:, None]
+        y_re += re * b_re - im * b_im
+        y_im += re * b_im + im * b_re
+    tl.debug_barrier()  # every thread sees x
+    row_re, row_im = tl.sum(y_re, 0), tl.sum(y_im, 0)
+    r_re, r_im = tl.load(four + 2 * n + j, mask=old, other=0.0), tl.load(four + 3 * n + j, mask=old, other=0.0)
+    x_re, x_im = tl.load(space + j, mask=old, other=0.0), tl.load(space + N + j, mask=old, other=0.0)
     p_re = tl.load(four + last) - tl.sum(r_re * x_re - r_im * x_im, 0)
     p_im = tl.load(four + n + last) - tl.sum(r_re * x_im + r_im * x_re, 0)
     tl.store(pivots + 2 * b, p_re)
     tl.store(pivots + 2 * b + 1, p_im)
     v_re, v_im = _inverse(p_re, p_im)
-    x_re, x_im = (
-        tl.where(k == last, -1.0, x_re),
-        tl.where(k == last, 0.0, x_im),
-    )  # (x, −1)(y, −1)ᵀ/π borders the inverse
-    y_re, y_im = tl.where(k == last, -1.0, y_re), tl.where(k == last, 0.0, y_im)
-    x_re, x_im = x_re * v_re - x_im * v_im, x_re * v_im + x_im * v_re
-    re += x_re[:, None] * y_re[None, :] - x_im[:, None] * y_im[None, :]
-    im += x_re[:, None] * y_im[None, :] + x_im[:, None] * y_re[None, :]
-    new = (i < n) & (j < n)
-    tl.store(at, re, mask=new)
-    tl.store(at + plane, im, mask=new)
-    four, to = squares + b * 4 * n, inner + b * 2 * plane
-    column, row = to + k * room + last, to + last * room + k
-    tl.store(row, tl.load(four + 2 * n + k, mask=k < n, other=0.0), mask=k < n)
-    tl.store(row + plane, tl.load(four + 3 * n + k, mask=k < n, other=0.0), mask=k < n)
-    tl.store(column, tl.load(four + k, mask=mask, other=0.0), mask=mask)
-    tl.store(column + plane, tl.load(four + n + k, mask=mask, other=0.0), mask=mask)
-
-
-@triton.jit(do_not_specialize=["n", "room"])
-def lost(inverse, inner, out, n, room, N: tl.constexpr):
-    b, i, j = tl.program_id(0).to(tl.int64), tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    inside, here, plane = (i < n) & (j < n), b * 2 * room * room, room * room
-    at, across = inverse + here + i * room + j, inner + here + j * room + i
-    re, im = tl.load(at, mask=inside, other=0.0), tl.load(at + plane, mask=inside, other=0.0)
-    t_re, t_im = tl.load(across, mask=inside, other=0.0), tl.load(across + plane, mask=inside, other=0.0)
-    tl.store(out + 2 * b, tl.sum(tl.sum(re * t_re - im * t_im, 1), 0))
-    tl.store(out + 2 * b + 1, tl.sum(tl.sum(re * t_im + im * t_re, 1), 0))
+    row_re, row_im = tl.where(j == last, -1.0, row_re)[None, :], tl.where(j == last, 0.0, row_im)[None, :]
+    four = squares + b * 4 * n
+    c_re, c_im = tl.load(four + j, mask=j < n, other=0.0), tl.load(four + n + j, mask=j < n, other=0.0)
+    t_re, t_im = tl.zeros((R, N), real), tl.zeros((R, N), real)
+    for first in range(0, n, R):  # (x, −1)(y, −1)ᵀ/π borders the inverse
+        i = first + tl.arange(0, R)
+        at, new = i[:, None] * room + j[None, :], (i < n)[:, None] & (j < n)[None, :]
+        inside = (i < last)[:, None] & old[None, :]
+        re, im = tl.load(inverse + at, mask=inside, other=0.0), tl.load(inverse + plane + at, mask=inside, other=0.0)
+        a_re = tl.where(i == last, -1.0, tl.load(space + i, mask=i < last, other=0.0))
+        a_im = tl.load(space + N + i, mask=i < last, other=0.0)
+        e_re, e_im = (a_re * v_re - a_im * v_im)[:, None], (a_re * v_im + a_im * v_re)[:, None]
+        re += e_re * row_re - e_im * row_im
+        im += e_re * row_im + e_im * row_re
+        tl.store(inverse + at, re, mask=new)
+        tl.store(inverse + plane + at, im, mask=new)
+        # VU is kept transposed: its last row there is the new column q̂Z²q, its last column the new row.
+        d_re = tl.load(four + 2 * n + i, mask=i < n, other=0.0)[:, None]
+        d_im = tl.load(four + 3 * n + i, mask=i < n, other=0.0)[:, None]
+        u_re = tl.load(inner + at, mask=inside, other=0.0)
+        u_im = tl.load(inner + plane + at, mask=inside, other=0.0)
+        u_re = tl.where((i == last)[:, None], c_re[None, :], tl.where((j == last)[None, :], d_re, u_re))
+        u_im = tl.where((i == last)[:, None], c_im[None, :], tl.where((j == last)[None, :], d_im, u_im))
+        edge = new & ((i == last)[:, None] | (j == last)[None, :])
+        tl.store(inner + at, u_re, mask=edge)
+        tl.store(inner + plane + at, u_im, mask=edge)
+        t_re += re * u_re - im * u_im
+        t_im += re * u_im + im * u_re
+    tl.store(lost + 2 * b, tl.sum(tl.sum(t_re, 0), 0))
+    tl.store(lost + 2 * b + 1, tl.sum(tl.sum(t_im, 0), 0))

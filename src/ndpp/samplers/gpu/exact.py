@@ -35,16 +35,15 @@ if TYPE_CHECKING:
     from ndpp.samplers.exact import Exact
 
 TOLERANCES = {
-    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6),
-    "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2),
+    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 4e-11, 1e-4),
+    "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 1e-4, 3e-2),
 }
-"""What the monitors allow. In single precision a law is right to about three digits."""
+"""What the monitors allow, and what the samples of a plan keep to, so that few others object. In single precision a law is right to
+about three digits."""
 MOST = 16384
 """Most samples at a time."""
-PILOTS, PILOT_KEY = 8, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
+PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
 """Samples that a schedule is planned on, and their stream."""
-ROOM = 0.01
-"""How close to what the monitors allow the samples of a plan may come, so that few others will object."""
 WORTH = 0.75
 """A circle with fewer nodes than this share of the present one is worth moving to."""
 COUNT_STEP = 1 << 19
@@ -179,8 +178,8 @@ class ExactEngine:
 
     def _serves(self, group: Group) -> bool:
         """Tell whether the monitors are far from objecting to any sample of the group."""
-        close = group.error <= ROOM * self.tolerances.trace
-        return bool((close & (group.fraction >= self.tolerances.fraction / ROOM)).all())
+        close = group.error <= self.tolerances.planned_trace
+        return bool((close & (group.fraction >= self.tolerances.planned_fraction)).all())
 
     def _batch(self, wanted: int) -> int:
         """Return how many samples go side by side, from the memory that is free."""
