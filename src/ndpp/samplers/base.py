@@ -68,7 +68,7 @@ class Sampler(ABC):
 
     kernel: LowRankKernel
     engine: Any = None
-    """What draws on a GPU, many sets at once (:mod:`ndpp.samplers.gpu`); None: the CPU."""
+    """What draws on a GPU, many sets at once (``ndpp.samplers.gpu``); None: the CPU."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Draw:
