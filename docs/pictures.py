@@ -120,6 +120,13 @@ def times(axes) -> None:
     axes.set_title("One core, rank 100: cost does not grow with the catalogue", fontsize=11)
 
 
+def shelf() -> None:
+    """Draw the map of the demonstration's shelf, whose kinds are known."""
+    kernel = shelf_kernel()
+    drawn = plots.embedding_map(kernel, n=kernel.n_items, pairs=explain.strongest_pairs(kernel))
+    drawn.savefig(STATIC / "shelf-map.png", dpi=90)
+
+
 def tutorial() -> None:
     """Run the code of the tutorial in a folder of its own and keep its pictures."""
     blocks = re.findall(
@@ -138,11 +145,10 @@ def tutorial() -> None:
     plots.pair_graph(names["pairs"]).savefig(STATIC / "tutorial-pairs.png", dpi=90)
     sizes = plots.size_law({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
     sizes.savefig(STATIC / "tutorial-sizes.png", dpi=110)
-    related = explain.strongest_pairs(names["kernel"], n=12)
-    plots.embedding_map(names["kernel"], n=24, pairs=related).savefig(STATIC / "tutorial-map.png", dpi=90)
 
 
 if __name__ == "__main__":
     tutorial()
+    shelf()
     overview()
     readme()
