@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from command import COMMAND, ENVIRONMENT, end, spawn
+from ndpp.samplers import Exact
 
+QUICK = ["-n", 800, "--seed", 7, "--size", 3]
 SAMPLE = ["-n", 1000, "--seed", 7, "--size", 3, "--sampler", "walk", "--steps", 2]
 
 
@@ -66,6 +68,27 @@ def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_
     assert call("sample", plain, *seedless, "-o", out, "--resume").code == 0
     assert out.read_bytes() == whole.read_bytes()
     assert not part.exists()
+
+
+@pytest.mark.parametrize("prepared", [0, 1, 3])
+def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatch, prepared):
+    words = ["complete", models / "shelf.safetensors", "-", "--add", 1, "-n", 2, "--seed", 4, "-o"]
+    half = "tea\t\nbread\tjam\nrice\t\npesto\ttea\n"
+    assert call(*words, tmp_path / "whole.txt", stdin=half).code == 0
+    prepare, calls = Exact.prepare, iter(range(prepared))
+
+    def interrupted(*args, **options):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return prepare(*args, **options)
+
+    monkeypatch.setattr(Exact, "prepare", interrupted)
+    done = call(*words, tmp_path / "out.txt", stdin=half)
+    assert done.code == 130
+    assert (f"{2 * prepared} of 8 baskets are kept" if prepared else "no basket was drawn yet") in done.err
+    monkeypatch.setattr(Exact, "prepare", prepare)
+    assert call(*words, tmp_path / "out.txt", "--resume", stdin=half).code == 0
+    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
 def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
@@ -120,15 +143,15 @@ def test_a_full_disk_loses_nothing(call, plain, tmp_path):
     if mounted.returncode:
         pytest.skip("a small disk can only be made by root")
     whole, out = tmp_path / "whole.txt", disk / "out.txt"
-    assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
+    assert call("sample", plain, *QUICK, "-o", whole).code == 0
     try:
-        done = end(spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path))
+        done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path))
         assert (done.code, done.out) == (1, "")
         assert done.err == "ndpp: error: could not write the output: No space left on device\n"
         assert not out.exists()
         assert baskets_in(disk / "out.txt.part") > 100
         subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
-        assert call("sample", plain, *SAMPLE, "-o", out, "--resume").code == 0
+        assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
         assert out.read_bytes() == whole.read_bytes()
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -136,15 +159,15 @@ def test_a_full_disk_loses_nothing(call, plain, tmp_path):
 
 def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
     whole, out = tmp_path / "whole.txt", tmp_path / "out.txt"
-    assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
+    assert call("sample", plain, *QUICK, "-o", whole).code == 0
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    done = end(spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path, preexec_fn=limit))
+    done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path, preexec_fn=limit))
     assert (done.code, done.err) == (1, "ndpp: error: could not write the output: File too large\n")
     assert not out.exists()
-    assert call("sample", plain, *SAMPLE, "-o", out, "--resume").code == 0
+    assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
     assert out.read_bytes() == whole.read_bytes()
 
 

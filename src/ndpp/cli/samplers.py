@@ -38,6 +38,7 @@ class Settings(NamedTuple):
     steps: int | None = None
     start: Start = Start.uniform
     device: str = "cpu"
+    max_proposals: float = 1e6
 
 
 def _exact(kernel: LowRankKernel, use: Settings) -> s.Sampler:
@@ -58,7 +59,7 @@ SAMPLERS: dict[Name, Callable[[LowRankKernel, Settings], s.Sampler]] = {
     Name.exact: _exact,
     Name.walk: _walk(s.DirectUp()),
     Name.rejection_walk: _walk(s.RejectionUp()),
-    Name.rejection: lambda kernel, use: s.Rejection.prepare(kernel, size=use.size),
+    Name.rejection: lambda kernel, use: s.Rejection.prepare(kernel, size=use.size, max_proposals=use.max_proposals),
     Name.cholesky: lambda kernel, use: s.Cholesky.prepare(kernel),
     Name.clock: lambda kernel, use: s.Clock.prepare(kernel),
 }
