@@ -153,7 +153,9 @@ def page(result: dict[str, Any]) -> str:
             f"{row['peak_mb']:.0f} MB ({row['idle_mb']:.0f} MB)",
             f"{row['sample_ms']:.2g} ms",
             f"{row['ratio']:.2f} ({row['least_ratio']:.2f})",
-            f"{row['rows_per_sample']:.0f} rows, {size(row['bytes_per_sample'])}",
+            f"{row['rows_per_sample']:.0f} rows, {size(row['bytes_per_sample'])}"
+            if row["rows_per_sample"]
+            else "kept in memory",
         ]
         for row in result["rows"]
     ]
@@ -182,8 +184,9 @@ def computed(known: dict[int, dict[str, Any]]) -> list[list[str]]:
     largest, lines = known[max(known)], []
     for power in range(4, 10):
         n = 10**power
-        seconds = known[n]["prepare_s"] if n in known else largest["prepare_s"] * n / largest["n_items"]
-        read, origin = size(largest["bytes_per_sample"]), "measured" if n in known else "computed"
+        row = known.get(n, largest)
+        seconds, read = row["prepare_s"] * n / row["n_items"], size(row["bytes_per_sample"])
+        origin = "measured" if n in known else "computed"
         lines.append(
             [f"$10^{power}$", size(256 * n), size(20 * n), size(24 * n), duration(1e3 * seconds), read, origin]
         )
