@@ -93,6 +93,20 @@ def test_law_given_and_without_items(device: str):
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
+@on_devices
+@pytest.mark.parametrize("given", [(), (1, 3)])
+@pytest.mark.parametrize("name", ["generic", "badly scaled rows"])
+def test_circles_are_those_of_the_ladder(name: str, given: tuple[int, ...], device: str):
+    sampler = on(device, Exact.prepare(BY_NAME[name].kernel, given=given))
+    for rung in (-20, 0, 6):
+        expected, actual = sampler.ladder.circle(rung, 8), sampler.engine.circles[rung, 8]
+        q = sampler.engine.catalogue.rows(torch.arange(3, device=device))
+        Z = expected.Z[0] + 1j * expected.Z[1]
+        forms = np.einsum("ia,jab,ib->ij", q.cpu(), Z, q.cpu())
+        np.testing.assert_allclose(torch.view_as_complex(actual.forms(q).view(3, -1, 2)).cpu(), forms, atol=1e-12)
+        np.testing.assert_allclose(np.exp(actual.log_w.cpu().numpy() - expected.log_w), 1, rtol=1e-9)
+
+
 def test_negative_control_every_candidate_is_taken(monkeypatch: pytest.MonkeyPatch):
     case, propose = BY_NAME["generic"], _streams.Streams.propose
     monkeypatch.setattr(_streams.Streams, "propose", lambda *args: (propose(*args)[0], -propose(*args)[1] - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,8 +12,9 @@ from torch import Tensor
 from ndpp.errors import BudgetExceededError
 from ndpp.samplers.gpu._streams import ROUNDS, Streams
 
-CANDIDATES = 2
-"""Candidates of a round, as a multiple of the mean number needed: one sample in seven needs a second round. No law depends on it."""
+FEW, MANY, CHEAP = 2, 4, 48
+"""Candidates of a round, as multiples of the mean number needed: one sample in seven needs a second round, or one in fifty, while more
+candidates cost nothing beside what is read for one. No law depends on them."""
 
 
 class Accepted(NamedTuple):
@@ -25,7 +27,8 @@ class Accepted(NamedTuple):
 
 def candidates(rank: int, left: int) -> int:
     """Return how many candidates a round has where ``left`` of ``rank`` are taken on average."""
-    return 8 * -(-CANDIDATES * rank // (8 * left))
+    mean = rank / left
+    return 8 * math.ceil(max(FEW * mean, min(MANY * mean, CHEAP)) / 8)
 
 
 def accept(
@@ -61,7 +64,7 @@ def accept(
         bad[pending] = off
         pending = pending[~(found | off)]
     raise BudgetExceededError(
-        f"{ROUNDS * count} items were proposed by their leverage and rejected, {CANDIDATES * ROUNDS} times as many as are needed on "
+        f"{ROUNDS * count} items were proposed by their leverage and rejected, {FEW * ROUNDS} times as many as are needed on "
         "average. Draw on the CPU, with a Tree.",
         count=ROUNDS * count,
     )

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from ndpp._types import IntArray
+from ndpp.linalg import Coordinates, nodes
+from ndpp.linalg.minors import row_basis
 from ndpp.samplers._ladder import RUNG, Ladder
 from ndpp.samplers.exact import plan_circle
 from ndpp.samplers.gpu._catalogue import Catalogue
@@ -82,13 +84,24 @@ class Circles:
         return self._kept[key]
 
     def _make(self, rung: int, count: int) -> Circle:
-        host, dtype, device = self.ladder.circle(rung, count), self.catalogue.dtype, self.catalogue.device
-        wide = torch.complex64 if dtype == torch.float32 else torch.complex128
-        Z = torch.from_numpy(host.Z[0] + 1j * host.Z[1]).to(device)
-        log_w, log_t = (torch.from_numpy(part).to(device) for part in (host.log_w, host.log_t))
-        trace = Z.diagonal(dim1=1, dim2=2).sum(1).to(wide)
+        dtype, t = self.catalogue.dtype, torch.from_numpy(nodes(np.exp(rung * RUNG), count)).to(self.catalogue.device)
+        Z, log_w = self._at(t)
+        trace = Z.diagonal(dim1=1, dim2=2).sum(1).to(torch.complex64 if dtype == torch.float32 else torch.complex128)
         sides, squares = (_sides(part).to(dtype) for part in (Z, Z @ Z))
-        return Circle(sides, squares, trace, log_w, log_t, self.catalogue, self.memory // 4)
+        return Circle(sides, squares, trace, log_w, t.log(), self.catalogue, self.memory // 4)
+
+    def _at(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Z(t) and log w(t) given the ladder's items; what :class:`Ladder` computes, on the device."""
+        R, log_w = _resolvent(self.ladder.coords, t)
+        if not len(self.ladder.given):
+            return R, log_w
+        rows, height = row_basis(self.ladder.given)
+        basis = torch.from_numpy(rows).to(R)
+        right = basis @ R
+        minor = right @ basis.T
+        sign, log_abs = torch.linalg.slogdet(minor)
+        Z = R - (R @ basis.T) @ torch.linalg.solve(minor, right)
+        return Z, log_w + log_abs + sign.log() + 2 * float(np.log(height).sum())
 
     # -- the plan ----------------------------------------------------------------------------------------------------------------
 
@@ -123,7 +136,8 @@ class Circles:
     def _moments(self, q: Tensor, rung: int) -> tuple[IntArray, IntArray]:
         """Return mean tr Z and variance tr Z − tr Z² of the number still to come, Z = R − RQᵀ(QRQᵀ)⁻¹QR at the real radius."""
         if rung not in self._real:
-            self._real[rung] = torch.from_numpy(np.ascontiguousarray(self.ladder.real(rung))).to(q.device)
+            t = torch.full((1,), np.exp(rung * RUNG), dtype=torch.complex128, device=q.device)
+            self._real[rung] = self._at(t)[0][0].real.contiguous()
         R = self._real[rung]
         right, left = q @ R, q @ R.T
         inner = torch.linalg.solve_ex(right @ q.mT, torch.cat([right @ left.mT, (right @ R) @ left.mT], 2))[0]
@@ -131,6 +145,22 @@ class Circles:
         square = (R * R.T).sum() - 2 * second.diagonal(dim1=1, dim2=2).sum(1) + (first * first.mT).sum((1, 2))
         mean = R.trace() - first.diagonal(dim1=1, dim2=2).sum(1)
         return mean.cpu().numpy(), (mean - square).cpu().numpy()
+
+
+def _resolvent(coords: Coordinates, t: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tB(I + tB)⁻¹ and log det(I + tB): :func:`ndpp.linalg.resolvent` on the device."""
+    B, scale = (torch.from_numpy(part).to(t.device) for part in (coords.B, coords.scale))
+    eye = torch.eye(len(B), dtype=t.dtype, device=t.device)
+    balance = torch.clamp(t.abs().sqrt()[:, None] * scale, min=1.0)
+    both = balance[:, :, None] * balance[:, None, :]
+    LU, pivots, _ = torch.linalg.lu_factor_ex((eye + t[:, None, None] * B) / both)
+    swaps = (pivots != torch.arange(1, len(B) + 1, device=t.device)).sum(1) % 2
+    log_det = LU.diagonal(dim1=1, dim2=2).log().sum(1) + 2 * balance.log().sum(1) + 1j * (torch.pi * swaps.double())
+    inverse = torch.linalg.lu_solve(LU, pivots, eye.expand_as(LU)) / both
+    R = eye - inverse
+    small = t.abs().max().sqrt() * scale < 0.5
+    R[:, :, small] = t[:, None, None] * (inverse @ B[:, small].to(inverse))
+    return R, log_det
 
 
 def _columns(sides: Tensor, half: int) -> Tensor:

@@ -20,9 +20,9 @@ except ImportError:  # the plain twins do
 
 LARGEST = 64
 """Largest matrix that a kernel holds in registers."""
-JUDGED = ((32, 4), (64, 4))
-"""Candidates and warps of a program that judges by more than 16 items, for few candidates and for many."""
-WARPS = {16: 1, 32: 4, 64: 8}
+SMALL, JUDGE = (64, 1, 2), (32, 2, 2)
+"""Candidates, warps and stages of a program that judges."""
+WARPS = {16: 1, 32: 1, 64: 2}
 """Warps of a program that holds one small matrix, by its size."""
 INVERTED = 16
 """Largest matrix that is inverted in one piece."""
@@ -58,7 +58,7 @@ def weighed_rows(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
     """Return Σ_j table[row, j] weights[s, j] for rows (S, c) and weights (S, p), shape (S, c)."""
     if not usable(table.device):
         return torch.bmm(table[rows], weights[:, :, None])[:, :, 0]
-    out = torch.empty(rows.shape, dtype=table.dtype, device=table.device)
+    rows, out = rows.contiguous(), torch.empty(rows.shape, dtype=table.dtype, device=table.device)
     (S, count), width = rows.shape, table.shape[1]
     _kernels.weighed_rows[(S, triton.cdiv(count, 32))](
         table, rows, weights, out, count, width, C=32, W=_power(width, 2)
@@ -74,12 +74,22 @@ def judge(products: Tensor, inverse: Tensor, w: Tensor, own: Tensor) -> Tensor:
     (S, n, h, _, c), room = products.shape, inverse.shape[2]
     if usable(products.device):
         out = torch.empty_like(own)
-        if n <= 16:
-            kernel, C, warps = _kernels.judge_small, min(128, _power(c, 32)), min(4, _power(c, 32) // 32)
-        else:
-            kernel, (C, warps) = _kernels.judge, JUDGED[c > 32]
+        small = n <= 16 < c  # then a product on the matrix units would be mostly padding
+        kernel, (C, warps, stages) = (_kernels.judge_small, SMALL) if small else (_kernels.judge, JUDGE)
         kernel[(S, triton.cdiv(c, C))](
-            products, inverse, torch.view_as_real(w), own, out, n, h, c, room, N=16, C=C, num_warps=warps, num_stages=2
+            products,
+            inverse,
+            torch.view_as_real(w),
+            own,
+            out,
+            n,
+            h,
+            c,
+            room,
+            N=16,
+            C=C,
+            num_warps=warps,
+            num_stages=stages,
         )
         return out
     G = pairs(inverse[:, :, :n, :n]).view(S, h, n, n)

@@ -64,7 +64,7 @@ def judge_small(P, inverse, w, own, out, n, half, count, room, N: tl.constexpr, 
         y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
         y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
         w_re, w_im = tl.load(w + 2 * (s * half + j)), tl.load(w + 2 * (s * half + j) + 1)
-        for k in range(n):
+        for k in tl.range(0, n, loop_unroll_factor=4):
             g_re = tl.load(g + k * room + i, mask=i < n, other=0.0)[:, None]
             g_im = tl.load(g + room * room + k * room + i, mask=i < n, other=0.0)[:, None]
             x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ndpp.samplers.exact import Exact
 
 TOLERANCES = {
-    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 4e-11, 1e-4),
-    "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 1e-4, 3e-2),
+    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 5e-10, 1e-4),
+    "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 3e-4, 3e-2),
 }
 """What the monitors allow, and what the samples of a plan keep to, so that few others object. In single precision a law is right to
 about three digits."""
@@ -44,6 +44,8 @@ MOST = 16384
 """Most samples at a time."""
 PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
 """Samples that a schedule is planned on, and their stream."""
+TRIED = 3
+"""Numbers of nodes that a plan tries at a step."""
 WORTH = 0.75
 """A circle with fewer nodes than this share of the present one is worth moving to."""
 COUNT_STEP = 1 << 19
@@ -165,20 +167,19 @@ class ExactEngine:
         present = self._serves(group)
         most = WORTH * at[1] if present else self.full
         counts = [int(count) for count in COUNTS if min(least, self.full) <= count <= most]
-        for circle in [
-            (rung + shift, count) for count in [*counts, *([] if present else [self.full])] for shift in (0, -2, 2)
-        ]:
+        counts = counts[-TRIED:] if present else [*counts[:TRIED], self.full]
+        for circle in [(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group.seat(self.circles[circle], self.power(group.wanted), group.wanted)
             group.weigh()
-            if self._serves(group):
+            if self._serves(group, 0.1):  # with room for the items to come
                 return circle
         group.seat(self.circles[at], self.power(group.wanted), group.wanted)
         group.weigh()
         return at
 
-    def _serves(self, group: Group) -> bool:
+    def _serves(self, group: Group, part: float = 1.0) -> bool:
         """Tell whether the monitors are far from objecting to any sample of the group."""
-        close = group.error <= self.tolerances.planned_trace
+        close = group.error <= part * self.tolerances.planned_trace
         return bool((close & (group.fraction >= self.tolerances.planned_fraction)).all())
 
     def _batch(self, wanted: int) -> int:
@@ -187,9 +188,9 @@ class ExactEngine:
         peak = 0
         for seat, last in zip(seats, [seat.n for seat in seats[1:]] + [wanted]):
             half, c = seat.circle[1] // 2, candidates(r, max(1, wanted - last + 1))
-            peak = max(peak, half * last * (8 * r + 6 * c + 14 * last) + 3 * c * r)
+            peak = max(peak, half * last * (6 * r + 6 * c + 12 * last) + 3 * c * r)
         item = self.catalogue.dtype.itemsize
-        return int(max(1, min(self.most, 0.7 * free_memory(self.device) // (item * (peak + 2 * wanted * r + 1)))))
+        return int(max(1, min(self.most, 0.8 * free_memory(self.device) // (item * (peak + 2 * wanted * r + 1)))))
 
     def seeds(self, samples: Tensor, wanted: int) -> Seeds:
         """Return samples that have no items yet."""
@@ -204,54 +205,61 @@ class _Run:
 
     def __init__(self, engine: ExactEngine, streams: Streams, key: AnyArray, wanted: int) -> None:
         self.engine, self.streams, self.key, self.wanted = engine, streams, key, wanted
-        self.done: list[Seeds] = []
+        self.arrived: list[Seeds] = []
         self.strays: dict[int, list[Seeds]] = {}
+        self.finished: list[Seeds] = []
         self.on_cpu: list[int] = []
 
     def draw(self, samples: Tensor) -> Seeds:
         """Return them all, complete, in any order; ``on_cpu`` names those that the CPU finished."""
-        schedule = self.engine.schedule(self.wanted)
-        self._through(self.engine.seeds(samples, self.wanted), schedule)
+        seeds, seats = self.engine.seeds(samples, self.wanted), self.engine.schedule(self.wanted)
+        for seat, stop in zip(seats, [seat.n for seat in seats[1:]] + [self.wanted]):
+            if len(seeds.samples):
+                seeds = self._segment(seeds, seat, stop)
+        return Seeds.join([seeds, *self.finished])
+
+    def _segment(self, seeds: Seeds, seat: Seat, stop: int) -> Seeds:
+        """Take samples from one circle of the schedule to the next, strays on circles of their own."""
+        self.arrived = [seeds.take(torch.zeros_like(seeds.samples, dtype=torch.bool))]
+        rung, count = seat.circle
+        more = Seat(0, (rung, min(2 * count, self.engine.full)))
+        self._through(seeds, seat, stop, None if seat.n else lambda bad: self._alone(bad, more, stop))
         while self.strays:
             n = min(self.strays)
             seeds = Seeds.join(self.strays.pop(n))
-            rung = np.full(len(seeds.samples), schedule[0].circle[0])
-            plans = self.engine.circles.plan(seeds.q[:, :n], self.wanted - n, rung)
+            plans = self.engine.circles.plan(seeds.q[:, :n], self.wanted - n, np.full(len(seeds.samples), rung))
             for circle in sorted(set(plans)):
                 which = [i for i, plan in enumerate(plans) if plan == circle]
-                self._alone(seeds.take(torch.tensor(which, device=self.engine.device)), Seat(n, circle))
-        return Seeds.join(self.done)
+                self._alone(seeds.take(torch.tensor(which, device=self.engine.device)), Seat(n, circle), stop)
+        return Seeds.join(self.arrived)
 
-    def _alone(self, seeds: Seeds, seat: Seat, shifts: tuple[int, ...] = (2, -4, 6)) -> None:
+    def _alone(self, seeds: Seeds, seat: Seat, stop: int, shifts: tuple[int, ...] = (2, -4, 6)) -> None:
         """Take strays through on a circle of their own; those that it does not suit get more nodes, then other radii, then the CPU."""
         (rung, count), full = seat.circle, self.engine.full
         if count < full:
             again = Seat(seat.n, (rung, min(2 * count, full)))
-            self._through(seeds, [seat], lambda bad: self._alone(bad, again))
+            self._through(seeds, seat, stop, lambda bad: self._alone(bad, again, stop))
         elif shifts:
             again = Seat(seat.n, (rung + shifts[0], full))
-            self._through(seeds, [Seat(seat.n, (rung, full))], lambda bad: self._alone(bad, again, shifts[1:]))
+            own = Seat(seat.n, (rung, full))
+            self._through(seeds, own, stop, lambda bad: self._alone(bad, again, stop, shifts[1:]))
         else:
             self._finish(seeds, seat.n)
 
-    def _through(self, seeds: Seeds, seats: list[Seat], refused: Callable[[Seeds], None] | None = None) -> None:
-        """Take samples through a schedule. Those that the monitors object to become strays; ``refused`` gets those of the first circle."""
-        engine, power = self.engine, self.engine.power(self.wanted)
-        for seat, stop in zip(seats, [seat.n for seat in seats[1:]] + [self.wanted]):
-            group = Group(engine.catalogue, self.streams, engine.tolerances, seeds, seat.n)
-            group.seat(engine.circles[seat.circle], power, stop - 1)
-            self._leave(group, group.alive, group.weigh(), seat.n, refused)
-            while group.n < stop and group.alive.any():
-                before = group.alive.clone()
-                group.draw()
-                self._leave(group, before, group.alive, group.n - 1)
-                if group.n < stop:
-                    group.condition()
-                    self._leave(group, group.alive, group.weigh(), group.n)
-            seeds, refused = group.seeds if group.alive.all() else group.seeds.take(group.alive), None
-            if not len(seeds.samples):
-                return
-        self.done.append(seeds)
+    def _through(self, seeds: Seeds, seat: Seat, stop: int, refused: Callable[[Seeds], None] | None) -> None:
+        """Draw on one circle until ``stop`` items are chosen. Those that the monitors object to become strays, or, at once, ``refused``."""
+        engine = self.engine
+        group = Group(engine.catalogue, self.streams, engine.tolerances, seeds, seat.n)
+        group.seat(engine.circles[seat.circle], engine.power(self.wanted), stop - 1)
+        self._leave(group, group.alive, group.weigh(), seat.n, refused)
+        while group.n < stop and group.alive.any():
+            before = group.alive.clone()
+            group.draw()
+            self._leave(group, before, group.alive, group.n - 1)
+            if group.n < stop:
+                group.condition()
+                self._leave(group, group.alive, group.weigh(), group.n)
+        self.arrived.append(group.seeds if group.alive.all() else group.seeds.take(group.alive))
 
     def _leave(
         self, group: Group, before: Tensor, good: Tensor, n: int, to: Callable[[Seeds], None] | None = None
@@ -280,4 +288,4 @@ class _Run:
                 state = sampler.add(state, int(drawn.rows[0]), self.wanted)
             seeds.rows[i] = torch.from_numpy(state.rows)
             self.on_cpu.append(index)
-        self.done.append(seeds)
+        self.finished.append(seeds)
