@@ -187,6 +187,12 @@ def test_random_states(baskets: Baskets):
     assert not np.array_equal(kernels[0], kernels[4])
 
 
+def test_samples_are_those_of_the_kernel(model: NDPP):
+    drawn = model.sample(20, size=3, given=[0], exclude=[5], rng=1)
+    assert drawn == model.kernel_.sample(20, size=3, given=[0], exclude=[5], rng=1)
+    assert all(0 in items and 5 not in items and len(items) == 3 for items in drawn)
+
+
 def test_recommendations(model: NDPP):
     assert model.recommend([0], n=1).items.tolist() == [1]
     assert set(model.recommend([3], n=10).items) <= {0, 1, 2, 4, 5}
