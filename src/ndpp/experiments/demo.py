@@ -40,8 +40,8 @@ SIZE = 8
 def run(
     output: Path = OUTPUT,
     *,
-    n_train: int = 40_000,
-    rank: int = 80,
+    n_train: int = 30_000,
+    rank: int = 60,
     max_epochs: int = 8,
     n_draws: int = 200,
     progress: bool = True,

@@ -79,7 +79,7 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
 NOTES = (
     "The paper names neither the functional nor the threshold; here they are log det and 1.1. At k = 2 a step is an exact draw. "
     "The paper plots k up to 30 at d = 20, but a kernel of rank d has no set of more than d items (det L_S = 0), so k ends at d "
-    "here. The growth is near linear at first; towards k = d it levels off.",
+    "here. Below that the growth is near linear, as the paper says; at k = d mixing is faster again.",
     "A factor below 1.1 says that chains from different starts have the same spread of log det; it does not prove that the law "
     "is reached, and on kernels of tight pairs it is not (see *Beyond the paper*).",
 )
