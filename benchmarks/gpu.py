@@ -77,12 +77,13 @@ def write_reference() -> None:
     REFERENCE.write_text(json.dumps(rows) + "\n")
 
 
-def agreement(kernel: LowRankKernel, device: str, counts: dict[int, int]) -> list[Row]:
+def agreement(samplers: dict[int, Exact], counts: dict[int, int]) -> list[Row]:
     """Distances between the CPU's draws and ours, in standard errors."""
     rows = []
     for cpu in json.loads(REFERENCE.read_text()):
         size = cpu["size"]
-        gpu = summary(kernel, size, Exact.prepare(kernel, size=size, device=device).sample(counts[size], rng=2).baskets)
+        kernel = samplers[size].kernel
+        gpu = summary(kernel, size, samplers[size].sample(counts[size], rng=2).baskets)
         share, other = np.array(cpu["share"]), np.array(gpu["share"])
         chance = kernel.inclusion_probabilities(size=size)[gpu["items"]]
         spread = np.sqrt(chance * (1 - chance))
@@ -280,56 +281,54 @@ def run(arguments: argparse.Namespace) -> None:
     print(out["machine"], out["ceilings"], flush=True)
     out["law"] = law_of_small_kernel("cuda")
     print("law", out["law"], flush=True)
-    rows, kernels = [], {name: learned(name) for name in "AB"}
-    rows_of: list[tuple[str, Any, str, int]] = [("A", 10, "double", 131_072), ("A", 50, "double", 16_384)]
-    if not arguments.quick:
-        rows_of += [("B", 10, "double", 65_536), ("B", 50, "double", 8_192), ("A", 10, "single", 65_536)]
+    rows: list[Row] = []
+    out |= {"rates": rows, "kernels": {}}
 
-    def note(kernel: str, size: Any, precision: str, sampler: Any, count: int, began: float, repeats: int = 3) -> None:
-        row = {"kernel": kernel, "size": size, "precision": precision, "n_items": sampler.kernel.n_items}
+    def note(name: str, size: Any, precision: str, make: Callable[[], Any], count: int, repeats: int = 3) -> Any:
+        began = time.perf_counter()
+        sampler = make()
+        row = {"kernel": name, "size": size, "precision": precision, "n_items": sampler.kernel.n_items}
         row |= {"prepare_s": time.perf_counter() - began} | rate(sampler, count, repeats=repeats)
         rows.append(row)
+        save()
         print(
-            f"{kernel:8} k={size!s:5}{precision:7} {row['rate']:10,.0f}/s  first call {row['first_call_s']:.1f} s",
+            f"{name:8} k={size!s:5}{precision:7} {row['rate']:10,.0f}/s  first call {row['first_call_s']:.1f} s",
             flush=True,
         )
         print("    ", row["monitors"], f"{row['peak_GB']:.0f} GB", [round(x) for x in row["rates"]], flush=True)
-
-    out["rates"], out["kernels"] = rows, {}
-    for name, size, precision, count in rows_of:
-        kernel = kernels[name]
-        if kernel is None:
-            continue
-        began = time.perf_counter()
-        sampler = Exact.prepare(kernel, size=size, device="cuda", precision=precision)
-        note(name, size, precision, sampler, count, began)
-        if name == "A" and precision == "double" and size in (10, 50):
-            S, stride = (8192, 1) if size == 10 else (2048, 6)
-            out["kernels"][size] = replay(sampler.engine, size, out["ceilings"], S, stride)
-            show(out["kernels"][size])
-        del sampler
         torch.cuda.empty_cache()
-        save()
-    if kernels["A"] is not None:
-        out["agreement"] = agreement(kernels["A"], "cuda", {10: 20_000, 50: 5_000})
-        print("agreement", out["agreement"], flush=True)
-        save()
-        if not arguments.quick:
-            began = time.perf_counter()
-            note("A", 10, "walk", Walk.prepare(kernels["A"], size=10, device="cuda"), 8192, began, 2)
-            began = time.perf_counter()
-            large = million(kernels["A"])
-            print(f"a million items prepared in {time.perf_counter() - began:.1f} s", flush=True)
-            for size, count in ((10, 131_072), (50, 16_384)):
-                began = time.perf_counter()
-                note("A, 10⁶", size, "double", Exact.prepare(large, size=size, device="cuda"), count, began)
-                torch.cuda.empty_cache()
-            del large
-            save()
-    if not arguments.quick:
-        out["training"] = training_step("cuda")
-        print("training", out["training"], flush=True)
+        return sampler
+
+    def exact(kernel: LowRankKernel, size: int, precision: Any = "double") -> Callable[[], Exact]:
+        return lambda: Exact.prepare(kernel, size=size, device="cuda", precision=precision)
+
+    A, B = learned("A"), learned("B")
+    if A is None or B is None:
+        return
+    samplers = {
+        10: note("A", 10, "double", exact(A, 10), 131_072, 5),
+        50: note("A", 50, "double", exact(A, 50), 16_384),
+    }
+    for size, (S, stride) in {10: (8192, 1), 50: (2048, 6)}.items():
+        out["kernels"][size] = replay(samplers[size].engine, size, out["ceilings"], S, stride)
+        show(out["kernels"][size])
+    out["agreement"] = agreement(samplers, {10: 20_000, 50: 5_000})
+    print("agreement", out["agreement"], flush=True)
+    samplers.clear()
     save()
+    if arguments.quick:
+        return
+    large = million(A)
+    for size, count in ((10, 131_072), (50, 16_384)):
+        note("A, 10⁶", size, "double", exact(large, size), count)
+    del large
+    out["training"] = training_step("cuda")
+    print("training", out["training"], flush=True)
+    save()
+    note("B", 10, "double", exact(B, 10), 65_536)
+    note("B", 50, "double", exact(B, 50), 8_192)
+    note("A", 10, "single", exact(A, 10, "single"), 65_536)
+    note("A", 10, "walk", lambda: Walk.prepare(A, size=10, device="cuda"), 4096, 2)
 
 
 def show(rows: list[Row]) -> None:

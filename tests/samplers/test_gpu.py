@@ -133,6 +133,17 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
 
 
+def test_chances_outside_the_tolerance_end_on_the_cpu():
+    """A tolerance that no rounding meets: every circle is refused, none is tried for ever, and the law is right."""
+    case = BY_NAME["generic"]
+    sampler = on("cpu", Exact.prepare(case.kernel, size=3))
+    sampler.engine.schedule(3)
+    sampler.engine.tolerances = sampler.engine.tolerances._replace(chance=-1e-3)
+    draws = sampler.sample(300, rng=4)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
+    assert draws.info["on_cpu"].sum() > 0
+
+
 @on_devices
 def test_single_precision_has_the_law_to_three_digits(device: str):
     case = BY_NAME["generic"]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ndpp.samplers.exact import Exact
 
 TOLERANCES = {
-    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 5e-10, 1e-4),
+    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 3e-10, 1e-4),
     "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 3e-4, 3e-2),
 }
 """What the monitors allow, and what the samples of a plan keep to, so that few others object. In single precision a law is right to
@@ -255,7 +255,8 @@ class _Run:
         while group.n < stop and group.alive.any():
             before = group.alive.clone()
             group.draw()
-            self._leave(group, before, group.alive, group.n - 1)
+            # A chance outside [0, 1] would be met again on the same circle with the same items: that circle is refused, too.
+            self._leave(group, before, group.alive, group.n - 1, refused if group.n - 1 == seat.n else None)
             if group.n < stop:
                 group.condition()
                 self._leave(group, group.alive, group.weigh(), group.n)
