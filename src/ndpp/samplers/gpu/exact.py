@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ndpp.samplers.exact import Exact
 
 TOLERANCES = {
-    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 3e-10, 1e-4),
+    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 1e-10, 1e-4),
     "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 3e-4, 3e-2),
 }
 """What the monitors allow, and what the samples of a plan keep to, so that few others object. In single precision a law is right to
@@ -183,14 +183,21 @@ class ExactEngine:
         return bool((close & (group.fraction >= self.tolerances.planned_fraction)).all())
 
     def _batch(self, wanted: int) -> int:
-        """Return how many samples go side by side, from the memory that is free."""
-        r, seats = self.sampler.kernel.rank, self.schedule(wanted)
-        peak = 0
-        for seat, last in zip(seats, [seat.n for seat in seats[1:]] + [wanted]):
-            half, c = seat.circle[1] // 2, candidates(r, max(1, wanted - last + 1))
-            peak = max(peak, half * last * (6 * r + 6 * c + 12 * last) + 3 * c * r)
-        item = self.catalogue.dtype.itemsize
-        return int(max(1, min(self.most, 0.8 * free_memory(self.device) // (item * (peak + 2 * wanted * r + 1)))))
+        """Return how many samples go through their schedule side by side."""
+        seats = self.schedule(wanted)
+        stops = [seat.n for seat in seats[1:]] + [wanted]
+        return self.batch(
+            [(seat.circle[1] // 2, stop, max(1, wanted - stop + 1)) for seat, stop in zip(seats, stops)], wanted
+        )
+
+    def batch(self, stays: list[tuple[int, int, int]], wanted: int) -> int:
+        """Return for how many samples there is memory on circles of h nodes until n items are chosen and ``left`` are missing, each."""
+        r = self.sampler.kernel.rank
+        peak = max(
+            h * n * (6 * r + 6 * candidates(r, left) + 12 * n) + 3 * candidates(r, left) * r for h, n, left in stays
+        )
+        room = self.catalogue.dtype.itemsize * (peak + 2 * wanted * r + 1)
+        return int(max(1, min(self.most, 0.8 * free_memory(self.device) // room)))
 
     def seeds(self, samples: Tensor, wanted: int) -> Seeds:
         """Return samples that have no items yet."""
@@ -228,15 +235,22 @@ class _Run:
             n = min(self.strays)
             seeds = Seeds.join(self.strays.pop(n))
             plans = self.engine.circles.plan(seeds.q[:, :n], self.wanted - n, np.full(len(seeds.samples), rung))
-            for circle in sorted(set(plans)):
-                which = [i for i, plan in enumerate(plans) if plan == circle]
-                self._alone(seeds.take(torch.tensor(which, device=self.engine.device)), Seat(n, circle), stop)
+            for at, nodes in sorted(set(plans)):
+                which = torch.tensor(
+                    [i for i, plan in enumerate(plans) if plan == (at, nodes)], device=self.engine.device
+                )
+                # Twice the nodes of the plan, which is often too coarse: a circle refused costs more than some nodes.
+                self._alone(seeds.take(which), Seat(n, (at, min(2 * nodes, self.engine.full))), stop)
         return Seeds.join(self.arrived)
 
     def _alone(self, seeds: Seeds, seat: Seat, stop: int, shifts: tuple[int, ...] = (2, -4, 6)) -> None:
         """Take strays through on a circle of their own; those that it does not suit get more nodes, then other radii, then the CPU."""
         (rung, count), full = seat.circle, self.engine.full
-        if count < full:
+        most = self.engine.batch([(count // 2, stop, max(1, self.wanted - stop + 1))], self.wanted)
+        if len(seeds.samples) > most:
+            for part in torch.arange(len(seeds.samples), device=self.engine.device).split(most):
+                self._alone(seeds.take(part), seat, stop, shifts)
+        elif count < full:
             again = Seat(seat.n, (rung, min(2 * count, full)))
             self._through(seeds, seat, stop, lambda bad: self._alone(bad, again, stop))
         elif shifts:
