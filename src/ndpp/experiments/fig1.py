@@ -73,7 +73,7 @@ NOTES = (
 
 
 def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
-    exact, cheap, slow, slowest = (2000, 4000, 200, 40) if quick else (200_000, 10**6, 10_000, 1_000)
+    exact, cheap, slow, slowest = (2000, 4000, 200, 40) if quick else (100_000, 10**6, 10_000, 1_000)
     fixed = Naive.prepare(kernel, size=SIZE)
     walk = tabled_walk(kernel, SIZE)
     walks = {FULL_WALK: walk.after(SIZE**2), f"walk of {SHORT} steps, by its table": walk.after(SHORT)}
