@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ndpp.samplers.exact import Exact
 
 TOLERANCES = {
-    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 1e-10, 1e-4),
+    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 2e-10, 1e-4),
     "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 3e-4, 3e-2),
 }
 """What the monitors allow, and what the samples of a plan keep to, so that few others object. In single precision a law is right to
@@ -44,8 +44,6 @@ MOST = 16384
 """Most samples at a time."""
 PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
 """Samples that a schedule is planned on, and their stream."""
-TRIED = 3
-"""Numbers of nodes that a plan tries at a step."""
 WORTH = 0.75
 """A circle with fewer nodes than this share of the present one is worth moving to."""
 COUNT_STEP = 1 << 19
@@ -167,19 +165,19 @@ class ExactEngine:
         present = self._serves(group)
         most = WORTH * at[1] if present else self.full
         counts = [int(count) for count in COUNTS if min(least, self.full) <= count <= most]
-        counts = counts[-TRIED:] if present else [*counts[:TRIED], self.full]
+        counts = counts if present else [*counts, self.full]
         for circle in [(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group.seat(self.circles[circle], self.power(group.wanted), group.wanted)
             group.weigh()
-            if self._serves(group, 0.1):  # with room for the items to come
+            if self._serves(group):
                 return circle
         group.seat(self.circles[at], self.power(group.wanted), group.wanted)
         group.weigh()
         return at
 
-    def _serves(self, group: Group, part: float = 1.0) -> bool:
+    def _serves(self, group: Group) -> bool:
         """Tell whether the monitors are far from objecting to any sample of the group."""
-        close = group.error <= part * self.tolerances.planned_trace
+        close = group.error <= self.tolerances.planned_trace
         return bool((close & (group.fraction >= self.tolerances.planned_fraction)).all())
 
     def _batch(self, wanted: int) -> int:

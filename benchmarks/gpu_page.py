@@ -1,0 +1,134 @@
+"""Write ``docs/gpu.md`` from ``results/gpu.json``, so that no figure is typed by hand. Run ``python benchmarks/gpu_page.py``."""
+
+# ruff: noqa: E501  (prose)
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tables import HERE, table
+
+TOP = """# On a GPU
+
+`device="cuda"` draws exact samples on a CUDA device, thousands side by side; `"cuda:1"` names one of several.
+
+```python
+kernel.sample(100_000, size=10, rng=0, device="cuda")
+sampler = ndpp.samplers.Exact.prepare(kernel, size=10, device="cuda")
+walk = ndpp.samplers.Walk.prepare(kernel, size=10, device="cuda")  # independent chains with DirectUp
+ndpp.NDPP(rank=200, device="cuda").fit(baskets)
+```
+
+It needs torch with CUDA (`pip install 'ndpp[gpu]'`); Triton, which comes with it on Linux, makes it faster and is not required. Without a
+CUDA device there is a warning, and the CPU draws.
+
+The law is that of the CPU engine, the draws are not: a sample has its own stream on the device, Philox4x32 as a function of seed, sample,
+step and candidate. Sample $i$ depends on the seed and on $i$ alone, for any batch size. A batch that does not fit into the memory of the
+device is halved; where not even one sample fits, or the device is lost, {py:class}`ndpp.errors.DeviceError` says so and carries the
+draws so far, and `first=` goes on from there.
+
+## How it works
+
+All samples on a circle share the matrices $Z_j$ at its nodes. A sample with items $Y$ carries an orthonormal basis $\\hat q$ of their
+rows, the sides $U_j = Z_j \\hat q^\\top$ and $V_j = \\hat q Z_j$, and the inverse of $G_j = \\hat q Z_j \\hat q^\\top$; a candidate with row
+$q$, proposed by its leverage, is judged by
+
+$$ q^\\top M q = \\operatorname{Re} \\sum_j w_j \\left[ q^\\top Z_j q - (q^\\top U_j)\\, G_j^{-1}\\, (V_j q) \\right] $$
+
+without $M$ being formed. Complex numbers are kept as pairs of real ones, so that nearly all work is real matrix products in double
+precision. As a sample fills, fewer nodes suffice: moving to another circle rebuilds $U$, $V$ and $G^{-1}$ from the basis, which is cheap
+here. Which circles samples go through is planned once, on a few samples of a fixed stream.
+
+The monitors are those of the CPU: $\\operatorname{tr} M$ on every item, the surviving fraction, acceptance probabilities within $[0, 1]$,
+$M\\hat q^\\top = 0$ before the last item. A sample that they object to goes on by a circle of its own, with more nodes, at other radii, and
+at last on the CPU from the items it has; no item is drawn from a law in doubt. `precision="single"` is for rough work: single precision
+for all but the weights, with monitors that allow a thousandth.
+"""
+
+
+def rates(rows: list[dict[str, Any]]) -> str:
+    header = ["kernel", "items", "size", "precision", "samples/s", "worst tr M", "least fraction", "GB", "first call"]
+    targets = {10: 50_000, 50: 5_000}
+    lines = []
+    for row in (row for row in rows if row["precision"] != "walk"):
+        target = f" (target {targets[row['size']]:,})" if row["kernel"] == "A" and row["precision"] == "double" else ""
+        seen = row["monitors"]
+        lines.append([
+            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"]), row["precision"],
+            f"{row['rate']:,.0f}{target}", f"{seen['trace_error']:.0e}", f"{seen['fraction']:.0e}",
+            f"{row['peak_GB']:.0f}", f"{row['first_call_s']:.1f} s",
+        ])  # fmt: skip
+    return table(header, lines)
+
+
+def kernels(rows: list[dict[str, Any]]) -> str:
+    header = ["operation", "µs a sample", "TB/s", "TFLOP/s", "of its ceiling"]
+    return table(header, [
+        [row["kernel"], f"{row['us_per_sample']:.2f}", f"{row['TB_s']:.2f}", f"{row['TFLOP_s']:.1f}",
+         f"{100 * row['of_ceiling']:.0f} % of {row['bound']}"]
+        for row in rows
+    ])  # fmt: skip
+
+
+def page(out: dict[str, Any]) -> str:
+    machine, top, law, training = out["machine"], out["ceilings"], out["law"], out["training"]
+    large = {row["size"]: row["rate"] for row in out["rates"] if row["kernel"] == "A, 10⁶"}
+    double = {row["size"]: row for row in out["rates"] if row["kernel"] == "A" and row["precision"] == "double"}
+    walk = next((row for row in out["rates"] if row["precision"] == "walk"), None)
+    total = {size: sum(row["us_per_sample"] for row in rows) for size, rows in out["kernels"].items()}
+    parts = [
+        TOP,
+        "## What one device gave\n",
+        f"One run of `benchmarks/gpu.py` on an {machine['device']}, torch {machine['torch']}, Triton {machine['triton']}; whole calls, results on "
+        f"the host included, medians. A and B are the kernels learned from UK Retail (3,941 items, rank 200); the million items are A's, each "
+        f"many times with a tenth of noise. Measured ceilings: {top['copy_TB_s']:.2f} TB/s copy (bytes read and written), "
+        f"{top['fp64_TFLOP_s']:.0f} TFLOP/s product in double precision.\n",
+        rates(out["rates"]),
+        f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much a sample as 3,941 "
+        "(at most 1.3 was asked for). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "
+        "on top, some seconds once.\n",
+    ]
+    if walk is not None:
+        parts.append(
+            f"The walk with its 100 steps at size 10 ran {walk['rate']:,.0f} chains a second, {100 * walk['rate']:,.0f} steps. It is the plain "
+            "form of the up-step, batched, and was not made faster: `Exact` is the one to use. Single precision is no faster than double here: "
+            "rounding brings many samples to the monitors' limits, and on circles of their own.\n"
+        )
+    parts += [
+        "### Is it right\n",
+        f"Chi-square of {law['draws']:,} draws on a kernel that can be enumerated, {law['cells']} cells: p = {law['p_value']:.2f}. Against the CPU "
+        "engine on kernel A, differences in standard errors:\n",
+        table(
+            ["size", "CPU, GPU samples", "mean log det, CPU and GPU", "difference", "largest of 40 inclusion frequencies", "of those against their probabilities"],
+            [
+                [str(row["size"]), f"{row['cpu_samples']:,}, {row['gpu_samples']:,}", "{:.3f}, {:.3f}".format(*row["mean_log_det"]),
+                 f"{row['z_mean_log_det']:+.2f}", f"{row['largest_z_of_inclusion']:.2f}", f"{row['largest_z_against_probabilities']:.2f}"]
+                for row in out["agreement"]
+            ],
+        ),
+        "### How close to what the device can do\n",
+        "Every operation of a sample's steps, replayed alone on numbers of the same shapes. The ceiling of an operation is the longer of its bytes "
+        "at the copy rate and its flops at the product rate.\n",
+    ]  # fmt: skip
+    for size, rows in out["kernels"].items():
+        wall = 1e6 / double[int(size)]["rate"]
+        parts += [f"Kernel A, size {size}: {total[size]:.1f} µs of these in {wall:.1f} µs a sample.\n", kernels(rows)]
+    parts += [
+        "The products, which are most of the time, run at 60 % of their ceiling or more; rows of Q of a small catalogue come from the cache, hence "
+        "more than all of it. Three operations do not: judging, bordering and inverting work on matrices of a few dozen rows, one program each, "
+        "in tiles of 16 that are partly padding, and wait for memory with few warps a multiprocessor, since a program fills its registers. The "
+        "own forms are short gathers of single rows. What is not in the tables is second rounds for the samples none of whose first candidates "
+        "was taken, and launches.\n",
+        "### Training\n",
+        f"A whole step at n = {training['n_items']:,}, rank {training['rank']}, batch {training['batch']} takes {training['ms']:.1f} ms (at most 60 "
+        f"were asked for); $X^\\top X$ alone takes {training['gram_ms']:.1f} ms, and a step has two products of that size beside noise, Adam and "
+        "the running mean, each a few passes over X. Parameters and their products are in single precision, determinants and the inner matrix in "
+        "double: `tests/learning/test_objective.py` holds value and gradient to those of double precision.\n",
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    results = json.loads((HERE / "results" / "gpu.json").read_text())
+    (HERE.parent / "docs" / "gpu.md").write_text(page(results))
