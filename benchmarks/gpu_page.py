@@ -14,11 +14,15 @@ TOP = """# On a GPU
 `device="cuda"` draws exact samples on a CUDA device, thousands side by side; `"cuda:1"` names one of several.
 
 ```python
-kernel.sample(100_000, size=10, rng=0, device="cuda")
-sampler = ndpp.samplers.Exact.prepare(kernel, size=10, device="cuda")
-walk = ndpp.samplers.Walk.prepare(kernel, size=10, device="cuda")  # independent chains with DirectUp
-ndpp.NDPP(rank=200, device="cuda").fit(baskets)
+import ndpp
+
+kernel = ndpp.datasets.make_kernel(2000, 20, rng=0)
+kernel.sample(100, size=5, rng=0, device="cuda")
+sampler = ndpp.samplers.Exact.prepare(kernel, size=5, device="cuda")
+walk = ndpp.samplers.Walk.prepare(kernel, size=5, device="cuda")  # independent chains with DirectUp
 ```
+
+Estimators take it, too: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`.
 
 It needs torch with CUDA (`pip install 'ndpp[gpu]'`); Triton, which comes with it on Linux, makes it faster and is not required. Without a
 CUDA device there is a warning, and the CPU draws.
