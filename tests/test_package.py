@@ -62,7 +62,14 @@ PUBLIC = {
     "ndpp.experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.items": ["ItemIndex", "LeverageTable", "Scan", "Tree"],
     "ndpp.rows": ["FileRows", "RowSource", "as_rows"],
-    "ndpp.errors": ["BudgetExceededError", "InvalidInputError", "NDPPError", "PrecisionError", "PrecisionWarning"],
+    "ndpp.errors": [
+        "BudgetExceededError",
+        "DeviceError",
+        "InvalidInputError",
+        "NDPPError",
+        "PrecisionError",
+        "PrecisionWarning",
+    ],
 }
 
 
