@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,11 @@ def in_batches(
     begin, last = first, first + n_samples
     while begin < last:
         samples = torch.arange(begin, min(last, begin + times * engine.most), device=engine.device)
+        # Kernels start on the current device, whatever device their arguments are on.
+        here = torch.cuda.device(engine.device) if engine.device.type == "cuda" else nullcontext()
         try:
-            drawn = draw(samples)
+            with here:
+                drawn = draw(samples)
         except torch.cuda.OutOfMemoryError as error:
             if len(samples) == 1:
                 raise DeviceError(
