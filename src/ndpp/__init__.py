@@ -3,14 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ndpp import rows, samplers
+from ndpp import kernel as _kernel
+from ndpp import rows
 from ndpp.baskets import Baskets
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
 from ndpp.io import load, load_metadata, save
 from ndpp.kernel import LowRankKernel
 
 if TYPE_CHECKING:
-    from ndpp import datasets, diagnostics, explain, metrics, plots
+    from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
     from ndpp.learning import NDPP, ONDPP, SymmetricDPP
 
 __version__ = "0.1.0"
@@ -37,12 +38,12 @@ __all__ = [
     "save",
 ]
 
-_ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots")
+_ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the upper floors when they are first named: torch, scikit-learn and matplotlib stay out of ``import ndpp``."""
+    """Import the upper floors when they are first named: ``import ndpp`` stays light."""
     if name in _ROOMS:
         return import_module(f"ndpp.{name}")
     if name in _ESTIMATORS:
@@ -52,3 +53,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+# ``kernel.sample`` draws with a sampler, which stands on a higher floor.
+_kernel.DEFAULT_SAMPLER[:] = [lambda: import_module("ndpp.samplers").Exact]

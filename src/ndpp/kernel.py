@@ -7,7 +7,7 @@ The kernel, its conditionals and its restrictions are all of this type. Everythi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -342,15 +342,14 @@ class LowRankKernel(ItemRows):
         >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
         [[0, 1], [1, 3], [0, 1]]
         """
-        return (
-            _EXACT[0](self, size, given, exclude, memory, device)
-            .sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress)
-            .baskets
+        sampler = DEFAULT_SAMPLER[0]().prepare(
+            self, size=size, given=given, exclude=exclude, memory=memory, device=device
         )
+        return sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
 
 
-_EXACT: list[Any] = []
-"""How to prepare the default sampler, put here by :mod:`ndpp.samplers`, which stands on a higher floor."""
+DEFAULT_SAMPLER: list[Callable[[], Any]] = []
+"""Gives :class:`ndpp.samplers.Exact`; put here by :mod:`ndpp`, since samplers stand on a higher floor."""
 
 
 def _forms(Q: FloatArray, M: FloatArray) -> FloatArray:

@@ -1,6 +1,5 @@
 """Samplers behind one interface: ``prepare`` pays what depends on the kernel alone, ``sample`` draws."""
 
-from ndpp import kernel as _kernel
 from ndpp.samplers.base import Draw, Draws, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
@@ -29,10 +28,4 @@ __all__ = [
     "Sampler",
     "SymmetricTree",
     "Walk",
-]
-
-_kernel._EXACT[:] = [
-    lambda kernel, size, given, exclude, memory, device: Exact.prepare(
-        kernel, size=size, given=given, exclude=exclude, memory=memory, device=device
-    )
 ]
