@@ -36,6 +36,7 @@ from ndpp.linalg import (
     schur_weights,
     tilted_law,
 )
+from ndpp.linalg.minors import quadratic_forms
 from ndpp.rows import Rows, as_rows
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class LowRankKernel(ItemRows):
         rows = self.rows_of(given, "given")
         M = self._inclusion_matrix(size, self.q_rows(rows))
         out = np.zeros(self.n_items)
-        for block, chances in self.q_map(partial(_forms, M=M)):
+        for block, chances in self.q_map(partial(quadratic_forms, M=M)):
             out[block if self._allowed is None else self._allowed[block]] = chances
         out[self.catalogue_ids(rows)] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
@@ -331,7 +332,7 @@ class LowRankKernel(ItemRows):
         device : str, optional
             None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
         memory : int
-            Most bytes of cached matrices. Peak memory beside X is this, 24n bytes of table and about 130 r² √size bytes per worker.
+            Most bytes of cached matrices. Peak memory beside X is this, 20n bytes of table and about 130 r² √size bytes per worker.
         progress : bool
             Show a progress bar.
 
@@ -350,11 +351,6 @@ class LowRankKernel(ItemRows):
 
 DEFAULT_SAMPLER: list[Callable[[], Any]] = []
 """Gives :class:`ndpp.samplers.Exact`; put here by :mod:`ndpp`, since samplers stand on a higher floor."""
-
-
-def _forms(Q: FloatArray, M: FloatArray) -> FloatArray:
-    """Return q_aᵀMq_a for every row."""
-    return np.einsum("ij,ij->i", Q @ M, Q)
 
 
 def _never_together(n_given: int) -> ZeroProbabilityError:

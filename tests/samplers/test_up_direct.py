@@ -15,8 +15,8 @@ from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Scan, Tree
-from ndpp.items.base import quadratic_forms
 from ndpp.linalg import inclusion_matrix
+from ndpp.linalg.minors import quadratic_forms
 from ndpp.samplers import up_direct
 from ndpp.samplers.up_direct import (
     LOSS,

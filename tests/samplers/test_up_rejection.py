@@ -12,7 +12,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp.errors import BudgetExceededError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
-from ndpp.items.base import quadratic_forms
+from ndpp.linalg.minors import quadratic_forms
 from ndpp.samplers import up_rejection
 from ndpp.samplers._bordered import condition_bordered, draw_pair, first_form, second_form
 from ndpp.samplers.up_rejection import RejectionUp

@@ -15,6 +15,7 @@ import numpy as np
 from ndpp._checks import PROBABILITY_TOLERANCE, check_count
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp.linalg.minors import quadratic_forms
 
 if TYPE_CHECKING:
     from ndpp.kernel import LowRankKernel
@@ -60,11 +61,6 @@ class ItemIndex(ABC):
     def draw(self, rng: np.random.Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0) -> IntArray:
         """Draw ``n_draws`` independent rows of the support, row a with probability ∝ q_aᵀ M q_a."""
         return self.draw_counted(rng, M, n_draws, bound=bound).rows
-
-
-def quadratic_forms(Q: FloatArray, M: FloatArray) -> FloatArray:
-    """Return q_aᵀ M q_a for every row q_a of ``Q``."""
-    return np.einsum("ij,ij->i", Q @ M, Q)
 
 
 def row_weights(kernel: LowRankKernel, rows: IntArray, M: FloatArray, factor: FloatArray | None) -> FloatArray:

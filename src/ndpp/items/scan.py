@@ -20,8 +20,8 @@ from ndpp.items.base import (
     check_total,
     invert_cdf,
     nonnegative,
-    quadratic_forms,
 )
+from ndpp.linalg.minors import quadratic_forms
 
 if TYPE_CHECKING:
     from ndpp.kernel import LowRankKernel

@@ -79,3 +79,8 @@ def rank_one_condition(Z: AnyArray, q: FloatArray) -> tuple[AnyArray, AnyArray]:
     u, v = Z @ q, q @ Z
     pivot = np.asarray(u @ q)
     return Z - u[..., :, None] * v[..., None, :] / pivot[..., None, None], pivot
+
+
+def quadratic_forms(Q: FloatArray, M: FloatArray) -> FloatArray:
+    """Return q_aᵀ M q_a for every row q_a of ``Q``."""
+    return np.einsum("ij,ij->i", Q @ M, Q)

@@ -108,7 +108,7 @@ class Exact(Sampler):
         index : callable
             Makes what draws one item from the kernel: ``LeverageTable.prepare`` or ``Tree.prepare``.
         memory : int
-            Most bytes of cached circles. Peak memory beside X is this, 24n bytes of table and 16 N r² bytes per thread.
+            Most bytes of cached circles. Peak memory beside X is this, 20n bytes of table and 16 N r² bytes per thread.
         device : str, optional
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, a warning, and the CPU.
         precision : "double" or "single"
