@@ -17,6 +17,7 @@ from kernels import BY_NAME, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
+from ndpp.items import table as table_module
 from ndpp.items import tree as tree_module
 from ndpp.items.base import invert_cdf
 from ndpp.items.table import alias_table
@@ -269,6 +270,23 @@ def test_table_refuses_what_its_bound_does_not_cover(kernel):
     assert table.draw(rng, 1.001 * np.eye(6), 100, bound=1.001).size == 100
     with pytest.raises(InvalidInputError, match="bound"):
         table.draw(rng, np.eye(6), bound=0.0)
+
+
+def test_compiled_judging_equals_plain():
+    """The first proposals that their coins accept, and the range of chances seen on the way; NaN is reported at once."""
+    rng = np.random.default_rng(18)
+    Q, M, places = rng.standard_normal((50, 6)) / 4, psd(6, rng), rng.integers(0, 50, 90)
+    coins, ceiling = rng.random(90), np.full(90, 2.0)
+    chances = np.einsum("ia,ab,ib->i", Q[places], M, Q[places]) / ceiling
+    hits = np.flatnonzero(coins < chances)
+    assert 3 < len(hits) < 90
+    for wanted in (1, 3, len(hits), 90):
+        accepted, extremes = table_module._judge(Q, places, M, coins, ceiling, wanted)
+        np.testing.assert_array_equal(accepted, hits[:wanted])
+        seen = chances[: accepted[-1] + 1] if len(accepted) == wanted else chances
+        np.testing.assert_allclose(extremes, [min(0.5, seen.min()), max(0.5, seen.max())])
+    M[0, 1] = M[1, 0] = np.nan
+    assert np.isnan(table_module._judge(Q, places, M, coins, ceiling, 90)[1]).all()
 
 
 def test_budget_error_carries_the_count_and_what_was_drawn(kernel):

@@ -89,7 +89,7 @@ def test_single_precision_is_read_exactly():
     np.testing.assert_array_equal(found.to_q, wanted.to_q)
 
 
-@pytest.mark.parametrize("condition", [1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("condition", [1.0, 30.0, 3000.0, 1e5])
 def test_leverages_of_tall_single_precision_are_bounds(condition: float, monkeypatch):
     """Never below the truth and little above, down to rows that single precision cannot square."""
     monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
