@@ -165,9 +165,21 @@ def test_agrees_with_the_cpu_on_learned_kernels(name: str, device: str):
     assert abs(np.mean(values) - np.mean(others)) <= 4 * spread
     chances = kernel.inclusion_probabilities(size=10)
     likely = np.argsort(-chances)[:40]
-    drawn, p = np.bincount(baskets.indices, minlength=kernel.n_items)[likely], chances[likely]
-    tails = np.minimum(binom.cdf(drawn, count, p), binom.sf(drawn - 1, count, p))
-    assert tails.min() * 2 * len(likely) >= laws.ALPHA
+    drawn = np.bincount(baskets.indices, minlength=kernel.n_items)[likely]
+    assert are_counts_of(drawn, count, chances[likely])
+    assert not are_counts_of(drawn, count, np.sqrt(chances[likely]))
+    # How likely the items of a set are, all items together: a flatter law must show.
+    flatter = chances**0.8
+    scores = [chances[basket].sum() for basket in baskets]
+    laws.assert_mean(scores, chances @ chances)
+    with pytest.raises(AssertionError):
+        laws.assert_mean(scores, chances @ (10 * flatter / flatter.sum()))
+
+
+def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
+    """Whether items of these chances may be in so many of ``count`` sets: no binomial tail is too small."""
+    tails = np.minimum(binom.cdf(drawn, count, chances), binom.sf(drawn - 1, count, chances))
+    return bool(tails.min() * 2 * len(chances) >= laws.ALPHA)
 
 
 # -- what it promises --------------------------------------------------------------------------------------------------------
