@@ -10,7 +10,7 @@ import pytest
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import psrf
-from ndpp.experiments import beyond, kernels, map_init, record, samplers_timed
+from ndpp.experiments import beyond, kept, kernels, map_init, record, samplers_timed
 from ndpp.experiments import psrf as mixing
 from ndpp.experiments.chains import run_chains
 from ndpp.experiments.enumerated import tabled_walk
@@ -18,7 +18,7 @@ from ndpp.experiments.record import Finding, Result
 from ndpp.experiments.samplers_timed import sampler_rows
 from ndpp.experiments.timing import step_times, timed
 from ndpp.items import Tree
-from ndpp.samplers import Rejection, RejectionUp, Walk
+from ndpp.samplers import Exact, Rejection, RejectionUp, Walk
 
 ABOUT = {"quick": True, "seed": 3, "seconds": 1.0, "machine": record.machine()}
 
@@ -74,7 +74,7 @@ def test_chains_are_looked_at_after_the_steps_that_were_asked_for():
 
 @pytest.mark.parametrize("orthogonal", [False, True])
 def test_synthetic_kernels_have_their_sizes_and_constraints(orthogonal):
-    data = kernels.DataSet("small", 80, 5.0, None)
+    data = kernels.DataSet("small", 80, 5.0, "")
     kernel = kernels.synthetic(data, 12, orthogonal=orthogonal, seed=0)
     law = kernel.size_distribution()
     assert law @ np.arange(len(law)) == pytest.approx(5.0)
@@ -100,19 +100,69 @@ def test_kernels_are_read_from_the_folder_of_data(tmp_path, monkeypatch):
     assert kernels.learned_file("uk_retail_A") is None
 
 
-def test_kernels_are_learned_once(tmp_path, monkeypatch):
+@pytest.fixture
+def mini(tmp_path, monkeypatch):
+    """A data set small enough to learn from in a test, and an empty cache."""
     pytest.importorskip("torch")
     (tmp_path / "mini.baskets").write_text("0 1\n1 2\n0 1 2\n3\n" * 30)
     monkeypatch.setenv("NDPP_DATA", str(tmp_path))
     monkeypatch.setattr(kernels, "RANK", 4)
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path / "cache")
+    return kernels.DataSet("Recipe", 4, 2.0, "mini", gamma=0.1, epochs=2)
+
+
+def test_kernels_are_learned_once(mini, monkeypatch):
     said = []
-    data = kernels.DataSet("Recipe", 4, 2.0, "mini")
-    first, second = (kernels.learn(data, orthogonal=True, seed=0, say=said.append) for _ in range(2))
-    assert len(said) == 1
-    np.testing.assert_array_equal(first.X, second.X)
-    nowhere = kernels.DataSet("Recipe", 4, 2.0, "absent")
-    assert kernels.learn(nowhere, orthogonal=True, seed=0, say=said.append) is None
+    first = kernels.learn(mini, orthogonal=True, seed=0, say=said.append)
+    assert [text.split(" in ")[0] for text in said] == [
+        "Recipe: learning an ONDPP from 120 baskets on cpu, at most 2 epochs", "Recipe: learned"
+    ]  # fmt: skip
+    assert [file.name for file in first.parent.iterdir()] == ["mini-ondpp-4-0.safetensors"]  # no checkpoint is left
+    (named,) = kernels._learned(mini, orthogonal=True, seed=0, say=said.append)
+    assert len(said) == 2
+    assert named.name == "learned, n = 4"
+    assert named.origin.startswith(
+        "ONDPP of `mini`, γ = 0.1, 2 epochs (as many as allowed), validation log-likelihood -"
+    )
+    monkeypatch.delenv("NDPP_DATA")
+    assert kernels.learn(mini, orthogonal=True, seed=0, say=said.append) == first  # a file needs no baskets
+    assert kernels.learn(mini, orthogonal=True, seed=1, say=said.append) is None
+
+
+def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
+    from ndpp.learning import NDPP
+
+    fit = NDPP.fit
+    monkeypatch.setattr(NDPP, "fit", lambda self, *args, **more: _interrupted(fit(self, *args, **more)))
+    with pytest.raises(KeyboardInterrupt):
+        kernels.learn(mini, orthogonal=False, seed=0, say=lambda text: None)
+    (left,) = kernels.cache_folder().iterdir()
+    assert left.suffix == ".checkpoint"
+    monkeypatch.setattr(NDPP, "fit", fit)
+    path = kernels.learn(mini, orthogonal=False, seed=0, say=lambda text: None)
+    assert list(kernels.cache_folder().iterdir()) == [path]
+
+
+def _interrupted(model):
+    model.ended_ = "interrupted"
+    return model
+
+
+def test_draws_are_kept_and_not_made_again(tmp_path, monkeypatch):
+    kernel, file = make_kernel(8, 6, rng=0), tmp_path / "cache" / "draws.npy"
+    sampler, other = Exact.prepare(kernel, size=3), Exact.prepare(make_kernel(8, 6, rng=1), size=3)
+    monkeypatch.setattr(kept, "BLOCK", 40)
+    monkeypatch.setattr(kept, "PROBE", 10)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    whole = kept.masks_of(sampler.sample(100, rng=5).baskets)
+    heard = []
+    assert np.array_equal(kept.drawn(sampler, 50, seed=5, keep=file), whole[:50])
+    assert np.array_equal(kept.drawn(sampler, 100, seed=5, keep=file, say=heard.append), whole)
+    assert heard == [90, 100]  # the first fifty were there
+    assert np.array_equal(kept.drawn(sampler, 30, seed=5, keep=file), whole[:30])
+    assert len(np.load(file)) == 100  # asking for fewer loses none
+    drawn = kept.drawn(other, 60, seed=5, keep=file)
+    assert np.array_equal(drawn, kept.masks_of(other.sample(60, rng=5).baskets))  # another sampler begins anew
 
 
 def test_timed_calls_as_often_as_it_must():

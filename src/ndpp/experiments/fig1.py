@@ -1,22 +1,24 @@
 """Figure 1: the distance of drawn sets from the true law against their number; n = 10, d = 8, k = 5, t = k² [Han22].
 
 The paper's "total variation" is max_S |p(S) − q(S)|; this and the usual ½ Σ|p − q| are both drawn, with the band in which a
-perfect sampler stays. Samplers are run as they are up to a number of draws that takes a minute; walks go on to 10⁶ through
-the table of their transition probabilities, which the same figure shows to be theirs.
+perfect sampler stays. Samplers are run as they are up to a number of draws that takes minutes to an hour each, which is kept in
+:func:`ndpp.datasets.cache_folder` as it grows; walks go on to 10⁶ through the table of their transition probabilities, which
+the same figure shows to be theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.baskets import Baskets
-from ndpp.datasets import make_kernel
+from ndpp.datasets import cache_folder, make_kernel
 from ndpp.diagnostics import sup_distance, total_variation
 from ndpp.experiments.enumerated import tabled_random_size, tabled_walk
+from ndpp.experiments.kept import drawn
 from ndpp.experiments.record import Finding, Result, Row, number
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence
@@ -52,7 +54,7 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     rows: list[Row] = []
     findings, panels = [], []
     for task in _tasks(kernel, quick):
-        found = _curves(task, most, seed, say)
+        found = _curves(task, most, seed, say, keep=None if quick else cache_folder())
         rows += found
         panels += [_panel(task, found, distance) for distance in DISTANCES]
         findings += _findings(task, found, seed)
@@ -73,7 +75,7 @@ NOTES = (
 
 
 def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
-    exact, cheap, slow, slowest = (2000, 4000, 200, 40) if quick else (100_000, 10**6, 10_000, 1_000)
+    exact, slow, walked, slowest = (2000, 200, 50, 40) if quick else (10**6, 10**5, 10**5, 10**4)
     fixed = Naive.prepare(kernel, size=SIZE)
     walk = tabled_walk(kernel, SIZE)
     walks = {FULL_WALK: walk.after(SIZE**2), f"walk of {SHORT} steps, by its table": walk.after(SHORT)}
@@ -84,9 +86,9 @@ def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
             {
                 "Exact": (Exact.prepare(kernel, size=SIZE), exact),
                 "Rejection": (Rejection.prepare(kernel, size=SIZE), slow),
-                "Walk(DirectUp)": (Walk.prepare(kernel, size=SIZE, up=DirectUp()), slow // 4),
+                "Walk(DirectUp)": (Walk.prepare(kernel, size=SIZE, up=DirectUp()), walked),
                 "Walk(RejectionUp)": (Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slowest),
-                "Walk(NaiveUp)": (Walk.prepare(kernel, size=SIZE, up=NaiveUp()), slowest),
+                "Walk(NaiveUp)": (Walk.prepare(kernel, size=SIZE, up=NaiveUp()), walked),
             },
         ),
         Task(
@@ -94,16 +96,16 @@ def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
             {
                 "Exact": (Exact.prepare(kernel), exact),
                 "Rejection": (Rejection.prepare(kernel), slow),
-                "Walk(DirectUp)": (RandomSize.prepare(kernel), slow // 4),
+                "Walk(DirectUp)": (RandomSize.prepare(kernel), walked),
                 "Walk(RejectionUp)": (RandomSize.prepare(kernel, up=RejectionUp()), slowest),
-                "Cholesky": (Cholesky.prepare(kernel), cheap),
+                "Cholesky": (Cholesky.prepare(kernel), exact),
                 "Clock": (Clock.prepare(kernel), slow),
             },
         ),
     ]  # fmt: skip
 
 
-def _curves(task: Task, most: int, seed: int, say: Callable[[str], None]) -> list[Row]:
+def _curves(task: Task, most: int, seed: int, say: Callable[[str], None], *, keep: Path | None) -> list[Row]:
     """Return distances at numbers of draws that grow by half a decade: perfect sampler, table of the walk, samplers."""
     rng = np.random.default_rng([seed, 1])
     rows = []
@@ -115,24 +117,22 @@ def _curves(task: Task, most: int, seed: int, say: Callable[[str], None]) -> lis
             rows.append(_row(task, "perfect sampler", n, distance, float(middle), **shared))
     for label, law in task.walks.items():
         rows += _distances(task, label, rng.choice(len(law), most, p=law / law.sum()))
+    order = np.argsort(task.masks)
     for label, (sampler, n_draws) in task.samplers.items():
-        order = np.argsort(task.masks)
-        drawn = np.searchsorted(task.masks, masks_of(sampler.sample(n_draws, rng=seed).baskets), sorter=order)
-        rows += _distances(task, label, order[drawn])
-        say(f"{task.name}: {label}, {n_draws:,} draws")
+        file = None if keep is None else keep / f"fig1-{task.name.split(',')[0]}-{label}-{seed}.npy"
+        masks = drawn(sampler, n_draws, seed=seed, keep=file, say=_sayer(f"{task.name}: {label}", n_draws, say))
+        rows += _distances(task, label, order[np.searchsorted(task.masks, masks, sorter=order)])
     return rows
 
 
-def masks_of(baskets: Baskets) -> IntArray:
-    """Return each basket of a small catalogue as a bit mask.
+def _sayer(what: str, n_draws: int, say: Callable[[str], None]) -> Callable[[int], None]:
+    """Return what tells of every tenth part of the draws."""
 
-    Examples
-    --------
-    >>> masks_of(Baskets.from_lists([[0, 2], [], [1]]))
-    array([5, 0, 2])
-    """
-    bits = 1 << np.arange(baskets.n_items)
-    return np.asarray(baskets.to_csr().astype(np.int64) @ bits)
+    def told(done: int) -> None:
+        if done == n_draws or done % max(n_draws // 10, 1) == 0:
+            say(f"{what}, {done:,} of {n_draws:,} draws")
+
+    return told
 
 
 def _looks(most: int) -> list[int]:

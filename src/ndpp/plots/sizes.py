@@ -18,12 +18,16 @@ SMALL = 1e-4
 
 
 class Bar(NamedTuple):
-    """A number of rejections or seconds; ``expected`` if it is computed because the sampler cannot finish."""
+    """A number of rejections or seconds; ``expected`` if it is computed because the sampler cannot finish.
+
+    Bars of different ``panel`` are drawn beside each other, with one axis for the groups.
+    """
 
     group: str
     series: str
     value: float
     expected: bool = False
+    panel: str = ""
 
 
 def size_law(laws: Mapping[str, Any], *, observed: Any = None) -> Figure:
@@ -74,34 +78,46 @@ def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample 
     ['k = 10', '3.5', '2e+13 (*)']
     """
     check_any(bars)
-    groups = list(dict.fromkeys(bar.group for bar in bars))
-    series = list(dict.fromkeys(bar.series for bar in bars))
+    panels = list(dict.fromkeys(bar.panel for bar in bars))
     positive = [bar.value for bar in bars if bar.value > 0]
     left = 10 ** np.floor(np.log10(min(positive, default=1.0)) - 0.3)
     right = max(positive, default=1.0)
-    places, heads, y = [], [], 0.0
-    for group in groups:
-        heads.append((group, y))
-        own = [bar for bar in bars if bar.group == group]
-        places += [(bar, y + 1 + j) for j, bar in enumerate(own)]
+    heads: dict[str, float] = {}
+    places: dict[tuple[str, str], float] = {}
+    y = 0.0
+    for group in dict.fromkeys(bar.group for bar in bars):
+        heads[group] = y
+        own = dict.fromkeys(bar.series for bar in bars if bar.group == group)
+        places |= {(group, series): y + 1 + j for j, series in enumerate(own)}
         y += len(own) + 1.6
-    drawn = figure(8.6, 1.1 + 0.26 * y)
-    axes = drawn.add_subplot(xscale="log", xlabel=xlabel)
-    axes.set_xlim(left, left * (right / left) ** 1.22)
-    axes.set_ylim(y - 0.8, -0.8)
+    drawn = figure(8.6 if len(panels) == 1 else 2.0 + 3.4 * len(panels), 1.1 + 0.26 * y)
+    all_axes = drawn.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for group, at in heads.items():
+        all_axes[0].text(0.0, at, group, fontweight="bold", transform=all_axes[0].get_yaxis_transform(), va="center")
+    for axes, panel in zip(all_axes, panels):
+        axes.set(xscale="log", xlim=(left, left * (right / left) ** (1.22 if len(panels) == 1 else 1.45)))
+        axes.set_ylim(y - 0.8, -0.8)
+        if panel:
+            axes.set_title(panel, loc="left", fontweight="bold")
+        _bars(axes, [bar for bar in bars if bar.panel == panel], places, left)
+    all_axes[0].set_yticks(list(places.values()), [series for _, series in places])
+    drawn.supxlabel(xlabel, fontsize="medium")
+    if any(bar.expected for bar in bars):
+        all_axes[-1].set_title("(*) expected, in closed form: not run", loc="right", fontsize=9)
+    return drawn
+
+
+def _bars(axes: Any, bars: Sequence[Bar], places: Mapping[tuple[str, str], float], left: float) -> None:
+    """Draw the bars of one panel at their places, each with its number."""
+    series = list(dict.fromkeys(name for _, name in places))
     open_axes(axes)
     axes.spines["left"].set_visible(False)
-    for group, at in heads:
-        axes.text(0.0, at, group, fontweight="bold", transform=axes.get_yaxis_transform(), va="center")
-    for bar, at in places:
+    axes.tick_params(axis="y", length=0)
+    for bar in bars:
+        at = places[bar.group, bar.series]
         colour = (ATTRACT, REPEL, *COLOURS[1:4])[series.index(bar.series) % 5]
         look = {"hatch": "///", "edgecolor": "white"} if bar.expected else {}
         axes.barh(at, max(bar.value, left) - left, left=left, height=0.75, color=colour, lw=0, **look)
         value = f"{bar.value:,.0f}" if 100 <= bar.value < 1e5 else f"{bar.value:.2g}"
         mark = value + " (*)" * bar.expected
         axes.annotate(mark, (max(bar.value, left), at), (4, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks([at for _, at in places], [bar.series for bar, _ in places])
-    axes.tick_params(axis="y", length=0)
-    if any(bar.expected for bar in bars):
-        axes.set_title("(*) expected, in closed form: not run", loc="right", fontsize=9)
-    return drawn
