@@ -230,3 +230,36 @@ def test_a_terminal_sees_progress_and_standard_output_does_not(plain, tmp_path):
     assert b"drawing" in seen
     assert b"200 baskets in" in seen
     assert b"seed 1, in 'out.txt'" in seen
+
+
+SLOW = """
+import os, time
+os.write(2, b"importing")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("package", ["scipy", "typer"])  # the library's own, and the command's
+def test_interrupted_while_it_is_imported_it_says_one_line(tmp_path, package):
+    (tmp_path / f"{package}.py").write_text(SLOW)
+    entry = [sys.executable, "-c", "from _ndpp_command import main; main()", "--version"]
+    env = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
+    process = subprocess.Popen(entry, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    assert process.stderr is not None
+    assert process.stderr.read(9) == b"importing"
+    process.send_signal(signal.SIGINT)
+    assert end(process) == (130, "", "\nndpp: interrupted\n")
+
+
+def test_what_is_told_to_ignore_interrupts_ignores_them(tmp_path):
+    entry = [sys.executable, "-c", "from _ndpp_command import main; main()", "info", "-"]
+    process = subprocess.Popen(
+        entry, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+    for _ in range(20):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    out, err = process.communicate(b"0 1\n1 2\n", timeout=120)
+    assert (process.returncode, err) == (0, b"")
+    assert b"baskets" in out

@@ -7,21 +7,27 @@ output or to the file ``-o`` names; progress, warnings and errors go to standard
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 
 from ndpp.errors import MissingExtraError
 
 
-def main() -> None:
-    """Run the command with the arguments of this process."""
+def load() -> Callable[[Sequence[str]], None]:
+    """Import the commands and return what runs one, or say which package is missing."""
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError as missing:
         raise SystemExit(f"ndpp: error: {MissingExtraError(missing.name or 'typer', 'cli', 'The command')}") from None
-    try:
-        from ndpp.cli.app import run
+    from ndpp.cli.app import run
 
-        run(sys.argv[1:])
+    return run
+
+
+def main() -> None:
+    """Run the command with the arguments of this process."""
+    try:
+        load()(sys.argv[1:])
     except KeyboardInterrupt:  # before a command had begun
         print("\nndpp: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
