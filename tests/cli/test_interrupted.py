@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from command import COMMAND, ENVIRONMENT, end, spawn
+from command import COMMAND, ENVIRONMENT, Done, end, spawn
 from ndpp.samplers import Exact
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -216,20 +216,33 @@ def test_the_installed_command_is_this_one(tmp_path):
     assert done.stdout.startswith("ndpp ")
 
 
-def test_a_terminal_sees_progress_and_standard_output_does_not(plain, tmp_path):
+def on_terminal(words, folder) -> tuple[Done, str]:
+    """Return how a command ended whose standard error is a terminal, and what was seen there."""
     leader, follower = pty.openpty()
-    words = ["sample", plain, "-n", 200, "--seed", 1, "-o", "out.txt"]
-    process = spawn(*words, cwd=tmp_path, stderr=follower, env={**ENVIRONMENT, "TERM": "xterm"})
+    process = spawn(*words, cwd=folder, stderr=follower, env={**ENVIRONMENT, "TERM": "xterm"})
     os.close(follower)
     seen = b""
     with contextlib.suppress(OSError):  # the terminal closes with the process
         while piece := os.read(leader, 4096):
             seen += piece
     os.close(leader)
-    assert end(process)[:2] == (0, "")
-    assert b"drawing" in seen
-    assert b"200 baskets in" in seen
-    assert b"seed 1, in 'out.txt'" in seen
+    return end(process), seen.decode()
+
+
+def test_a_terminal_sees_progress_and_standard_output_does_not(plain, tmp_path):
+    done, seen = on_terminal(["sample", plain, "-n", 200, "--seed", 1, "-o", "out.txt"], tmp_path)
+    assert done[:2] == (0, "")
+    assert "drawing" in seen
+    assert "200 baskets in" in seen
+    assert "seed 1, in 'out.txt'" in seen
+
+
+def test_the_bars_of_a_diagnosis_say_what_is_drawn(plain, tmp_path):
+    done, seen = on_terminal(["diagnose", plain, "--size", 3, "-n", 20, "--json"], tmp_path)
+    assert done.json["size"] == 3
+    for what in ("long chains", "independent chains", "exact samples"):
+        assert what in seen
+    assert "sampling" not in seen
 
 
 SLOW = """

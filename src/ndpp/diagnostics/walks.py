@@ -85,9 +85,14 @@ def diagnose_walk(
     burn_in = walk.burn_in + walk.steps
     long = replace(walk, thin=walk.size, chains=n_chains, burn_in=burn_in)
     exact = Exact.prepare(walk.kernel, size=walk.size)
+    runs = {
+        "long chains": (long, n_chains * n_draws),
+        "independent chains": (walk, n_draws),
+        "exact samples": (exact, n_draws),
+    }
     chains, sets, truth = (
-        sampler.sample(count, rng=seed, n_jobs=n_jobs, progress=progress).baskets
-        for sampler, count, seed in zip((long, walk, exact), (n_chains * n_draws, n_draws, n_draws), seeds)
+        sampler.sample(count, rng=seed, n_jobs=n_jobs, progress=progress and f"{name:18}").baskets
+        for (name, (sampler, count)), seed in zip(runs.items(), seeds)
     )
     return WalkDiagnosis(
         walk.size,

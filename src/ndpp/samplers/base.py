@@ -93,7 +93,7 @@ class Sampler(ABC):
         *,
         rng: RngLike = None,
         n_jobs: Jobs = None,
-        progress: bool = False,
+        progress: bool | str = False,
         first: int = 0,
     ) -> Draws:
         """Draw ``n_samples`` sets.
@@ -107,8 +107,8 @@ class Sampler(ABC):
         n_jobs : int or distributed.Client, optional
             Workers, as joblib counts them: threads unless a ``joblib.parallel_config`` says otherwise. Or a dask cluster. BLAS is held to
             one thread each, and what a worker that dies was drawing is drawn again.
-        progress : bool
-            Show a progress bar.
+        progress : bool or str
+            Show a progress bar, of this name if it is one.
         first : int
             Index of the first sample, so that a later call can go on where an earlier one with the same seed stopped.
 
@@ -189,7 +189,7 @@ def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
     return sampler.draw_batch(key, indices)
 
 
-def _progress(batches: Iterator[Part], total: int, show: bool) -> Iterator[Part]:
+def _progress(batches: Iterator[Part], total: int, show: bool | str) -> Iterator[Part]:
     if not show:
         yield from batches
         return
@@ -199,7 +199,7 @@ def _progress(batches: Iterator[Part], total: int, show: bool) -> Iterator[Part]
     except ImportError:
         raise MissingExtraError("rich", "cli", "A progress bar") from None
     with Progress(console=Console(stderr=True)) as bar:
-        task: Any = bar.add_task("sampling", total=total)
+        task: Any = bar.add_task(show if isinstance(show, str) else "sampling", total=total)
         for batch in batches:
             yield batch
             bar.update(task, advance=len(batch))
