@@ -42,6 +42,8 @@ def models(tmp_path_factory) -> Path:
     orders.write(folder / "orders.csv")
     orders.write(folder / "orders.parquet")
     orders.write(folder / "orders.txt")
+    (folder / "junk").write_bytes(bytes(range(255, 0, -1)))
+    (folder / "drawn.json").write_text('{"baskets": [["tea"]]}')
     return folder
 
 

@@ -180,9 +180,12 @@ def test_standard_output_that_cannot_be_written(shelf, tmp_path, words):
 
 
 @pytest.mark.skipif(not os.path.isdir("/sys"), reason="there is no folder that not even root may write")
-@pytest.mark.parametrize("words", [["sample", "shelf.safetensors"], ["fit", "orders.csv"], ["info", "orders.csv"]])
-def test_a_folder_that_may_not_be_written(call, models, words):
-    done = call(words[0], models / words[1], "-o", "/sys/out.safetensors")
+@pytest.mark.parametrize(
+    ("command", "file", "out"),
+    [("sample", "shelf.safetensors", "txt"), ("fit", "orders.csv", "safetensors"), ("info", "orders.csv", "txt")],
+)
+def test_a_folder_that_may_not_be_written(call, models, command, file, out):
+    done = call(command, models / file, "-o", f"/sys/out.{out}")
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert "Permission denied" in done.err
 
@@ -276,3 +279,24 @@ def test_what_is_told_to_ignore_interrupts_ignores_them(tmp_path):
     out, err = process.communicate(b"0 1\n1 2\n", timeout=120)
     assert (process.returncode, err) == (0, b"")
     assert b"baskets" in out
+
+
+GARBLED = """
+import os, time
+try:
+    os.write(2, b"importing")
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise TypeError("what some extension makes of it") from None
+"""
+
+
+def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
+    (tmp_path / "torch.py").write_text(GARBLED)
+    env = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
+    process = spawn("fit", models / "orders.csv", "-o", "out.safetensors", cwd=tmp_path, env=env)
+    assert process.stderr is not None
+    assert process.stderr.read(9) == b"importing"
+    process.send_signal(signal.SIGINT)
+    assert end(process) == (130, "", "\nndpp: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir() if path.suffix in (".part", ".safetensors")] == []

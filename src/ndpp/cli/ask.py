@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, excluding, fingerprint, given_baskets, load_model
+from ndpp.cli.files import Source, check_output, excluding, fingerprint, given_baskets, load_model
 from ndpp.cli.keep import Target
 from ndpp.cli.output import Report, Row, emit
 from ndpp.errors import ZeroProbabilityError
@@ -41,6 +41,7 @@ def recommend(
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
       echo "tea" | ndpp recommend model.safetensors - --json
     """
+    check_output(output)
     kernel = load_model(model)
     asked = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
     allowed, _ = excluding(kernel, exclude, ids=ids)

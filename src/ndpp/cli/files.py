@@ -19,6 +19,9 @@ from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.io import load, load_header
 from ndpp.kernel import LowRankKernel
 
+OTHERS = (".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors")
+"""Suffixes that promise a format; whatever else a file is called, it holds text."""
+
 
 class Source(NamedTuple):
     """A file of baskets, or "-", and how to read it."""
@@ -41,6 +44,10 @@ class Source(NamedTuple):
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
         target: Any = self.path
+        if self.format is None and Path(self.path).suffix.lower() == ".json":
+            raise InvalidInputError(
+                f"{self.path!r} is JSON, which is written and not read; baskets are read from text, CSV or Parquet (--from)"
+            )
         if target == "-":
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
@@ -79,7 +86,11 @@ def fingerprint(path: Path) -> str:
 def _is_text(path: Path) -> bool:
     with open(path, "rb") as file:
         start = file.read(1000)
-    return b"\0" not in start and not start.startswith(b"\x1f\x8b")
+    try:
+        start.decode()
+    except UnicodeDecodeError as odd:
+        return odd.start > 990  # a letter that was cut in two
+    return b"\0" not in start
 
 
 def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -> IntArray:
@@ -122,6 +133,22 @@ def _unknown(name: str, labels: Sequence[str]) -> str:
 def is_plain(path: Path | None) -> bool:
     """Return whether ``path`` is, or would become, a plain file that can be replaced: not a pipe or a device."""
     return path is not None and (path.is_file() or not os.path.lexists(path))
+
+
+def check_output(output: Path | None, *known: str) -> None:
+    """Refuse a file that cannot be written as its name promises, before any work; ``known`` are suffixes beside .txt, .csv, .json."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise IsADirectoryError(f"expected the path of a file to write; {os.fspath(output)!r} is a folder")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"no folder {os.fspath(output.parent)!r} to write {output.name!r} in; create it first")
+    kinds = (".txt", ".csv", *known, ".json")
+    suffix = output.suffix.lower()
+    need(
+        suffix in kinds or suffix not in OTHERS,
+        f"{suffix} files are not written; name one that ends in {', '.join(kinds)}",
+    )
 
 
 def need(condition: bool, message: str) -> None:

@@ -15,7 +15,7 @@ import typer
 from ndpp._journal import journal_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, need
+from ndpp.cli.files import OTHERS, Source, check_output, need
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.io import save
@@ -146,6 +146,7 @@ def _check_output(output: Path, part: Path, *, resume: bool) -> None:
     """Refuse what cannot be written, or would be lost, before any work."""
     if output.is_dir() or (output.exists() and not output.is_file()):
         raise OSError(f"a model is saved to a plain file; {os.fspath(output)!r} is something else")
+    check_output(output, *OTHERS)
     if part.exists() and not resume:
         raise FileExistsError(
             f"{os.fspath(part)!r} holds the training of an interrupted run; continue it with --resume, or delete it"

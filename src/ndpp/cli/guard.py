@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import NoReturn, ParamSpec, TextIO
 
 import typer
@@ -42,17 +46,40 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-            sys.stdout.flush()
-        except (typer.BadParameter, typer.Exit, typer.Abort):
-            raise
-        except BaseException as error:
-            if DEBUG.get() and not isinstance(error, SystemExit):
-                traceback.print_exc()
-            _end(error)
+        with noticed() as interrupts:
+            try:
+                command(*args, **kwargs)
+                sys.stdout.flush()
+            except (typer.BadParameter, typer.Exit, typer.Abort):
+                raise
+            except BaseException as error:
+                if DEBUG.get() and not isinstance(error, SystemExit):
+                    traceback.print_exc()
+                # In the middle of an import, a library may make any other exception of an interrupt.
+                known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
+                _end(KeyboardInterrupt() if interrupts and not known else error)
 
     return run
+
+
+@contextmanager
+def noticed() -> Iterator[list[int]]:
+    """Give a list that grows with every Ctrl-C, which raises ``KeyboardInterrupt`` as ever."""
+    interrupts: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    own = threading.current_thread() is threading.main_thread()
+    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, as under nohup
+        yield interrupts
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def say(text: str) -> None:

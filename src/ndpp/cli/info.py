@@ -15,7 +15,7 @@ from ndpp._journal import read_made_with
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, fingerprint
+from ndpp.cli.files import Source, check_output, fingerprint
 from ndpp.cli.output import Report, Row, emit
 from ndpp.io import load, load_header
 
@@ -46,6 +46,7 @@ def info(
       ndpp info orders.csv --basket order_id --item product
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
+    check_output(output)
     source = Source(file, from_, basket, item)
     if file.endswith(".part"):
         report = _unfinished(Path(file))

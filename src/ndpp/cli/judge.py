@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, load_model
+from ndpp.cli.files import Source, check_output, load_model
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import Name, Settings, Start, prepare
 
@@ -65,6 +65,7 @@ def evaluate(
     """
     from ndpp import metrics
 
+    check_output(output)
     kernel = load_model(model)
     asked = Source(baskets, from_, basket, item).read_for(kernel, ids=ids)
     models: dict[str, Any] = {"model": kernel}
@@ -151,6 +152,7 @@ def diagnose(
     """
     from ndpp import diagnostics
 
+    check_output(output)
     kernel = load_model(model)
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
     ready: Any = prepare(Name(walk.value), kernel, Settings(size=size, steps=steps, start=start))

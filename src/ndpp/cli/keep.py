@@ -14,7 +14,7 @@ from ndpp import _basket_files as basket_files
 from ndpp._files import replacing
 from ndpp._journal import Journal
 from ndpp.baskets import Baskets
-from ndpp.cli.files import is_plain, need
+from ndpp.cli.files import OTHERS, check_output, is_plain, need
 from ndpp.cli.guard import Interrupted, say
 from ndpp.cli.options import Format
 from ndpp.cli.output import progress, write_json_rows
@@ -34,8 +34,10 @@ class Target(NamedTuple):
         need(not (self.as_json and self.format), "--json and --to exclude each other")
         binary = self.format is Format.parquet and self.output is None and sys.stdout.isatty()
         need(not binary, "Parquet is no text; write it to a file with -o")
-        if self.output is not None and self.output.is_dir():
-            raise IsADirectoryError(f"expected the path of a file to write; {str(self.output)!r} is a folder")
+        if self.format is None:
+            check_output(self.output, ".tsv", ".parquet")
+        else:
+            check_output(self.output, *OTHERS)  # as told, whatever the name says
 
     def write(self, rows: Iterable[Sequence[int]], head: Mapping[str, Any]) -> None:
         """Write rows of ids to the output, by their labels if there are any."""

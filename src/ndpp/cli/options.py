@@ -54,7 +54,7 @@ BasketFile = Annotated[
 ]
 MaybeBaskets = Annotated[
     str | None,
-    typer.Argument(metavar="[BASKETS]", help="A file of baskets, each one taken as --given; - is standard input."),
+    typer.Argument(metavar="BASKETS", help="A file of baskets, each one taken as --given; - is standard input."),
 ]
 Given = Annotated[list[str] | None, _items("--given", "-g", help="Items that are in.")]
 Exclude = Annotated[list[str] | None, _items("--exclude", "-x", help="Items that never are.")]

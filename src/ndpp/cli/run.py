@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import load_model, need
+from ndpp.cli.files import check_output, load_model, need
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import ANY_SIZE_ONLY, SAMPLERS, Settings
 from ndpp.datasets import make_kernel
@@ -44,7 +44,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             help=f"{', '.join(registry.EXPERIMENTS)}, or all.",
             autocompletion=lambda incomplete: [
                 name for name in (*registry.EXPERIMENTS, "all") if name.startswith(incomplete)
@@ -88,7 +88,7 @@ def reproduce(
 
 def bench(
     model: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help="A model file; left out, a random kernel.")
+        Path | None, typer.Argument(metavar="MODEL", help="A model file; left out, a random kernel.")
     ] = None,
     items: Annotated[int, typer.Option(metavar="N", min=1, help="Items of the random kernel.")] = 10_000,
     rank: Annotated[int, typer.Option(metavar="N", min=2, help="Rank of the random kernel.")] = 100,
@@ -110,6 +110,7 @@ def bench(
       ndpp bench model.safetensors --size 5
       ndpp bench --items 100000 --rank 100 --any-size --json
     """
+    check_output(output)
     with working("making the kernel") as now:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
         use = Settings(size=None if any_size else size, device=device, max_proposals=MOST_PROPOSALS)

@@ -22,14 +22,13 @@ class Progress:
         self._bar = progress.Progress(
             progress.TextColumn("epoch {task.fields[epoch]}"),
             progress.BarColumn(),
-            progress.TextColumn("loss {task.fields[loss]:.3f}  validation {task.fields[validation]:.3f}"),
+            progress.TextColumn("{task.fields[figures]}"),
             progress.TimeElapsedColumn(),
             progress.TextColumn("at most"),
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
         )
-        nan = float("nan")
-        self._task = self._bar.add_task("training", total=total, completed=done, epoch=0, loss=nan, validation=nan)
+        self._task = self._bar.add_task("training", total=total, completed=done, epoch=0, figures="")
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -50,5 +49,5 @@ class Progress:
     def epoch(self, record: dict[str, float]) -> None:
         """Show the figures of an epoch."""
         if self._bar is not None:
-            shown = {name: record[name] for name in ("loss", "validation")}
-            self._bar.update(self._task, epoch=int(record["epoch"]), **shown)
+            figures = f"loss {record['loss']:.3f}  validation {record['validation']:.3f}"
+            self._bar.update(self._task, epoch=int(record["epoch"]), figures=figures)
