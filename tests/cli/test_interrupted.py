@@ -300,3 +300,17 @@ def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
     process.send_signal(signal.SIGINT)
     assert end(process) == (130, "", "\nndpp: interrupted\n")
     assert [path.name for path in tmp_path.iterdir() if path.suffix in (".part", ".safetensors")] == []
+
+
+def test_experiments_that_were_finished_are_kept(tmp_path):
+    words = ["reproduce", "map-init", "beyond", "--quick", "-o", "out"]
+    process = spawn(*words, cwd=tmp_path)
+    wait_for((tmp_path / "out" / "report.md").exists, process)
+    process.send_signal(signal.SIGINT)
+    done = end(process)
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "\nndpp: interrupted; what was finished is in 'out'; --resume goes on with the rest\n"
+    before = (tmp_path / "out" / "map-init.json").stat().st_mtime_ns
+    assert end(spawn(*words, "--resume", cwd=tmp_path)).code == 0
+    assert (tmp_path / "out" / "map-init.json").stat().st_mtime_ns == before
+    assert (tmp_path / "out" / "beyond.json").exists()

@@ -12,6 +12,7 @@ import typer
 
 from ndpp.cli import options as o
 from ndpp.cli.files import check_output, load_model, need
+from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import ANY_SIZE_ONLY, SAMPLERS, Settings
 from ndpp.datasets import make_kernel
@@ -80,9 +81,12 @@ def reproduce(
     for name in names or ():
         known = name in registry.EXPERIMENTS or name == registry.ALL
         need(known, f"there is no experiment {name!r}; --list shows all")
-    report = registry.reproduce(
-        names or (), output, quick=quick, seed=seed, progress=sys.stderr.isatty(), resume=resume
-    )
+    try:
+        report = registry.reproduce(
+            names or (), output, quick=quick, seed=seed, progress=sys.stderr.isatty(), resume=resume
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(f"what was finished is in {os.fspath(output)!r}; --resume goes on with the rest") from None
     emit(Report({"report": os.fspath(report)}, [{"report": os.fspath(report)}]), None, as_json=json)
 
 
