@@ -1,5 +1,7 @@
 """Make the pictures of the README and the documentation that are not results of experiments: ``python docs/pictures.py``.
 
+``python docs/pictures.py overview readme`` makes these alone: the picture and the table of the README, from ``results``.
+
 ``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
 code of the tutorial, run as it stands, and from a map of a small shelf.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -148,7 +151,6 @@ def tutorial() -> None:
 
 
 if __name__ == "__main__":
-    tutorial()
-    shelf()
-    overview()
-    readme()
+    made = {"tutorial": tutorial, "shelf": shelf, "overview": overview, "readme": readme}
+    for name in sys.argv[1:] or made:
+        made[name]()
