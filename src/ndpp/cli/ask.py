@@ -10,7 +10,7 @@ import typer
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, excluding, fingerprint, given_baskets, load_model
 from ndpp.cli.keep import Target
-from ndpp.cli.output import Report, Row, emit
+from ndpp.cli.output import Report, Row, emit, progress
 from ndpp.errors import ZeroProbabilityError
 from ndpp.inference import Recommendation, greedy_map
 from ndpp.inference import recommend as best_items
@@ -46,26 +46,29 @@ def recommend(
     asked = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
     allowed, _ = excluding(kernel, exclude, ids=ids)
     found: list[Recommendation | None] = []
-    for items in asked:
-        try:
-            found.append(best_items(allowed, items, n=number))
-        except ZeroProbabilityError:
-            if len(asked) == 1:
-                raise
-            found.append(None)
+    with progress(len(asked), "recommending", show=len(asked) > 1) as advance:
+        for items in asked:
+            try:
+                found.append(best_items(allowed, items, n=number))
+            except ZeroProbabilityError:
+                if len(asked) == 1:
+                    raise
+                found.append(None)
+            advance(1)
     if missing := found.count(None):
         warnings.warn(
             f"{missing} of {len(asked)} baskets have probability zero; nothing is recommended there", stacklevel=1
         )
     names = None if ids else kernel.labels
-    rows: list[Row] = [
-        {"basket": i, "rank": rank, "item": int(it) if names is None else names[it], "score": float(score)}
-        for i, best in enumerate(found)
-        if best is not None
-        for rank, (it, score) in enumerate(zip(best.items.tolist(), best.scores.tolist()), 1)
+    grouped: list[list[Row]] = [
+        [
+            {"item": it if names is None else names[it], "score": score}
+            for it, score in (() if best is None else zip(best.items.tolist(), best.scores.tolist()))
+        ]
+        for best in found
     ]
-    grouped = [[{"item": r["item"], "score": r["score"]} for r in rows if r["basket"] == i] for i in range(len(asked))]
-    shown = None if baskets is not None else [{key: row[key] for key in ("item", "score")} for row in rows]
+    rows = [{"basket": i, "rank": j, **row} for i, own in enumerate(grouped) for j, row in enumerate(own, 1)]
+    shown = None if baskets is not None else grouped[0]
     notes = () if rows else ("No item scores above zero.",)
     emit(Report({"recommendations": grouped}, rows, shown, notes), output, as_json=json)
 
@@ -102,6 +105,10 @@ def map_(
     target.check(resume=False)
     starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
     allowed, _ = excluding(kernel, exclude, ids=ids)
-    rows = [greedy_map(allowed, size, given=items).tolist() for items in starts]
+    rows: list[list[int]] = []
+    with progress(len(starts), "building", show=len(starts) > 1) as advance:
+        for items in starts:
+            rows.append(greedy_map(allowed, size, given=items).tolist())
+            advance(1)
     head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(row) for row in rows]}
     target.write(rows, head)
