@@ -64,30 +64,38 @@ def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
 
     Only the span of the rows matters; in an orthonormal basis of it items that nearly coincide cost no digits.
     """
-    given = np.ascontiguousarray(np.linalg.qr(given.T)[0].T)
-    U = np.matmul(given, R.swapaxes(2, 3))  # (RQ_Yᵀ)ᵀ
-    V = np.matmul(given, R)
-    right = V[0] + 1j * V[1]
-    G = right @ given.T
-    F = np.linalg.inv(G) @ right
-    sign, log_abs = np.linalg.slogdet(G)
-    # Complex products as real ones of twice the inner length, (Ur + iUi)(Fr + iFi), subtracted in place.
-    stacked = np.concatenate([F.real, F.imag], axis=1)
-    left = np.concatenate([U[0], -U[1]], axis=1), np.concatenate([U[1], U[0]], axis=1)
-    Z = R.copy()
-    for part in range(2):
-        _subtract_products(Z[part], left[part], stacked)
-    with np.errstate(divide="ignore"):
-        return Nodes(Z, log_w + log_abs + np.log(sign))
+    basis = np.ascontiguousarray(np.linalg.qr(given.T)[0].T)
+    Z, log_minor = np.empty_like(R), np.empty_like(log_w)
+    _given_items(R, basis, Z, log_minor)
+    return Nodes(Z, log_w + log_minor)
 
 
 @numba.njit(cache=True, nogil=True)
-def _subtract_products(Z: FloatArray, left: FloatArray, right: FloatArray) -> None:  # pragma: no cover - compiled
-    """Z_j ← Z_j − left_jᵀ right_j. (SciPy's own product would hold back every other thread.)"""
-    product = np.empty(Z.shape[1:])
-    for j in range(len(Z)):
-        np.dot(left[j].T, right[j], product)
-        Z[j] -= product
+def _given_items(
+    R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: ComplexArray
+) -> None:  # pragma: no cover - compiled
+    """Write Z = R − UG⁻¹V with U = RQᵀ, V = QR, G = VQᵀ, and log det G, for orthonormal rows Q; node by node, in the cache."""
+    _, h, r, _ = R.shape
+    y, columns = len(basis), np.ascontiguousarray(basis.T)
+    V, U, F = np.empty((2, y, r)), np.empty((r, y)), np.empty((2 * y, r))
+    # Complex products as real ones of twice the inner length: (Ur + iUi)(Fr + iFi) is left[0]F + i·left[1]F.
+    left, product = np.empty((2, r, 2 * y)), np.empty((r, r))
+    for j in range(h):
+        for part in range(2):
+            np.dot(basis, R[part, j], V[part])
+            np.dot(R[part, j], columns, U)
+            left[part, :, :y] = U
+            left[1 - part, :, y:] = U if part == 0 else -U
+        right = V[0] + 1j * V[1]
+        G = np.dot(V[0], columns) + 1j * np.dot(V[1], columns)
+        solved = np.linalg.solve(G, right)
+        sign, log_abs = np.linalg.slogdet(G)
+        log_minor[j] = np.log(sign) + log_abs
+        F[:y] = solved.real
+        F[y:] = solved.imag
+        for part in range(2):
+            np.dot(left[part], F, product)
+            Z[part, j] = R[part, j] - product
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")

@@ -32,6 +32,7 @@ from ndpp.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.samplers._ladder import RUNG, Ladder
 from ndpp.samplers._nodes import Nodes, Weighed, given_items
+from ndpp.samplers._plan import plan_circle, plan_from_weights
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.gpu import Precision, with_engine
 
@@ -39,10 +40,6 @@ TRACE_TOLERANCE = 2e-8
 """How far tr M may be from the number of items still to come. Divided by the number of nodes, this is the bias of the rule."""
 FRACTION_FLOOR = 1e-5
 """Smallest surviving fraction. Rounding errors are divided by it."""
-PLANNED_BIAS, PLANNED_FRACTION = 1e-12, 1e-3
-"""What a new circle is planned for, with room for the drift of the items to come."""
-COUNTS = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024])
-"""Numbers of nodes to choose from: few, so that circles are shared between samples."""
 ATTEMPTS = 8
 
 
@@ -180,7 +177,7 @@ class Exact(Sampler):
             state = state._replace(nodes=Nodes(state.nodes.Z.copy(), state.nodes.log_w), owned=True)
         nodes, weighed = state.nodes.condition(q[0], keep=keep)
         if not _trustworthy(weighed, left):
-            return self._recentre(state, wanted)[0]
+            return self._recentre(state._replace(nodes=nodes), wanted)[0]
         return _judged(state._replace(nodes=nodes, weighed=weighed), left)
 
     def _nodes(self, state: State, rung: int, count: int, wanted: int) -> Nodes:
@@ -212,9 +209,12 @@ class Exact(Sampler):
         )
 
     def _plan(self, state: State, left: int) -> tuple[int, int]:
-        """Return the rung and the number of nodes for ``left`` more items: the fewest nodes that keep bias and cancellation small."""
-        rung, mean, variance = self._centre(state, left)
-        shift, count = plan_circle(mean, variance, left)
+        """Return the rung and the number of nodes for ``left`` more items."""
+        rung, plan = state.rung, plan_from_weights(state.nodes.log_w, left)
+        if plan is None:
+            rung, mean, variance = self._centre(state, left)
+            plan = plan_circle(mean, variance, left)
+        shift, count = plan
         return 2 * ((rung + round(shift / RUNG)) // 2), count
 
     def _centre(self, state: State, left: int) -> tuple[int, float, float]:
@@ -271,40 +271,3 @@ def _judged(state: State, left: int) -> State:
     """Return the state with the worst its monitors have shown so far."""
     error, fraction = abs(state.weighed.trace - left), state.weighed.fraction
     return state._replace(trace_error=max(state.trace_error, error), fraction=min(state.fraction, fraction))
-
-
-def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
-    """Return a change of log ρ and an even number of nodes for the coefficient of z^left.
-
-    The number still to come is modelled as c·Binomial with this mean and variance, c = 1, or 2 where the variance says that items come
-    in pairs. Below its mean the upper tail, which the rule folds back, is lighter and there is nothing below zero to fold: a smaller
-    radius needs fewer nodes and pays with digits. The fewest nodes are taken that keep the wanted coefficient above PLANNED_FRACTION
-    and the bias below PLANNED_BIAS. The monitors judge the outcome, so a poor model costs time and not correctness.
-    """
-    from scipy.special import gammaln  # a tenth of a second that `import ndpp` need not pay
-
-    pair = 2 if variance > mean else 1
-    p = np.clip(1 - variance / (pair * mean), 1e-6, 1 - 1e-6)
-    trials = mean / (pair * p)
-    shifts = -RUNG * np.arange(0, 24)[:, None]
-    counts = COUNTS
-    log_odds = np.log(p / (1 - p)) + pair * shifts
-
-    def log_law(x: FloatArray) -> FloatArray:
-        successes = x / pair
-        inside = (successes >= 0) & (successes <= trials)
-        successes = np.clip(successes, 0, trials)
-        value = (
-            gammaln(trials + 1) - gammaln(successes + 1) - gammaln(trials - successes + 1)
-            + successes * log_odds - trials * np.log1p(np.exp(log_odds)) - np.log(pair)
-        )  # fmt: skip
-        return np.where(inside, value, -np.inf)
-
-    here = log_law(np.full((1, 1), float(left)))
-    with np.errstate(invalid="ignore"):
-        folded = np.maximum(log_law(left + counts[None, :]), log_law(left - counts[None, :])) - here
-    good = (folded < np.log(PLANNED_BIAS)) & (here > np.log(PLANNED_FRACTION))
-    good[0, -1] = True
-    column = int(np.argmax(good.any(axis=0)))
-    row = int(np.argmax(good[:, column]))
-    return float(shifts[row, 0]), int(counts[column])

@@ -14,7 +14,7 @@ from ndpp._types import IntArray
 from ndpp.linalg import Coordinates, nodes
 from ndpp.linalg.minors import row_basis
 from ndpp.samplers._ladder import RUNG, Ladder
-from ndpp.samplers.exact import plan_circle
+from ndpp.samplers._plan import plan_circle
 from ndpp.samplers.gpu._catalogue import Catalogue
 
 

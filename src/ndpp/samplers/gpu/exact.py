@@ -22,8 +22,9 @@ from torch import Tensor
 
 from ndpp._checks import PROBABILITY_TOLERANCE
 from ndpp._types import AnyArray
+from ndpp.samplers._plan import COUNTS
 from ndpp.samplers.base import Draws, stream
-from ndpp.samplers.exact import COUNTS, FRACTION_FLOOR, TRACE_TOLERANCE
+from ndpp.samplers.exact import FRACTION_FLOOR, TRACE_TOLERANCE
 from ndpp.samplers.gpu._accept import candidates
 from ndpp.samplers.gpu._batches import baskets_of, in_batches
 from ndpp.samplers.gpu._catalogue import Catalogue, free_memory

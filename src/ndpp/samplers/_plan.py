@@ -1,0 +1,99 @@
+"""Which circle suits the items still to come: the fewest nodes that keep bias and cancellation small.
+
+The rule with N nodes folds the coefficients at left ± N, left ± 2N, … onto the one that is wanted, and loses digits where the wanted
+one is a small part of the whole. Both follow from the law of the number still to come. Below its mean the upper tail, which is folded
+back, is lighter, and there is nothing below zero to fold: a smaller radius needs fewer nodes and pays with digits.
+
+The weights of a circle one is on give that law by a Fourier sum; without such a circle it is modelled from its mean and variance. The
+monitors judge the outcome, so a poor plan costs time and not correctness.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ndpp._types import ComplexArray, FloatArray, IntArray
+from ndpp.samplers._ladder import RUNG
+
+PLANNED_BIAS, PLANNED_FRACTION = 1e-12, 1e-3
+"""What a new circle is planned for, with room for the drift of the items to come."""
+COUNTS = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024])
+"""Numbers of nodes to choose from: few, so that circles are shared between samples."""
+NOISE = 1e-12
+"""Below this a probability taken from the weights is rounding."""
+
+
+def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[float, int] | None:
+    """Return a change of log ρ and a number of nodes, from the weights of the present circle; None where these are of no use."""
+    law = _law_of_rest(log_w, left)
+    if not (left < len(law) and law[left] > NOISE):
+        return None
+    counts, shifts = COUNTS[len(law) >= COUNTS], RUNG * np.arange(8.0, -26.0, -2.0)[:, None]
+    tilted = _extended(law) + shifts * np.arange(2 * len(law))
+    here = tilted[:, left, None]
+    padded = np.pad(tilted, ((0, 0), (len(law), 0)), constant_values=-np.inf)
+    folded = np.maximum(padded[:, len(law) + left + counts], padded[:, len(law) + left - counts]) - here
+    return _fewest(folded, here - np.logaddexp.reduce(tilted, axis=1, keepdims=True), shifts, counts)
+
+
+def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
+    """Return a change of log ρ and an even number of nodes, from mean and variance of the number still to come.
+
+    Its law is modelled as c·Binomial, c = 1, or 2 where the variance says that items come in pairs.
+    """
+    from scipy.special import gammaln  # a tenth of a second that `import ndpp` need not pay
+
+    pair = 2 if variance > mean else 1
+    p = np.clip(1 - variance / (pair * mean), 1e-6, 1 - 1e-6)
+    trials = mean / (pair * p)
+    shifts = -RUNG * np.arange(24.0)[:, None]
+    log_odds = np.log(p / (1 - p)) + pair * shifts
+
+    def log_law(x: FloatArray) -> FloatArray:
+        successes = x / pair
+        inside = (successes >= 0) & (successes <= trials)
+        successes = np.clip(successes, 0, trials)
+        value = (
+            gammaln(trials + 1) - gammaln(successes + 1) - gammaln(trials - successes + 1)
+            + successes * log_odds - trials * np.log1p(np.exp(log_odds)) - np.log(pair)
+        )  # fmt: skip
+        return np.where(inside, value, -np.inf)
+
+    here = log_law(np.full((1, 1), float(left)))
+    with np.errstate(invalid="ignore"):
+        folded = np.maximum(log_law(left + COUNTS[None, :]), log_law(left - COUNTS[None, :])) - here
+    return _fewest(folded, here, shifts, COUNTS) or (0.0, int(COUNTS[-1]))
+
+
+def _law_of_rest(log_w: ComplexArray, left: int) -> FloatArray:
+    """Return P(m) for m = 0..N − 1 items still to come, under the radius of these weights: Re Σ_j w_j exp(−iθ_j(m − left))."""
+    half = len(log_w)
+    if not (half and np.isfinite(log_w.real).all()):
+        return np.empty(0)
+    w = np.exp(log_w - log_w.real.max())
+    angles = np.pi * (np.arange(half) + 0.5) / half
+    turns = np.exp(-1j * np.outer(np.arange(2 * half) - left, angles))
+    law = (turns @ w).real
+    return law / np.abs(law).sum()
+
+
+def _extended(law: FloatArray) -> FloatArray:
+    """Return the logarithm of the law at 0..2N − 1: straight lines where rounding hides it, which lie above it if it is log-concave."""
+    known = np.flatnonzero(law > NOISE)
+    first, last = int(known[0]), int(known[-1])
+    log_law = np.log(np.maximum(law[first : last + 1], NOISE))
+    span = min(4, last - first)  # even where it can be: some kernels have sets of even size only
+    up = max(log_law[span] - log_law[0], 0.0) / max(span, 1)
+    down = max(log_law[-1 - span] - log_law[-1], 0.0) / max(span, 1)
+    m = np.arange(2 * len(law))
+    return np.interp(m, np.arange(first, last + 1), log_law) - up * (first - m).clip(0) - down * (m - last).clip(0)
+
+
+def _fewest(folded: FloatArray, here: FloatArray, shifts: FloatArray, counts: IntArray) -> tuple[float, int] | None:
+    """Return shift and count: of the fewest nodes that will do, those with most digits; None where none will."""
+    good = (folded < np.log(PLANNED_BIAS)) & (here > np.log(PLANNED_FRACTION))
+    if not good.any():
+        return None
+    column = int(np.argmax(good.any(axis=0)))
+    row = int(np.argmax(np.where(good[:, column], here[:, 0], -np.inf)))
+    return float(shifts[row, 0]), int(counts[column])

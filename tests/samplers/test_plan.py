@@ -1,0 +1,52 @@
+"""The plan of a circle: the law it goes by is the right one, and the circle is as good as planned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels import AWKWARD, Case, random_ndpp
+from ndpp.linalg import nodes, resolvent, tilt_for, tilted_law
+from ndpp.samplers import _plan
+from ndpp.samplers._ladder import RUNG
+from ndpp.samplers._nodes import Nodes
+
+
+def circle(case: Case, radius: float, count: int, size: int) -> Nodes:
+    t = nodes(radius, count)
+    R, log_det = resolvent(case.kernel.coordinates, t)
+    return Nodes(np.stack([R.real, R.imag]), log_det - size * np.log(t))
+
+
+@pytest.mark.parametrize("case", [case for case in AWKWARD if case.kernel.rank > 1], ids=str)
+def test_weights_give_the_law_of_the_number_still_to_come(case: Case):
+    rank, radius = case.kernel.rank, 1 / float(np.median(case.kernel.coordinates.scale)) ** 2
+    left = rank // 2
+    expected = tilted_law(case.kernel.coordinates, radius).law
+    log_w = circle(case, radius, 2 * (rank // 2 + 1), left).log_w
+    law = _plan._law_of_rest(log_w, left)
+    np.testing.assert_allclose(law[: rank + 1], expected, atol=1e-9)
+    assert np.all(np.abs(law[rank + 1 :]) < 1e-9)
+    mistaken = _plan._law_of_rest(log_w, left - 1)
+    assert np.abs(mistaken[: rank + 1] - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("left", [4, 12, 20])
+def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_not(left: int):
+    case = Case("random", *random_ndpp(80, 40, np.random.default_rng(left), spread=1.0))
+    radius = 2 * tilt_for(case.kernel.coordinates, left)  # where more items than that are expected
+    plan = _plan.plan_from_weights(circle(case, radius, 42, left).log_w, left)
+    assert plan is not None
+    shift, count = plan
+    assert count in _plan.COUNTS
+    assert round(shift / RUNG) % 2 == 0
+    planned, half = (circle(case, radius * np.exp(shift), n, left).weigh() for n in (count, count // 4 * 2))
+    assert abs(planned.trace - left) < 1e-9
+    assert planned.fraction > 1e-4
+    assert abs(half.trace - left) > 1e-7
+
+
+def test_weights_of_no_use_give_no_plan():
+    assert _plan.plan_from_weights(np.empty(0, complex), 3) is None
+    assert _plan.plan_from_weights(np.array([-np.inf, 0.0], complex), 1) is None
+    assert _plan.plan_from_weights(np.zeros(4, complex), 8) is None
