@@ -95,7 +95,7 @@ def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample 
     for group, at in heads.items():
         all_axes[0].text(0.0, at, group, fontweight="bold", transform=all_axes[0].get_yaxis_transform(), va="center")
     for axes, panel in zip(all_axes, panels):
-        axes.set(xscale="log", xlim=(left, left * (right / left) ** (1.22 if len(panels) == 1 else 1.45)))
+        axes.set(xscale="log", xlim=(left, left * (right / left) ** (1.22 if len(panels) == 1 else 1.34)))
         axes.set_ylim(y - 0.8, -0.8)
         if panel:
             axes.set_title(panel, loc="left", fontweight="bold")
