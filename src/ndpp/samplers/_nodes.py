@@ -95,7 +95,7 @@ def _given_items(
         F[y:] = solved.imag
         for part in range(2):
             np.dot(left[part], F, product)
-            Z[part, j] = R[part, j] - product
+            np.subtract(R[part, j], product, Z[part, j])
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
