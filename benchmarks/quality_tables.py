@@ -52,19 +52,17 @@ def notes(records: list[Record]) -> list[str]:
     """Return what a reader should know: the spread over seeds, unfinished training, and where a simple model wins."""
     out = []
     ours = [record for record in records if record["model"] == "NDPP"]
-    for seeds in (sorted({record["seed"] for record in ours if bool(record.get("before")) == old}) for old in (0, 1)):
-        if len(seeds) > 1:
-            spread = []
-            for metric in ("log-likelihood gain", "MPR"):
-                values = [record["metrics"][metric][0] for record in ours if record["seed"] in seeds]
-                spread.append(f"{metric.replace('log-likelihood ', '')} {min(values):.2f} to {max(values):.2f}")
-            out.append(f"NDPP with seeds {', '.join(map(str, seeds))}: {', '.join(spread)}.")
-    if cut := sorted({record["epochs"] for record in records if record.get("ended") == "max_epochs"}):
-        out.append(f"Training was cut after {cut[0]} passes over the baskets, before it had converged.")
-    for reason in {record["before"]: None for record in records if record.get("before")}:
-        old = [record for record in records if record.get("before") == reason]
-        named = {f"`{r['model']}`" + (f" with seed {r['seed']}" if r["seed"] else ""): None for r in old}
-        out.append(f"{', '.join(named)}: taken before {reason}.")
+    if len(ours) > 1:
+        spread = []
+        for metric in ("log-likelihood gain", "MPR"):
+            values = [record["metrics"][metric][0] for record in ours]
+            spread.append(f"{metric.replace('log-likelihood ', '')} {min(values):.2f} to {max(values):.2f}")
+        out.append(f"NDPP with seeds {', '.join(str(record['seed']) for record in ours)}: {', '.join(spread)}.")
+    out += [
+        f"{name(cut)} with seed {cut['seed']} was cut after {cut['epochs']} epochs, before it had converged."
+        for cut in records
+        if cut.get("ended", "converged") != "converged"
+    ]
     cosine = next((record for record in records if record["model"] == "item-item cosine"), None)
     floor = next((record for record in records if record["model"] == "independent items"), None)
     for simple in filter(None, (floor, cosine)):

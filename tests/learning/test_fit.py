@@ -20,6 +20,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ModelFileError, PrecisionError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, fit
 from ndpp.learning.models import Parameters
+from ndpp.learning.progress import Progress
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
 
@@ -75,6 +76,17 @@ def test_a_short_training_ends_in_small_steps(baskets: Baskets):
     np.testing.assert_allclose(rates, 0.02 * fit.DROP ** (fit.DROPS * np.array([0, 0, 0.5, 1])))
 
 
+@pytest.mark.parametrize(("asked", "most", "size", "steps"), [(None, 200, 100, 52), (None, 2, 200, 50), (5, 2, 5, 80)])
+def test_batches_grow_with_the_data(
+    asked: int | None, most: int, size: int, steps: int, baskets: Baskets, monkeypatch: pytest.MonkeyPatch
+):
+    """400 baskets: 100 at a time if that makes few steps, or as many as are asked for; an epoch has 50 steps or more."""
+    monkeypatch.setattr(fit, "MAX_STEPS", most)
+    run = _run(baskets, batch_size=asked)
+    assert (run.batch_size, run.n_steps) == (size, steps)
+    assert run.epoch(Progress(1, 0, show=False))["step"] == steps
+
+
 def test_same_seed_same_kernel(baskets: Baskets):
     first, again, other = (NDPP(**SETTINGS | {"random_state": s}).fit(baskets) for s in (0, 0, 1))
     assert same(first, again)
@@ -120,7 +132,9 @@ def test_resuming_what_has_ended_changes_nothing(baskets: Baskets, tmp_path: Pat
     assert same(done, NDPP(**SETTINGS).fit(baskets, resume=path))
 
 
-@pytest.mark.parametrize("change", [{"rank": 9}, {"noise": 0.1}, {"alpha": 1.0}, {"batch_size": 20}])
+@pytest.mark.parametrize(
+    "change", [{"rank": 9}, {"noise": 0.1}, {"alpha": 1.0}, {"batch_size": 20}, {"batch_size": None}]
+)
 def test_checkpoints_of_other_settings_are_refused(change: dict[str, Any], baskets: Baskets, tmp_path: Path):
     path = tmp_path / "run.safetensors"
     NDPP(**SETTINGS | {"max_epochs": 1}, checkpoint=path).fit(baskets)
@@ -183,8 +197,8 @@ def test_a_loss_that_is_never_finite_is_an_error(baskets: Baskets):
         run._finite_loss(*_batch(run))
 
 
-def _run(baskets: Baskets) -> Any:
-    model = NDPP(**SETTINGS)
+def _run(baskets: Baskets, **changed: Any) -> Any:
+    model = NDPP(**SETTINGS | changed)
     problem, start = model._problem(baskets, 8, np.random.default_rng(0))
     return fit._Run(problem, model._settings(), start, baskets, baskets, 0)
 

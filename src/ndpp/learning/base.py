@@ -38,7 +38,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     noise: float
     init: Start | None
     learning_rate: float
-    batch_size: int
+    batch_size: int | None
     max_epochs: int
     patience: int
     validation_fraction: float
@@ -163,7 +163,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         return Settings(
             gamma=self._penalties()[2],
             learning_rate=number(self.learning_rate, "learning_rate"),
-            batch_size=check_count(self.batch_size, "batch_size", least=1),
+            batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
             patience=check_count(self.patience, "patience", least=1),
         )

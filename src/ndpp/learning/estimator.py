@@ -31,8 +31,8 @@ class NDPP(LowRankDPP):
         How rows are scaled and where training begins; ``PopularityStart()`` by default.
     learning_rate : float
         Of Adam.
-    batch_size : int
-        Baskets per step.
+    batch_size : int, optional
+        Baskets per step. By default 100, or as many as make 200 steps of a pass over the baskets.
     max_epochs : int
         When to stop at the latest. In the second half of them the learning rate falls to a fortieth.
     patience : int
@@ -87,7 +87,7 @@ class NDPP(LowRankDPP):
         noise: float = 0.7,
         init: Start | None = None,
         learning_rate: float = 0.02,
-        batch_size: int = 100,
+        batch_size: int | None = None,
         max_epochs: int = 100,
         patience: int = 2,
         validation_fraction: float = 0.1,
@@ -150,7 +150,7 @@ class ONDPP(LowRankDPP):
         noise: float = 0.7,
         init: Start | None = None,
         learning_rate: float = 0.02,
-        batch_size: int = 100,
+        batch_size: int | None = None,
         max_epochs: int = 100,
         patience: int = 2,
         validation_fraction: float = 0.1,
@@ -209,7 +209,7 @@ class SymmetricDPP(LowRankDPP):
         noise: float = 0.7,
         init: Start | None = None,
         learning_rate: float = 0.02,
-        batch_size: int = 100,
+        batch_size: int | None = None,
         max_epochs: int = 100,
         patience: int = 2,
         validation_fraction: float = 0.1,

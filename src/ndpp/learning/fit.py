@@ -27,8 +27,10 @@ from ndpp.learning.loss import Loss, Problem, Settings, log_probs, loss_and_grad
 from ndpp.learning.models import Parameters
 from ndpp.learning.progress import Progress
 
-MIN_STEPS = 50
-"""An epoch is one pass over the baskets, or as many passes as make this many steps."""
+BATCH_SIZE, MIN_STEPS, MAX_STEPS = 100, 50, 200
+"""Baskets per step where nothing else is asked for, and more where a pass over the baskets would take more than
+``MAX_STEPS``: in large catalogues most items are so rare that Adam, which makes each gradient one size, would follow
+every single occurrence. An epoch is one pass over the baskets, or as many passes as make ``MIN_STEPS``."""
 MAX_HALVINGS = 30
 """How often a step that leads to no finite loss is halved before training gives up."""
 DROPS, DROP = 3, 0.3
@@ -105,8 +107,10 @@ class _Run:
         self.generator = torch.Generator(device=start.X.device).manual_seed(seed)
         self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
         self.history: list[dict[str, float]] = []
-        self.passes = -(-MIN_STEPS // max(1, round(len(baskets) / settings.batch_size)))
-        self.n_steps = self.passes * max(1, round(len(baskets) / settings.batch_size))
+        self.batch_size = settings.batch_size or max(BATCH_SIZE, -(-len(baskets) // MAX_STEPS))
+        a_pass = max(1, round(len(baskets) / self.batch_size))
+        self.passes = -(-MIN_STEPS // a_pass)
+        self.n_steps = self.passes * a_pass
 
     @property
     def learning_rate(self) -> float:
@@ -123,7 +127,7 @@ class _Run:
         began, losses = time.perf_counter(), []
         sizes = self._noise_sizes()
         for _ in range(self.passes):
-            for which in shuffled(self.rng, len(self.baskets), self.settings.batch_size):
+            for which in shuffled(self.rng, len(self.baskets), self.batch_size):
                 losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), sizes))
                 bar.step()
         needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
@@ -133,7 +137,7 @@ class _Run:
             {
                 "epoch": len(self.history) + 1,
                 "step": self.step,
-                "loss": float(np.mean(losses)),
+                "loss": float(torch.stack(losses).mean()),
                 "validation": value,
                 "learning_rate": self.learning_rate,
                 "seconds": time.perf_counter() - began,
@@ -154,7 +158,8 @@ class _Run:
             self.best, self.best_value = mean, value
         return value
 
-    def _step(self, batch: Batch, sizes: Tensor) -> float:
+    def _step(self, batch: Batch, sizes: Tensor) -> Tensor:
+        """Take one step, and return the loss before it: as a tensor, since a GPU would be waited for to make it a number."""
         loss, family, likelihood = self._finite_loss(batch, sizes), self.problem.family, self.problem.likelihood
         in_X = family.tangent(self.now, loss.gradient.X, likelihood.scale, likelihood.n_sym)
         for now, before, gradient in zip(self.now, self.before, (in_X, loss.gradient.skew)):
@@ -168,7 +173,7 @@ class _Run:
         weight = max(1 - AVERAGE, 9 / (self.step + 9))  # a plain mean at first, so that the start is soon forgotten
         for mean, now in zip(self.mean, self.now):
             mean.lerp_(now, weight)
-        return float(loss.value)
+        return loss.value
 
     def _finite_loss(self, batch: Batch, sizes: Tensor) -> Loss:
         """Return the loss; where it is not finite, take half of the last step back, and try again."""
@@ -207,7 +212,7 @@ class _Run:
         X = self.now.X
         # Single precision is drawn some forty times faster, and is enough for noise.
         noise = torch.empty(X.shape, dtype=torch.float32, device=X.device).normal_(generator=self.generator)
-        return noise.mul_(sizes).to(X.dtype)
+        return noise.mul_(sizes)
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Settings:
 
     gamma: float
     learning_rate: float
-    batch_size: int
+    batch_size: int | None
     max_epochs: int
     patience: int
 
@@ -76,17 +76,19 @@ class Loss(NamedTuple):
 def loss_and_gradient(
     problem: Problem, settings: Settings, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
 ) -> Loss:
-    """Return the objective and its gradient at x̂_i or, with ``noise`` of relative size r_i, at (x̂_i + noise)/√(1 + r_i²)."""
+    """Return the objective and its gradient at x̂_i or, with ``noise`` of relative size r_i, at (x̂_i + noise)/√(1 + r_i²).
+
+    The noise may be in single precision.
+    """
     family, likelihood = problem.family, problem.likelihood
     X, A = parameters.X, family.matrix(parameters.skew)
     shrink = X.new_ones(1) if noise is None or problem.noise is None else (1 + problem.noise**2).rsqrt()
-    at = X if noise is None else (noise + X).mul_(shrink)
+    at = X if noise is None else (X + noise).mul_(shrink)
     above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
     decay = problem.weights * X
     in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
     penalty, in_penalty = family.penalty(parameters.skew)
     in_skew = family.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + settings.gamma * in_penalty
-    log_scales = torch.cat([likelihood.scale.log(), likelihood.scale.new_zeros(1)])  # the last is for padding
-    value = above.value - (below.value + 2 * log_scales[batch.rows].sum()) / batch.n_baskets
+    value = above.value - (below.value + likelihood.log_scales(batch).sum()) / batch.n_baskets
     value = value + torch.dot(decay.view(-1), X.reshape(-1)) + settings.gamma * penalty
     return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))

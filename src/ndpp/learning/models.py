@@ -269,13 +269,15 @@ def _orthonormal(B: Tensor) -> Tensor:
     By Cholesky, twice for full accuracy: a step leaves B all but orthonormal, and three products are much faster than
     Householder's reflections, which remain for when it is not.
     """
+    Q, failures = B, []
     for _ in range(2):
-        L, failed = torch.linalg.cholesky_ex(B.T @ B)
-        if failed:
-            Q, R = torch.linalg.qr(B)
-            return Q * R.diagonal().sign()
-        B = torch.linalg.solve_triangular(L.T, B, upper=True, left=False)
-    return B
+        L, failed = torch.linalg.cholesky_ex(Q.T @ Q)
+        Q = torch.linalg.solve_triangular(L.T, Q, upper=True, left=False)
+        failures.append(failed)
+    if torch.stack(failures).any():  # asked once: a GPU is waited for
+        Q, R = torch.linalg.qr(B)
+        return Q * R.diagonal().sign()
+    return Q
 
 
 def _factor_for_size(parameters: Parameters, family: Family, scale: Tensor, n_sym: int, mean_size: float) -> float:

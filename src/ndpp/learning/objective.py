@@ -53,13 +53,13 @@ class Likelihood:
 
     def log_probs(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
         """Return log P of each basket, in the order of the batch; −inf where it is zero."""
-        rows, right, scale = self._gather(X, A, batch)
-        shifts = 2 * torch.log(scale[batch.rows].double())
+        rows, right, padding = self._gather(X, A, batch)
+        shifts = self.log_scales(batch)
         n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
         out = [torch.zeros(n_empty, dtype=torch.float64, device=X.device)]
         for start, m, k in batch.blocks:
             block = slice(start, start + m * k)
-            sign, log_abs = torch.linalg.slogdet(self._minors(rows, right, batch, (start, m, k), 0.0))
+            sign, log_abs = torch.linalg.slogdet(self._minors(rows, right, padding, (start, m, k), 0.0))
             # Rounding may leave a determinant that is zero with a small value of either sign.
             out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[block].view(m, k).sum(1))
         log_normalizer = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
@@ -79,40 +79,53 @@ class Likelihood:
     def log_dets_gradient(self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER) -> Gradient:
         """Return Σ_Y log det(G + jitter I) over the batch and its gradient. Scales are left out: they are constants."""
         h = self.n_sym
-        rows, right, _ = self._gather(X, A, batch)
+        rows, right, padding = self._gather(X, A, batch)
         total = torch.zeros((), dtype=torch.float64, device=X.device)
         SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
         for start, m, k in batch.blocks:
             block = slice(start, start + m * k)
-            LU, pivots, _ = torch.linalg.lu_factor_ex(self._minors(rows, right, batch, (start, m, k), jitter))
+            LU, pivots, _ = torch.linalg.lu_factor_ex(self._minors(rows, right, padding, (start, m, k), jitter))
             total += LU.diagonal(dim1=-2, dim2=-1).abs().log().sum()
             identity = torch.eye(k, dtype=LU.dtype, device=LU.device).expand(m, k, k)
             inverse = torch.linalg.lu_solve(LU, pivots, identity).to(X.dtype)
             Y = rows[block].view(m, k, -1)
             SV[block] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
             TB[block] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)
-        in_X = torch.zeros((len(X) + batch.padded, X.shape[1]), dtype=X.dtype, device=X.device)
-        in_X.index_add_(0, batch.rows, torch.cat([SV, TB @ A], 1))
-        return Gradient(total, in_X[: len(X)], -(rows[:, h:].T @ TB) / 2)
+        # The gradient of padding is zero, so it may be added to any item.
+        in_X = torch.zeros_like(X).index_add_(0, self._places(batch)[0], torch.cat([SV, TB @ A], 1))
+        return Gradient(total, in_X, -(rows[:, h:].T @ TB) / 2)
 
-    def _gather(self, X: Tensor, A: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows of the batch, the same times W, and the scales, with one for padding."""
-        scale = self.scale
-        if batch.padded:
-            X = torch.cat([X, X.new_zeros(1, X.shape[1])])
-            scale = torch.cat([scale, scale.new_ones(1)])
-        rows = X[batch.rows]
-        return rows, torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1), scale
+    def log_scales(self, batch: Batch) -> Tensor:
+        """Return 2 log s_i of each row of the batch in double precision, and zero for padding."""
+        places, padding = self._places(batch)
+        shifts = 2 * torch.log(self.scale[places].double())
+        return shifts if padding is None else shifts.masked_fill_(padding, 0.0)
 
-    def _minors(self, rows: Tensor, right: Tensor, batch: Batch, block: tuple[int, int, int], jitter: float) -> Tensor:
+    def _places(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return the item of each row, some item for padding, and where there is padding."""
+        if not batch.padded:
+            return batch.rows, None
+        return batch.rows.clamp(max=len(self.scale) - 1), batch.rows == len(self.scale)
+
+    def _gather(self, X: Tensor, A: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the rows of the batch, zero for padding, the same times W, and where there is padding."""
+        places, padding = self._places(batch)
+        rows = X[places]
+        if padding is not None:
+            rows.masked_fill_(padding[:, None], 0.0)
+        return rows, torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1), padding
+
+    def _minors(
+        self, rows: Tensor, right: Tensor, padding: Tensor | None, block: tuple[int, int, int], jitter: float
+    ) -> Tensor:
         """Return G + jitter I of the baskets of one block in double precision; padding is an identity."""
         start, m, k = block
         here = slice(start, start + m * k)
         G = (right[here].view(m, k, -1) @ rows[here].view(m, k, -1).mT).double()
         diagonal = G.diagonal(dim1=-2, dim2=-1)
         diagonal.add_(jitter)
-        if batch.padded:
-            diagonal.masked_fill_(batch.rows[here].view(m, k) == len(self.scale), 1.0)
+        if padding is not None:
+            diagonal.masked_fill_(padding[here].view(m, k), 1.0)
         return G
 
     def _gram(self, X: Tensor) -> tuple[Tensor, Tensor]:
