@@ -15,6 +15,8 @@ from ndpp.samplers.gpu._streams import ROUNDS, Streams
 FEW, MANY, CHEAP = 2, 4, 48
 """Candidates of a round, as multiples of the mean number needed: one sample in seven needs a second round, or one in fifty, while more
 candidates cost nothing beside what is read for one. No law depends on them."""
+GROWTH = 1, 1, 2, 4
+"""By how much rounds grow: few samples are left for the later ones, which cost their launches and no more."""
 
 
 class Accepted(NamedTuple):
@@ -26,9 +28,10 @@ class Accepted(NamedTuple):
 
 
 def candidates(rank: int, left: int) -> int:
-    """Return how many candidates a round has where ``left`` of ``rank`` are taken on average."""
+    """Return how many candidates a first round has where ``left`` of ``rank`` are taken on average."""
     mean = rank / left
-    return 8 * math.ceil(max(FEW * mean, min(MANY * mean, CHEAP)) / 8)
+    few = FEW if left > 1 else 1  # for the last item candidates cost more than what is read anew in another round
+    return 8 * math.ceil(max(few * mean, min(MANY * mean, CHEAP)) / 8)
 
 
 def accept(
@@ -47,24 +50,26 @@ def accept(
     """
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
     bad = torch.zeros_like(samples, dtype=torch.bool)
-    places = torch.arange(count, device=samples.device)
+    total = 0
     for turn in range(ROUNDS):
         if not len(pending):
             return Accepted(rows, proposals, bad)
+        width = count * GROWTH[min(turn, len(GROWTH) - 1)]
+        places, total = torch.arange(width, device=samples.device), total + width
         which = None if len(pending) == len(samples) else pending
-        drawn, bar = streams.propose(table, samples if which is None else samples[which], step, turn, count)
+        drawn, bar = streams.propose(table, samples if which is None else samples[which], step, turn, width)
         value = values(drawn, which)
         low, high = torch.aminmax(value / table[2][drawn], dim=1)
         off = ~((low >= -tolerance) & (high <= 1 + tolerance))
-        place = torch.where(value > bar, places, count).amin(1)
-        found = (place < count) & ~off
-        taken = drawn.gather(1, place.clamp(max=count - 1)[:, None])[:, 0]
+        place = torch.where(value > bar, places, width).amin(1)
+        found = (place < width) & ~off
+        taken = drawn.gather(1, place.clamp(max=width - 1)[:, None])[:, 0]
         rows[pending] = torch.where(found, taken, 0)
-        proposals[pending] += torch.where(found, place + 1, count)
+        proposals[pending] += torch.where(found, place + 1, width)
         bad[pending] = off
         pending = pending[~(found | off)]
     raise BudgetExceededError(
-        f"{ROUNDS * count} items were proposed by their leverage and rejected, {FEW * ROUNDS} times as many as are needed on "
-        "average. Draw on the CPU, with a Tree.",
-        count=ROUNDS * count,
+        f"{total} items were proposed by their leverage and rejected in {ROUNDS} rounds, where the first of them has more than are needed "
+        "on average. Draw on the CPU, with a Tree.",
+        count=total,
     )

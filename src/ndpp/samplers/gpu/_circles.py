@@ -62,7 +62,7 @@ class Circle:
         out = torch.empty((len(q), 2 * self.half), dtype=q.dtype, device=q.device)
         block = max(1, 2**26 // max(1, sides.shape[1]))
         for start in range(0, len(q), block):
-            part = q[start : start + block]
+            part = q[start : start + block].double()
             out[start : start + block] = torch.einsum("mjr,mr->mj", (part @ sides).view(len(part), -1, r), part)
         return out
 
@@ -84,11 +84,10 @@ class Circles:
         return self._kept[key]
 
     def _make(self, rung: int, count: int) -> Circle:
-        dtype, t = self.catalogue.dtype, torch.from_numpy(nodes(np.exp(rung * RUNG), count)).to(self.catalogue.device)
+        t = torch.from_numpy(nodes(np.exp(rung * RUNG), count)).to(self.catalogue.device)
         Z, log_w = self._at(t)
-        trace = Z.diagonal(dim1=1, dim2=2).sum(1).to(torch.complex64 if dtype == torch.float32 else torch.complex128)
-        sides, squares = (_sides(part).to(dtype) for part in (Z, Z @ Z))
-        return Circle(sides, squares, trace, log_w, t.log(), self.catalogue, self.memory // 4)
+        trace = Z.diagonal(dim1=1, dim2=2).sum(1)
+        return Circle(_sides(Z), _sides(Z @ Z), trace, log_w, t.log(), self.catalogue, self.memory // 4)
 
     def _at(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """Return Z(t) and log w(t) given the ladder's items; what :class:`Ladder` computes, on the device."""

@@ -19,13 +19,11 @@ except ImportError:  # the plain twins do
     triton = None
 
 LARGEST = 64
-"""Largest matrix that a kernel holds in registers."""
-SMALL, JUDGE = (64, 1, 2), (32, 2, 2)
-"""Candidates, warps and stages of a program that judges."""
-WARPS = {16: 1, 32: 1, 64: 2}
-"""Warps of a program that holds one small matrix, by its size."""
-INVERTED = 16
-"""Largest matrix that is inverted in one piece."""
+"""Largest matrix that a kernel borders or inverts, and most of its rows that one judges at a time."""
+SMALL, TILE, WIDTH = 8, 16, (64, 16)
+"""Largest matrix of a program that judges without the matrix units, rows of a tile of one that uses them, and candidates of either."""
+BORDER = {8: (8, 1), 16: (4, 1), 32: (8, 2), 64: (8, 4)}
+"""Rows at a time and warps of a program that borders, by the columns of its tile."""
 
 
 def usable(device: torch.device) -> bool:
@@ -33,7 +31,7 @@ def usable(device: torch.device) -> bool:
     return triton is not None and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def _power(n: int, least: int = 16) -> int:
+def _power(n: int, least: int) -> int:
     return max(least, 1 << (n - 1).bit_length())
 
 
@@ -54,81 +52,63 @@ def propose(
     return rows, bars
 
 
-def weighed_rows(table: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-    """Return Σ_j table[row, j] weights[s, j] for rows (S, c) and weights (S, p), shape (S, c)."""
+def weighed_rows(table: Tensor, rows: Tensor, weights: Tensor, less: Tensor | None = None) -> Tensor:
+    """Return Σ_j table[row, j] weights[s, j] for rows (S, c) and weights (S, p), less Σ_j less[s, j], shape (S, c)."""
     if not usable(table.device):
-        return torch.bmm(table[rows], weights[:, :, None])[:, :, 0]
-    rows, out = rows.contiguous(), torch.empty(rows.shape, dtype=table.dtype, device=table.device)
-    (S, count), width = rows.shape, table.shape[1]
+        value = torch.bmm(table[rows].to(weights), weights[:, :, None])[:, :, 0]
+        return value if less is None else value - less.sum(1)
+    rows, out = rows.contiguous(), torch.empty(rows.shape, dtype=weights.dtype, device=table.device)
+    (S, count), width, half = rows.shape, table.shape[1], 0 if less is None else less.shape[1]
     _kernels.weighed_rows[(S, triton.cdiv(count, 32))](
-        table, rows, weights, out, count, width, C=32, W=_power(width, 2)
+        table, rows, weights, weights if less is None else less, out, count, width, half, C=32, W=_power(width, 2)
     )
     return out
 
 
-def judge(products: Tensor, inverse: Tensor, w: Tensor, own: Tensor) -> Tensor:
-    """Return own − Re Σ_j w_j xᵀG_j⁻¹y for candidates with products x = qᵀU_j, y = V_jq.
+def judge(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
+    """Return Re w_j xᵀG_j⁻¹y at each node, shape (S, h, c), for candidates with products x = qᵀU_j, y = V_jq.
 
     ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y, ``inverse`` (S·h, 2, room, room) real and imaginary parts, ``w`` (S, h).
+    Kernels take 16 bytes at a time: c is a multiple of 8, room is even, and a column behind the n-th is finite.
     """
     (S, n, h, _, c), room = products.shape, inverse.shape[2]
-    if usable(products.device):
-        out = torch.empty_like(own)
-        small = n <= 16 < c  # then a product on the matrix units would be mostly padding
-        kernel, (C, warps, stages) = (_kernels.judge_small, SMALL) if small else (_kernels.judge, JUDGE)
-        kernel[(S, triton.cdiv(c, C))](
-            products,
-            inverse,
-            torch.view_as_real(w),
-            own,
-            out,
-            n,
-            h,
-            c,
-            room,
-            N=16,
-            C=C,
-            num_warps=warps,
-            num_stages=stages,
-        )
+    if usable(products.device) and c % 8 == room % 2 == 0:
+        out = torch.empty(S, h, c, dtype=inverse.dtype, device=inverse.device)
+        C = WIDTH[n > SMALL]
+        grid, sizes = (S * h * triton.cdiv(c, C),), (n, h, c // 8, room // 2)
+        arrays = products, inverse, torch.view_as_real(w), out
+        if n <= SMALL:
+            N = _power(n, 4)
+            _kernels.judge_small[grid](*arrays, *sizes, N=N, C=C, U=16 // N, num_warps=1)
+        else:
+            tiles, turns = min(triton.cdiv(n, TILE), LARGEST // TILE), triton.cdiv(n, LARGEST)
+            _kernels.judge[grid](
+                *arrays, *sizes, N=TILE, C=C, T=tiles, TURNS=turns, num_warps=1, num_stages=min(2, tiles)
+            )
         return out
     G = pairs(inverse[:, :, :n, :n]).view(S, h, n, n)
-    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
-    form = (x * (G @ y)).sum(2)
-    return own - (w[:, :, None] * form).real.sum(1)
+    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)).to(G) for side in (0, 2))  # (S, h, n, c)
+    return (w[:, :, None] * (x * (G @ y)).sum(2)).real
 
 
 # -- the small matrices of a sample ----------------------------------------------------------------------------------------------
 
 
-def invert(G: Tensor) -> tuple[Tensor, Tensor]:
-    """Return G⁻¹ and log det G for complex matrices (b, n, n); kernels take pivots as they come, and the monitors judge."""
-    n = G.shape[1]
-    if not usable(G.device):
-        LU, pivots, _ = torch.linalg.lu_factor_ex(G)
-        swaps = (pivots != torch.arange(1, n + 1, device=G.device)).sum(1) % 2
-        log_det = torch.log(LU.diagonal(dim1=1, dim2=2)).sum(1).to(torch.complex128)
-        identity = torch.eye(n, dtype=G.dtype, device=G.device).expand_as(G)
-        return torch.linalg.lu_solve(LU, pivots, identity), log_det + 1j * (torch.pi * swaps.double())
-    if n > INVERTED:
-        return _invert_blocks(G, n // 2)
-    out = G.clone(memory_format=torch.contiguous_format)
-    log_abs, unit = torch.empty(len(G), dtype=out.real.dtype, device=G.device), torch.empty_like(out[:, 0, 0])
-    _kernels.invert[(len(G),)](torch.view_as_real(out), log_abs, torch.view_as_real(unit), n, N=_power(n), num_warps=1)
-    return out, torch.complex(log_abs.double(), unit.angle().double())
+def invert(G: Tensor, n: int) -> Tensor:
+    """Invert the first n rows and columns of matrices (b, 2, room, room) in place; return log det, (b,).
 
-
-def _invert_blocks(G: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """Invert by a Schur complement: products for all but the blocks on the diagonal."""
-    first, log_first = invert(G[:, :m, :m])
-    left, right = torch.bmm(G[:, m:, :m], first), torch.bmm(first, G[:, :m, m:])
-    last, log_last = invert(torch.baddbmm(G[:, m:, m:], left, G[:, :m, m:], alpha=-1))
-    out = torch.empty_like(G, memory_format=torch.contiguous_format)
-    right = torch.bmm(right, last)
-    out[:, m:, m:], out[:, :m, m:], out[:, m:, :m] = last, -right, -torch.bmm(last, left)
-    torch.baddbmm(first, right, left, out=first)
-    out[:, :m, :m] = first
-    return out, log_first + log_last
+    Kernels take pivots as they come, and the monitors judge.
+    """
+    b, room = len(G), G.shape[2]
+    if usable(G.device) and n <= LARGEST and room % 2 == 0:
+        log_abs, unit = torch.empty_like(G[:, 0, 0, 0]), torch.empty(b, dtype=torch.complex128, device=G.device)
+        _kernels.invert[(b,)](G, log_abs, torch.view_as_real(unit), n, room // 2, N=TILE, num_warps=1)
+        return torch.complex(log_abs, unit.angle())
+    LU, pivots, _ = torch.linalg.lu_factor_ex(pairs(G[:, :, :n, :n]))
+    swaps = (pivots != torch.arange(1, n + 1, device=G.device)).sum(1) % 2
+    identity = torch.eye(n, dtype=LU.dtype, device=G.device).expand_as(LU)
+    split(torch.linalg.lu_solve(LU, pivots, identity), G)
+    return torch.log(LU.diagonal(dim1=1, dim2=2)).sum(1) + 1j * (torch.pi * swaps.double())
 
 
 def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,13 +117,12 @@ def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tu
     ``parts`` (b, 4, n) holds q̂Zq, real and imaginary, and qZq̂ᵀ likewise, the new item last; ``squares`` the same for Z².
     """
     b, n, room = len(parts), parts.shape[2], inverse.shape[2]
-    if usable(inverse.device) and n <= LARGEST:
-        out = torch.empty(2, b, dtype=_wide(parts), device=parts.device)
-        space, N = parts.new_empty(b, 2, _power(n)), _power(n)
+    if usable(inverse.device) and n <= LARGEST and room % 2 == 0:
+        out, N = torch.empty(2, b, dtype=torch.complex128, device=parts.device), _power(n, 8)
+        rows, warps = BORDER[N]
         _kernels.border[(b,)](
-            inverse, inner, parts, squares, space, *map(torch.view_as_real, out), n, room, N=N, R=16 if N > 16 else N,
-            num_warps=WARPS[N],
-        )  # fmt: skip
+            inverse, inner, parts, squares, *map(torch.view_as_real, out), n, room // 2, N=N, R=rows, num_warps=warps
+        )
         return out[0], out[1]
     (column, row), old = (pairs(parts[:, :2]), pairs(parts[:, 2:])), pairs(inverse[:, :, : n - 1, : n - 1])
     x = torch.bmm(old, column[:, : n - 1, None])
@@ -152,15 +131,17 @@ def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tu
     x, y = torch.nn.functional.pad(x, (0, 0, 0, 1), value=-1), torch.nn.functional.pad(y, (0, 1), value=-1)
     new = torch.bmm(x / pivots[:, None, None], y)  # (x, −1)(y, −1)ᵀ/π
     new[:, : n - 1, : n - 1] += old
-    inverse[:, :, :n, :n] = torch.stack([new.real, new.imag], 1)
+    split(new, inverse)
     inner[:, :, :n, n - 1], inner[:, :, n - 1, :n] = squares[:, 2:], squares[:, :2]
     return pivots, (new * pairs(inner[:, :, :n, :n])).sum((1, 2))
+
+
+def split(matrices: Tensor, to: Tensor) -> None:
+    """Put complex matrices (b, n, n) into the first rows and columns of real and imaginary parts (b, 2, room, room)."""
+    n = matrices.shape[1]
+    to[:, 0, :n, :n], to[:, 1, :n, :n] = matrices.real, matrices.imag
 
 
 def pairs(parts: Tensor) -> Tensor:
     """Return complex numbers (b, …) from their real and imaginary parts (b, 2, …)."""
     return torch.complex(parts[:, 0].contiguous(), parts[:, 1].contiguous())
-
-
-def _wide(real: Tensor) -> torch.dtype:
-    return torch.complex64 if real.dtype == torch.float32 else torch.complex128

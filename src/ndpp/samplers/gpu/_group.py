@@ -95,35 +95,40 @@ class Group:
         q, n = self.seeds.q, self.n
         S, h, r = len(q), circle.half, q.shape[2]
         self.circle = circle
-        self.inverse = q.new_empty(S * h, 2, room, room)
-        self.inner = torch.empty_like(self.inverse)
+        even = room + room % 2  # kernels read 16 bytes at a time, and a column more where n is odd
+        self.inverse, self.inner = q.new_zeros(S * h, 2, even, even), q.new_empty(S * h, 2, even, even)
         self.log_w = (circle.log_w - power * circle.log_t).expand(S, h)
         if n:
             # Rows of q behind the n-th are zero: the product also makes room for the items to come.
-            self.F = (q[:, :room].reshape(S * room, r) @ circle.sides).view(S, room, h, 4, r)
-            inverse, log_det = _fused.invert(self._minors(self.F[:, :n]))
-            inner = self._minors((q[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r)).mT
-            for to, small in ((self.inverse, inverse), (self.inner, inner)):
-                to[:, 0, :n, :n], to[:, 1, :n, :n] = small.real, small.imag
+            F = (q[:, :room].reshape(S * room, r) @ circle.sides).view(S, room, h, 4, r)
+            self.inverse.view(S, h, 2, even, even)[..., :n, :n] = self._minors(F[:, :n]).mT
+            log_det = _fused.invert(self.inverse, n)
+            self.F = F.to(self.catalogue.dtype)
+            squares = (q[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r)
+            self.inner.view(S, h, 2, even, even)[..., :n, :n] = self._minors(squares)
+            inverse, inner = (_fused.pairs(part[:, :, :n, :n]) for part in (self.inverse, self.inner))
             self.lost = (inverse * inner).sum((1, 2))
             self.log_w = self.log_w + log_det.view(S, h)
         else:
-            self.F = q.new_empty(S, room, h, 4, r)
+            self.F = q.new_empty(S, room, h, 4, r, dtype=self.catalogue.dtype)
         self.seeds.counters.recentred.add_(1)
 
     def _minors(self, columns: Tensor) -> Tensor:
-        """Return q̂Zq̂ᵀ at each node, shape (S·h, n, n), from the columns Zq̂ᵀ, which come first in (S, n, h, 2 or 4, r)."""
+        """Return (q̂Zq̂ᵀ)ᵀ at each node, shape (S, h, 2, n, n), from the columns Zq̂ᵀ, which come first in (S, n, h, 2 or 4, r)."""
         S, n, h, p, r = columns.shape
-        parts = torch.bmm(columns.view(S, n * h * p, r), self.seeds.q[:, :n].mT).view(S, n, h, p, n)[:, :, :, :2]
-        return _fused.pairs(parts.permute(0, 2, 3, 4, 1).reshape(S * h, 2, n, n))
+        parts = torch.bmm(columns.view(S, n * h * p, r), self.seeds.q[:, :n].mT).view(S, n, h, p, n)
+        return parts[:, :, :, :2].permute(0, 2, 3, 1, 4)
 
     def condition(self) -> None:
         """Take the newest item into U, V, G⁻¹ and VU: the inverse is bordered."""
         S, _, h, _, r = self.F.shape
         new, basis = self.seeds.q[:, self.n - 1], self.seeds.q[:, : self.n].mT
-        side = torch.mm(new, self.circle.sides, out=self.F[:, self.n - 1].flatten(1)).view(S, h * 4, r)
-        squares = torch.mm(new, self.circle.squares).view(S, h * 4, r)
-        parts = [torch.bmm(four, basis).view(S * h, 4, self.n) for four in (side, squares)]
+        to = self.F[:, self.n - 1].flatten(1)
+        side = torch.mm(new, self.circle.sides, out=to if to.dtype == new.dtype else None)
+        if side is not to:
+            to.copy_(side)
+        squares = torch.mm(new, self.circle.squares)
+        parts = [torch.bmm(four.view(S, h * 4, r), basis).view(S * h, 4, self.n) for four in (side, squares)]
         pivots, self.lost = _fused.border(self.inverse, self.inner, *parts)
         self.log_w = self.log_w + torch.log(pivots).view(S, h)
 
@@ -132,11 +137,11 @@ class Group:
         w = torch.exp(self.log_w - self.log_w.real.amax(1, keepdim=True))
         total = w.real.sum(1)
         fraction = total / w.abs().sum(1)
-        self.w = (w / total[:, None]).to(self.circle.trace.dtype)
+        self.w = w / total[:, None]
         trace = self.circle.trace.expand_as(self.w)
         if self.n:
             trace = trace - self.lost.view(self.w.shape)
-        trace = (self.w * trace).real.sum(1).double()
+        trace = (self.w * trace).real.sum(1)
         error = (trace - (self.wanted - self.n)).abs()
         self.error, self.fraction = error, fraction
         good = (error <= self.tolerances.trace) & (fraction >= self.tolerances.fraction)
@@ -150,13 +155,16 @@ class Group:
 
     def _chosen_excess(self) -> Tensor:
         """Return the largest entry of M q̂ᵀ, which is zero for items already chosen."""
-        n, (S, _, h, _, r) = self.n, self.F.shape
-        products = torch.bmm(self.F[:, :n].view(S, -1, r), self.seeds.q[:, :n].mT).view(S, n, h, 4, n)[:, :, :, 2:]
-        right = _fused.pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n))
+        n, S, h, F = self.n, len(self.F), self.F.shape[2], self.F[:, : self.n].flatten(1, 3)
+        products = torch.bmm(F, self.seeds.q[:, :n].mT.to(F)).view(S, n, h, 4, n)[:, :, :, 2:]
+        right = _fused.pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n)).to(self.w)
         rest = torch.bmm(_fused.pairs(self.inverse[:, :, :n, :n]), right)  # G⁻¹ V q̂ᵀ, which should be the identity
         rest = (torch.eye(n, dtype=rest.dtype, device=rest.device) - rest) * self.w.view(-1, 1, 1)
-        weights = torch.stack([rest.real, -rest.imag], 1).view(S, h, 2, n, n).permute(0, 3, 1, 2, 4).reshape(S, -1, n)
-        return torch.bmm(weights.mT, self.F[:, :n, :, :2].reshape(S, -1, r)).abs().amax((1, 2))
+        weights = F.new_zeros(S, n, h, 4, n)  # of V none: F is read as it is
+        weights[:, :, :, 0], weights[:, :, :, 1] = (
+            part.view(S, h, n, n).transpose(1, 2) for part in (rest.real, -rest.imag)
+        )
+        return torch.bmm(weights.view(S, -1, n).mT, F).abs().amax((1, 2))
 
     # -- drawing ---------------------------------------------------------------------------------------------------------------
 
@@ -170,7 +178,7 @@ class Group:
         )  # fmt: skip
         seeds.counters.proposals.add_(drawn.proposals)
         self.alive = self.alive & ~drawn.bad
-        self._add(drawn.rows)
+        self.add(drawn.rows)
 
     def values(self, rows: Tensor, which: Tensor | None) -> Tensor:
         """Return qᵀMq for candidates (S, c) of all samples, or of some of them."""
@@ -179,22 +187,22 @@ class Group:
         weights = torch.stack([w.real, -w.imag], 2).view(S, 2 * h)
         table = self.circle.table
         if self.n == 0 and table is not None:
-            return _fused.weighed_rows(table, rows, weights).double()
-        q = self.catalogue.rows(rows)
-        if table is not None:
-            own = _fused.weighed_rows(table, rows, weights)
-        else:
-            own = torch.bmm(self.circle.forms(q.view(S * c, r)).view(S, c, 2 * h), weights[:, :, None])[:, :, 0]
+            return _fused.weighed_rows(table, rows, weights)
+        q, less = self.catalogue.rows(rows), None
         if self.n:
             F, inverse = self.F[:, : self.n], self.inverse
             if which is not None:
                 F, inverse = F[which], inverse.view(-1, h, *inverse.shape[1:])[which].flatten(0, 1)
-            products = torch.bmm(F.view(S, -1, r), q.mT).view(S, self.n, h, 4, c)
-            own = _fused.judge(products, inverse, w, own)
-        return own.double()
+            less = _fused.judge(torch.bmm(F.view(S, -1, r), q.mT).view(S, self.n, h, 4, c), inverse, w)
+        if table is not None:
+            return _fused.weighed_rows(table, rows, weights, less)
+        forms = self.circle.forms(q.view(S * c, r)).view(S, c, 2 * h).double()
+        own = torch.bmm(forms, weights[:, :, None])[:, :, 0]
+        return own if less is None else own - less.sum(1)
 
-    def _add(self, chosen: Tensor) -> None:
-        q, basis = self.catalogue.rows(chosen)[:, None], self.seeds.q[:, : self.n]
+    def add(self, chosen: Tensor) -> None:
+        """Take one more row for each sample: into the rows chosen, and into their basis."""
+        q, basis = self.catalogue.rows(chosen)[:, None].double(), self.seeds.q[:, : self.n]
         for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
             q = q / torch.linalg.vector_norm(q, dim=2, keepdim=True)
             q = q - torch.bmm(torch.bmm(q, basis.mT), basis)

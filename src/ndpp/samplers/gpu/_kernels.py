@@ -42,8 +42,8 @@ def propose(
     tl.store(bars + at, _unit(w4, w5) * tl.load(leverage + row, mask=here, other=0.0), mask=here)
 
 
-@triton.jit(do_not_specialize=["count", "width"])
-def weighed_rows(table, rows, weights, out, count, width, C: tl.constexpr, W: tl.constexpr):
+@triton.jit(do_not_specialize=["count", "width", "half"])
+def weighed_rows(table, rows, weights, less, out, count, width, half, C: tl.constexpr, W: tl.constexpr):
     s, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * C + tl.arange(0, C)
     j = tl.arange(0, W)
     row = tl.load(rows + s * count + c, mask=c < count, other=0)
@@ -51,60 +51,80 @@ def weighed_rows(table, rows, weights, out, count, width, C: tl.constexpr, W: tl
     value = tl.load(
         table + row[:, None] * width + j[None, :], mask=(c < count)[:, None] & (j < width)[None, :], other=0.0
     )
-    tl.store(out + s * count + c, tl.sum(value * weight[None, :], 1), mask=c < count)
+    total = tl.sum(value * weight[None, :], 1)
+    for node in range(half):
+        total -= tl.load(less + (s * half + node) * count + c, mask=c < count, other=0.0)
+    tl.store(out + s * count + c, total, mask=c < count)
 
 
-@triton.jit(do_not_specialize=["n", "half", "count", "room"])
-def judge_small(P, inverse, w, own, out, n, half, count, room, N: tl.constexpr, C: tl.constexpr):
-    s, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * C + tl.arange(0, C)
-    i, step = tl.arange(0, N), half * 4 * count
-    total = tl.zeros((C,), P.dtype.element_ty)
-    for j in range(half):
-        g, at = inverse + (s * half + j) * 2 * room * room, P + s * n * step + j * 4 * count
-        y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
-        y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
-        w_re, w_im = tl.load(w + 2 * (s * half + j)), tl.load(w + 2 * (s * half + j) + 1)
-        for k in tl.range(0, n, loop_unroll_factor=4):
-            g_re = tl.load(g + k * room + i, mask=i < n, other=0.0)[:, None]
-            g_im = tl.load(g + room * room + k * room + i, mask=i < n, other=0.0)[:, None]
-            x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)
-            x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0)
-            re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
-            total += (w_re * x_re - w_im * x_im) * re - (w_re * x_im + w_im * x_re) * im
-    value = tl.load(own + s * count + c, mask=c < count, other=0.0) - total
-    tl.store(out + s * count + c, value, mask=c < count)
+@triton.jit
+def _place(half, count, C: tl.constexpr):
+    # Programs that share a matrix run side by side, so that it is read from memory once.
+    blocks = tl.cdiv(count, C)
+    node = tl.program_id(0).to(tl.int64) // blocks
+    return node, node // half, node % half, tl.program_id(0) % blocks * C + tl.arange(0, C)
 
 
-@triton.jit(do_not_specialize=["n", "half", "count", "room"])
-def judge(P, inverse, w, own, out, n, half, count, room, N: tl.constexpr, C: tl.constexpr):
-    s, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * C + tl.arange(0, C)
-    k, step = tl.arange(0, N), half * 4 * count
-    real: tl.constexpr = P.dtype.element_ty
-    total = tl.zeros((C,), real)
-    for j in range(half):
-        g, at = inverse + (s * half + j) * 2 * room * room, P + s * n * step + j * 4 * count
-        w_re, w_im = tl.load(w + 2 * (s * half + j)), tl.load(w + 2 * (s * half + j) + 1)
-        for first in range(0, n, N):
-            i = first + k
-            both, re, im = tl.zeros((N, C), real), tl.zeros((N, C), real), tl.zeros((N, C), real)
-            for begin in range(0, n, N):
-                m = begin + k
-                place, inside = i[:, None] * room + m[None, :], (i < n)[:, None] & (m < n)[None, :]
+@triton.jit(do_not_specialize=["n", "half", "eights", "twos"])
+def judge_small(P, inverse, w, out, n, half, eights, twos, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr):
+    real: tl.constexpr = inverse.dtype.element_ty
+    count, room, even, i = 8 * eights, 2 * twos, (n + 1) // 2 * 2, tl.arange(0, N)
+    node, s, j, c = _place(half, count, C)
+    step, total = half * 4 * count, tl.zeros((C,), real)
+    g, at = inverse + node * 2 * room * room, P + (s * n * half + j) * 4 * count
+    y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
+    y_re, y_im = tl.load(y, mask=inside, other=0.0).to(real), tl.load(y + count, mask=inside, other=0.0).to(real)
+    w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
+    for k in tl.range(0, n, loop_unroll_factor=U):
+        g_re = tl.load(g + k * room + i, mask=i < even, other=0.0)[:, None]
+        g_im = tl.load(g + room * room + k * room + i, mask=i < even, other=0.0)[:, None]
+        x_re = tl.load(at + k * step + c, mask=c < count, other=0.0).to(real)
+        x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0).to(real)
+        re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
+        total += (w_re * x_re - w_im * x_im) * re - (w_re * x_im + w_im * x_re) * im
+    tl.store(out + node * count + c, total, mask=c < count)
+
+
+@triton.jit
+def _put(values, i: tl.constexpr, value):
+    return values[:i] + (value,) + values[i + 1 :]  # noqa: RUF005  Triton has no starred tuples
+
+
+@triton.jit(do_not_specialize=["n", "half", "eights", "twos"])
+def judge(
+    P, inverse, w, out, n, half, eights, twos, N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr
+):
+    real: tl.constexpr = inverse.dtype.element_ty
+    count, room, even = 8 * eights, 2 * twos, (n + 1) // 2 * 2
+    node, s, j, c = _place(half, count, C)
+    step, total = half * 4 * count, tl.zeros((C,), real)
+    g, at = inverse + node * 2 * room * room, P + (s * n * half + j) * 4 * count
+    w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
+    for turn in tl.static_range(TURNS):  # T tiles of G⁻¹y at a time, so that y is read once
+        zero = tl.zeros((N, C), real)
+        re, im = (zero,) * T, (zero,) * T
+        for tile in range(T * TURNS):
+            m = tile * N + tl.arange(0, N)
+            place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
+            y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0).to(real)
+            y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0).to(real)
+            for t in tl.static_range(T):
+                i = (turn * T + t) * N + tl.arange(0, N)
+                place, inside = i[:, None] * room + m[None, :], (i < n)[:, None] & (m < even)[None, :]
                 g_re = tl.load(g + place, mask=inside, other=0.0)
                 g_im = tl.load(g + room * room + place, mask=inside, other=0.0)
-                place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
-                y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0)
-                y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0)
-                re = tl.dot(g_re, y_re, re, input_precision="ieee", out_dtype=real)
-                both = tl.dot(g_im, y_im, both, input_precision="ieee", out_dtype=real)
-                im = tl.dot(g_re, y_im, im, input_precision="ieee", out_dtype=real)
-                im = tl.dot(g_im, y_re, im, input_precision="ieee", out_dtype=real)
-            re -= both
+                a = tl.dot(g_re, y_re, re[t], input_precision="ieee", out_dtype=real)
+                b = tl.dot(g_re, y_im, im[t], input_precision="ieee", out_dtype=real)
+                b = tl.dot(g_im, y_re, b, input_precision="ieee", out_dtype=real)
+                a = tl.dot(-g_im, y_im, a, input_precision="ieee", out_dtype=real)
+                re, im = _put(re, t, a), _put(im, t, b)
+        for t in tl.static_range(T):
+            i = (turn * T + t) * N + tl.arange(0, N)
             place, inside = i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
-            total += tl.sum(tl.load(at + place, mask=inside, other=0.0) * (w_re * re - w_im * im), 0)
-            total -= tl.sum(tl.load(at + count + place, mask=inside, other=0.0) * (w_re * im + w_im * re), 0)
-    value = tl.load(own + s * count + c, mask=c < count, other=0.0) - total
-    tl.store(out + s * count + c, value, mask=c < count)
+            x_re = tl.load(at + place, mask=inside, other=0.0).to(real)
+            x_im = tl.load(at + count + place, mask=inside, other=0.0).to(real)
+            total += tl.sum(x_re * (w_re * re[t] - w_im * im[t]) - x_im * (w_re * im[t] + w_im * re[t]), 0)
+    tl.store(out + node * count + c, total, mask=c < count)
 
 
 @triton.jit
@@ -113,16 +133,17 @@ def _inverse(re, im):
     return re / size, -im / size
 
 
-@triton.jit(do_not_specialize=["n"])
-def invert(G, log_abs, unit, n, N: tl.constexpr):
-    b, i, j = tl.program_id(0).to(tl.int64), tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    at, inside = G + 2 * (b * n * n + i * n + j), (i < n) & (j < n)
-    re, im = tl.load(at, mask=inside, other=0.0), tl.load(at + 1, mask=inside, other=0.0)
-    size, u_re, u_im = (
-        tl.sum(tl.sum(re * 0.0, 1), 0),
-        tl.sum(tl.sum(re * 0.0, 1), 0) + 1.0,
-        tl.sum(tl.sum(re * 0.0, 1), 0),
-    )
+@triton.jit
+def _times(a_re, a_im, b_re, b_im):
+    re = tl.dot(a_re, b_re, input_precision="ieee", out_dtype=a_re.dtype)
+    re -= tl.dot(a_im, b_im, input_precision="ieee", out_dtype=a_re.dtype)
+    im = tl.dot(a_re, b_im, input_precision="ieee", out_dtype=a_re.dtype)
+    im = tl.dot(a_im, b_re, im, input_precision="ieee", out_dtype=a_re.dtype)
+    return re, im
+
+
+@triton.jit
+def _eliminate(re, im, i, j, n, size, u_re, u_im):
     for p in range(n):
         row_re, row_im = tl.sum(tl.where(i == p, re, 0.0), 0)[None, :], tl.sum(tl.where(i == p, im, 0.0), 0)[None, :]
         col_re, col_im = tl.sum(tl.where(j == p, re, 0.0), 1)[:, None], tl.sum(tl.where(j == p, im, 0.0), 1)[:, None]
@@ -135,67 +156,106 @@ def invert(G, log_abs, unit, n, N: tl.constexpr):
         # In place: the pivot's row and column become those of the inverse, the rest loses their product.
         row_re, row_im = row_re * v_re - row_im * v_im, row_re * v_im + row_im * v_re
         row_re, row_im = tl.where(j == p, v_re, row_re), tl.where(j == p, v_im, row_im)
-        keep = j != p
-        re = tl.where(i == p, row_re, tl.where(keep, re, 0.0) - (col_re * row_re - col_im * row_im))
-        im = tl.where(i == p, row_im, tl.where(keep, im, 0.0) - (col_re * row_im + col_im * row_re))
-    tl.store(at, re, mask=inside)
-    tl.store(at + 1, im, mask=inside)
+        re = tl.where(i == p, row_re, tl.where(j == p, 0.0, re) - (col_re * row_re - col_im * row_im))
+        im = tl.where(i == p, row_im, tl.where(j == p, 0.0, im) - (col_re * row_im + col_im * row_re))
+    return re, im, size, u_re, u_im
+
+
+@triton.jit(do_not_specialize=["n", "twos"])
+def invert(G, log_abs, unit, n, twos, N: tl.constexpr):
+    b, i, j = tl.program_id(0).to(tl.int64), tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    room, tiles = 2 * twos, tl.cdiv(n, N)
+    plane, G = room * room, G + b * 8 * twos * twos
+    size = tl.load(G) * 0.0
+    u_re, u_im = size + 1.0, size
+    for turn in range(
+        tiles
+    ):  # block by block: the pivot's row and column become those of the inverse, the rest loses their product
+        p = turn * N
+        at, inside = (p + i) * room + p + j, (p + i < n) & (p + j < n)
+        re, im = tl.load(G + at, mask=inside, other=0.0), tl.load(G + plane + at, mask=inside, other=0.0)
+        re, im, size, u_re, u_im = _eliminate(re, im, i, j, tl.minimum(N, n - p), size, u_re, u_im)
+        tl.store(G + at, re, mask=inside)
+        tl.store(G + plane + at, im, mask=inside)
+        for other in range(1, tiles):
+            q = (turn + other) % tiles * N
+            at, inside = (p + i) * room + q + j, (p + i < n) & (q + j < n)
+            b_re, b_im = tl.load(G + at, mask=inside, other=0.0), tl.load(G + plane + at, mask=inside, other=0.0)
+            b_re, b_im = _times(re, im, b_re, b_im)
+            tl.store(G + at, b_re, mask=inside)
+            tl.store(G + plane + at, b_im, mask=inside)
+        tl.debug_barrier()  # every thread sees the row
+        for below in range(1, tiles):
+            r = (turn + below) % tiles * N
+            left, here = (r + i) * room + p + j, (r + i < n) & (p + j < n)
+            a_re, a_im = tl.load(G + left, mask=here, other=0.0), tl.load(G + plane + left, mask=here, other=0.0)
+            for other in range(1, tiles):
+                q = (turn + other) % tiles * N
+                at, inside = (p + i) * room + q + j, (p + i < n) & (q + j < n)
+                b_re, b_im = tl.load(G + at, mask=inside, other=0.0), tl.load(G + plane + at, mask=inside, other=0.0)
+                b_re, b_im = _times(a_re, a_im, b_re, b_im)
+                at, inside = (r + i) * room + q + j, (r + i < n) & (q + j < n)
+                c_re, c_im = tl.load(G + at, mask=inside, other=0.0), tl.load(G + plane + at, mask=inside, other=0.0)
+                tl.store(G + at, c_re - b_re, mask=inside)
+                tl.store(G + plane + at, c_im - b_im, mask=inside)
+            a_re, a_im = _times(a_re, a_im, re, im)
+            tl.store(G + left, -a_re, mask=here)
+            tl.store(G + plane + left, -a_im, mask=here)
+        tl.debug_barrier()
     tl.store(log_abs + b, size)
     tl.store(unit + 2 * b, u_re)
     tl.store(unit + 2 * b + 1, u_im)
 
 
-@triton.jit(do_not_specialize=["n", "room"])
-def border(inverse, inner, parts, squares, space, pivots, lost, n, room, N: tl.constexpr, R: tl.constexpr):
-    b, j, last, plane = tl.program_id(0).to(tl.int64), tl.arange(0, N), n - 1, room * room
+@triton.jit(do_not_specialize=["n", "twos"])
+def border(inverse, inner, parts, squares, pivots, lost, n, twos, N: tl.constexpr, R: tl.constexpr):
+    b, j, last, room = tl.program_id(0).to(tl.int64), tl.arange(0, N)[None, :], n - 1, 2 * twos
     real: tl.constexpr = inverse.dtype.element_ty
-    inverse, inner, space = inverse + b * 2 * plane, inner + b * 2 * plane, space + b * 2 * N
-    four, old = parts + b * 4 * n, j < last
-    g_re, g_im = tl.load(four + j, mask=old, other=0.0), tl.load(four + n + j, mask=old, other=0.0)
+    plane = room * room
+    inverse, inner, four, squares = (
+        inverse + b * 2 * plane,
+        inner + b * 2 * plane,
+        parts + b * 4 * n,
+        squares + b * 4 * n,
+    )
+    g_re, g_im = tl.load(four + j, mask=j < last, other=0.0), tl.load(four + n + j, mask=j < last, other=0.0)
     y_re, y_im = tl.zeros((R, N), real), tl.zeros((R, N), real)
-    for first in range(0, last, R):  # x = G⁻¹g by rows, y = rᵀG⁻¹ on the way
-        i = first + tl.arange(0, R)
-        at, inside = i[:, None] * room + j[None, :], (i < last)[:, None] & old[None, :]
-        re, im = tl.load(inverse + at, mask=inside, other=0.0), tl.load(inverse + plane + at, mask=inside, other=0.0)
-        tl.store(space + i, tl.sum(re * g_re[None, :] - im * g_im[None, :], 1), mask=i < last)
-        tl.store(space + N + i, tl.sum(re * g_im[None, :] + im * g_re[None, :], 1), mask=i < last)
-        b_re = tl.load(four + 2 * n + i, mask=i < last, other=0.0)[:, None]
-        b_im = tl.load(four + 3 * n + i, mask=i < last, other=0.0)[:, None]
-        y_re += re * b_re - im * b_im
-        y_im += re * b_im + im * b_re
-    tl.debug_barrier()  # every thread sees x
-    row_re, row_im = tl.sum(y_re, 0), tl.sum(y_im, 0)
-    r_re, r_im = tl.load(four + 2 * n + j, mask=old, other=0.0), tl.load(four + 3 * n + j, mask=old, other=0.0)
-    x_re, x_im = tl.load(space + j, mask=old, other=0.0), tl.load(space + N + j, mask=old, other=0.0)
-    p_re = tl.load(four + last) - tl.sum(r_re * x_re - r_im * x_im, 0)
-    p_im = tl.load(four + n + last) - tl.sum(r_re * x_im + r_im * x_re, 0)
+    for first in range(0, last, R):  # y = rᵀG⁻¹
+        i = first + tl.arange(0, R)[:, None]
+        at, old = i * room + j, (i < last) & (j < n // 2 * 2)
+        re, im = tl.load(inverse + at, mask=old, other=0.0), tl.load(inverse + plane + at, mask=old, other=0.0)
+        r_re = tl.load(four + 2 * n + i, mask=i < last, other=0.0)
+        r_im = tl.load(four + 3 * n + i, mask=i < last, other=0.0)
+        y_re += re * r_re - im * r_im
+        y_im += re * r_im + im * r_re
+    y_re, y_im = tl.sum(y_re, 0)[None, :], tl.sum(y_im, 0)[None, :]
+    p_re = tl.load(four + last) - tl.sum(tl.sum(y_re * g_re - y_im * g_im, 1), 0)
+    p_im = tl.load(four + n + last) - tl.sum(tl.sum(y_re * g_im + y_im * g_re, 1), 0)
     tl.store(pivots + 2 * b, p_re)
     tl.store(pivots + 2 * b + 1, p_im)
     v_re, v_im = _inverse(p_re, p_im)
-    row_re, row_im = tl.where(j == last, -1.0, row_re)[None, :], tl.where(j == last, 0.0, row_im)[None, :]
-    four = squares + b * 4 * n
-    c_re, c_im = tl.load(four + j, mask=j < n, other=0.0), tl.load(four + n + j, mask=j < n, other=0.0)
+    y_re, y_im = tl.where(j == last, -1.0, y_re), tl.where(j == last, 0.0, y_im)
+    y_re, y_im = y_re * v_re - y_im * v_im, y_re * v_im + y_im * v_re
+    c_re, c_im = tl.load(squares + j, mask=j < n, other=0.0), tl.load(squares + n + j, mask=j < n, other=0.0)
     t_re, t_im = tl.zeros((R, N), real), tl.zeros((R, N), real)
-    for first in range(0, n, R):  # (x, −1)(y, −1)ᵀ/π borders the inverse
-        i = first + tl.arange(0, R)
-        at, new = i[:, None] * room + j[None, :], (i < n)[:, None] & (j < n)[None, :]
-        inside = (i < last)[:, None] & old[None, :]
-        re, im = tl.load(inverse + at, mask=inside, other=0.0), tl.load(inverse + plane + at, mask=inside, other=0.0)
-        a_re = tl.where(i == last, -1.0, tl.load(space + i, mask=i < last, other=0.0))
-        a_im = tl.load(space + N + i, mask=i < last, other=0.0)
-        e_re, e_im = (a_re * v_re - a_im * v_im)[:, None], (a_re * v_im + a_im * v_re)[:, None]
-        re += e_re * row_re - e_im * row_im
-        im += e_re * row_im + e_im * row_re
+    for first in range(0, n, R):  # x = G⁻¹g; (x, −1)(y, −1)ᵀ/π borders the inverse
+        i = first + tl.arange(0, R)[:, None]
+        at, old, new = i * room + j, (i < last) & (j < n // 2 * 2), (i < n) & (j < (n + 1) // 2 * 2)
+        re, im = tl.load(inverse + at, mask=old, other=0.0), tl.load(inverse + plane + at, mask=old, other=0.0)
+        re, im = tl.where(j < last, re, 0.0), tl.where(j < last, im, 0.0)
+        u_re, u_im = tl.load(inner + at, mask=old, other=0.0), tl.load(inner + plane + at, mask=old, other=0.0)
+        x_re = tl.where(i == last, -1.0, tl.sum(re * g_re - im * g_im, 1)[:, None])
+        x_im = tl.sum(re * g_im + im * g_re, 1)[:, None]
+        re += x_re * y_re - x_im * y_im
+        im += x_re * y_im + x_im * y_re
         tl.store(inverse + at, re, mask=new)
         tl.store(inverse + plane + at, im, mask=new)
         # VU is kept transposed: its last row there is the new column q̂Z²q, its last column the new row.
-        d_re = tl.load(four + 2 * n + i, mask=i < n, other=0.0)[:, None]
-        d_im = tl.load(four + 3 * n + i, mask=i < n, other=0.0)[:, None]
-        u_re = tl.load(inner + at, mask=inside, other=0.0)
-        u_im = tl.load(inner + plane + at, mask=inside, other=0.0)
-        u_re = tl.where((i == last)[:, None], c_re[None, :], tl.where((j == last)[None, :], d_re, u_re))
-        u_im = tl.where((i == last)[:, None], c_im[None, :], tl.where((j == last)[None, :], d_im, u_im))
-        edge = new & ((i == last)[:, None] | (j == last)[None, :])
+        d_re = tl.load(squares + 2 * n + i, mask=i < n, other=0.0)
+        d_im = tl.load(squares + 3 * n + i, mask=i < n, other=0.0)
+        u_re = tl.where(i == last, c_re, tl.where(j == last, d_re, u_re))
+        u_im = tl.where(i == last, c_im, tl.where(j == last, d_im, u_im))
+        edge = (i < n) & (j < n) & ((i == last) | (j == last))
         tl.store(inner + at, u_re, mask=edge)
         tl.store(inner + plane + at, u_im, mask=edge)
         t_re += re * u_re - im * u_im

@@ -12,9 +12,9 @@ of Q on the device, a table of 16h bytes per item and circle with h nodes, and 1
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from ndpp.samplers.gpu._batches import baskets_of, in_batches
 from ndpp.samplers.gpu._catalogue import Catalogue, free_memory
 from ndpp.samplers.gpu._circles import Circles
 from ndpp.samplers.gpu._group import Counters, Group, Seeds, Tolerances
+from ndpp.samplers.gpu._run import Run, Seat
 from ndpp.samplers.gpu._streams import Streams
 
 if TYPE_CHECKING:
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
 
 TOLERANCES = {
     "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 2e-10, 1e-4),
-    "single": Tolerances(1e-3, 1e-2, 1e-3, 1e-2, 3e-4, 3e-2),
+    "single": Tolerances(TRACE_TOLERANCE, 1e-4, 1e-3, 1e-2, 2e-10, 5e-4),
 }
-"""What the monitors allow, and what the samples of a plan keep to, so that few others object. In single precision a law is right to
-about three digits."""
-MOST = 16384
+"""What the monitors allow, and what the samples of a plan keep to, so that few others object. Single precision is that of rows, sides
+and their products: it shows in chances and in M q̂ᵀ, while weights, traces and G⁻¹ stay in double precision. A law is then right to about
+three digits, since rounding is divided by the surviving fraction."""
+MOST = 32768
 """Most samples at a time."""
 PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
 """Samples that a schedule is planned on, and their stream."""
@@ -49,13 +51,6 @@ WORTH = 0.75
 """A circle with fewer nodes than this share of the present one is worth moving to."""
 COUNT_STEP = 1 << 19
 """The step under which the number of items of a sample is drawn."""
-
-
-class Seat(NamedTuple):
-    """The circle to be on once ``n`` items are chosen."""
-
-    n: int
-    circle: tuple[int, int]
 
 
 @dataclass(eq=False)
@@ -99,7 +94,7 @@ class ExactEngine:
             places = (wanted == count).nonzero()[:, 0]
             rows[places, count : count + len(given)] = given
             for part in places.split(self._batch(count)) if count else ():
-                run = _Run(self, streams, key, count)
+                run = Run(self, streams, lambda index: stream(key, index), count)
                 drawn = run.draw(samples[part])
                 at = drawn.samples - samples[0]
                 rows[at, :count] = drawn.rows
@@ -195,111 +190,13 @@ class ExactEngine:
         peak = max(
             h * n * (6 * r + 6 * candidates(r, left) + 12 * n) + 3 * candidates(r, left) * r for h, n, left in stays
         )
-        room = self.catalogue.dtype.itemsize * (peak + 2 * wanted * r + 1)
+        # In single precision a circle is still entered in double: three quarters of the bytes.
+        room = (8 + self.catalogue.dtype.itemsize) // 2 * (peak + 2 * wanted * r + 1)
         return int(max(1, min(self.most, 0.8 * free_memory(self.device) // room)))
 
     def seeds(self, samples: Tensor, wanted: int) -> Seeds:
         """Return samples that have no items yet."""
         S, r = len(samples), self.sampler.kernel.rank
         rows = torch.zeros(S, wanted, dtype=torch.int64, device=self.device)
-        q = torch.zeros(S, wanted, r, dtype=self.catalogue.dtype, device=self.device)
+        q = torch.zeros(S, wanted, r, dtype=torch.float64, device=self.device)
         return Seeds(samples, rows, q, Counters.zero(S, self.device))
-
-
-class _Run:
-    """Samples that want the same number of items, from none to all of them."""
-
-    def __init__(self, engine: ExactEngine, streams: Streams, key: AnyArray, wanted: int) -> None:
-        self.engine, self.streams, self.key, self.wanted = engine, streams, key, wanted
-        self.arrived: list[Seeds] = []
-        self.strays: dict[int, list[Seeds]] = {}
-        self.finished: list[Seeds] = []
-        self.on_cpu: list[int] = []
-
-    def draw(self, samples: Tensor) -> Seeds:
-        """Return them all, complete, in any order; ``on_cpu`` names those that the CPU finished."""
-        seeds, seats = self.engine.seeds(samples, self.wanted), self.engine.schedule(self.wanted)
-        for seat, stop in zip(seats, [seat.n for seat in seats[1:]] + [self.wanted]):
-            if len(seeds.samples):
-                seeds = self._segment(seeds, seat, stop)
-        return Seeds.join([seeds, *self.finished])
-
-    def _segment(self, seeds: Seeds, seat: Seat, stop: int) -> Seeds:
-        """Take samples from one circle of the schedule to the next, strays on circles of their own."""
-        self.arrived = [seeds.take(torch.zeros_like(seeds.samples, dtype=torch.bool))]
-        rung, count = seat.circle
-        more = Seat(0, (rung, min(2 * count, self.engine.full)))
-        self._through(seeds, seat, stop, None if seat.n else lambda bad: self._alone(bad, more, stop))
-        while self.strays:
-            n = min(self.strays)
-            seeds = Seeds.join(self.strays.pop(n))
-            plans = self.engine.circles.plan(seeds.q[:, :n], self.wanted - n, np.full(len(seeds.samples), rung))
-            for at, nodes in sorted(set(plans)):
-                which = torch.tensor(
-                    [i for i, plan in enumerate(plans) if plan == (at, nodes)], device=self.engine.device
-                )
-                # Twice the nodes of the plan, which is often too coarse: a circle refused costs more than some nodes.
-                self._alone(seeds.take(which), Seat(n, (at, min(2 * nodes, self.engine.full))), stop)
-        return Seeds.join(self.arrived)
-
-    def _alone(self, seeds: Seeds, seat: Seat, stop: int, shifts: tuple[int, ...] = (2, -4, 6)) -> None:
-        """Take strays through on a circle of their own; those that it does not suit get more nodes, then other radii, then the CPU."""
-        (rung, count), full = seat.circle, self.engine.full
-        most = self.engine.batch([(count // 2, stop, max(1, self.wanted - stop + 1))], self.wanted)
-        if len(seeds.samples) > most:
-            for part in torch.arange(len(seeds.samples), device=self.engine.device).split(most):
-                self._alone(seeds.take(part), seat, stop, shifts)
-        elif count < full:
-            again = Seat(seat.n, (rung, min(2 * count, full)))
-            self._through(seeds, seat, stop, lambda bad: self._alone(bad, again, stop))
-        elif shifts:
-            again = Seat(seat.n, (rung + shifts[0], full))
-            own = Seat(seat.n, (rung, full))
-            self._through(seeds, own, stop, lambda bad: self._alone(bad, again, stop, shifts[1:]))
-        else:
-            self._finish(seeds, seat.n)
-
-    def _through(self, seeds: Seeds, seat: Seat, stop: int, refused: Callable[[Seeds], None] | None) -> None:
-        """Draw on one circle until ``stop`` items are chosen. Those that the monitors object to become strays, or, at once, ``refused``."""
-        engine = self.engine
-        group = Group(engine.catalogue, self.streams, engine.tolerances, seeds, seat.n)
-        group.seat(engine.circles[seat.circle], engine.power(self.wanted), stop - 1)
-        self._leave(group, group.alive, group.weigh(), seat.n, refused)
-        while group.n < stop and group.alive.any():
-            before = group.alive.clone()
-            group.draw()
-            # A chance outside [0, 1] would be met again on the same circle with the same items: that circle is refused, too.
-            self._leave(group, before, group.alive, group.n - 1, refused if group.n - 1 == seat.n else None)
-            if group.n < stop:
-                group.condition()
-                self._leave(group, group.alive, group.weigh(), group.n)
-        self.arrived.append(group.seeds if group.alive.all() else group.seeds.take(group.alive))
-
-    def _leave(
-        self, group: Group, before: Tensor, good: Tensor, n: int, to: Callable[[Seeds], None] | None = None
-    ) -> None:
-        """Let those go that were there before and are not ``good`` now, with the n items they have."""
-        bad, group.alive = before & ~good, before & good
-        if bad.any():
-            seeds = group.seeds.take(bad)
-            if to is None:
-                self.strays.setdefault(n, []).append(seeds)
-            else:
-                to(seeds)
-
-    def _finish(self, seeds: Seeds, n: int) -> None:
-        """Draw what is missing on the CPU, one sample at a time, from the law given the n items each has."""
-        sampler = self.engine.sampler
-        for i, index in enumerate(seeds.samples.tolist()):
-            rng, start = stream(self.key, index), sampler.start(self.wanted)
-            chosen = seeds.rows[i, :n].cpu().numpy()
-            state = start._replace(rows=chosen, q=sampler.kernel.q_rows(chosen))
-            state = sampler._recentre(state, self.wanted)[0] if n else start
-            while len(state.rows) < self.wanted:
-                assert sampler.index is not None
-                drawn = sampler.index.draw_counted(rng, state.weighed.M)
-                seeds.counters.proposals[i] += drawn.proposals
-                state = sampler.add(state, int(drawn.rows[0]), self.wanted)
-            seeds.rows[i] = torch.from_numpy(state.rows)
-            self.on_cpu.append(index)
-        self.finished.append(seeds)

@@ -1,8 +1,9 @@
 """The walk with ``DirectUp`` on a CUDA device: independent chains side by side.
 
 A step is that of :mod:`ndpp.samplers.up_direct`: two items leave, B^A is formed for what is kept, and the pair that joins is drawn as two
-items from the forms of its first and of its second one. Chains whose forms have lost too many digits take the slow, safe route on the
-CPU, for that item alone. Cost a step and chain: O(r³), one product; memory about 40r² + 100r·k bytes a chain.
+items from the forms of its first and of its second one. Chains whose forms have lost too many digits take the safe route, for that item
+alone and together: the law of the exact sampler given what is kept. Cost a step and chain: O(r³), one product; memory about
+40r² + 100r·k bytes a chain.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,14 +24,17 @@ from ndpp.samplers.base import Draws
 from ndpp.samplers.gpu._accept import accept, candidates
 from ndpp.samplers.gpu._batches import baskets_of, in_batches
 from ndpp.samplers.gpu._catalogue import Catalogue, free_memory
+from ndpp.samplers.gpu._circles import Circles
+from ndpp.samplers.gpu._run import Run
 from ndpp.samplers.gpu._streams import Streams
+from ndpp.samplers.gpu.exact import TOLERANCES, ExactEngine
 from ndpp.samplers.up_direct import EPS, LOSS, PreparedDirectUp
 from ndpp.samplers.walk import START_BUDGET
 
 if TYPE_CHECKING:
     from ndpp.samplers.walk import Walk
 
-MOST = 4096
+MOST = 16384
 """Most chains at a time."""
 PARTS = 4
 """Draws of a step: the items that leave, the first and the second that join."""
@@ -70,6 +75,16 @@ class WalkEngine:
         most = int(max(1, min(MOST, 0.5 * free_memory(device) // room)))
         return cls(walk, device, Catalogue(kernel, device, torch.float64, walk.up.index), B, most)
 
+    @cached_property
+    def exact(self) -> ExactEngine:
+        """The exact sampler of the same sets, for the safe route."""
+        from ndpp.samplers.exact import Exact
+
+        up: PreparedDirectUp = self.walk.up  # type: ignore[assignment]
+        sampler = Exact.prepare(self.walk.kernel, size=self.walk.size, index=lambda _: up.index)
+        circles = Circles(sampler.ladder, self.catalogue, free_memory(self.device) // 8)
+        return ExactEngine(sampler, self.device, TOLERANCES["double"], self.catalogue, circles)
+
     def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the last sets of chains first, first + 1, … in order, some at a time."""
         return in_batches(self, lambda samples: self._draws(key, samples), first, n_samples)
@@ -80,7 +95,7 @@ class WalkEngine:
         steps = walk.burn_in + walk.steps
         for step in range(1, steps + 1):
             run.step(step)
-        counts = {"candidates": run.candidates.cpu().numpy(), "fallbacks": run.fallbacks}
+        counts = {"candidates": run.candidates.cpu().numpy(), "fallbacks": run.fallbacks.cpu().numpy()}
         fixed = {
             "steps": steps,
             "proposals": steps,
@@ -98,7 +113,7 @@ class _Chains:
         self.engine, self.key, self.samples = engine, key, samples
         self.streams = Streams(key, engine.device)
         self.candidates = torch.zeros_like(samples)
-        self.fallbacks = np.zeros(len(samples), np.int64)
+        self.fallbacks = torch.zeros_like(samples)
         start = engine.walk.start
         if start is None:
             self.rows = self._uniform()
@@ -122,7 +137,7 @@ class _Chains:
         self.rows = torch.cat([kept, second[:, None]], 1)
 
     def _draw(self, form: Form, kept: Tensor, missing: int, step: int) -> Tensor:
-        """Draw an item from its form; where that has too few digits, by the safe route on the CPU."""
+        """Draw an item from its form; where that has too few digits, by the safe route."""
         catalogue = self.engine.catalogue
         safe = form.loss <= LOSS
 
@@ -138,14 +153,21 @@ class _Chains:
                 "Rescale X or drop its smallest directions."
             )
         self.candidates += drawn.proposals
-        for i in (~safe).nonzero()[:, 0].tolist():
-            counter = [0, 0, step, int(self.samples[i])]  # a stream of this chain, beside those of the CPU
-            rng = np.random.Generator(np.random.Philox(key=self.key, counter=counter))
-            up: PreparedDirectUp = self.engine.walk.up  # type: ignore[assignment]
-            found = up._safe(rng, kept[i].cpu().numpy(), missing)
-            drawn.rows[i], self.candidates[i] = int(found.rows[0]), self.candidates[i] + found.proposals
-            self.fallbacks[i] += 1
+        if len(rest := (~safe).nonzero()[:, 0]):
+            drawn.rows[rest], looked_at = self._safe(self.samples[rest], kept[rest], step)
+            self.candidates[rest] += looked_at
+            self.fallbacks[rest] += 1
         return drawn.rows
+
+    def _safe(self, samples: Tensor, kept: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Draw an item that joins the rows kept without L_A⁻¹: the exact sampler's, given these rows."""
+        engine, n = self.engine, kept.shape[1]
+
+        def rng(index: int) -> np.random.Generator:  # a stream of this chain and step, beside those of the CPU
+            return np.random.Generator(np.random.Philox(key=self.key, counter=[0, 0, step, index]))
+
+        streams = Streams(self.key, engine.device, step - n)
+        return Run(engine.exact, streams, rng, engine.walk.size).draw_next(samples, kept)
 
     def _uniform(self) -> Tensor:
         """Return sets drawn uniformly among those of positive probability, by rejection from all sets of items that can occur."""
