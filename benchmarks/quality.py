@@ -107,10 +107,7 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
         model: Any = BASELINES[job.model](train)
     else:
         model = fitted(job, train, validation, device, epochs, kernels)
-        found |= {"rank": model.rank, "skew_share": getattr(model, "skew_share", 0.0), "device": model.device}
-        found |= {"epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"]}
-        found |= {"seconds": sum(record["seconds"] for record in model.history_)}
-        found |= {"validation": max(record["validation"] for record in model.history_)}
+        found |= training(model)
         if job.model == "ONDPP":
             index = Scan.prepare(model.kernel_)
             found["proposals"] = Rejection.prepare(model.kernel_, max_proposals=np.inf, index=index).expected_proposals
@@ -127,9 +124,19 @@ def fitted(
         return model.fit(train, validation=validation)
     path = job.path(kernels)
     model.set_params(checkpoint=path.with_suffix(".part")).fit(train, validation=validation, resume=True)
-    save(model.kernel_, path, metadata=job._asdict())
+    save(model.kernel_, path, metadata={**job._asdict(), **training(model)})
     path.with_suffix(".part").unlink(missing_ok=True)
     return model
+
+
+def training(model: Any) -> dict[str, Any]:
+    """Return what is to be known of how a model was trained."""
+    return {
+        "rank": model.rank, "skew_share": getattr(model, "skew_share", 0.0), "device": model.device,
+        "epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"],
+        "seconds": sum(record["seconds"] for record in model.history_),
+        "validation": max(record["validation"] for record in model.history_),
+    }  # fmt: skip
 
 
 def judge(model: Any, floor: Any, test: Baskets) -> dict[str, Any]:
