@@ -151,6 +151,12 @@ def check_output(output: Path | None, *known: str) -> None:
     )
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a file in the place of a folder of results."""
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"expected a folder for the results; {os.fspath(path)!r} is a file")
+
+
 def need(condition: bool, message: str) -> None:
     """Raise a usage error unless ``condition`` holds."""
     if not condition:

@@ -30,6 +30,7 @@ SPOKEN = {  # the library speaks of arguments, the command of options
     "or ids with as_labels=False": "or ids with --ids",
     "Name its format with format=…": "Name its format with --from …",
     "pass them as strings or, where there is such an argument, with as_labels=True": "read them with --labels",
+    "use device='cpu'": "use --device cpu",
     "continue it with resume, or delete it": "continue it with --resume, or delete it",
     "or train anew without resume=": "or delete it to train anew",
     "Train again without resume=": "Delete it and train again",

@@ -71,8 +71,19 @@ FreshSeed = Annotated[
         metavar="N", min=0, help="Of all random numbers: the same seed, the same baskets. Left out: a fresh one."
     ),
 ]
+
+
+def _jobs(number: int) -> int:
+    if number == 0:
+        raise typer.BadParameter("expected a number of threads, or -1 for all cores; got 0")
+    return number
+
+
 Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", metavar="N", help="Threads; -1 for all cores. Results do not depend on it.")
+    int,
+    typer.Option(
+        "--jobs", "-j", metavar="N", help="Threads; -1 for all cores. Results do not depend on it.", callback=_jobs
+    ),
 ]
 Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1.")]
 Output = Annotated[

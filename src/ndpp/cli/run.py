@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import check_output, load_model, need
+from ndpp.cli.files import check_folder, check_output, load_model, need
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import ANY_SIZE_ONLY, SAMPLERS, Settings
 from ndpp.datasets import make_kernel
+from ndpp.errors import InvalidInputError
 from ndpp.experiments import bench as benchmark
 from ndpp.experiments import registry
 from ndpp.experiments.record import machine
@@ -38,6 +39,8 @@ def demo(
     """
     from ndpp.experiments import demo as demonstration
 
+    check_folder(output)
+    output.mkdir(parents=True, exist_ok=True)  # now, not after two minutes
     demonstration.run(output, progress=sys.stderr.isatty())
 
 
@@ -81,6 +84,7 @@ def reproduce(
     for name in names or ():
         known = name in registry.EXPERIMENTS or name == registry.ALL
         need(known, f"there is no experiment {name!r}; --list shows all")
+    check_folder(output)
     try:
         report = registry.reproduce(
             names or (), output, quick=quick, seed=seed, progress=sys.stderr.isatty(), resume=resume
@@ -126,6 +130,8 @@ def bench(
             {name.value: partial(SAMPLERS[name], tiny, Settings(size=min(2, size))) for name in names}, seconds=0.0
         )
         timings = benchmark.measure(ready, seconds=seconds, seed=seed, say=lambda name: now(f"timing {name}"))
+    if all(timing.seconds is None for timing in timings):
+        raise InvalidInputError(timings[0].note)
     rows = [timing._asdict() for timing in timings]
     shown = [
         {
