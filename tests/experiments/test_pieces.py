@@ -108,23 +108,24 @@ def mini(tmp_path, monkeypatch):
     monkeypatch.setenv("NDPP_DATA", str(tmp_path))
     monkeypatch.setattr(kernels, "RANK", 4)
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path / "cache")
-    return kernels.DataSet("Recipe", 4, 2.0, "mini", gamma=0.1)
+    return kernels.DataSet("Recipe", 4, 2.0, "mini", gammas=(0.1, 0.5))
 
 
 def test_kernels_are_learned_once(mini, monkeypatch):
     said = []
-    first = kernels.learn(mini, orthogonal=True, seed=0, say=said.append)
+    first = kernels.learn(mini, gamma=0.1, seed=0, say=said.append)
     assert [text.split(" in ")[0] for text in said] == [
         "Recipe: learning an ONDPP from 120 baskets on cpu, once; this takes minutes to hours", "Recipe: learned"
     ]  # fmt: skip
     assert [file.name for file in first.parent.iterdir()] == ["mini-ondpp-4-0.safetensors"]  # no checkpoint is left
-    (named,) = kernels._learned(mini, orthogonal=True, seed=0, say=said.append)
-    assert len(said) == 2
-    assert named.name == "learned, n = 4"
+    named, other = kernels._learned(mini, orthogonal=True, seed=0, say=said.append)
+    assert len(said) == 4  # another weight, another kernel
+    assert (named.name, other.name) == ("learned, n = 4, γ = 0.1", "learned, n = 4, γ = 0.5")
+    assert (first.parent / "mini-ondpp-4-0-gamma-0.5.safetensors").is_file()
     assert named.origin.startswith("ONDPP of `mini`, γ = 0.1, ")
     monkeypatch.delenv("NDPP_DATA")
-    assert kernels.learn(mini, orthogonal=True, seed=0, say=said.append) == first  # a file needs no baskets
-    assert kernels.learn(mini, orthogonal=True, seed=1, say=said.append) is None
+    assert kernels.learn(mini, gamma=0.1, seed=0, say=said.append) == first  # a file needs no baskets
+    assert kernels.learn(mini, gamma=0.1, seed=1, say=said.append) is None
 
 
 def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
@@ -133,11 +134,11 @@ def test_learning_that_is_interrupted_goes_on(mini, monkeypatch):
     fit = NDPP.fit
     monkeypatch.setattr(NDPP, "fit", lambda self, *args, **more: _interrupted(fit(self, *args, **more)))
     with pytest.raises(KeyboardInterrupt):
-        kernels.learn(mini, orthogonal=False, seed=0, say=lambda text: None)
+        kernels.learn(mini, gamma=None, seed=0, say=lambda text: None)
     (left,) = kernels.cache_folder().iterdir()
     assert left.suffix == ".checkpoint"
     monkeypatch.setattr(NDPP, "fit", fit)
-    path = kernels.learn(mini, orthogonal=False, seed=0, say=lambda text: None)
+    path = kernels.learn(mini, gamma=None, seed=0, say=lambda text: None)
     assert list(kernels.cache_folder().iterdir()) == [path]
 
 

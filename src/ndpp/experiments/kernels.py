@@ -2,8 +2,9 @@
 
 ``NDPP_DATA`` names a folder of baskets (and, in ``kernels/``, of kernels learned from UK Retail by two prototypes). From each
 data set a kernel is learned once, with the defaults of :mod:`ndpp.learning`: training ends when the log-likelihood of baskets
-set aside no longer rises. Weights γ of ONDPP are the paper's. That takes torch, minutes on a GPU and up to hours without one.
-The kernel is kept in :func:`ndpp.datasets.cache_folder` with a note of how it came about, and one that is there is used.
+set aside no longer rises. Of ONDPP there are two, with different weights γ of the rejections to come. That takes torch,
+minutes on a GPU and up to hours without one. The kernel is kept in :func:`ndpp.datasets.cache_folder` with a note of how it
+came about, and one that is there is used.
 
 Synthetic NDPP kernels follow the paper's recipe, scaled so that baskets have the mean size of the data set they stand for (the
 law of sets of one size does not depend on scale); synthetic ONDPP kernels have BᵀB = I, VᵀB = 0 and σ_j uniform in [0, 0.1].
@@ -34,13 +35,13 @@ LARGEST_SIGMA = 0.1
 
 
 class DataSet(NamedTuple):
-    """A data set of the paper: its items, the mean size of our copy's baskets, the name of that copy, how to learn from it."""
+    """A data set of the paper: its items, the mean size of our copy's baskets, the name of that copy, weights γ to learn with."""
 
     title: str
     n_items: int
     mean_size: float
     baskets: str
-    gamma: float = 0.0
+    gammas: tuple[float, ...] = ()
 
 
 class Named(NamedTuple):
@@ -53,11 +54,11 @@ class Named(NamedTuple):
 
 
 PAPER = (
-    DataSet("UK Retail", 3_941, 18.8, "uk_retail", 0.5),
-    DataSet("Recipe", 7_993, 9.8, "foodcom", 0.1),
-    DataSet("Instacart", 49_677, 10.6, "instacart_train", 0.001),
-    DataSet("Million Song", 371_410, 21.7, "millionsong_sample", 0.2),
-    DataSet("Book", 1_059_437, 18.7, "goodreads_toread", 0.1),
+    DataSet("UK Retail", 3_941, 18.8, "uk_retail", (0.5,)),
+    DataSet("Recipe", 7_993, 9.8, "foodcom", (0.1, 0.5)),
+    DataSet("Instacart", 49_677, 10.6, "instacart_train", (0.1, 0.5)),
+    DataSet("Million Song", 371_410, 21.7, "millionsong_sample", (0.1, 0.5)),
+    DataSet("Book", 1_059_437, 18.7, "goodreads_toread", (0.1, 0.5)),
 )
 
 
@@ -122,14 +123,21 @@ def _learned(data: DataSet, *, orthogonal: bool, seed: int, say: Callable[[str],
         for name, how in {"A": "the literature's start", "B": "a start scaled by popularity"}.items():
             if (kernel := learned_file(f"uk_retail_{name}")) is not None:
                 yield Named(data, f"learned ({name})", f"by a prototype, with {how}", kernel)
-    if (path := learn(data, orthogonal=orthogonal, seed=seed, say=say)) is not None:
-        kernel = load(path)
-        yield Named(data, f"learned, n = {kernel.n_items:,}", _told(data.baskets, load_metadata(path)), kernel)
+    for gamma in data.gammas if orthogonal else (None,):
+        if (path := learn(data, gamma=gamma, seed=seed, say=say)) is not None:
+            kernel = load(path)
+            name = f"learned, n = {kernel.n_items:,}" + (f", γ = {gamma:g}" if gamma is not None else "")
+            yield Named(data, name, _told(data.baskets, load_metadata(path)), kernel)
 
 
-def learn(data: DataSet, *, orthogonal: bool, seed: int, say: Callable[[str], None]) -> Path | None:
-    """Return the file of a kernel learned from the data set's baskets, or None where there is none and they or torch are missing."""
-    path = cache_folder() / f"{data.baskets}-{'ondpp' if orthogonal else 'ndpp'}-{RANK}-{seed}.safetensors"
+def learn(data: DataSet, *, gamma: float | None, seed: int, say: Callable[[str], None]) -> Path | None:
+    """Return the file of a kernel learned from the data set's baskets, an NDPP if γ is None and else an ONDPP.
+
+    None where there is no file, and baskets or torch are missing to make it.
+    """
+    further = f"-gamma-{gamma:g}" if gamma in data.gammas[1:] else ""
+    name = f"{data.baskets}-{'ndpp' if gamma is None else 'ondpp'}-{RANK}-{seed}{further}.safetensors"
+    path = cache_folder() / name
     if path.is_file():
         return path
     if importlib.util.find_spec("torch") is None:
@@ -139,12 +147,12 @@ def learn(data: DataSet, *, orthogonal: bool, seed: int, say: Callable[[str], No
     except DataNotFoundError:
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
-    _fit(data, baskets, path, orthogonal=orthogonal, seed=seed, say=say)
+    _fit(data, baskets, path, gamma=gamma, seed=seed, say=say)
     return path
 
 
 def _fit(
-    data: DataSet, baskets: Baskets, path: Path, *, orthogonal: bool, seed: int, say: Callable[[str], None]
+    data: DataSet, baskets: Baskets, path: Path, *, gamma: float | None, seed: int, say: Callable[[str], None]
 ) -> None:
     """Learn a kernel and write it, with what is to be known of it; training that is interrupted goes on from its checkpoint."""
     import torch
@@ -157,7 +165,7 @@ def _fit(
         "device": "cuda" if torch.cuda.is_available() else "cpu",
         "progress": sys.stderr.isatty() and importlib.util.find_spec("rich") is not None,
     }  # fmt: skip
-    model = ONDPP(**shared, gamma=data.gamma) if orthogonal else NDPP(**shared)
+    model = NDPP(**shared) if gamma is None else ONDPP(**shared, gamma=gamma)
     name, began = type(model).__name__, time.perf_counter()
     wait = "minutes" if model.device == "cuda" else "minutes to hours"
     say(f"{data.title}: learning an {name} from {len(baskets):,} baskets on {model.device}, once; this takes {wait}")
@@ -173,7 +181,7 @@ def _fit(
         "seconds": round(seconds),
     }
     about |= {"n_train": len(baskets), "validation": max(record["validation"] for record in model.history_)}
-    save(model.kernel_, path, metadata=about | ({"gamma": data.gamma} if orthogonal else {}))
+    save(model.kernel_, path, metadata=about | {"gamma": gamma})
     checkpoint.unlink(missing_ok=True)
     say(f"{data.title}: learned in {seconds:.0f} s, {model.n_iter_} epochs; kept in {path}")
 
