@@ -200,7 +200,8 @@ def test_negative_control_sizes_off_by_a_tenth():
 def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatch):
     """The same poor plan with the monitors on: the sampler mends it."""
     case = BY_NAME["generic"]
-    monkeypatch.setattr(exact, "plan_circle", lambda *_: (0.0, 2))
+    for plan in ("plan_from_law", "plan_from_weights"):
+        monkeypatch.setattr(exact, plan, lambda *_: (0.0, 2))
     sampler = Exact.prepare(case.kernel, size=3)
     for state in walk_down(sampler, 3, np.random.default_rng(0)):
         expected = oracles.inclusion_probabilities(case.L, 3, given=tuple(state.rows))

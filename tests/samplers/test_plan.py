@@ -31,11 +31,15 @@ def test_weights_give_the_law_of_the_number_still_to_come(case: Case):
     assert np.abs(mistaken[: rank + 1] - expected).max() > 1e-3
 
 
+@pytest.mark.parametrize("known_from", ["weights", "law"])
 @pytest.mark.parametrize("left", [4, 12, 20])
-def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_not(left: int):
+def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_not(left: int, known_from: str):
     case = Case("random", *random_ndpp(80, 40, np.random.default_rng(left), spread=1.0))
     radius = 2 * tilt_for(case.kernel.coordinates, left)  # where more items than that are expected
-    plan = _plan.plan_from_weights(circle(case, radius, 42, left).log_w, left)
+    if known_from == "weights":
+        plan = _plan.plan_from_weights(circle(case, radius, 42, left).log_w, left)
+    else:
+        plan = _plan.plan_from_law(tilted_law(case.kernel.coordinates, radius).law, left)
     assert plan is not None
     shift, count = plan
     assert count in _plan.COUNTS
@@ -46,7 +50,8 @@ def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_n
     assert abs(half.trace - left) > 1e-7
 
 
-def test_weights_of_no_use_give_no_plan():
+def test_weights_or_laws_of_no_use_give_no_plan():
+    assert _plan.plan_from_law(np.array([0.5, 0.0, 0.5]), 1) is None
     assert _plan.plan_from_weights(np.empty(0, complex), 3) is None
     assert _plan.plan_from_weights(np.array([-np.inf, 0.0], complex), 1) is None
     assert _plan.plan_from_weights(np.zeros(4, complex), 8) is None

@@ -4,19 +4,21 @@ The rule with N nodes folds the coefficients at left ± N, left ± 2N, … onto 
 one is a small part of the whole. Both follow from the law of the number still to come. Below its mean the upper tail, which is folded
 back, is lighter, and there is nothing below zero to fold: a smaller radius needs fewer nodes and pays with digits.
 
-The weights of a circle one is on give that law by a Fourier sum; without such a circle it is modelled from its mean and variance. The
-monitors judge the outcome, so a poor plan costs time and not correctness.
+The weights of a circle one is on give that law by a Fourier sum; without such a circle it comes from eigenvalues, or is modelled from
+its mean and variance. The monitors judge the outcome, so a poor plan costs time and not correctness.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ndpp._types import ComplexArray, FloatArray, IntArray
+from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp.samplers._ladder import RUNG
 
-PLANNED_BIAS, PLANNED_FRACTION = 1e-12, 1e-3
-"""What a new circle is planned for, with room for the drift of the items to come."""
+PLANNED_BIAS, PLANNED_FRACTION = 1e-13, 1e-4
+"""What a new circle is planned for where the law is known, with room for the drift of the items to come."""
+MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
+"""The same where it is modelled."""
 COUNTS = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024])
 """Numbers of nodes to choose from: few, so that circles are shared between samples."""
 NOISE = 1e-12
@@ -25,15 +27,22 @@ NOISE = 1e-12
 
 def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[float, int] | None:
     """Return a change of log ρ and a number of nodes, from the weights of the present circle; None where these are of no use."""
-    law = _law_of_rest(log_w, left)
-    if not (left < len(law) and law[left] > NOISE):
+    return plan_from_law(_law_of_rest(log_w, left), left, noise=NOISE)
+
+
+def plan_from_law(law: FloatArray, left: int, *, noise: float = np.finfo(float).tiny) -> tuple[float, int] | None:
+    """Return a change of log ρ and a number of nodes, from the law of the number still to come; None where no circle would do."""
+    size = len(law)
+    if not (left < size and law[left] > noise):
         return None
-    counts, shifts = COUNTS[len(law) >= COUNTS], RUNG * np.arange(8.0, -26.0, -2.0)[:, None]
-    tilted = _extended(law) + shifts * np.arange(2 * len(law))
+    counts, shifts = COUNTS[size >= COUNTS], RUNG * np.arange(8.0, -26.0, -2.0)[:, None]
+    tilted = _extended(law, noise) + shifts * np.arange(2 * size)
     here = tilted[:, left, None]
-    padded = np.pad(tilted, ((0, 0), (len(law), 0)), constant_values=-np.inf)
-    folded = np.maximum(padded[:, len(law) + left + counts], padded[:, len(law) + left - counts]) - here
-    return _fewest(folded, here - np.logaddexp.reduce(tilted, axis=1, keepdims=True), shifts, counts)
+    fraction = here - np.logaddexp.reduce(tilted, axis=1, keepdims=True)
+    padded = np.pad(tilted, ((0, 0), (size, 0)), constant_values=-np.inf)
+    folded = np.maximum(padded[:, size + left + counts], padded[:, size + left - counts]) - here
+    good = (folded < np.log(PLANNED_BIAS)) & (fraction > np.log(PLANNED_FRACTION))
+    return _fewest(good, fraction, shifts, counts)
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
@@ -62,7 +71,8 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
     here = log_law(np.full((1, 1), float(left)))
     with np.errstate(invalid="ignore"):
         folded = np.maximum(log_law(left + COUNTS[None, :]), log_law(left - COUNTS[None, :])) - here
-    return _fewest(folded, here, shifts, COUNTS) or (0.0, int(COUNTS[-1]))
+    good = (folded < np.log(MODELLED_BIAS)) & (here > np.log(MODELLED_FRACTION))
+    return _fewest(good, here, shifts, COUNTS) or (0.0, int(COUNTS[-1]))
 
 
 def _law_of_rest(log_w: ComplexArray, left: int) -> FloatArray:
@@ -77,11 +87,11 @@ def _law_of_rest(log_w: ComplexArray, left: int) -> FloatArray:
     return law / np.abs(law).sum()
 
 
-def _extended(law: FloatArray) -> FloatArray:
+def _extended(law: FloatArray, noise: float) -> FloatArray:
     """Return the logarithm of the law at 0..2N − 1: straight lines where rounding hides it, which lie above it if it is log-concave."""
-    known = np.flatnonzero(law > NOISE)
+    known = np.flatnonzero(law > noise)
     first, last = int(known[0]), int(known[-1])
-    log_law = np.log(np.maximum(law[first : last + 1], NOISE))
+    log_law = np.log(np.maximum(law[first : last + 1], noise))
     span = min(4, last - first)  # even where it can be: some kernels have sets of even size only
     up = max(log_law[span] - log_law[0], 0.0) / max(span, 1)
     down = max(log_law[-1 - span] - log_law[-1], 0.0) / max(span, 1)
@@ -89,11 +99,10 @@ def _extended(law: FloatArray) -> FloatArray:
     return np.interp(m, np.arange(first, last + 1), log_law) - up * (first - m).clip(0) - down * (m - last).clip(0)
 
 
-def _fewest(folded: FloatArray, here: FloatArray, shifts: FloatArray, counts: IntArray) -> tuple[float, int] | None:
-    """Return shift and count: of the fewest nodes that will do, those with most digits; None where none will."""
-    good = (folded < np.log(PLANNED_BIAS)) & (here > np.log(PLANNED_FRACTION))
+def _fewest(good: BoolArray, fraction: FloatArray, shifts: FloatArray, counts: IntArray) -> tuple[float, int] | None:
+    """Return shift and count: of the fewest nodes that are good, those with most digits; None where none are."""
     if not good.any():
         return None
     column = int(np.argmax(good.any(axis=0)))
-    row = int(np.argmax(np.where(good[:, column], here[:, 0], -np.inf)))
+    row = int(np.argmax(np.where(good[:, column], fraction[:, 0], -np.inf)))
     return float(shifts[row, 0]), int(counts[column])

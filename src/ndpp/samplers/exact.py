@@ -32,7 +32,7 @@ from ndpp.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.samplers._ladder import RUNG, Ladder
 from ndpp.samplers._nodes import Nodes, Weighed, given_items
-from ndpp.samplers._plan import plan_circle, plan_from_weights
+from ndpp.samplers._plan import plan_from_law, plan_from_weights
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.gpu import Precision, with_engine
 
@@ -199,7 +199,7 @@ class Exact(Sampler):
                 return _judged(state, left), count
             # First more nodes, up to where the rule has no bias at all; then other radii, away from an unlucky pole.
             if count <= self.kernel.rank:
-                count = min(2 * count, 2 * (self.kernel.rank // 2 + 1))
+                count = min(2 * count, self._unbiased)
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
         raise PrecisionError(
@@ -212,13 +212,15 @@ class Exact(Sampler):
         """Return the rung and the number of nodes for ``left`` more items."""
         rung, plan = state.rung, plan_from_weights(state.nodes.log_w, left)
         if plan is None:
-            rung, mean, variance = self._centre(state, left)
-            plan = plan_circle(mean, variance, left)
+            rung = 2 * (self._centre(state, left) // 2)
+            chosen = np.concatenate([self.ladder.given, state.q])
+            law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG)), chosen).law
+            plan = plan_from_law(law, left) or (0.0, self._unbiased)
         shift, count = plan
-        return 2 * ((rung + round(shift / RUNG)) // 2), count
+        return rung + round(shift / RUNG), count
 
-    def _centre(self, state: State, left: int) -> tuple[int, float, float]:
-        """Return the rung on which about ``left`` more items are expected, with mean and variance there: Newton steps on the ladder."""
+    def _centre(self, state: State, left: int) -> int:
+        """Return the rung on which about ``left`` more items are expected: Newton steps on the ladder."""
         rung, low, high = state.rung, -(10**9), 10**9
         for _ in range(100):
             Z = given_real(self.ladder.real(rung), state.q)
@@ -231,7 +233,12 @@ class Exact(Sampler):
             if high - low < 2:
                 break
             rung = rung + step if low < rung + step < high else (low + high) // 2
-        return rung, mean, variance
+        return rung
+
+    @property
+    def _unbiased(self) -> int:
+        """The number of nodes that fold nothing."""
+        return 2 * (self.kernel.rank // 2 + 1)
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gave the items already chosen no further probability."""
