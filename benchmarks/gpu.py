@@ -104,7 +104,7 @@ def agreement(samplers: dict[int, Exact], counts: dict[int, int]) -> list[Row]:
 def rate(sampler: Any, count: int, *, repeats: int = 3) -> Row:
     """Samples a second of whole calls, results on the host included; preparing and the first call apart."""
     began = time.perf_counter()
-    sampler.sample(min(count, 16_384), rng=100)
+    sampler.sample(min(count, 32_768), rng=100)
     warm, seconds, info = time.perf_counter() - began, [], {}
     torch.cuda.reset_peak_memory_stats()
     for repeat in range(repeats):
@@ -184,15 +184,16 @@ Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
 
 
 def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int, seated: bool) -> Iterator[Part]:
-    """The operations of the step after n items, on random numbers of the shapes it has."""
+    """The operations of the step after n items, on random numbers of the shapes it has; bytes are counted once each."""
     r, c, h = engine.sampler.kernel.rank, candidates(engine.sampler.kernel.rank, wanted - n), half
     real = {"dtype": engine.catalogue.dtype, "device": engine.device}
     item = engine.catalogue.dtype.itemsize
     rows = torch.randint(0, engine.sampler.kernel.n_rows, (S, c), device=engine.device)
     table, w = torch.randn(engine.sampler.kernel.n_rows, 2 * h, **real), torch.randn(S, h, 2, **real)
     weights = w.view(S, 2 * h)
-    yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights), S * c * (item * (2 * h + 1) + 8), 0
+    own = S * c * (item * (2 * h + 1) + 8)
     if n == 0:
+        yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights), own, 0
         return
     yield "gather rows of Q", lambda: engine.catalogue.rows(rows), 2 * item * S * c * r, 0
     F, q = torch.randn(S, room, h * 4, r, **real), torch.randn(S, c, r, **real)
@@ -204,11 +205,13 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         item * S * (lines * r + c * r + lines * c),
         2 * S * lines * r * c,
     )
-    inverse, own = torch.randn(S * h, 2, room, room, **real), torch.randn(S, c, **real)
+    even = room + room % 2
+    inverse, less = torch.randn(S * h, 2, even, even, **real), torch.randn(S, h, c, **real)
     products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
     wide = torch.view_as_complex(w)
-    traffic = item * S * (lines * c + 2 * h * n * n + 2 * c)
-    yield "judge", lambda: _fused.judge(products, inverse, wide, own), traffic, 8 * S * h * n * n * c
+    traffic = item * S * h * (4 * n * c + 2 * n * n + c)
+    yield "judge", lambda: _fused.judge(products, inverse, wide), traffic, 8 * S * h * n * n * c
+    yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights, less), own + item * S * h * c, 0
     sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
     if seated:
         basis = torch.randn(S * room, r, **real)
@@ -220,10 +223,8 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         )
         columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
         yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r
-        G = torch.randn(S * h, n, n, dtype=torch.complex128, device=engine.device) + 4 * torch.eye(
-            n, device=engine.device
-        )
-        yield "invert G", lambda: _fused.invert(G), 4 * item * S * h * n * n, 8 * S * h * n**3
+        inverse[:, 0] += 4 * even**0.5 * torch.eye(even, device=engine.device)
+        yield "invert G", lambda: _fused.invert(inverse, n), 4 * item * S * h * n * n, 8 * S * h * n**3
     else:
         to = F[:, n - 1].flatten(1)
         traffic = item * (4 * h * r * (S + r) + S * r)
@@ -271,25 +272,27 @@ def versions() -> Row:
     }  # fmt: skip
 
 
+PARTS = ("law", "small", "kernels", "agreement", "million", "training", "single", "walk", "others")
+
+
 def run(arguments: argparse.Namespace) -> None:
-    out: Row = {"machine": versions(), "ceilings": ceilings()}
+    chosen: list[str] = arguments.only or list(PARTS)
+    out: Row = {"rates": [], "kernels": {}}
+    if arguments.only and arguments.output is not None and arguments.output.exists():
+        out = json.loads(arguments.output.read_text())
+    out |= {"machine": versions(), "ceilings": ceilings()}
 
     def save() -> None:  # after every part: what was measured is kept
         if arguments.output is not None:
             arguments.output.write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n")
 
-    print(out["machine"], out["ceilings"], flush=True)
-    out["law"] = law_of_small_kernel("cuda")
-    print("law", out["law"], flush=True)
-    rows: list[Row] = []
-    out |= {"rates": rows, "kernels": {}}
-
     def note(name: str, size: Any, precision: str, make: Callable[[], Any], count: int, repeats: int = 3) -> Any:
         began = time.perf_counter()
         sampler = make()
         row = {"kernel": name, "size": size, "precision": precision, "n_items": sampler.kernel.n_items}
+        same = [i for i, old in enumerate(out["rates"]) if all(old[key] == value for key, value in row.items())]
         row |= {"prepare_s": time.perf_counter() - began} | rate(sampler, count, repeats=repeats)
-        rows.append(row)
+        out["rates"][slice(same[0], same[0] + 1) if same else slice(len(out["rates"]), None)] = [row]
         save()
         print(
             f"{name:8} k={size!s:5}{precision:7} {row['rate']:10,.0f}/s  first call {row['first_call_s']:.1f} s",
@@ -299,36 +302,49 @@ def run(arguments: argparse.Namespace) -> None:
         torch.cuda.empty_cache()
         return sampler
 
-    def exact(kernel: LowRankKernel, size: int, precision: Any = "double") -> Callable[[], Exact]:
+    def exact(kernel: LowRankKernel, size: int | None, precision: Any = "double") -> Callable[[], Exact]:
         return lambda: Exact.prepare(kernel, size=size, device="cuda", precision=precision)
 
+    print(out["machine"], out["ceilings"], flush=True)
     A, B = learned("A"), learned("B")
+    if "law" in chosen:
+        out["law"] = law_of_small_kernel("cuda")
+        print("law", out["law"], flush=True)
     if A is None or B is None:
         return
-    samplers = {
-        10: note("A", 10, "double", exact(A, 10), 131_072, 5),
-        50: note("A", 50, "double", exact(A, 50), 16_384),
-    }
-    for size, (S, stride) in {10: (8192, 1), 50: (2048, 6)}.items():
-        out["kernels"][size] = replay(samplers[size].engine, size, out["ceilings"], S, stride)
-        show(out["kernels"][size])
-    out["agreement"] = agreement(samplers, {10: 20_000, 50: 5_000})
-    print("agreement", out["agreement"], flush=True)
+    samplers = {10: exact(A, 10)(), 50: exact(A, 50)()}
+    if "small" in chosen:
+        note("A", 10, "double", lambda: samplers[10], 131_072, 5)
+        note("A", 50, "double", lambda: samplers[50], 16_384)
+    if "kernels" in chosen:
+        for size, (S, stride) in {10: (8192, 1), 50: (2048, 6)}.items():
+            out["kernels"][str(size)] = replay(samplers[size].engine, size, out["ceilings"], S, stride)
+            show(out["kernels"][str(size)])
+    if "agreement" in chosen:
+        out["agreement"] = agreement(samplers, {10: 20_000, 50: 5_000})
+        print("agreement", out["agreement"], flush=True)
     samplers.clear()
     save()
-    if arguments.quick:
-        return
-    large = million(A)
-    for size, count in ((10, 131_072), (50, 16_384)):
-        note("A, 10⁶", size, "double", exact(large, size), count)
-    del large
-    out["training"] = training_step("cuda")
-    print("training", out["training"], flush=True)
-    save()
-    note("B", 10, "double", exact(B, 10), 65_536)
-    note("B", 50, "double", exact(B, 50), 8_192)
-    note("A", 10, "single", exact(A, 10, "single"), 65_536)
-    note("A", 10, "walk", lambda: Walk.prepare(A, size=10, device="cuda"), 4096, 2)
+    if "million" in chosen:
+        large = million(A)
+        for size, count in ((10, 131_072), (50, 16_384)):
+            note("A, 10⁶", size, "double", exact(large, size), count)
+        del large
+    if "training" in chosen:
+        out["training"] = training_step("cuda")
+        print("training", out["training"], flush=True)
+        save()
+    if "single" in chosen:
+        note("A", 10, "single", exact(A, 10, "single"), 131_072, 5)
+        note("A", 50, "single", exact(A, 50, "single"), 16_384)
+    if "walk" in chosen:
+        note("A", 10, "walk", lambda: Walk.prepare(A, size=10, device="cuda"), 8_192, 1)
+    if "others" in chosen:
+        note("B", 10, "double", exact(B, 10), 65_536)
+        note("B", 50, "double", exact(B, 50), 8_192)
+        note("A", 100, "double", exact(A, 100), 2_048, 2)
+        note("B", 100, "double", exact(B, 100), 2_048, 2)
+        note("B", None, "double", exact(B, None), 32_768, 2)
 
 
 def show(rows: list[Row]) -> None:
@@ -342,7 +358,7 @@ def show(rows: list[Row]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--quick", action="store_true", help="kernel A alone")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="take these parts anew, into the file that is there")
     parser.add_argument("--reference", action="store_true", help="draw the CPU's samples that ours are compared with")
     chosen = parser.parse_args()
     if chosen.reference:

@@ -46,8 +46,14 @@ here. Which circles samples go through is planned once, on a few samples of a fi
 
 The monitors are those of the CPU: $\\operatorname{tr} M$ on every item, the surviving fraction, acceptance probabilities within $[0, 1]$,
 $M\\hat q^\\top = 0$ before the last item. A sample that they object to goes on by a circle of its own, with more nodes, at other radii, and
-at last on the CPU from the items it has; no item is drawn from a law in doubt. `precision="single"` is for rough work: single precision
-for all but the weights, with monitors that allow a thousandth.
+at last on the CPU from the items it has; no item is drawn from a law in doubt.
+
+`precision="single"` keeps rows of Q, the sides and their products with candidates in single precision; weights, traces and $G_j^{-1}$
+stay in double. A law is then right to three digits or more, and the monitors of chances and of $M\\hat q^\\top$ allow as much. It takes
+about half the memory of a sample and is no faster: products in single precision run on the ordinary units, about as fast as those in
+double precision on the matrix units.
+
+Where the size is free, groups of samples that want the same number of items go through circles planned for every fourth size.
 """
 
 
@@ -56,21 +62,50 @@ def rates(rows: list[dict[str, Any]]) -> str:
     targets = {10: 50_000, 50: 5_000}
     lines = []
     for row in (row for row in rows if row["precision"] != "walk"):
-        target = f" (target {targets[row['size']]:,})" if row["kernel"] == "A" and row["precision"] == "double" else ""
+        asked = row["kernel"] == "A" and row["precision"] == "double" and row["size"] in targets
+        target = f" (target {targets[row['size']]:,})" if asked else ""
         seen = row["monitors"]
         lines.append([
-            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"]), row["precision"],
+            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"] or "any"), row["precision"],
             f"{row['rate']:,.0f}{target}", f"{seen['trace_error']:.0e}", f"{seen['fraction']:.0e}",
             f"{row['peak_GB']:.0f}", f"{row['first_call_s']:.1f} s",
         ])  # fmt: skip
     return table(header, lines)
 
 
-def kernels(rows: list[dict[str, Any]]) -> str:
-    header = ["operation", "µs a sample", "TB/s", "TFLOP/s", "of its ceiling"]
+HOT = 0.02
+"""Share of a sample's time from which on an operation is hot."""
+
+
+def kernels(rows: list[dict[str, Any]], wall: float) -> str:
+    header = ["operation", "µs a sample", "of its time", "TB/s", "TFLOP/s", "of its ceiling"]
     return table(header, [
-        [row["kernel"], f"{row['us_per_sample']:.2f}", f"{row['TB_s']:.2f}", f"{row['TFLOP_s']:.1f}",
-         f"{100 * row['of_ceiling']:.0f} % of {row['bound']}"]
+        [row["kernel"], f"{row['us_per_sample']:.2f}", f"{100 * row['us_per_sample'] / wall:.1f} %", f"{row['TB_s']:.2f}",
+         f"{row['TFLOP_s']:.1f}", f"{100 * row['of_ceiling']:.0f} % of {row['bound']}"]
+        for row in rows
+    ])  # fmt: skip
+
+
+def verdict(tables: dict[str, list[dict[str, Any]]], walls: dict[str, float]) -> str:
+    """Which hot operations are below three fifths of their ceiling, and which operations are not hot."""
+    low, cool = [], set()
+    for size, rows in tables.items():
+        for row in rows:
+            if row["us_per_sample"] < HOT * walls[size]:
+                cool.add(row["kernel"])
+            elif row["of_ceiling"] < 0.6:
+                low.append(f"{row['kernel']} at size {size}, {100 * row['of_ceiling']:.0f} %")
+    said = f"below it: {'; '.join(low)}" if low else "none is below it"
+    return (
+        f"Hot is what takes {100 * HOT:.0f} % of a sample's time or more. Three fifths of its ceiling were asked of every hot operation; {said}. "
+        f"Not hot, at one size at least: {', '.join(sorted(cool))}.\n"
+    )
+
+
+def counters(rows: list[dict[str, Any]]) -> str:
+    header = ["kernel", "rows", "registers a thread", "occupancy", "DRAM", "L2", "multiprocessors"]
+    return table(header, [
+        [row["kernel"], str(row["items"]), str(row["registers"]), *(f"{row[name]:.0f} %" for name in ("occupancy", "dram", "l2", "sm"))]
         for row in rows
     ])  # fmt: skip
 
@@ -84,21 +119,22 @@ def page(out: dict[str, Any]) -> str:
     parts = [
         TOP,
         "## What one device gave\n",
-        f"One run of `benchmarks/gpu.py` on an {machine['device']}, torch {machine['torch']}, Triton {machine['triton']}; whole calls, results on "
-        f"the host included, medians. A and B are the kernels learned from UK Retail (3,941 items, rank 200); the million items are A's, each "
+        f"`benchmarks/gpu.py` on an {machine['device']}, torch {machine['torch']}, Triton {machine['triton']}, in two runs; whole calls, results "
+        f"on the host included, medians. A and B are the kernels learned from UK Retail (3,941 items, rank 200); the million items are A's, each "
         f"many times with a tenth of noise. Measured ceilings: {top['copy_TB_s']:.2f} TB/s copy (bytes read and written), "
         f"{top['fp64_TFLOP_s']:.0f} TFLOP/s product in double precision.\n",
         rates(out["rates"]),
         f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much a sample as 3,941 "
-        "(at most 1.3 was asked for). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "
-        "on top, some seconds once.\n",
+        "(at most 1.3 was asked for). A plan is made on a few samples; where it suits these and not the rest, as seems to have happened with 16 of them for 50 of "
+        "a million items, many go on by other circles, which shows in the rate. Plans look at 64 samples since these figures were taken, and "
+        "the rate of that row, 6,259 a second with another plan before, is to be taken anew. The first call plans the circles and loads "
+        "kernels; where Triton has not compiled them yet, that comes on top, some seconds once.\n",
     ]
     if walk is not None:
         parts.append(
-            f"The walk with its 100 steps at size 10 ran {walk['rate']:,.0f} chains a second, {100 * walk['rate']:,.0f} steps. On this "
-            "kernel a step in a few hundred takes the safe route on the CPU, one chain at a time, and that seems to set the pace: `Exact` is "
-            "the one to use. Single precision is no faster than double here: "
-            "rounding brings many samples to the monitors' limits, and on circles of their own.\n"
+            f"The walk with its 100 steps at size 10 ran {walk['rate']:,.0f} chains a second, {100 * walk['rate']:,.0f} steps. Its steps that take "
+            "the safe route do so together, on the device. A step costs about as much as a whole exact sample, since it forms an r × r matrix for "
+            "each chain: `Exact` is the one to use.\n"
         )
     parts += [
         "### Is it right\n",
@@ -116,15 +152,23 @@ def page(out: dict[str, Any]) -> str:
         "Every operation of a sample's steps, replayed alone on numbers of the same shapes. The ceiling of an operation is the longer of its bytes "
         "at the copy rate and its flops at the product rate.\n",
     ]  # fmt: skip
+    walls = {size: 1e6 / double[int(size)]["rate"] for size in out["kernels"]}
     for size, rows in out["kernels"].items():
-        wall = 1e6 / double[int(size)]["rate"]
-        parts += [f"Kernel A, size {size}: {total[size]:.1f} µs of these in {wall:.1f} µs a sample.\n", kernels(rows)]
+        parts += [
+            f"Kernel A, size {size}: {total[size]:.1f} µs of these in {walls[size]:.1f} µs a sample.\n",
+            kernels(rows, walls[size]),
+        ]
     parts += [
-        "The products, which are most of the time, run at 60 % of their ceiling or more; rows of Q of a small catalogue come from the cache, hence "
-        "more than all of it. Three operations do not: judging, bordering and inverting work on matrices of a few dozen rows, one program each, "
-        "in tiles of 16 that are partly padding, and wait for memory with few warps a multiprocessor, since a program fills its registers. The "
-        "own forms are short gathers of single rows. What is not in the tables is second rounds for the samples none of whose first candidates "
-        "was taken, and launches.\n",
+        verdict(out["kernels"], walls),
+        "Rows of Q of a small catalogue come from the cache, hence more than all of the copy rate. What is not in the tables is second rounds "
+        "for the samples none of whose first candidates was taken, launches, orthonormal bases and monitors.\n",
+        "Hardware counters of the three kernels that are not matrix products (`ncu --clock-control none`), in percent of the device's peaks:\n",
+        counters(json.loads((HERE / "results" / "gpu_counters.json").read_text())),
+        "Judging keeps the second-level cache nine tenths busy; with 49 rows, which tiles of 16 pad to 64, arithmetic takes over. Bordering waits "
+        "for memory: registers leave it four warps a scheduler, and a warp spends most of its time between two instructions waiting for a "
+        "load; it does worst where a matrix is narrower than the room it has, 48 % at 35 rows in 42 and 65 % at 48 in 50, which points at "
+        "lines that are read in part. Inverting is a chain of n pivots, each of which waits for the one before: neither memory nor "
+        "arithmetic is busy.\n",
         "### Training\n",
         f"A whole step at n = {training['n_items']:,}, rank {training['rank']}, batch {training['batch']} takes {training['ms']:.1f} ms (at most 60 "
         f"were asked for); $X^\\top X$ alone takes {training['gram_ms']:.1f} ms, and a step has two products of that size beside noise, Adam and "

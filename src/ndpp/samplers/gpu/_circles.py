@@ -39,6 +39,10 @@ class Circle:
         q = self.catalogue.q
         return None if q is None or q.element_size() * 2 * self.half * len(q) > self.memory else self.forms(q)
 
+    def table_for(self, uses: int) -> Tensor | None:
+        """Return the table if it is there, or if so many rows are to be looked up that it pays to make it."""
+        return self.table if "table" in self.__dict__ or uses >= self.catalogue.kernel.n_rows else None
+
     @cached_property
     def square_columns(self) -> Tensor:
         """(r, h·2·r): the part of ``squares`` that gives Z²q alone."""

@@ -59,8 +59,9 @@ def weighed_rows(table: Tensor, rows: Tensor, weights: Tensor, less: Tensor | No
         return value if less is None else value - less.sum(1)
     rows, out = rows.contiguous(), torch.empty(rows.shape, dtype=weights.dtype, device=table.device)
     (S, count), width, half = rows.shape, table.shape[1], 0 if less is None else less.shape[1]
+    less = weights if less is None else less.contiguous()
     _kernels.weighed_rows[(S, triton.cdiv(count, 32))](
-        table, rows, weights, weights if less is None else less, out, count, width, half, C=32, W=_power(width, 2)
+        table, rows, weights, less, out, count, width, half, C=32, W=_power(width, 2)
     )
     return out
 
@@ -121,7 +122,16 @@ def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tu
         out, N = torch.empty(2, b, dtype=torch.complex128, device=parts.device), _power(n, 8)
         rows, warps = BORDER[N]
         _kernels.border[(b,)](
-            inverse, inner, parts, squares, *map(torch.view_as_real, out), n, room // 2, N=N, R=rows, num_warps=warps
+            inverse,
+            inner,
+            parts,
+            squares,
+            *map(torch.view_as_real, out),
+            n,
+            room // 2,
+            N=N,
+            R=rows,
+            num_warps=warps,
         )
         return out[0], out[1]
     (column, row), old = (pairs(parts[:, :2]), pairs(parts[:, 2:])), pairs(inverse[:, :, : n - 1, : n - 1])

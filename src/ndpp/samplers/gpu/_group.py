@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu import _fused
-from ndpp.samplers.gpu._accept import accept, candidates
+from ndpp.samplers.gpu._accept import CHEAP, accept, candidates
 from ndpp.samplers.gpu._catalogue import Catalogue
 from ndpp.samplers.gpu._circles import Circle
 from ndpp.samplers.gpu._streams import Streams
@@ -94,7 +94,7 @@ class Group:
         """Go to a circle: build U, V, G⁻¹ and VU for the items chosen, with room for ``room`` items; w has t to the ``power``-th."""
         q, n = self.seeds.q, self.n
         S, h, r = len(q), circle.half, q.shape[2]
-        self.circle = circle
+        self.circle, self.table = circle, circle.table_for(S * CHEAP * max(1, room - n + 1))
         even = room + room % 2  # kernels read 16 bytes at a time, and a column more where n is odd
         self.inverse, self.inner = q.new_zeros(S * h, 2, even, even), q.new_empty(S * h, 2, even, even)
         self.log_w = (circle.log_w - power * circle.log_t).expand(S, h)
@@ -185,17 +185,16 @@ class Group:
         (S, c), (_, _, h, _, r) = rows.shape, self.F.shape
         w = self.w if which is None else self.w[which]
         weights = torch.stack([w.real, -w.imag], 2).view(S, 2 * h)
-        table = self.circle.table
-        if self.n == 0 and table is not None:
-            return _fused.weighed_rows(table, rows, weights)
+        if self.n == 0 and self.table is not None:
+            return _fused.weighed_rows(self.table, rows, weights)
         q, less = self.catalogue.rows(rows), None
         if self.n:
             F, inverse = self.F[:, : self.n], self.inverse
             if which is not None:
                 F, inverse = F[which], inverse.view(-1, h, *inverse.shape[1:])[which].flatten(0, 1)
             less = _fused.judge(torch.bmm(F.view(S, -1, r), q.mT).view(S, self.n, h, 4, c), inverse, w)
-        if table is not None:
-            return _fused.weighed_rows(table, rows, weights, less)
+        if self.table is not None:
+            return _fused.weighed_rows(self.table, rows, weights, less)
         forms = self.circle.forms(q.view(S * c, r)).view(S, c, 2 * h).double()
         own = torch.bmm(forms, weights[:, :, None])[:, :, 0]
         return own if less is None else own - less.sum(1)

@@ -16,7 +16,7 @@ from ndpp.samplers.gpu._streams import Streams
 if TYPE_CHECKING:
     from ndpp.samplers.gpu.exact import ExactEngine
 
-WIDER = 4
+WIDER = 2
 """How many times as many nodes samples get that the monitors object to."""
 
 
@@ -57,7 +57,7 @@ class Run:
             group.add(row)
         rung, count = next(seat.circle for seat in reversed(self.engine.schedule(self.wanted)) if seat.n <= n)
         # More nodes than a plan for likely sets has, since these are not likely ones.
-        own = Seat(n, (rung, min(WIDER * count, self.engine.full)))
+        own = Seat(n, (rung, min(2 * WIDER * count, self.engine.full)))
         seeds = Seeds.join([self._segment(group.seeds, own, n + 1), *self.finished])
         order = torch.argsort(seeds.samples)
         return seeds.rows[order, n], seeds.counters.proposals[order]

@@ -43,10 +43,12 @@ TOLERANCES = {
 """What the monitors allow, and what the samples of a plan keep to, so that few others object. Single precision is that of rows, sides
 and their products: it shows in chances and in M q̂ᵀ, while weights, traces and G⁻¹ stay in double precision. A law is then right to about
 three digits, since rounding is divided by the surviving fraction."""
-MOST = 32768
+MOST = 65536
 """Most samples at a time."""
-PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
-"""Samples that a schedule is planned on, and their stream."""
+PILOTS, PLANNED, PILOT_KEY = 64, 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
+"""Samples that must be served by the circles of a schedule, how many of them they are planned on, and their stream."""
+SHARED = 4
+"""Where the size is free, sizes up to a multiple of this share its schedule: a plan takes a second or more."""
 WORTH = 0.75
 """A circle with fewer nodes than this share of the present one is worth moving to."""
 COUNT_STEP = 1 << 19
@@ -128,8 +130,17 @@ class ExactEngine:
     def schedule(self, wanted: int) -> list[Seat]:
         """Return the circles that samples of ``wanted`` items go through, planned on a few samples of a fixed stream."""
         if wanted not in self._schedules:
-            self._schedules[wanted] = self._plan(wanted)
+            planned = self._planned_for(wanted)
+            seats = self._plan(wanted) if planned == wanted else self.schedule(planned)
+            # A circle suits a number of items still to come.
+            moved = [Seat(max(0, seat.n - planned + wanted), seat.circle) for seat in seats]
+            self._schedules[wanted] = [seat for seat, after in zip(moved, [*moved[1:], None]) if not after or after.n]
         return self._schedules[wanted]
+
+    def _planned_for(self, wanted: int) -> int:
+        """Return the number of items whose schedule serves: the own one, or where the size is free one that others share."""
+        law, shared = self.sampler.size_law, -(-wanted // SHARED) * SHARED
+        return shared if self.sampler.size is None and shared < len(law) and law[shared] > 0 else wanted
 
     def _plan(self, wanted: int) -> list[Seat]:
         start = self.sampler.start(wanted)
@@ -145,8 +156,8 @@ class ExactEngine:
             group.draw()
             group.condition()
             good = group.weigh()
-            plans = self.circles.plan(group.seeds.q[:, :n], wanted - n, np.full(PILOTS, at[0]))
-            rung, least = sorted(rung for rung, _ in plans)[PILOTS // 2], max(count for _, count in plans)
+            plans = self.circles.plan(group.seeds.q[:PLANNED, :n], wanted - n, np.full(PLANNED, at[0]))
+            rung, least = sorted(rung for rung, _ in plans)[PLANNED // 2], max(count for _, count in plans)
             before, at = at, self._settle(group, at, rung, least)
             if at != before:
                 seats.append(Seat(n, at))
