@@ -191,6 +191,15 @@ def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
 # -- what it promises --------------------------------------------------------------------------------------------------------
 
 
+def test_sizes_share_plans_where_the_size_is_free():
+    """A circle belongs to a number of items still to come; a plan begins with no items, and moves on with more of them."""
+    engine = on("cpu", Exact.prepare(BY_NAME["generic"].kernel)).engine
+    plan, shared = engine.schedule(4), engine.schedule(3)
+    assert [seat.circle for seat in shared] == [seat.circle for seat in plan][-len(shared) :]
+    assert [seat.n for seat in shared] == sorted({max(0, seat.n - 1) for seat in plan})
+    assert on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3)).engine.schedule(3)[0].n == 0
+
+
 @on_devices
 @pytest.mark.parametrize("size", [None, 3])
 def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str):
@@ -418,11 +427,12 @@ def test_walk_has_the_law(name: str, device: str):
     assert draws.info["steps"].tolist() == [40] * 800
 
 
-def test_walk_takes_the_safe_route_where_digits_are_lost():
-    """A singular L_A has no B^A: such steps are drawn on the CPU."""
+@on_devices
+def test_walk_takes_the_safe_route_where_digits_are_lost(device: str):
+    """A singular L_A has no B^A: such steps are drawn as the exact sampler does."""
     case = BY_NAME["singular L_A"]
     size = next(k for k in oracles.possible_sizes(case.L) if k > 2)
-    draws = on("cpu", Walk.prepare(case.kernel, size=size, steps=10)).sample(200, rng=2)
+    draws = on(device, Walk.prepare(case.kernel, size=size, steps=10)).sample(200, rng=2)
     assert draws.info["fallbacks"].sum() > 0
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
 
