@@ -125,9 +125,9 @@ def page(out: dict[str, Any]) -> str:
         f"{top['fp64_TFLOP_s']:.0f} TFLOP/s product in double precision.\n",
         rates(out["rates"]),
         f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much a sample as 3,941 "
-        "(at most 1.3 was asked for). A plan is made on a few samples; where it suits these and not the rest, as seems to have happened with 16 of them for 50 of "
-        "a million items, many go on by other circles, which shows in the rate. Plans look at 64 samples since these figures were taken, and "
-        "the rate of that row, 6,259 a second with another plan before, is to be taken anew. The first call plans the circles and loads "
+        "(at most 1.3 was asked for). The second was taken before two changes and is to be taken anew: forms of items were computed for each "
+        "candidate where a table of all items had not paid within one batch, and tables are now made once it pays over all batches; plans "
+        "look at 64 samples instead of 16, so that fewer others leave them. The first call plans the circles and loads "
         "kernels; where Triton has not compiled them yet, that comes on top, some seconds once.\n",
     ]
     if walk is not None:

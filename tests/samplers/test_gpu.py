@@ -16,6 +16,7 @@ import laws
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
+from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
 from ndpp.samplers import DirectUp, Exact, NaiveUp, Walk, up_direct
 from ndpp.samplers.base import stream_key
@@ -198,6 +199,18 @@ def test_sizes_share_plans_where_the_size_is_free():
     assert [seat.circle for seat in shared] == [seat.circle for seat in plan][-len(shared) :]
     assert [seat.n for seat in shared] == sorted({max(0, seat.n - 1) for seat in plan})
     assert on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3)).engine.schedule(3)[0].n == 0
+
+
+@on_devices
+def test_forms_are_tabulated_once_that_pays_which_changes_no_draw(device: str):
+    sampler = on(device, Exact.prepare(make_kernel(50_000, 8, rng=0), size=3))
+    few = sampler.sample(10, rng=0).baskets
+    circle = sampler.engine.circles[sampler.engine.schedule(3)[0].circle]
+    assert "table" not in vars(circle)
+    for i in range(3):
+        sampler.sample(200, rng=i)
+    assert vars(circle)["table"].shape == (50_000, 2 * circle.half)
+    assert sampler.sample(10, rng=0).baskets == few
 
 
 @on_devices

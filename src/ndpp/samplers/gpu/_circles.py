@@ -32,6 +32,7 @@ class Circle:
     log_t: Tensor
     catalogue: Catalogue
     memory: int
+    looked_up: int = 0
 
     @cached_property
     def table(self) -> Tensor | None:
@@ -40,8 +41,9 @@ class Circle:
         return None if q is None or q.element_size() * 2 * self.half * len(q) > self.memory else self.forms(q)
 
     def table_for(self, uses: int) -> Tensor | None:
-        """Return the table if it is there, or if so many rows are to be looked up that it pays to make it."""
-        return self.table if "table" in self.__dict__ or uses >= self.catalogue.kernel.n_rows else None
+        """Return the table for so many more rows to look up; None until as many were wanted as it has, when it pays to make it."""
+        self.looked_up += uses
+        return self.table if self.looked_up >= self.catalogue.kernel.n_rows else None
 
     @cached_property
     def square_columns(self) -> Tensor:
