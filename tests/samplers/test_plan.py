@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from kernels import AWKWARD, Case, random_ndpp
+from ndpp.datasets import make_kernel
 from ndpp.linalg import nodes, resolvent, tilt_for, tilted_law
-from ndpp.samplers import _plan
+from ndpp.samplers import Exact, _plan
 from ndpp.samplers._ladder import RUNG
 from ndpp.samplers._nodes import Nodes
 
@@ -55,3 +56,13 @@ def test_weights_or_laws_of_no_use_give_no_plan():
     assert _plan.plan_from_weights(np.empty(0, complex), 3) is None
     assert _plan.plan_from_weights(np.array([-np.inf, 0.0], complex), 1) is None
     assert _plan.plan_from_weights(np.zeros(4, complex), 8) is None
+
+
+def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
+    """Other circles round otherwise, in the last digits of tr M too: no draw may hang on those."""
+    kernel = make_kernel(500, 40, rng=0)
+    planned = Exact.prepare(kernel, size=11).sample(100, rng=0).baskets
+    monkeypatch.setattr(_plan, "PLANNED_BIAS", 1e-15)
+    monkeypatch.setattr(_plan, "PLANNED_FRACTION", 1e-2)
+    others = Exact.prepare(kernel, size=11)
+    assert others.sample(100, rng=0).baskets == planned

@@ -72,9 +72,7 @@ class LeverageTable(ItemIndex):
 
     def propose(self, rng: np.random.Generator, n_rows: int) -> IntArray:
         """Return ``n_rows`` independent rows, row a with probability ℓ_a / Σℓ."""
-        place, coin = rng.random((2, n_rows))
-        cells = (place * self.alias.size).astype(np.int64)
-        return np.where(coin < self.threshold[cells], cells, self.alias[cells])
+        return _look_up(self.threshold, self.alias, rng.random((2, n_rows)))
 
     def draw_counted(
         self,
@@ -110,7 +108,9 @@ class LeverageTable(ItemIndex):
                     count=proposals,
                     partial=np.concatenate([np.empty(0, np.int64), *drawn]),
                 )
-            n_rows = int(min(max(1.1 * missing / rate + 8, 16), BLOCK, self.budget * n_draws - proposals))
+            # Rounded first: tr M is often a whole number, and its last digit must not decide how much of the stream is used.
+            needed = round(1.1 * missing / rate, 6)
+            n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
             rows = self.propose(rng, n_rows)
             accepted = self._accepted(rows, rng.random(n_rows), M, factor, bound, missing)
             drawn.append(rows[accepted])
@@ -128,7 +128,8 @@ class LeverageTable(ItemIndex):
             q = Q if Q is not None else self.kernel.q_rows(rows)
             ceiling = bound * self.leverage[rows]
             accepted, extremes = _judge(q, places, np.ascontiguousarray(M), coins, ceiling, wanted)
-            clip_probabilities(extremes, JUDGED)
+            if not (extremes[0] >= 0 and extremes[-1] <= 1):
+                clip_probabilities(extremes, JUDGED)
             return accepted
         chance = row_weights(self.kernel, rows, M, factor) / (bound * self.leverage[rows])
         return np.flatnonzero(coins < clip_probabilities(chance, JUDGED))[:wanted]
@@ -149,6 +150,16 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
     _pair_cells(threshold, alias)
     return threshold, alias
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
+    """Return a row for each column of ``uniforms``: the first names a cell, the second keeps its row or takes the alias."""
+    rows = np.empty(uniforms.shape[1], np.int64)
+    for i in range(rows.size):
+        cell = int(uniforms[0, i] * alias.size)
+        rows[i] = cell if uniforms[1, i] < threshold[cell] else alias[cell]
+    return rows
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})

@@ -167,7 +167,7 @@ class Exact(Sampler):
     def add(self, state: State, row: int, wanted: int) -> State:
         """Return the state with one more item."""
         q = self.kernel.q_rows(np.array([row]))
-        state = state._replace(rows=np.append(state.rows, row), q=np.concatenate([state.q, q]))
+        state = state._replace(rows=np.concatenate([state.rows, [row]]), q=np.concatenate([state.q, q]))
         left = wanted - len(state.rows)
         if left == 0:
             self._check_chosen(state)
