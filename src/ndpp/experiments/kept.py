@@ -60,9 +60,8 @@ def drawn(
     True
     """
     masks = np.empty(0, np.int64) if keep is None else _kept(sampler, keep, seed)
-    with joblib.parallel_config(
-        backend="loky"
-    ):  # most of a draw from a small catalogue is Python's, which threads do not share
+    # Processes: most of a draw from a small catalogue is Python's, which threads do not share.
+    with joblib.parallel_config(backend="loky"):
         while len(masks) < n_draws:
             block = min(BLOCK, n_draws - len(masks))
             new = sampler.sample(block, rng=seed, first=len(masks), n_jobs=-1 if n_draws > BLOCK else 1)
