@@ -111,8 +111,9 @@ class LeverageTable(ItemIndex):
             # Rounded first: tr M is often a whole number, and its last digit must not decide how much of the stream is used.
             needed = round(1.1 * missing / rate, 6)
             n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
-            rows = self.propose(rng, n_rows)
-            accepted = self._accepted(rows, rng.random(n_rows), M, factor, bound, missing)
+            uniforms = rng.random((3, n_rows))
+            rows = _look_up(self.threshold, self.alias, uniforms)
+            accepted = self._accepted(rows, uniforms[2], M, factor, bound, missing)
             drawn.append(rows[accepted])
             missing -= accepted.size
             proposals += n_rows if missing else int(accepted[-1]) + 1
@@ -152,9 +153,9 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     return threshold, alias
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True)  # with the lock: it is too short for giving it back and asking for it again
 def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
-    """Return a row for each column of ``uniforms``: the first names a cell, the second keeps its row or takes the alias."""
+    """Return a row for each column of ``uniforms``: its first entry names a cell, its second keeps that row or takes the alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
         cell = int(uniforms[0, i] * alias.size)
