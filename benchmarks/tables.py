@@ -108,7 +108,9 @@ WALKS = """Walks are timed by the step and counted with the $k^2$ steps of the p
 where that takes a second or so; elsewhere its figure is the time of a proposal times the known mean number of proposals.
 """
 NODES = """Two workers need two idle cores, and share caches and memory. What two programs that share nothing else get from the
-machine is the ceiling; it stands beside.
+machine is the ceiling; it stands beside, and like all wall-clock times of a shared machine it moves by a tenth from run to run.
+What workers lose is the interpreter's lock: `getrusage` counts 12 waits in a sample of 10 items (some 7 ms) and 35 in one of 50
+(some 100 ms), where a single worker has none, and 2.4 ms of system time for memory in the latter.
 """
 PREPARE = """X is {n_items:,} × {width}, {dtype}. The baseline is one product XᵀX in row blocks plus one read of X, the product in single
 precision (as X is stored) or in double precision (as the coordinates are computed). The target is {target_ratio:g} times the baseline
