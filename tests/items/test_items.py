@@ -272,6 +272,21 @@ def test_table_refuses_what_its_bound_does_not_cover(kernel):
         table.draw(rng, np.eye(6), bound=0.0)
 
 
+def test_compiled_proposals_equal_plain():
+    """Also for a uniform next to one, whose product with the number of cells may round up to that number."""
+    rng = np.random.default_rng(19)
+    threshold, alias = table_module.alias_table(rng.random(37))
+    uniforms = rng.random((2, 400))
+    cells = (uniforms[0] * 37).astype(int)
+    plain = np.where(uniforms[1] < threshold[cells], cells, alias[cells])
+    rows = table_module._look_up(threshold, alias, uniforms)
+    np.testing.assert_array_equal(rows, plain)
+    assert (rows != cells).any()
+    assert (rows == cells).any()
+    last = table_module._look_up(threshold, alias, np.array([[1.0], [0.0]]))
+    np.testing.assert_array_equal(last, [36])
+
+
 def test_compiled_judging_equals_plain():
     """The first proposals that their coins accept, and the range of chances seen on the way; NaN is reported at once."""
     rng = np.random.default_rng(18)

@@ -61,8 +61,10 @@ def test_weights_or_laws_of_no_use_give_no_plan():
 def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     """Other circles round otherwise, in the last digits of tr M too: no draw may hang on those."""
     kernel = make_kernel(500, 40, rng=0)
-    planned = Exact.prepare(kernel, size=11).sample(100, rng=0).baskets
+    planned = Exact.prepare(kernel, size=11)
+    drawn = planned.sample(100, rng=0).baskets
     monkeypatch.setattr(_plan, "PLANNED_BIAS", 1e-15)
     monkeypatch.setattr(_plan, "PLANNED_FRACTION", 1e-2)
     others = Exact.prepare(kernel, size=11)
-    assert others.sample(100, rng=0).baskets == planned
+    assert others.sample(100, rng=0).baskets == drawn
+    assert len(others.start(11).nodes.log_w) != len(planned.start(11).nodes.log_w)

@@ -158,7 +158,7 @@ def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> In
     """Return a row for each column of ``uniforms``: its first entry names a cell, its second keeps that row or takes the alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
-        cell = int(uniforms[0, i] * alias.size)
+        cell = min(int(uniforms[0, i] * alias.size), alias.size - 1)  # the product may round up to the size
         rows[i] = cell if uniforms[1, i] < threshold[cell] else alias[cell]
     return rows
 

@@ -1,4 +1,4 @@
-"""Circles of the ladder on the device, and which one suits a sample: the plan of :mod:`ndpp.samplers.exact` for many samples at once."""
+"""Circles of the ladder on the device, and which one suits a sample: planned by mean and variance, for many samples at once."""
 
 from __future__ import annotations
 

@@ -168,9 +168,8 @@ def invert(G, log_abs, unit, n, twos, N: tl.constexpr):
     plane, G = room * room, G + b * 8 * twos * twos
     size = tl.load(G) * 0.0
     u_re, u_im = size + 1.0, size
-    for turn in range(
-        tiles
-    ):  # block by block: the pivot's row and column become those of the inverse, the rest loses their product
+    # Block by block: the pivot's row and column become those of the inverse, the rest loses their product.
+    for turn in range(tiles):
         p = turn * N
         at, inside = (p + i) * room + p + j, (p + i < n) & (p + j < n)
         re, im = tl.load(G + at, mask=inside, other=0.0), tl.load(G + plane + at, mask=inside, other=0.0)
