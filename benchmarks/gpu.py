@@ -223,7 +223,7 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         )
         columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
         yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r
-        inverse[:, 0] += 4 * even**0.5 * torch.eye(even, device=engine.device)
+        _fused.tight(inverse, n)[:, 0] += 4 * n**0.5 * torch.eye(n, device=engine.device)
         yield "invert G", lambda: _fused.invert(inverse, n), 4 * item * S * h * n * n, 8 * S * h * n**3
     else:
         to = F[:, n - 1].flatten(1)
@@ -317,7 +317,7 @@ def run(arguments: argparse.Namespace) -> None:
         note("A", 10, "double", lambda: samplers[10], 131_072, 5)
         note("A", 50, "double", lambda: samplers[50], 16_384)
     if "kernels" in chosen:
-        for size, (S, stride) in {10: (8192, 1), 50: (2048, 6)}.items():
+        for size, (S, stride) in {10: (32_768, 1), 50: (8192, 6)}.items():
             out["kernels"][str(size)] = replay(samplers[size].engine, size, out["ceilings"], S, stride)
             show(out["kernels"][str(size)])
     if "agreement" in chosen:

@@ -119,16 +119,14 @@ def page(out: dict[str, Any]) -> str:
     parts = [
         TOP,
         "## What one device gave\n",
-        f"`benchmarks/gpu.py` on an {machine['device']}, torch {machine['torch']}, Triton {machine['triton']}, in two runs; whole calls, results "
+        f"`benchmarks/gpu.py` on an {machine['device']}, torch {machine['torch']}, Triton {machine['triton']}; whole calls, results "
         f"on the host included, medians. A and B are the kernels learned from UK Retail (3,941 items, rank 200); the million items are A's, each "
         f"many times with a tenth of noise. Measured ceilings: {top['copy_TB_s']:.2f} TB/s copy (bytes read and written), "
         f"{top['fp64_TFLOP_s']:.0f} TFLOP/s product in double precision.\n",
         rates(out["rates"]),
         f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much a sample as 3,941 "
-        "(at most 1.3 was asked for). The second was taken before two changes and is to be taken anew: forms of items were computed for each "
-        "candidate where a table of all items had not paid within one batch, and tables are now made once it pays over all batches; plans "
-        "look at 64 samples instead of 16, so that fewer others leave them. The first call plans the circles and loads "
-        "kernels; where Triton has not compiled them yet, that comes on top, some seconds once.\n",
+        "(at most 1.3 was asked for). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "
+        "on top, some seconds once.\n",
     ]
     if walk is not None:
         parts.append(
@@ -164,11 +162,10 @@ def page(out: dict[str, Any]) -> str:
         "for the samples none of whose first candidates was taken, launches, orthonormal bases and monitors.\n",
         "Hardware counters of the three kernels that are not matrix products (`ncu --clock-control none`), in percent of the device's peaks:\n",
         counters(json.loads((HERE / "results" / "gpu_counters.json").read_text())),
-        "Judging keeps the second-level cache nine tenths busy; with 49 rows, which tiles of 16 pad to 64, arithmetic takes over. Bordering waits "
-        "for memory: registers leave it four warps a scheduler, and a warp spends most of its time between two instructions waiting for a "
-        "load; it does worst where a matrix is narrower than the room it has, 48 % at 35 rows in 42 and 65 % at 48 in 50, which points at "
-        "lines that are read in part. Inverting is a chain of n pivots, each of which waits for the one before: neither memory nor "
-        "arithmetic is busy.\n",
+        "Judging keeps the second-level cache nine tenths busy; with 49 rows, which tiles of 16 pad to 64, arithmetic takes over. Bordering moves "
+        "bytes and little else: it fetches three tiles ahead, and rows of the inverse, which is written anew at every step, follow each other "
+        "without gaps, so that no line of memory is read in part. Inverting is a chain of n pivots, each of which waits for the one before: "
+        "neither memory nor arithmetic is busy.\n",
         "### Training\n",
         f"A whole step at n = {training['n_items']:,}, rank {training['rank']}, batch {training['batch']} takes {training['ms']:.1f} ms (at most 60 "
         f"were asked for); $X^\\top X$ alone takes {training['gram_ms']:.1f} ms, and a step has two products of that size beside noise, Adam and "

@@ -192,6 +192,20 @@ def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
 # -- what it promises --------------------------------------------------------------------------------------------------------
 
 
+def test_rounding_calls_for_no_more_nodes(monkeypatch: pytest.MonkeyPatch):
+    """Errors a little above what a plan aims at, and a little below with all nodes: those would cost time and mend nothing."""
+    engine, weigh = on("cpu", Exact.prepare(make_kernel(100, 40, rng=0), size=8)).engine, Group.weigh
+    aim = engine.tolerances.planned_trace
+
+    def noisy(group: Group):
+        good = weigh(group)
+        group.error = torch.full_like(group.error, 0.9 * aim if 2 * group.circle.half >= engine.full else 1.5 * aim)
+        return good
+
+    monkeypatch.setattr(Group, "weigh", noisy)
+    assert max(seat.circle[1] for seat in engine.schedule(8)) < engine.full
+
+
 def test_sizes_share_plans_where_the_size_is_free():
     """A circle belongs to a number of items still to come; a plan begins with no items, and moves on with more of them."""
     engine = on("cpu", Exact.prepare(BY_NAME["generic"].kernel)).engine
@@ -360,14 +374,14 @@ def numbers(*shape: int, seed: int = 0, device: str = "cpu"):
 
 def _bordered(inverse, inner, parts, squares):
     outcome, n = _fused.border(inverse, inner, parts, squares), parts.shape[2]
-    return inverse[:, :, :n, :n], inner[:, :, :n, :n], *outcome
+    return _fused.tight(inverse, n), inner[:, :, :n, :n], *outcome
 
 
 def _inverted(n):
     def call(parts):
-        parts[:, 0] += 3 * n**0.5 * torch.eye(parts.shape[2], device=parts.device)
+        _fused.tight(parts, n)[:, 0] += 3 * n**0.5 * torch.eye(n, device=parts.device)
         log_det = _fused.invert(parts, n)
-        return parts[:, :, :n, :n], log_det.real, torch.exp(log_det - log_det.real)
+        return _fused.tight(parts, n), log_det.real, torch.exp(log_det - log_det.real)
 
     return call
 
@@ -411,6 +425,25 @@ def test_fused_kernels_equal_their_plain_twins(name: str, device: str, monkeypat
     plain = function(*(array.clone() for array in arrays))
     for one, other in zip(*((out,) if isinstance(out, torch.Tensor) else out for out in (fast, plain))):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@on_devices
+def test_bordering_item_by_item_equals_the_plain_twin(device: str, monkeypatch: pytest.MonkeyPatch):
+    """Rows move as a matrix grows, in programs that run side by side: every step of many matrices is compared."""
+    if not _fused.usable(torch.device(device)):
+        pytest.skip("no Triton for this device")
+    count, most = (5000, _fused.LARGEST) if device == "cuda" else (2, 18)
+    fast = [torch.zeros(count, 2, most, most, dtype=torch.float64, device=device) for _ in range(2)]
+    plain = [part.clone() for part in fast]
+    for n in range(1, most + 1):
+        parts, squares = numbers(count, 4, n, seed=n, device=device), numbers(count, 4, n, seed=100 + n, device=device)
+        parts[:, 0, n - 1] += 20
+        results = [_bordered(*fast, parts, squares)]
+        with monkeypatch.context() as patch:
+            patch.setattr(_fused, "usable", lambda _: False)
+            results.append(_bordered(*plain, parts, squares))
+        for one, other in zip(*results):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 @on_devices

@@ -22,8 +22,9 @@ LARGEST = 64
 """Largest matrix that a kernel borders or inverts, and most of its rows that one judges at a time."""
 SMALL, TILE, WIDTH = 8, 16, (64, 16)
 """Largest matrix of a program that judges without the matrix units, rows of a tile of one that uses them, and candidates of either."""
-BORDER = {8: (8, 1), 16: (4, 1), 32: (8, 2), 64: (8, 4)}
-"""Rows at a time and warps of a program that borders, by the columns of its tile."""
+BORDER = {8: (8, 4, 1, 1), 16: (16, 4, 1, 1), 24: (16, 4, 3, 1), 32: (16, 8, 3, 1), 64: (16, 8, 3, 2)}
+"""Columns and rows of a tile, how many tiles are under way, and warps of a program that borders, by the size of its matrix. Several warps
+must fetch ahead."""
 
 
 def usable(device: torch.device) -> bool:
@@ -69,7 +70,7 @@ def weighed_rows(table: Tensor, rows: Tensor, weights: Tensor, less: Tensor | No
 def judge(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
     """Return Re w_j xᵀG_j⁻¹y at each node, shape (S, h, c), for candidates with products x = qᵀU_j, y = V_jq.
 
-    ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y, ``inverse`` (S·h, 2, room, room) real and imaginary parts, ``w`` (S, h).
+    ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y, ``inverse`` is (S·h, 2, room, room) as in :func:`tight`, ``w`` (S, h).
     Kernels take 16 bytes at a time: c is a multiple of 8, room is even, and a column behind the n-th is finite.
     """
     (S, n, h, _, c), room = products.shape, inverse.shape[2]
@@ -87,7 +88,7 @@ def judge(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
                 *arrays, *sizes, N=TILE, C=C, T=tiles, TURNS=turns, num_warps=1, num_stages=min(2, tiles)
             )
         return out
-    G = pairs(inverse[:, :, :n, :n]).view(S, h, n, n)
+    G = pairs(tight(inverse, n)).view(S, h, n, n)
     x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)).to(G) for side in (0, 2))  # (S, h, n, c)
     return (w[:, :, None] * (x * (G @ y)).sum(2)).real
 
@@ -96,7 +97,7 @@ def judge(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
 
 
 def invert(G: Tensor, n: int) -> Tensor:
-    """Invert the first n rows and columns of matrices (b, 2, room, room) in place; return log det, (b,).
+    """Invert matrices of n rows in place, (b, 2, room, room) as in :func:`tight`; return log det, (b,).
 
     Kernels take pivots as they come, and the monitors judge.
     """
@@ -105,51 +106,49 @@ def invert(G: Tensor, n: int) -> Tensor:
         log_abs, unit = torch.empty_like(G[:, 0, 0, 0]), torch.empty(b, dtype=torch.complex128, device=G.device)
         _kernels.invert[(b,)](G, log_abs, torch.view_as_real(unit), n, room // 2, N=TILE, num_warps=1)
         return torch.complex(log_abs, unit.angle())
-    LU, pivots, _ = torch.linalg.lu_factor_ex(pairs(G[:, :, :n, :n]))
+    LU, pivots, _ = torch.linalg.lu_factor_ex(pairs(tight(G, n)))
     swaps = (pivots != torch.arange(1, n + 1, device=G.device)).sum(1) % 2
     identity = torch.eye(n, dtype=LU.dtype, device=G.device).expand_as(LU)
-    split(torch.linalg.lu_solve(LU, pivots, identity), G)
+    split(torch.linalg.lu_solve(LU, pivots, identity), tight(G, n))
     return torch.log(LU.diagonal(dim1=1, dim2=2)).sum(1) + 1j * (torch.pi * swaps.double())
 
 
 def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     """Border G⁻¹ and (VU)ᵀ, both (b, 2, room, room), with an item, in place; return the pivots and tr(G⁻¹VU), both (b,).
 
+    G⁻¹, which is written as a whole, is kept as in :func:`tight`; of (VU)ᵀ only the border is written, and rows stay where they are.
     ``parts`` (b, 4, n) holds q̂Zq, real and imaginary, and qZq̂ᵀ likewise, the new item last; ``squares`` the same for Z².
     """
     b, n, room = len(parts), parts.shape[2], inverse.shape[2]
     if usable(inverse.device) and n <= LARGEST and room % 2 == 0:
-        out, N = torch.empty(2, b, dtype=torch.complex128, device=parts.device), _power(n, 8)
-        rows, warps = BORDER[N]
+        out = torch.empty(2, b, dtype=torch.complex128, device=parts.device)
+        width, rows, ahead, warps = next(setting for largest, setting in BORDER.items() if n <= largest)
         _kernels.border[(b,)](
-            inverse,
-            inner,
-            parts,
-            squares,
-            *map(torch.view_as_real, out),
-            n,
-            room // 2,
-            N=N,
-            R=rows,
-            num_warps=warps,
-        )
+            inverse, inner, parts, squares, *map(torch.view_as_real, out), n, room // 2,
+            W=width, T=triton.cdiv(n, width), R=rows, AHEAD=ahead, num_warps=warps,
+        )  # fmt: skip
         return out[0], out[1]
-    (column, row), old = (pairs(parts[:, :2]), pairs(parts[:, 2:])), pairs(inverse[:, :, : n - 1, : n - 1])
+    (column, row), old = (pairs(parts[:, :2]), pairs(parts[:, 2:])), pairs(tight(inverse, n - 1))
     x = torch.bmm(old, column[:, : n - 1, None])
     y = torch.bmm(row[:, None, : n - 1], old)
     pivots = column[:, n - 1] - torch.bmm(row[:, None, : n - 1], x)[:, 0, 0]
     x, y = torch.nn.functional.pad(x, (0, 0, 0, 1), value=-1), torch.nn.functional.pad(y, (0, 1), value=-1)
     new = torch.bmm(x / pivots[:, None, None], y)  # (x, −1)(y, −1)ᵀ/π
     new[:, : n - 1, : n - 1] += old
-    split(new, inverse)
+    split(new, tight(inverse, n))
     inner[:, :, :n, n - 1], inner[:, :, n - 1, :n] = squares[:, 2:], squares[:, :2]
     return pivots, (new * pairs(inner[:, :, :n, :n])).sum((1, 2))
 
 
+def tight(matrices: Tensor, n: int) -> Tensor:
+    """Return the n rows and columns in use, (b, 2, n, n): rows follow each other at the next even number, so that no gaps are read."""
+    even = n + n % 2
+    return matrices.flatten(2)[:, :, : n * even].unflatten(2, (n, even))[..., :n]
+
+
 def split(matrices: Tensor, to: Tensor) -> None:
-    """Put complex matrices (b, n, n) into the first rows and columns of real and imaginary parts (b, 2, room, room)."""
-    n = matrices.shape[1]
-    to[:, 0, :n, :n], to[:, 1, :n, :n] = matrices.real, matrices.imag
+    """Put complex matrices (b, n, n) into their real and imaginary parts (b, 2, n, n)."""
+    to[:, 0], to[:, 1] = matrices.real, matrices.imag
 
 
 def pairs(parts: Tensor) -> Tensor:

@@ -101,13 +101,13 @@ class Group:
         if n:
             # Rows of q behind the n-th are zero: the product also makes room for the items to come.
             F = (q[:, :room].reshape(S * room, r) @ circle.sides).view(S, room, h, 4, r)
-            self.inverse.view(S, h, 2, even, even)[..., :n, :n] = self._minors(F[:, :n]).mT
+            _fused.tight(self.inverse, n).unflatten(0, (S, h)).copy_(self._minors(F[:, :n]).mT)
             log_det = _fused.invert(self.inverse, n)
             self.F = F.to(self.catalogue.dtype)
             squares = (q[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r)
             self.inner.view(S, h, 2, even, even)[..., :n, :n] = self._minors(squares)
-            inverse, inner = (_fused.pairs(part[:, :, :n, :n]) for part in (self.inverse, self.inner))
-            self.lost = (inverse * inner).sum((1, 2))
+            inverse, inner = _fused.tight(self.inverse, n), self.inner[:, :, :n, :n]
+            self.lost = (_fused.pairs(inverse) * _fused.pairs(inner)).sum((1, 2))
             self.log_w = self.log_w + log_det.view(S, h)
         else:
             self.F = q.new_empty(S, room, h, 4, r, dtype=self.catalogue.dtype)
@@ -158,7 +158,7 @@ class Group:
         n, S, h, F = self.n, len(self.F), self.F.shape[2], self.F[:, : self.n].flatten(1, 3)
         products = torch.bmm(F, self.seeds.q[:, :n].mT.to(F)).view(S, n, h, 4, n)[:, :, :, 2:]
         right = _fused.pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n)).to(self.w)
-        rest = torch.bmm(_fused.pairs(self.inverse[:, :, :n, :n]), right)  # G⁻¹ V q̂ᵀ, which should be the identity
+        rest = torch.bmm(_fused.pairs(_fused.tight(self.inverse, n)), right)  # G⁻¹ V q̂ᵀ, which should be the identity
         rest = (torch.eye(n, dtype=rest.dtype, device=rest.device) - rest) * self.w.view(-1, 1, 1)
         weights = F.new_zeros(S, n, h, 4, n)  # of V none: F is read as it is
         weights[:, :, :, 0], weights[:, :, :, 1] = (

@@ -74,6 +74,6 @@ class Streams:
             return _fused.propose(table, samples ^ self._flip, self.key, ROUNDS * (step + self._shift) + turn, count)
         threshold, alias, leverage = table
         cell, coin, chance = self.uniforms(samples, step, turn, count)
-        cells = (cell * len(alias)).long()
+        cells = (cell * len(alias)).long().clamp(max=len(alias) - 1)  # a product may be rounded up
         rows = torch.where(coin < threshold[cells], cells, alias[cells])
         return rows, chance * leverage[rows]

@@ -45,8 +45,8 @@ and their products: it shows in chances and in M q̂ᵀ, while weights, traces a
 three digits, since rounding is divided by the surviving fraction."""
 MOST = 65536
 """Most samples at a time."""
-PILOTS, PLANNED, PILOT_KEY = 64, 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
-"""Samples that must be served by the circles of a schedule, how many of them they are planned on, and their stream."""
+PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
+"""Samples that a schedule is planned on, and their stream."""
 SHARED = 4
 """Where the size is free, sizes up to a multiple of this share its schedule: a plan takes a second or more."""
 WORTH = 0.75
@@ -156,8 +156,8 @@ class ExactEngine:
             group.draw()
             group.condition()
             good = group.weigh()
-            plans = self.circles.plan(group.seeds.q[:PLANNED, :n], wanted - n, np.full(PLANNED, at[0]))
-            rung, least = sorted(rung for rung, _ in plans)[PLANNED // 2], max(count for _, count in plans)
+            plans = self.circles.plan(group.seeds.q[:, :n], wanted - n, np.full(PILOTS, at[0]))
+            rung, least = sorted(rung for rung, _ in plans)[PILOTS // 2], max(count for _, count in plans)
             before, at = at, self._settle(group, at, rung, least)
             if at != before:
                 seats.append(Seat(n, at))
@@ -169,23 +169,28 @@ class ExactEngine:
 
         A planned circle may be too coarse, or pass close to a pole; whether it serves shows in the monitors.
         """
-        present = self._serves(group)
+        present, rounding = self._serves(group), 0.0
+        if not present:
+            self._try(group, (rung, self.full))
+            rounding = 2 * float(group.error.max())
         most = WORTH * at[1] if present else self.full
         counts = [int(count) for count in COUNTS if min(least, self.full) <= count <= most]
         counts = counts if present else [*counts, self.full]
         for circle in [(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
-            group.seat(self.circles[circle], self.power(group.wanted), group.wanted)
-            group.weigh()
-            if self._serves(group):
+            self._try(group, circle)
+            if self._serves(group, rounding):
                 return circle
-        group.seat(self.circles[at], self.power(group.wanted), group.wanted)
-        group.weigh()
+        self._try(group, at)
         return at
 
-    def _serves(self, group: Group) -> bool:
-        """Tell whether the monitors are far from objecting to any sample of the group."""
-        close = group.error <= self.tolerances.planned_trace
-        return bool((close & (group.fraction >= self.tolerances.planned_fraction)).all())
+    def _try(self, group: Group, circle: tuple[int, int]) -> None:
+        group.seat(self.circles[circle], self.power(group.wanted), group.wanted)
+        group.weigh()
+
+    def _serves(self, group: Group, rounding: float = 0.0) -> bool:
+        """Tell whether the monitors are far from objecting to any sample, or near by rounding alone, which more nodes do not mend."""
+        far = max(self.tolerances.planned_trace, min(rounding, self.tolerances.trace / 10))
+        return bool(((group.error <= far) & (group.fraction >= self.tolerances.planned_fraction)).all())
 
     def _batch(self, wanted: int) -> int:
         """Return how many samples go through their schedule side by side."""
