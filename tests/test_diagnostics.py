@@ -32,7 +32,7 @@ SERIES = {
     "apart": ar1(0.3, (5, 64), 3) + np.arange(5)[:, None],
     "drifting": ar1(0.3, (2, 80), 4) + np.linspace(0, 3, 80),
     "indicators": (ar1(0.7, (4, 150), 5) > 1).astype(float),
-    "short": ar1(0.5, (4, 9), 6),
+    "short": ar1(0.5, (4, 10), 6),  # of shorter ones ArviZ looks at no lag at all
 }
 
 
@@ -82,6 +82,14 @@ def test_effective_size_of_a_known_chain():
     rho = 0.8
     x = ar1(rho, (8, 5000), 8)
     assert dg.effective_sample_size(x) == pytest.approx(x.size * (1 - rho) / (1 + rho), rel=0.1)
+
+
+@pytest.mark.parametrize("n_draws", [8, 9, 10])
+def test_the_shortest_chains_are_not_taken_for_independent_draws(n_draws):
+    stuck = np.repeat(np.arange(4.0)[:, None], n_draws, axis=1)
+    assert dg.effective_sample_size(stuck) <= 10
+    drift = np.tile(np.arange(float(n_draws)), (4, 1))
+    assert dg.effective_sample_size(drift) < 4 * n_draws / 3
 
 
 def test_autocorrelation_by_sums():
@@ -230,6 +238,23 @@ def test_z_scores_are_calibrated(medium, pool):
     """Over many repetitions, z has variance one: neither too sure nor too shy."""
     z = np.concatenate([dg.compare_with_law(medium, pool[i : i + 100]).z for i in range(0, 3000, 100)])
     assert 0.8 < np.sqrt(np.mean(z**2)) < 1.2
+
+
+@pytest.mark.parametrize(
+    ("odds", "size"), [([1e5, 1, 1, 1, 1, 1], 3), ([1e5, 1, 1, 1, 1, 1], None), ([1e-3] * 4, None), ([0.0] * 3, None)]
+)
+def test_what_nearly_always_or_nearly_never_comes_is_no_alarm(odds, size):
+    """A sample whose draws all show the same says little about items with a probability next to one, or to zero."""
+    kernel = LowRankKernel(np.diag(np.sqrt(odds)), np.eye(len(odds)))
+    for seed in range(10):
+        found = dg.compare_with_law(kernel, kernel.sample(40, size=size, rng=seed), size=size)
+        assert found.agrees, str(found)
+
+
+def test_what_ought_to_come_and_never_does_is_an_alarm():
+    kernel = LowRankKernel(np.diag([1.0, 1.0, 1e-3]), np.eye(3))
+    always = Baskets.from_lists([[0, 1]] * 40, n_items=3)
+    assert not dg.compare_with_law(kernel, always).agrees
 
 
 def test_other_laws_are_told_apart(medium, samples):

@@ -150,8 +150,10 @@ def compare_with_law(
         )
     expected = np.concatenate([shares if len(bins) else [], [expected_items.sum()], expected_items])
     values = _features(baskets, groups, bins)
-    error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    if len(bins):  # the share of a class has a known error, and may be zero in the sample
+    # A whole number whose mean is m varies by frac(m)(1 − frac(m)) at least, though all draws of a sample may show the same.
+    least = expected % 1 * (1 - expected % 1)
+    error = np.sqrt(np.maximum(values.var(axis=0, ddof=1), least) / len(values))
+    if len(bins):  # the share of a class has a known error
         error[: len(shares)] = np.sqrt(shares * (1 - shares) / len(values))
     z = _in_errors(values.mean(axis=0) - expected, error)
     return Agreement(_names(groups, bins), z, sigmas, (len(baskets),))
@@ -205,7 +207,7 @@ def _groups(kernel: LowRankKernel, n_groups: int) -> IntArray:
     order = np.argsort(-inclusion, kind="stable")
     mass = np.cumsum(inclusion[order]) - inclusion[order] / 2
     groups = np.empty(kernel.n_items, np.int64)
-    groups[order] = np.minimum((n_groups * mass / inclusion.sum()).astype(np.int64), n_groups - 1)
+    groups[order] = np.minimum((n_groups * mass / (inclusion.sum() or 1.0)).astype(np.int64), n_groups - 1)
     return np.unique(groups, return_inverse=True)[1]
 
 

@@ -125,7 +125,7 @@ def _effective(values: FloatArray) -> float:
     total = covariance[0] + (values.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0)
     rho = 1 - (within - covariance) / total
     rho[0] = 1.0
-    last = n_draws - 3  # as far as autocovariances are worth anything
+    last = max(n_draws - 3, 2)  # as far as autocovariances are worth anything; the first pair of lags always counts
     sums = rho[: last - last % 2].reshape(-1, 2).sum(axis=1)
     stop = int(np.argmax(sums <= 0)) if np.any(sums <= 0) else len(sums)
     tau = -1 + 2 * np.minimum.accumulate(sums[:stop]).sum()

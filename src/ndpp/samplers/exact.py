@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count
+from ndpp._checks import check_count, check_items
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
@@ -266,8 +266,10 @@ def given_real(R: FloatArray, q: FloatArray) -> FloatArray:
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
     if candidates is not None:
-        kernel = kernel.restrict(np.union1d(np.asarray(candidates, np.int64), np.asarray(given, np.int64)))
-    return kernel.exclude(exclude) if len(exclude) else kernel
+        allowed = check_items(candidates, kernel.n_items, "candidates")
+        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel.n_items, "given")))
+    excluded = check_items(exclude, kernel.n_items, "exclude")
+    return kernel.exclude(excluded) if len(excluded) else kernel
 
 
 def _trustworthy(weighed: Weighed, left: int) -> bool:
