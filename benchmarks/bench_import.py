@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-FLOOR = "import numpy, scipy.linalg, numba"
+FLOOR = "import numpy, scipy.linalg"
 TARGET = 1.3
 ROUNDS = 11
 

@@ -1,6 +1,6 @@
 """Preparing a kernel of a million items, beside one ``X.T @ X`` in row blocks plus one read of X, one BLAS thread.
 
-X is float32, 10⁶ × 100. ``LowRankKernel(X, W)`` checks that X is finite, sums XᵀX and computes all leverages, in double precision.
+X is float32, 10⁶ × 100. ``LowRankKernel(X, W)`` checks that X is finite, sums XᵀX in double precision, and bounds all leverages in X's own.
 The baseline has two readings: the product in single precision, as X is stored, and in double precision, as the result is needed.
 Target: at most ``TARGET`` times the baseline, and at most 1 GB of memory beside X. Run
 ``python benchmarks/bench_prepare.py [-o FILE.json]``, or ``make bench ARGS="-k prepare"``.

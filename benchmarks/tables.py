@@ -1,4 +1,4 @@
-"""Write ``docs/benchmarks.md`` from the results of the benchmarks, so that no figure is typed by hand.
+"""Write ``docs/benchmarks.md`` from the results of the benchmarks, so that no figure of its tables is typed by hand.
 
 Run ``python benchmarks/tables.py`` after ``bench_samplers.py -o benchmarks/results/samplers.json`` and ``bench_prepare.py -o
 benchmarks/results/prepare.json``.
@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).parent
 TOP = """# Benchmarks
 
-Every figure below comes from one run of `benchmarks/bench_samplers.py` and `benchmarks/bench_prepare.py`, and this page from their results:
+The tables come from one run each of `benchmarks/bench_samplers.py` and `benchmarks/bench_prepare.py`, and this page from their results:
 
 ```
 python benchmarks/bench_prepare.py -o benchmarks/results/prepare.json
@@ -27,11 +27,16 @@ how busy the machine was with other things, which lengthens wall-clock time most
 """
 
 
+def digits(value: float, most: int) -> str:
+    """Return a number with this many digits, or as a whole one."""
+    return f"{value:.{most}g}" if value < 100 else f"{value:,.0f}"
+
+
 def duration(ms: float) -> str:
     for unit, size in (("years", 3.156e10), ("days", 8.64e7), ("h", 3.6e6), ("min", 6e4), ("s", 1e3)):
         if ms >= 2 * size or (unit == "s" and ms >= size):
             value = ms / size
-            return f"{value:.2g} {unit}" if value < 1e4 else f"10^{len(str(int(value))) - 1} {unit}"
+            return f"{digits(value, 2)} {unit}" if value < 1e4 else f"10^{len(str(int(value))) - 1} {unit}"
     return f"{ms:.3g} ms"
 
 
@@ -48,9 +53,9 @@ def about(machine: dict[str, Any]) -> str:
 
 def cell(row: dict[str, Any]) -> list[str]:
     if row.get("published"):
-        return [duration(row["wall_ms"]) + " (published, same kind of machine)", "", f"{row['ratio']:.3g}"]
+        return [duration(row["wall_ms"]) + " (published, same kind of machine)", "", digits(row["ratio"], 3)]
     note = " (expected)" if row.get("expected") else ""
-    ratio = f"{row['ratio']:.3g}" if row["ratio"] < 1e4 else f"{row['ratio']:.0e}"
+    ratio = digits(row["ratio"], 3) if row["ratio"] < 1e4 else f"{row['ratio']:.0e}"
     return [f"{duration(row['cpu_ms'])} ({duration(row['least_cpu_ms'])}){note}", duration(row["wall_ms"]), ratio]
 
 
@@ -107,10 +112,10 @@ def prepare(result: dict[str, Any]) -> str:
 WALKS = """Walks are timed by the step and counted with the $k^2$ steps of the paper; their samples are approximate. `Rejection` is drawn
 where that takes a second or so; elsewhere its figure is the time of a proposal times the known mean number of proposals.
 """
-NODES = """Two workers need two idle cores, and share caches and memory. What two programs that share nothing else get from the
+WORKERS = """Two workers need two idle cores, and share caches and memory. What two programs that share nothing else get from the
 machine is the ceiling; it stands beside, and like all wall-clock times of a shared machine it moves by a tenth from run to run.
-What workers lose is the interpreter's lock: `getrusage` counts 12 waits in a sample of 10 items (some 7 ms) and 35 in one of 50
-(some 100 ms), where a single worker has none, and 2.4 ms of system time for memory in the latter.
+What workers lose is the interpreter's lock: counted once by hand, with `getrusage`, 12 waits in a sample of 10 items (some 7 ms) and
+35 in one of 50 (some 100 ms), where a single worker has none, and 2.4 ms of system time for memory in the latter.
 """
 PREPARE = """X is {n_items:,} × {width}, {dtype}. The baseline is one product XᵀX in row blocks plus one read of X, the product in single
 precision (as X is stored) or in double precision (as the coordinates are computed). The target is {target_ratio:g} times the baseline
@@ -124,7 +129,7 @@ def main() -> None:
     found, prepared = (json.loads((HERE / "results" / f"{name}.json").read_text()) for name in ("samplers", "prepare"))
     page = [
         TOP, "## Samplers on the learned kernels\n", WALKS, samplers(found), about(found["machine"]),
-        "## Single figures\n", single(found), NODES,
+        "## Single figures\n", single(found), WORKERS,
         "## Preparing a million items\n", PREPARE.format(**prepared, rounds=prepared["rows"][0]["rounds"]),
         prepare(prepared), about(prepared["machine"]),
     ]  # fmt: skip
