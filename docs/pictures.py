@@ -34,7 +34,7 @@ SAMPLERS = (
     ("`Rejection`", "size k, or any", "yes", "O((k³ log n + k⁴ + r)(1 + α)^r)", "Rejection"),
     ("`Walk(up=DirectUp())`", "size k (`RandomSize`: any)", "no", "O(k r² t), or O(r³ t) for large n", "Walk(DirectUp)"),
     ("`Walk(up=RejectionUp())`, the paper's", "size k (`RandomSize`: any)", "no", "O((r² log n + r³)(1 + κ)² t)", "Walk(RejectionUp)"),
-    ("`Walk(up=NaiveUp())`", "size k", "no", "O(n² k³ t)", ""),
+    ("`Walk(up=NaiveUp())`", "size k (`RandomSize`: any)", "no", "O(n² k³ t)", ""),
 )  # fmt: skip
 UNITS = (("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0), ("years", 3.156e7))
 

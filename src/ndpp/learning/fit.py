@@ -1,10 +1,10 @@
 """The training loop: Adam on mini-batches, reshuffled every epoch, judged on validation baskets.
 
 Gradients are taken at X̂ plus Gaussian noise, drawn anew in each step, and larger for rare items: fine structure that
-only memorises the training baskets does not survive it. What is judged and kept is a
-running mean of the parameters. When it has not improved for ``patience`` epochs the learning rate drops; after the last
-drop training ends with the best parameters seen. In the second half of ``max_epochs`` the rate falls by as much in any
-case: a short training, too, ends in small steps.
+only memorises the training baskets does not survive it. What is judged and kept is a running mean of the parameters.
+When it has not improved for ``patience`` epochs the learning rate drops; after the last drop training ends with the
+best parameters seen. In the second half of ``max_epochs`` the rate falls by as much in any case: a short training, too,
+ends in small steps.
 """
 
 from __future__ import annotations
