@@ -13,7 +13,7 @@ from ndpp import Baskets, LowRankKernel, _stacked, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
-from ndpp.metrics import LargestId, RandomHoldout
+from ndpp.metrics import LargestId, RandomHoldout, likelihood
 from ndpp.metrics.estimates import Bootstrap, by_size
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import scores
@@ -189,6 +189,17 @@ def test_auc_of_a_blind_and_of_a_sharp_model():
     assert metrics.auc(metrics.independent_items(baskets), baskets, rng=0).value > 0.99
 
 
+def test_auc_draws_ten_sets_a_basket_but_no_more_items_than_it_may(monkeypatch):
+    baskets, drawn = Baskets.from_lists([[0, 1]] * 30 + [[2]] * 4, n_items=9), []
+    monkeypatch.setattr(
+        likelihood, "random_sets", lambda rng, sizes, n: drawn.append(sizes) or random_sets(rng, sizes, n)
+    )
+    for most, counts in ((20_000, [40, 300]), (100, [40, 50]), (10, [10, 30])):  # sets of one item, and of two
+        monkeypatch.setattr(likelihood, "SET_ITEMS", most)
+        metrics.auc(metrics.independent_items(baskets), baskets, n_boot=0, rng=0)
+        assert np.bincount(drawn[-1])[1:].tolist() == counts
+
+
 # -- ranks -------------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +285,12 @@ def test_unseen_items_are_possible():
     assert np.isfinite(floor.log_likelihoods(Baskets.from_lists([[1, 2]], n_items=3))).all()
     with pytest.raises(InvalidInputError, match="smoothing"):
         metrics.independent_items(Baskets.from_lists([[0]]), smoothing=0)
+
+
+def test_margins_of_zero_and_one_are_moved_off():
+    margins = metrics.independent_margins(LowRankKernel(np.diag([0.0, 1e10, 1e10]), np.eye(3)))
+    np.testing.assert_array_equal(margins.probabilities, [1e-12, 1 - 1e-12, 1 - 1e-12])
+    assert np.isfinite(margins.log_likelihoods(all_sets(3))).all()
 
 
 def test_item_item_cosine_against_a_plain_loop():

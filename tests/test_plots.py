@@ -15,9 +15,10 @@ from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
+from ndpp.plots._base import ATTRACT, REPEL
+from ndpp.plots.maps import _spread
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'ndpp[plot]'")
-
+to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
 
 CURVES = [
     Curve(f"sampler {i}", [10, 100, 1000], [0.3 * i, 0.1 * i, 0.03 * i], [0.2, 0.05, 0.01], [3.0, 1.0, 0.3])
@@ -108,6 +109,7 @@ def test_lifts_of_zero_and_one_sided_findings_can_be_drawn():
     a, b = Share(0, "a", 0.5), Share(1, "b", 0.5)
     never, often = Pair(a, b, 0.0, -0.5), Pair(a, b, 0.4, 0.5)
     assert "0×" in texts(plots.related(Related(a, (), (never,))))
+    assert plots.related(Related(a, (), (never,))).axes[0].patches[0].get_width() == -6  # no lower than 1/64
     figure = plots.related(Related(a, (often,), ()))
     assert "1.6×" in texts(figure)
     assert "stand in for each other" not in texts(figure)
@@ -119,6 +121,23 @@ def test_the_graph_has_a_line_for_each_pair_and_a_name_for_each_item(pairs):
     named = [text for text in texts(figure) if text.startswith("item number")]
     assert len(named) == 16
     assert all(len(text) <= 26 for text in named)
+
+
+def test_lines_of_the_graph_tell_kind_and_strength_and_join_neighbours(pairs):
+    both = pairs.complements + pairs.substitutes  # eight pairs of sixteen items
+    lines = plots.pair_graph(pairs).axes[0].patches
+    strengths = np.abs([pair.correlation for pair in both])
+    np.testing.assert_allclose([line.get_linewidth() for line in lines], 0.8 + 4.2 * strengths / strengths.max())
+    assert [to_hex(line.get_edgecolor()) for line in lines] == [ATTRACT.lower()] * 4 + [REPEL.lower()] * 4
+    ends = np.array([line.get_path().vertices[[0, -1]] for line in lines])
+    np.testing.assert_allclose(np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1), 2 * np.sin(np.pi / 16))
+
+
+def test_bands_are_drawn_around_curves_and_floor():
+    bands = plots.convergence([PANEL]).axes[0].collections
+    assert len(bands) == 10  # nine curves and the floor, which is behind them
+    edges = bands[0].get_paths()[0].vertices
+    assert set(map(tuple, edges)) == {(10, 0.2), (10, 0.4), (1000, 0.02), (1000, 0.04)}
 
 
 def test_no_two_curves_look_the_same():
@@ -151,6 +170,8 @@ def test_sizes_are_those_of_the_law_and_the_baskets():
     axes = plots.size_law({"kernel": [0.1, 0.6, 0.3]}, observed=np.array([1, 1, 2, 4])).axes[0]
     np.testing.assert_allclose([bar.get_height() for bar in axes.patches], [0, 0.5, 0.25, 0, 0.25])
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.1, 0.6, 0.3])
+    rare = plots.size_law({"kernel": [1e-9, 0.0, 0.5, 0.5, 1e-9]}).axes[0]
+    assert rare.get_xlim() == (1.3, 3.7)  # sizes that hardly occur are left out
 
 
 def test_expected_rejections_are_marked():
@@ -167,11 +188,24 @@ def test_items_of_a_kind_are_near_each_other_on_the_map():
     axes = plots.embedding_map(LowRankKernel(X, np.eye(24)), n=20).axes[0]
     names, places = zip(*((int(text.get_text()), text.xy) for text in axes.texts))
     places = np.array(places)[np.argsort(names)].reshape(4, 5, 2)
-    within = np.linalg.norm(places - places.mean(axis=1, keepdims=True), axis=2).mean()
-    between = np.linalg.norm(places.mean(axis=1) - places.mean(axis=(0, 1)), axis=1).mean()
-    assert within < between
+    within = np.abs(places - places.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
+    between = np.abs(places.mean(axis=1) - places.mean(axis=(0, 1))).mean(axis=0)
+    assert (within < between).all()  # in either direction
     with pytest.raises(InvalidInputError, match="from 4 items"):
         plots.embedding_map(LowRankKernel(X, np.eye(24)), n=21)
+
+
+def test_labels_of_the_map_move_apart():
+    places = _spread(np.full((9, 2), 0.5))
+    assert (places[:, 0] == 0.5).all()
+    assert np.diff(np.sort(places[:, 1])).min() > 0.9 * 0.032
+
+
+def test_the_map_joins_what_is_on_it(kernel):
+    shares = explain.popularity(kernel, None)
+    on, off = Pair(shares[0], shares[1], 0.1, 0.5), Pair(shares[0], shares[-1], 0.1, 0.5)
+    for pairs, lines in (((on, off), 1), ((off,), 0)):
+        assert len(plots.embedding_map(kernel, n=12, pairs=Pairs(pairs, ())).axes[0].get_lines()) == lines
 
 
 def test_nothing_to_draw():
