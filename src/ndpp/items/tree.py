@@ -1,4 +1,4 @@
-"""Draw an item by descending a binary tree with fat leaves [Gillenwater19; Han22, App. A].
+"""Draw an item by descending a binary tree with fat leaves [Gillenwater et al., ICML 2019; Han22, App. A].
 
 A node stands for a run of rows and knows the sum of q_a q_aᵀ over the rows of its left half; ⟨M, that sum⟩ is the
 weight of the left half and what remains of the node's own weight that of the right half, so sums of right halves need
