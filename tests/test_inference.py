@@ -283,6 +283,18 @@ def test_near_singular_baskets_are_scored_with_care() -> None:
     )
 
 
+def test_scores_far_below_the_largest_entries_are_scored_with_care() -> None:
+    """One column dwarfs the others, and is gone once an item is in: the plain formula has nothing left but its rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-8, 9, (6, 4)) * 2.0 ** np.array([-20, -3, 0, 20])
+    A, D = rng.integers(-8, 9, (2, 4, 4)) / 8
+    kernel, law = LowRankKernel(X, A @ A.T + D - D.T), oracles.exact_law(X, A @ A.T + D - D.T)
+    many = next_item_scores_many(kernel, Baskets.from_lists([[a] for a in range(6)], n_items=6))
+    for a, row in enumerate(many):
+        wanted = [0 if i == a else law.minors[1 << a | 1 << i] / law.minors[1 << a] / 2.0**law.shift for i in range(6)]
+        np.testing.assert_allclose(row, np.array(wanted, float), rtol=1e-8)
+
+
 def test_learned_kernel_scores() -> None:
     kernel = learned("B").kernel
     L = kernel.to_dense()
@@ -300,6 +312,13 @@ def test_baskets_of_another_catalogue() -> None:
     with pytest.raises(InvalidInputError, match="the kernel has 8 items, the baskets have 3"):
         next_item_scores_many(BY_NAME["generic"].kernel, Baskets.from_lists([[2]]))
     assert next_item_scores_many(BY_NAME["generic"].kernel, Baskets.from_lists([], n_items=8)).shape == (0, 8)
+
+
+@cases
+def test_what_cannot_join_is_not_recommended(case: Case) -> None:
+    minors = oracles.minors(case.L)
+    for J in (S for S in oracles.subsets(case.n_items) if len(S) <= 3 and det(minors, S) > 0):
+        assert all(det(minors, [*J, a]) > 0 for a in recommend(case.kernel, J, n=case.n_items).items)
 
 
 def test_recommend() -> None:

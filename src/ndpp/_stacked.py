@@ -20,7 +20,7 @@ from ndpp.kernel import LowRankKernel
 
 EPS = float(np.finfo(np.float64).eps)
 SURE = 1e-6
-"""Estimated error of log det L_J from which a basket is left to the careful routines."""
+"""Estimated error of log det L_J, or of a score beside the best one, from which a basket is left to the careful routines."""
 CHUNK_ITEMS = 50_000
 """Items of baskets that are worked on at a time: so many rows of Q may be in memory."""
 ZERO = 1e-12
@@ -66,20 +66,29 @@ def next_scores(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return det L_{J∪i} / det L_J for each basket J and item i, shape (len(baskets), n_items).
 
     Items of the basket, and items the kernel excludes, score zero, as does every item where J is as large as the rank. Baskets that are
-    impossible, or too near to singular, are rows of NaN.
+    impossible, or too near to singular, are rows of NaN; so are those whose scores are all small beside what items' rows would allow.
     """
     out = np.full((len(baskets), kernel.n_items), np.nan)
     for chosen in _chunks(baskets.sizes, _possible(kernel, baskets)):
-        _score(kernel, baskets[chosen], chosen, out)
+        least = _score(kernel, baskets[chosen], chosen, out)
+        order = np.argsort(-least, kind="stable")
+        # What may be lost of the largest row that is not in the basket must not matter beside the best score.
+        for i in chosen[baskets.sizes[chosen] < kernel.rank]:
+            beside = order[: baskets.sizes[i] + 1]
+            if least[beside[~np.isin(beside, baskets[i])]].max(initial=0.0) > SURE * out[i].max():
+                out[i] = np.nan
     out[baskets.sizes == kernel.rank] *= 0.0  # NaN stays
     out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] *= 0.0
     return out
 
 
-def _score(kernel: LowRankKernel, baskets: Baskets, numbers: IntArray, out: FloatArray) -> None:
-    """Write the scores of the baskets to the rows ``numbers`` of ``out``, but for those near to singular."""
+def _score(kernel: LowRankKernel, baskets: Baskets, numbers: IntArray, out: FloatArray) -> FloatArray:
+    """Write the scores of the baskets to the rows ``numbers`` of ``out``, but for those near to singular.
+
+    Returns the score of each item below which it is taken for rounding of zero.
+    """
     table, B, scale = _table(kernel, baskets), kernel.coordinates.B, kernel.coordinates.scale
-    stacks = list(_stacks(kernel, baskets, table))
+    stacks, thresholds = list(_stacks(kernel, baskets, table)), np.zeros(kernel.n_items)
     left, right = table.q @ B.T, table.q @ B
     for stack in stacks:
         out[numbers[stack.numbers]] = 0.0
@@ -89,7 +98,7 @@ def _score(kernel: LowRankKernel, baskets: Baskets, numbers: IntArray, out: Floa
             items = kernel.support[block.start + start :][: len(rows)]
             columns, lines = left @ rows.T, right @ rows.T  # L_ij and L_ji, j over the table
             diagonal = np.einsum("ij,ij->i", rows @ B, rows)
-            least = ZERO * ((rows * scale) ** 2).sum(axis=1)
+            thresholds[items] = least = ZERO * ((rows * scale) ** 2).sum(axis=1)
             for stack in stacks:
                 step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(rows)))
                 for part in (slice(i, i + step) for i in range(0, len(stack.numbers), step)):
@@ -98,6 +107,7 @@ def _score(kernel: LowRankKernel, baskets: Baskets, numbers: IntArray, out: Floa
                     found = diagonal - product.sum(axis=1)
                     found[found <= least] = 0.0
                     out[np.ix_(numbers[stack.numbers[part]], items)] = found
+    return thresholds
 
 
 def _table(kernel: LowRankKernel, baskets: Baskets) -> Table:

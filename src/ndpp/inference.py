@@ -14,7 +14,7 @@ import numpy as np
 
 from ndpp._checks import check_count, check_items
 from ndpp._gains import EPS, Gains, eliminate
-from ndpp._stacked import next_scores
+from ndpp._stacked import ZERO, next_scores
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
@@ -117,10 +117,13 @@ def next_item_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
     given = eliminate(kernel.coordinates, kernel.q_rows(rows))
     if given is None or given.null.size:
         raise _no_scores(kernel, rows)
-    gains = Gains.fresh(kernel, given).values
-    gains[rows] = 0.0
+    gains = Gains.fresh(kernel, given)
+    # Zero is what is rounding both beside all of L and beside what the item's own row would allow.
+    allowed = np.concatenate([((Q * kernel.coordinates.scale) ** 2).sum(axis=1) for _, Q in kernel.q_blocks()])
+    is_zero = gains.values <= np.minimum(gains.noise, ZERO * allowed)
+    is_zero[rows] = True
     out = np.zeros(kernel.n_items)
-    out[kernel.support] = np.maximum(gains, 0.0)
+    out[kernel.support] = np.where(is_zero, 0.0, gains.values)
     return out
 
 
