@@ -13,7 +13,7 @@ import pytest
 
 import ndpp
 
-HEAVY = ("torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
+HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
 
 PUBLIC = {
     "ndpp": ["Baskets", "LowRankKernel", "greedy_map", "load", "next_item_scores", "recommend", "samplers", "save"],
