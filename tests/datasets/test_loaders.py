@@ -13,20 +13,20 @@ import pytest
 
 from kernels import data_folder
 from ndpp import datasets
-from ndpp.datasets._tables import distinct, read_long
+from ndpp.datasets._tables import LongTable, _cell, assemble, distinct, read_long
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 
 UK_ROWS = [
     ["536365", "85123A", "WHITE HEART", "6"],
-    ["536365", "71053", "LANTERN", "6"],
+    ["536365", "71053", "LANTERN \xa3", "6"],
     ["536365", "85123A", "WHITE HEART", "2"],
     ["C536379", "D", "Discount", "-1"],
     ["536380", "71053", "", "1"],
-    ["536380", "22632", "HAND WARMER \xa3", "0"],
+    ["536380", "22632", "HAND WARMER", "0"],
     ["536380", "84029E", "", "3"],
     *([f"536{400 + i // 101}", f"9{i % 101:04d}", f"THING {i % 101}", "1"] for i in range(101)),
 ]
-UK_LABELS = ("85123A WHITE HEART", "71053 LANTERN", "84029E")
+UK_LABELS = ("85123A WHITE HEART", "71053 LANTERN \xa3", "84029E")
 
 
 def write_uk(path, encoding="utf-8"):
@@ -144,15 +144,32 @@ def test_amazon_registry(tmp_path):
         datasets.load_amazon_registry("gear", path)
 
 
+def test_a_hundred_rows_are_not_too_many():
+    table = LongTable(np.repeat([0, 1], [100, 101]), np.r_[np.arange(100), np.arange(101)], [], {})
+    assert assemble(table, [f"item {i}" for i in range(101)]).sizes.tolist() == [100]
+
+
+def test_codes_of_digits_in_a_workbook():
+    assert [_cell(value, True) for value in (536365, 536365.0, 1.5, "C1", "")] == [
+        b"536365",
+        b"536365",
+        b"1.5",
+        b"C1",
+        None,
+    ]
+
+
 def test_blocks_make_no_difference(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     pairs = np.column_stack([np.sort(rng.integers(0, 300, 3000)), rng.integers(0, 200, 3000)])
     path = tmp_path / "long.csv"
-    path.write_text("user_id,book_id\n" + "\n".join(f"{a},{b}" for a, b in pairs))
-    whole = read_long(path, basket="user_id", item="book_id")
+    path.write_text("user_id,book_id,title\n" + "\n".join(f"{a},{b},{i}" for i, (a, b) in enumerate(pairs)))
+    whole = read_long(path, basket="user_id", item="book_id", title="title")
     monkeypatch.setattr("ndpp.datasets._tables.BLOCK_BYTES", 1000)
-    parts = read_long(path, basket="user_id", item="book_id")
+    parts = read_long(path, basket="user_id", item="book_id", title="title")
     assert whole.labels == parts.labels
+    assert whole.titles == parts.titles  # the first of each item
+    assert whole.titles[0] == "0"
     np.testing.assert_array_equal(np.asarray(whole.labels, int)[whole.items], pairs[:, 1])
     np.testing.assert_array_equal(whole.items, parts.items)
     np.testing.assert_array_equal(whole.baskets, parts.baskets)
