@@ -17,10 +17,9 @@ import torch
 import oracles
 from kernels import from_vbd, pair_blocks
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, ModelFileError, PrecisionError
+from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, fit
-from ndpp.learning.models import Parameters
-from ndpp.learning.progress import Progress
+from ndpp.learning.data import set_aside
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
 
@@ -74,17 +73,6 @@ def test_best_epoch_is_kept(baskets: Baskets):
 def test_a_short_training_ends_in_small_steps(baskets: Baskets):
     rates = [record["learning_rate"] for record in NDPP(**SETTINGS | {"max_epochs": 4}).fit(baskets).history_]
     np.testing.assert_allclose(rates, 0.02 * fit.DROP ** (fit.DROPS * np.array([0, 0, 0.5, 1])))
-
-
-@pytest.mark.parametrize(("asked", "most", "size", "steps"), [(None, 200, 100, 52), (None, 2, 200, 50), (5, 2, 5, 80)])
-def test_batches_grow_with_the_data(
-    asked: int | None, most: int, size: int, steps: int, baskets: Baskets, monkeypatch: pytest.MonkeyPatch
-):
-    """400 baskets: 100 at a time if that makes few steps, or as many as are asked for; an epoch has 50 steps or more."""
-    monkeypatch.setattr(fit, "MAX_STEPS", most)
-    run = _run(baskets, batch_size=asked)
-    assert (run.batch_size, run.n_steps) == (size, steps)
-    assert run.epoch(Progress(1, 0, show=False))["step"] == steps
 
 
 def test_same_seed_same_kernel(baskets: Baskets):
@@ -173,38 +161,10 @@ def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch:
     assert model.history_[-1]["loss"] < model.history_[0]["loss"]
 
 
-def test_half_a_step_is_half_a_step(baskets: Baskets):
-    """The parameters go back half the way, entries that are not finite all of it."""
-    run = _run(baskets)
-    batch = _batch(run)
-    run.step = 1
-    run.now.X.fill_(3.0)
-    run.now.X[0, 0] = float("nan")
-    run.before.X.fill_(1.0)
-    with pytest.warns(RuntimeWarning, match="halved"):
-        run._finite_loss(*batch)
-    assert float(run.now.X[0, 0]) == 1.0
-    assert float(run.now.X[1, 1]) == 2.0
-
-
-def test_a_loss_that_is_never_finite_is_an_error(baskets: Baskets):
-    run = _run(baskets)
-    run.now.X.fill_(float("nan"))
-    with pytest.raises(PrecisionError, match="not finite at step 0"):
-        run._finite_loss(*_batch(run))
-    run.step, run.before = 5, Parameters(*(t.clone() for t in run.now))
-    with pytest.warns(RuntimeWarning), pytest.raises(PrecisionError, match="however small"):
-        run._finite_loss(*_batch(run))
-
-
-def _run(baskets: Baskets, **changed: Any) -> Any:
-    model = NDPP(**SETTINGS | changed)
-    problem, start = model._problem(baskets, 8, np.random.default_rng(0))
-    return fit._Run(problem, model._settings(), start, baskets, baskets, 0)
-
-
-def _batch(run: Any) -> tuple[Any, torch.Tensor]:
-    return fit.pack_for(run.baskets, np.arange(10), torch.device("cpu")), run._noise_sizes()
+def test_no_more_than_two_thousand_baskets_are_set_aside():
+    many = Baskets.from_lists([[0]] * 30_000)
+    assert [len(part) for part in set_aside(many, 0.1, np.random.default_rng(0))] == [28_000, 2_000]
+    assert [len(part) for part in set_aside(many[:100], 0.1, np.random.default_rng(0))] == [90, 10]
 
 
 def test_progress_shows_and_changes_nothing(baskets: Baskets, capsys: pytest.CaptureFixture[str]):
