@@ -417,6 +417,22 @@ def test_csv_with_other_columns(tmp_path: Path) -> None:
     assert [baskets.labelled(i) for i in range(2)] == [("milk", "tea, green"), ()]
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_header_tells_what_lies_between_fields(tmp_path: Path, mark: str, end: str) -> None:
+    rows = [["order", "the product", "price"], ["A", '"tea, green; loose | fine"', "1.5"], ["A", '"my\tmilk"', "2"]]
+    text = end + end.join(mark.join(row) for row in rows) + end  # a blank line before the header is no header
+    (tmp_path / "x.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    baskets = Baskets.read(tmp_path / "x.csv", basket="order", item="the product")
+    assert baskets.labelled(0) == ("my\tmilk", "tea, green; loose | fine")
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.baskets.gz"])
+def test_text_has_no_columns(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"is read as text.* no columns 'order' and 'item'. Name its format"):
+        Baskets.read(tmp_path / name, basket="order")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -437,6 +453,13 @@ def test_csv_with_other_columns(tmp_path: Path) -> None:
             r"line 3: expected values for the columns \['basket', 'item'\]; got \['3'\]",
         ),
         ("x.csv", b"basket,item\n,2\n", "line 2: expected values"),
+        ("x.csv", b'basket,item\nA,"my\ntea"\n,2\n', "line 4: expected values"),
+        ("x.csv", b'basket,item\nA,tea\nB,"milk\nB,tea\nC,jam\n', "line 3: a quote .* never closed"),
+        ("x.csv", b'basket,item\nA,tea\n"B,milk\nB,tea', "line 3: a quote .* never closed"),
+        ("x.csv", b'"basket,item\nA,tea\n', "line 1: a quote .* never closed"),
+        ("x.csv", b'basket,item\nA,"' + b"tea\nA," * 30_000, "line 2: .*perhaps a quote"),
+        ("x.csv", b"\n\n", "no column 'basket'"),
+        ("orders.xlsx", b"PK\x03\x04...", "orders.xlsx must be text; it is a spreadsheet"),
         ("x.parquet", b"basket,item\n1,2\n", "not a readable Parquet file"),
         ("x.parquet", b"", "not a readable Parquet file"),
     ],

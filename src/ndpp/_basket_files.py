@@ -25,6 +25,7 @@ PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 FORMATS = ("text", "csv", "tsv", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
+_END = "\0"  # no text that is read holds it
 
 
 class Long(NamedTuple):
@@ -52,6 +53,10 @@ class Columns(NamedTuple):
         return there.index(self.basket), there.index(self.item)
 
 
+COLUMNS = Columns("basket", "item")
+"""What they are called where nothing else is said."""
+
+
 def format_of(path: PathOrFile, told: str | None) -> str:
     """Return the name of the format: as told, or by the suffix (``.gz`` aside), or text."""
     if told is None:
@@ -68,8 +73,13 @@ def read_lines(source: PathOrFile) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def read_text(source: PathOrFile) -> Long:
+def read_text(source: PathOrFile, columns: Columns = COLUMNS) -> Long:
     """Return one basket a line. Words lie between tabs if the file has any, else commas if it has any, else spaces."""
+    if columns != COLUMNS:
+        raise InvalidInputError(
+            f"{_name(source)} is read as text, one basket a line, which has no columns {' and '.join(map(repr, columns))}. "
+            "Name its format with format=…"
+        )
     lines = read_lines(source)
     separator = next((mark for mark in "\t," if any(mark in line for line in lines)), None)
     if separator == "," and all(map(_NUMBERS.fullmatch, lines)):
@@ -83,20 +93,50 @@ def read_text(source: PathOrFile) -> Long:
 
 def read_csv(source: PathOrFile, columns: Columns, delimiter: str) -> Long:
     """Return the long form of a CSV file with a header; an empty field is a missing item."""
-    rows = csv.reader(io.StringIO(_read(source), newline=""), delimiter=delimiter)
+    text = _read(source)
+    rows = _records(text, _delimiter(text, columns, delimiter), _name(source))
+    header = [name.strip() for name in next(rows, (1, [""]))[1]]
+    basket, item = columns.find(header, _name(source))
     names: list[str] = []
     values: list[str] = []
-    try:
-        header = [name.strip() for name in next(rows, [])]
-        basket, item = columns.find(header, _name(source))
-        for row in filter(None, rows):
-            if len(row) <= max(basket, item) or not row[basket]:
-                raise csv.Error(f"expected values for the columns {header}; got {row}")
-            names.append(row[basket])
-            values.append(row[item])
-    except csv.Error as reason:
-        raise InvalidInputError(f"{_name(source)}, line {rows.line_num}: {reason}. Repair or drop this line.") from None
+    for line, row in rows:
+        if len(row) <= max(basket, item) or not row[basket]:
+            raise _bad_line(_name(source), line, f"expected values for the columns {header}; got {row}")
+        names.append(row[basket])
+        values.append(row[item])
     return _number(names, values, [not value for value in values])
+
+
+def _delimiter(text: str, columns: Columns, told: str) -> str:
+    """Return what lies between fields: as told, or the mark with which the header has both columns."""
+    header = next(filter(str.strip, io.StringIO(text, newline="")), "")
+    for mark in (told, *",;\t|"):
+        if set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}:
+            return mark
+    return told
+
+
+def _records(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, each with the number of the line where it begins."""
+    # A quote that is never closed swallows the rest of the file, and with it the line that is added here.
+    rows = csv.reader(chain(io.StringIO(text, newline=""), [_END]), delimiter=delimiter)
+    line = 1
+    try:
+        for row in rows:
+            if row and row[-1].endswith(_END):
+                if row != [_END]:
+                    raise csv.Error('a quote (") is opened and never closed')
+                return
+            if row:
+                yield line, row
+            line = rows.line_num + 1
+    except csv.Error as reason:
+        hint = '; perhaps a quote (") is opened and never closed' if "field limit" in str(reason) else ""
+        raise _bad_line(name, line, f"{reason}{hint}") from None
+
+
+def _bad_line(name: str, line: int, reason: str) -> InvalidInputError:
+    return InvalidInputError(f"{name}, line {line}: {reason}. Repair or drop this line.")
 
 
 def read_parquet(source: PathOrFile, columns: Columns) -> Any:
@@ -148,7 +188,7 @@ def write(
     labels: Sequence[str] | None,
     *,
     format: str | None = None,
-    columns: Columns = Columns("basket", "item"),  # noqa: B008  immutable
+    columns: Columns = COLUMNS,
 ) -> None:
     """Write rows of ids or, where there are ``labels``, of these, in the format that is told or that the suffix names."""
     kind = format_of(target, format)
@@ -224,6 +264,10 @@ def _read(source: PathOrFile) -> str:
     try:
         if isinstance(source, (str, os.PathLike)):
             raw = Path(source).read_bytes()
+            if raw.startswith(b"PK\x03\x04"):
+                raise InvalidInputError(
+                    f"{_name(source)} must be text; it is a spreadsheet or some other zip archive. Save the sheet as CSV."
+                )
             zipped = raw[:2] == b"\x1f\x8b" or (raw and Path(source).suffix == ".gz")
             data = gzip.decompress(raw) if zipped else raw
         else:

@@ -174,8 +174,8 @@ class Baskets:
         """Read baskets from a file.
 
         Text: one basket a line, a blank line being an empty basket; ids or labels between spaces or, if the file has
-        any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Text, CSV and
-        TSV may be gzipped.
+        any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Where the
+        header says so, semicolons, tabs or bars take the place of commas. Text, CSV and TSV may be gzipped.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class Baskets:
                 table, basket=basket, item=item, n_items=n_items, labels=labels, as_labels=bool(as_labels)
             )
         if kind == "text":
-            long = files.read_text(source)
+            long = files.read_text(source, columns)
         else:
             long = files.read_csv(source, columns, "\t" if kind == "tsv" else ",")
         return cls._build(long.baskets, long.n_baskets, interpret(long.values, labels, as_labels), n_items, labels)
