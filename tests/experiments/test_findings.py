@@ -1,0 +1,101 @@
+"""What experiments conclude: running R-hat, gaps and arrivals, gains, and bounds that can fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ndpp import Baskets
+from ndpp.datasets import make_kernel
+from ndpp.diagnostics import psrf
+from ndpp.experiments import fig1, fig2, map_init, table2
+from ndpp.experiments import psrf as mixing
+from ndpp.experiments.chains import log_det_gap, noise_of_gap
+
+
+def test_running_psrf_is_psrf_of_every_beginning():
+    values = np.random.default_rng(0).standard_normal((5, 30)).cumsum(axis=1) + 1e3
+    running = mixing.running_psrf(values)
+    assert len(running) == 29
+    np.testing.assert_allclose(running, [psrf(values[:, :t]) for t in range(2, 31)], rtol=1e-9)
+
+
+def test_the_factor_is_the_textbooks():
+    values = np.random.default_rng(0).standard_normal((6, 40)) + np.arange(6)[:, None] / 5
+    C, N = values.shape
+    within, between = values.var(axis=1, ddof=1).mean(), values.mean(axis=1).var(ddof=1)
+    brooks = (C + 1) / C * ((N - 1) / N * within + between) / within - (N - 1) / (C * N)
+    assert mixing.factor(mixing.running_psrf(values), C)[-1] == pytest.approx(brooks)
+
+
+def test_mixing_time_is_where_it_stays_below():
+    assert mixing.mixing_time(np.array([1.0, 1.0])) == 1
+    assert mixing.mixing_time(np.array([1.0, 1.2, 1.0])) == 3
+    assert mixing.mixing_time(np.array([1.0, 1.2])) is None
+    assert mixing.mixing_time(np.array([np.nan, 1.0])) == 2
+
+
+def test_a_gap_is_in_standard_deviations_of_exact_draws():
+    kernel, sets = make_kernel(9, 4, rng=0), Baskets.from_lists([[0, 1], [2, 3], [4, 5]], n_items=9)
+    mean = np.mean([kernel.log_det(items) for items in sets])
+    exact = mean + np.array([1.0, 5.0, 3.0])  # three above, with a deviation of two
+    assert log_det_gap(kernel, sets, exact) == pytest.approx(1.5)
+    draws = np.random.default_rng(0).standard_normal((20_000, 30))
+    gaps = np.abs(draws[:, :10].mean(axis=1) - draws[:, 10:].mean(axis=1))
+    assert np.mean(gaps > noise_of_gap(10, 20)) == pytest.approx(0.05, abs=0.01)
+
+
+def test_a_walk_has_arrived_where_it_stays_within_twice_the_noise():
+    def arrived(*gaps):
+        return map_init._arrived([{"gap": gap, "noise": 0.1, "steps": 3 * i} for i, gap in enumerate(gaps)])
+
+    assert arrived(0.9, 0.19, 0.5, 0.19, 0.01) == 9
+    assert arrived(0.1, 0.1) == 0
+    assert arrived(0.1, 0.5) is None
+
+
+def test_exact_is_held_against_the_papers_walk_on_the_same_task():
+    same = {"data": "a", "kernel": "b"}
+    rows = [
+        {**same, "task": task, "sampler": sampler, "seconds": seconds}
+        for task, sampler, seconds in (
+            ("k = 5", "Exact", 9.0),
+            ("k = 10", "Exact", 0.1),
+            ("k = 10", "Walk(RejectionUp)", 3.0),
+        )
+    ]
+    assert table2._gain(rows, rows[-1]) == pytest.approx(30)
+
+
+def test_a_sampler_of_another_law_does_not_hold():
+    law = np.full(4, 0.25)
+    task = fig1.Task("task", np.arange(4), law, {}, {})
+    for off, holds in (([0.0, 0.0], True), ([0.3, 0.0], False), ([0.0, 0.3], False)):
+        values = [float(np.abs(off[i]) + 0.01) for i in range(2)]
+        rows = [fig1._row(task, "Exact", 1000, name, value) for name, value in zip(fig1.DISTANCES, values)]
+        assert [finding.holds for finding in fig1._findings(task, rows, 0)] == [holds]
+
+
+@pytest.mark.parametrize(
+    ("change", "failed"),
+    [
+        ({}, []),
+        (
+            {"prepare kernel": 1e6},
+            ["preparation, coordinates", "preparation with the tree", "the same, three largest n"],
+        ),
+        ({"Exact": 3.0}, ["`Exact`, one sample"]),
+        ({"Walk(RejectionUp)": 3.0}, ["`Walk(RejectionUp)`, one sample"]),
+        ({"Walk(RejectionUp) step": 2.5}, ["a step of the paper's walk"]),
+        ({"proposals": 1.5}, ["proposals per step"]),
+    ],
+    ids=lambda value: next(iter(value), "nothing") if isinstance(value, dict) else "",
+)
+def test_bounds_of_figure_2_can_fail(change, failed):
+    names = [f"prepare {name}" for name in fig2.PREPARATIONS] + [*fig2.SAMPLERS, "Walk(RejectionUp) step"]
+    names += ["proposals", "proposals, closed form"]
+    rows = [{"n": n, "k": n, **dict.fromkeys(names, 1.0), "proposals, standard error": 0.1} for n in (10, 100, 1000)]
+    rows[-1] |= change
+    found = [finding.what for finding in fig2._findings(rows, rows) if finding.holds is False]
+    assert len(found) == len(failed)
+    assert all(what in text for what, text in zip(failed, found))
