@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import chain
@@ -62,6 +63,20 @@ def test_normalizers(case: Case):
     with mpmath.workdps(oracles.DIGITS):
         total = mpmath.log(sum(oracles.exact_law(case.X, case.W).ek))
     assert relative_error(case.kernel.log_normalizer(), total) <= TOLERANCE
+
+
+@pytest.mark.parametrize("dense_entries", [4_000_000, 0])
+def test_a_column_does_not_vanish_beside_one_far_larger(dense_entries: int, monkeypatch: pytest.MonkeyPatch):
+    """Columns of X may be in any units; whether one depends on the others is judged by its own size, in catalogues of any size."""
+    monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", dense_entries)
+    rng = np.random.default_rng(7)
+    X = rng.integers(-8, 9, (6, 4)) * 2.0 ** np.array([-100, -3, 0, 90])
+    W = np.eye(4) + skew(rng.integers(-8, 9, (4, 4)) / 8)
+    kernel, ek = LowRankKernel(X, W), oracles.exact_law(X, W).ek
+    expected = [float(e / sum(ek)) for e in ek[:5]]
+    assert kernel.rank == 4
+    assert min(expected[1:4]) > 1e-3
+    np.testing.assert_allclose(kernel.size_distribution(), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", MILD + MEDIUM + WIDE, ids=str)

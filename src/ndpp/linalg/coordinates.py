@@ -26,6 +26,8 @@ DENSE_ENTRIES = 4_000_000
 """Up to this many entries of X, Q is formed and kept (32 MB)."""
 BLOCK_BYTES = 32 * 2**20
 """Size of a row block in double precision."""
+UNEVEN = 20
+"""Powers of two between columns of X from which on small catalogues are factored with these brought to one size."""
 CACHE_BYTES = 768 * 2**10
 """Size of a row block that stays in a core's own cache while it is worked on."""
 MOST_SLACK = 0.03
@@ -105,8 +107,9 @@ def _tolerance(X: AnyArray | Rows, W: AnyArray) -> float:
 def _factor(X: AnyArray | Rows) -> tuple[FloatArray, FloatArray]:
     """Return T, rows from large to small, and to_q with X = (X·to_q)·T and X·to_q orthonormal."""
     if not isinstance(X, Rows) and X.size <= DENSE_ENTRIES:
-        norms = np.ones(X.shape[1])
-        R, pivot, condition = _pivoted_qr(np.asarray(X, np.float64), len(X))
+        norms = _column_scale(np.abs(X).max(axis=0).astype(np.float64))
+        norms = norms if np.ptp(np.log2(norms)) > UNEVEN else np.ones_like(norms)
+        R, pivot, condition = _pivoted_qr(np.asarray(X, np.float64) / norms, len(X))
     else:
         gram = _gram(X, None)
         norms = _column_scale(np.sqrt(np.diag(gram)))
