@@ -34,8 +34,8 @@ def full_size(kernel):
 
 def symmetric_tree(kernel, size=None):
     B = kernel.coordinates.B
-    inner = (B + B.T) / 2 if np.abs(B + B.T).max() > 1e-12 else np.eye(kernel.rank)
-    size = None if size is None else min(size, np.linalg.matrix_rank(inner))
+    inner = (B + B.T) / 2 if np.abs(B + B.T).max(initial=0) > 1e-12 else np.eye(kernel.rank)
+    size = None if size is None else min(size, np.linalg.matrix_rank(inner) if inner.size else 0)
     return SymmetricTree.prepare(kernel, inner=inner, size=size)
 
 
@@ -101,6 +101,13 @@ def test_a_draw_depends_on_seed_and_index_alone(name, case, monkeypatch):
     assert whole[4:] == sets(sampler.sample(1, rng=2, first=4))
     monkeypatch.setattr(base, "BATCH", 2)
     assert whole == sets(sampler.sample(5, rng=2, n_jobs=2))
+
+
+@pytest.mark.parametrize("X", [np.zeros((3, 2)), np.ones((3, 2))], ids=["no rows", "no W"])
+@every_sampler
+def test_a_kernel_of_rank_zero_gives_empty_sets(name, X):
+    kernel = LowRankKernel(X, np.eye(2) if not X.any() else np.zeros((2, 2)))
+    assert sets(SAMPLERS[name](kernel).sample(2, rng=0)) == [[], []]
 
 
 @every_sampler

@@ -63,13 +63,13 @@ class Clock(Sampler):
     """
 
     kernel: LowRankKernel
-    index: ItemIndex
+    index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
     budget: int
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, index: ItemIndex | None = None, budget: int = 100_000) -> Clock:
         """Build the index of items; ``budget`` is the largest number of moves of the clock for one sample."""
-        index = LeverageTable.prepare(kernel) if index is None else index
+        index = LeverageTable.prepare(kernel) if index is None and kernel.rank else index
         return cls(kernel, index, check_count(budget, "budget", least=1))
 
     def draw(self, rng: np.random.Generator) -> Draw:
@@ -93,6 +93,7 @@ class Clock(Sampler):
                     "precision cannot carry this kernel. Rescale X, or drop its smallest directions."
                 )
             if rng.random() * bound < rate:
+                assert self.index is not None
                 drawn = self.index.draw_counted(rng, Z, bound=min(1.0, rate))  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
                 rows, proposals = np.append(rows, drawn.rows), proposals + drawn.proposals
                 rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(drawn.rows)[0])[0]))
