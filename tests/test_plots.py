@@ -16,7 +16,7 @@ from ndpp.explain import Pair, Pairs, Related, Share
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
-from ndpp.plots.maps import _spread
+from ndpp.plots.maps import _layout, _spread
 
 to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
 
@@ -184,16 +184,23 @@ def test_expected_rejections_are_marked():
 
 
 def test_items_of_a_kind_are_near_each_other_on_the_map():
-    kinds = np.repeat(np.eye(4), 5, axis=0)
+    kinds = np.tile(np.eye(4), (5, 1))  # those of a kind are far apart in the catalogue
     X = np.hstack([kinds, 0.3 * np.eye(20)])
     axes = plots.embedding_map(LowRankKernel(X, np.eye(24)), n=20).axes[0]
     names, places = zip(*((int(text.get_text()), text.xy) for text in axes.texts))
-    places = np.array(places)[np.argsort(names)].reshape(4, 5, 2)
+    places = np.array(places)[np.argsort(names)].reshape(5, 4, 2).swapaxes(0, 1)
     within = np.abs(places - places.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     between = np.abs(places.mean(axis=1) - places.mean(axis=(0, 1))).mean(axis=0)
     assert (within < between).all()  # in either direction
     with pytest.raises(InvalidInputError, match="from 4 items"):
         plots.embedding_map(LowRankKernel(X, np.eye(24)), n=21)
+
+
+def test_a_chain_of_items_is_an_arch_on_the_map():
+    i = np.arange(11)
+    across, up = _layout(np.exp(-(((i[:, None] - i) / 2) ** 2))).T
+    assert len(set(np.sign(np.diff(up)))) == 1  # the smoothest direction runs along the chain
+    assert np.sign(across[0] - across[5]) == np.sign(across[-1] - across[5]) != 0  # the next one bends it
 
 
 def test_labels_of_the_map_move_apart():
