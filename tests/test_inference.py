@@ -122,6 +122,44 @@ def test_purely_skew_kernels_grow_by_pairs() -> None:
         greedy_map(kernel, 3)
 
 
+def test_pairs_are_of_candidates_alone() -> None:
+    """Item 4 has an empty row, and reaches no other; items 0 and 1 reach each other, and are no candidates both."""
+    X = np.vstack([8 * np.eye(4)[:2], np.eye(4)[2:], np.zeros((1, 4)), [[0.5, 0, 0, 0]]])
+    kernel = LowRankKernel(X, pair_blocks([1.0, 1.0]))
+    assert greedy_map(kernel, 2, candidates=[1, 4, 5]).tolist() == [1, 5]
+    for candidates in ([0, 2, 4], [1, 2, 4], [2, 4, 5]):
+        with pytest.raises(ImpossibleSizeError, match="ends after 0 items"):
+            greedy_map(kernel, 2, candidates=candidates)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_double_makes_no_pair(seed: int) -> None:
+    """Item 3 is twice item 0. Of the items 0 to 3 no four can occur; what rounding says of the second pair is noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-8, 9, (5, 4)) / 8
+    X[3] = 2 * X[0]
+    D = rng.integers(-8, 9, (4, 4)) / 8
+    for W in (D - D.T, np.outer(D[0], D[0]) + D - D.T):
+        kernel = LowRankKernel(X, W)
+        with pytest.raises(ImpossibleSizeError):
+            greedy_map(kernel, 4, candidates=[0, 1, 2, 3])
+        with pytest.raises(ImpossibleSizeError):
+            greedy_map(kernel, 3, candidates=[0, 3, 1])  # no item is its own partner
+
+
+@pytest.mark.parametrize("power", [-498, 498])
+def test_greedy_does_not_see_the_scale(power: int) -> None:
+    for case in (case for case in AWKWARD if 0.01 < np.abs(case.X).max() < 100):
+        scaled = LowRankKernel(case.X * 2.0**power, case.W)
+        for size in range(4):
+            try:
+                wanted = greedy_map(case.kernel, size).tolist()
+            except ImpossibleSizeError:
+                continue
+            found = greedy_map(scaled, size).tolist()
+            np.testing.assert_allclose(case.kernel.log_det(found), case.kernel.log_det(wanted), atol=1e-9)
+
+
 @pytest.mark.parametrize("rows", [2, 5, 40])
 def test_pair_search_reads_the_largest_rows_only(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     rng = np.random.default_rng(1)

@@ -92,6 +92,6 @@ class Gains(NamedTuple):
         u, v = M @ z, z @ M
         pivot = float(z @ u)
         both = kernel.q_times(to_z @ np.column_stack([u, v]))
-        change = both[:, 0] * both[:, 1] / pivot
+        change = both[:, 0] * (both[:, 1] / pivot)  # the product alone may be out of range
         noise = self.noise + (4 * EPS + self.noise[row] / pivot) * np.abs(change)
         return Gains(self.values - change, noise, self.given._replace(M=M - np.outer(u, v / pivot)), False)

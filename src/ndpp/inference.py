@@ -22,6 +22,7 @@ from ndpp.kernel import LowRankKernel
 
 SURE = 1e-6
 """Relative error of a gain above which gains are formed anew."""
+TINY = float(np.finfo(np.float64).tiny)
 PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
 
@@ -220,23 +221,26 @@ def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tu
 
 def _best_pair(kernel: LowRankKernel, gains: Gains, allowed: BoolArray) -> tuple[int, ...]:
     """Return the pair with the largest det L^Y_ab = (L^Y_ab)², none having a gain alone; () where all are zero."""
-    to_z, skew = gains.given.to_z, (gains.given.M - gains.given.M.T) / 2
+    to_z, skew, size = gains.given.to_z, (gains.given.M - gains.given.M.T) / 2, np.abs(gains.given.M).max(initial=0.0)
     reach, norms = np.zeros(len(allowed)), np.zeros(len(allowed))
     for block, Q in kernel.q_blocks():
         Z = Q @ to_z
         norms[block], reach[block] = np.linalg.norm(Z, axis=1), np.linalg.norm(Z @ skew, axis=1)
-    norms, reach, error = norms * allowed, reach * allowed, np.sqrt(gains.noise)
-    order = np.argsort(-reach, kind="stable")[: min(PAIR_ROWS, int(allowed.sum()))]
+    noise = gains.noise / (size or 1.0)  # e(‖z‖ + e) for an error e of z
+    error = 2 * noise / np.maximum(norms + np.sqrt(norms**2 + 4 * noise), TINY)
+    norms, reach = norms * allowed, reach * allowed
+    order = np.argsort(-reach, kind="stable")[: min(PAIR_ROWS, np.count_nonzero(reach))]
     pair: tuple[int, ...] = ()
     largest = 0.0
     for start in range(0, len(order), PAIR_BLOCK):
         rows = order[start : start + PAIR_BLOCK]
         if reach[rows[0]] * norms.max() <= largest:  # |z_a S z_b| ≤ ‖z_a S‖ ‖z_b‖: no later row can do better
             break
-        left = kernel.q_rows(rows) @ (to_z @ skew @ to_z.T)
+        left = kernel.q_rows(rows) @ to_z @ skew
         for block, Q in kernel.q_blocks():
-            entries = np.abs(left @ Q.T) * allowed[block]
-            entries[entries <= error[rows][:, None] * error[block]] = 0.0
+            entries = np.abs(left @ (Q @ to_z).T) * allowed[block]
+            doubt = np.outer(error[rows], norms[block] + error[block]) + np.outer(norms[rows], error[block])
+            entries[(entries <= size * doubt) | (rows[:, None] == np.arange(block.start, block.stop))] = 0.0
             i, j = np.unravel_index(np.argmax(entries), entries.shape)
             if entries[i, j] > largest:
                 largest, pair = float(entries[i, j]), tuple(sorted((int(rows[i]), block.start + int(j))))
