@@ -331,6 +331,8 @@ def test_labels_name_items():
         kernel.ids(["salt"])
     with pytest.raises(InvalidInputError, match="no labels"):
         LowRankKernel(np.eye(2), np.eye(2)).ids(["tea"])
+    with pytest.raises(InvalidInputError, match=r"expected a list of labels; got 'tea'. For one item, pass \['tea'\]"):
+        kernel.ids("tea")
 
 
 def test_order_of_items_does_not_matter():

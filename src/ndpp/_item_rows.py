@@ -49,6 +49,8 @@ class ItemRows:
         """Return the ids of items named by their labels."""
         if self.labels is None:
             raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
+        if isinstance(labels, str):
+            raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
         unknown = [label for label in labels if label not in self._id_of]
         if unknown:
             raise InvalidInputError(

@@ -23,7 +23,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from ndpp._files import replacing, replacing_folder
+from ndpp._files import disk_errors, replacing, replacing_folder
 from ndpp._shards import Shard, crc32, open_shards, open_tensor, write_shards
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
@@ -93,7 +93,7 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
             kernel._weights
         )  # a conditional's rounding is that of where it came from
     if isinstance(kernel.X, Rows):
-        with replacing_folder(path, INDEX) as folder:
+        with replacing_folder(path, INDEX) as folder, disk_errors(path):
             shards = write_shards(kernel.X, folder)
             _write(folder / INDEX, kernel, arrays, metadata, shards)
         return
@@ -120,12 +120,9 @@ def _write(
         "crc32": str(_crc32(arrays)),
         "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
     } | ({"shards": _json(shards, "shards")} if shards else {})
-    with replacing(path) as temporary:
-        try:
-            save_file(dict(arrays), temporary, header)
-            _order_header(temporary)
-        except SafetensorError as reason:
-            raise OSError(f"could not write {str(path)!r}: {reason}") from None
+    with replacing(path) as temporary, disk_errors(path):
+        save_file(dict(arrays), temporary, header)
+        _order_header(temporary)
 
 
 def _order_header(path: Path) -> None:

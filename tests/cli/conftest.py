@@ -43,6 +43,8 @@ def models(tmp_path_factory) -> Path:
     orders.write(folder / "orders.parquet")
     orders.write(folder / "orders.txt")
     (folder / "junk").write_bytes(bytes(range(255, 0, -1)))
+    (folder / "none.csv").write_text("basket,item\n")
+    (folder / "strange.csv").write_text("basket,item\n0,ale\n")
     (folder / "drawn.json").write_text('{"baskets": [["tea"]]}')
     return folder
 

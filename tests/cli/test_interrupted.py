@@ -171,6 +171,18 @@ def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
     assert out.read_bytes() == whole.read_bytes()
 
 
+def test_training_that_may_not_be_kept_says_why(models, tmp_path):
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    words = ["fit", models / "orders.csv", "-o", "x.safetensors", "--epochs", 1]
+    done = end(spawn(*words, cwd=tmp_path, preexec_fn=limit))
+    assert done.code == 1
+    assert done.err.startswith(f"ndpp: error: could not write '{tmp_path}/x.safetensors.part': ")
+    assert "File too large" in done.err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["info"], ["sample", "--to", "parquet"]])
 def test_standard_output_that_cannot_be_written(shelf, tmp_path, words):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 
 import pytest
 
 import ndpp
+from command import ENVIRONMENT, end, spawn
 from ndpp.cli.app import COMMANDS, _help, run
 from ndpp.cli.guard import in_words
 from ndpp.cli.output import cell
@@ -59,6 +62,8 @@ def test_version(call):
         (["complete", "SHELF", "-g", "tea", "--size", "4", "--add", "1"], "exclude each other"),
         (["complete", "SHELF", "FILE", "-g", "tea"], "not from both"),
         (["map", "SHELF"], "--size"),
+        (["fit", "FILE", "-o", "x.safetensors", "--test", "300"], "must leave baskets to fit on, of 300; got 300"),
+        (["fit", "FILE", "-o", "x.safetensors", "--epochs", "0"], "--epochs"),
         (["fit", "FILE"], "--output"),
         (["fit", "FILE", "-o", "x.safetensors", "--model", "symmetric", "--gamma", "1"], "not for --model symmetric"),
         (
@@ -99,11 +104,26 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["sample", "PLAIN", "--given", "bread"], "'bread' is no item id"),
         (["sample", "PLAIN", "--given", "99"], "unknown item id 99"),
         (["sample", "SHELF", "--size", "40"], "no set is larger than the rank"),
+        (["sample", "SHELF", "-g", "tea", "-x", "tea"], "'tea' is among the given items and among those of --exclude"),
+        (["map", "SHELF", "-k", "3", "-g", "3", "-x", "3", "--ids"], "'3' is among the given items"),
+        (["complete", "SHELF", "MODELS/orders.csv", "--add", "8"], "would have 13 items; no basket of this model has"),
+        (["complete", "SHELF", "MODELS/orders.csv", "--size", "1"], "it cannot be completed to 1"),
+        (["evaluate", "SHELF", "MODELS/none.csv"], "none.csv holds no basket"),
+        (["info", "MODELS/orders.txt", "--item", "sku"], "is read as text, one basket a line"),
+        (["info", "MODELS/orders.txt", "--item", "sku"], "Name its format with --from …"),
         (["recommend", "SHELF", "MODELS/orders.csv", "--item", "sku"], "has no column 'sku'"),
         (["sample", "SHELF", "-o", "OUT/no/such/folder.txt"], "create it first"),
         (["fit", "MODELS/orders.csv", "-o", "OUT/no/such/model.safetensors"], "create it first"),
         (["sample", "MODELS/junk"], "cannot be read as an ndpp model"),
         (["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--device", "cuda:9"], "use --device cpu"),
+        (
+            ["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--device", "gpu"],
+            "must be 'cpu', 'cuda' or 'cuda:1'",
+        ),
+        (
+            ["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--validation", "MODELS/strange.csv"],
+            "strange.csv: unknown label 'ale'",
+        ),
         (["bench", "SHELF", "--size", "40", "--seconds", "0"], "no set is larger than the rank"),
         (["demo", "-o", "MODELS/orders.csv"], "expected a folder for the results"),
         (["reproduce", "fig1", "--quick", "-o", "MODELS/orders.csv"], "expected a folder for the results"),
@@ -127,6 +147,80 @@ def test_failures_are_one_clear_line(call, models, tmp_path, words, told):
     assert done.err.count("\n") == 1
     assert told in done.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (["fit", "orders.csv", "-o", "orders.csv"], "orders.csv"),
+        (["fit", "shop.train.csv", "-o", "shop.safetensors", "--test", "9"], "shop.train.csv"),
+        (
+            ["fit", "orders.csv", "-o", "shop.safetensors", "--test", "9", "--validation", "shop.test.csv"],
+            "shop.test.csv",
+        ),
+        (["evaluate", "model", "orders.csv", "-o", "orders.csv"], "orders.csv"),
+        (["evaluate", "model", "orders.csv", "--train", "shop.train.csv", "-o", "shop.train.csv"], "shop.train.csv"),
+        (["recommend", "model", "orders.csv", "-o", "link.csv"], "link.csv"),
+        (["complete", "model", "orders.csv", "--add", "1", "-o", "orders.csv"], "orders.csv"),
+        (["map", "model", "orders.csv", "-k", "6", "-o", "orders.csv"], "orders.csv"),
+        (["sample", "model", "-o", "model"], "model"),
+        (["info", "orders.csv", "-o", "orders.csv"], "orders.csv"),
+    ],
+)
+def test_what_is_read_is_never_overwritten(call, models, tmp_path, monkeypatch, words, lost):
+    monkeypatch.chdir(tmp_path)
+    for name in ("orders.csv", "shop.train.csv", "shop.test.csv"):
+        shutil.copy(models / "orders.csv", name)
+    shutil.copy(models / "shelf.safetensors", "model")
+    os.symlink("orders.csv", "link.csv")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = call(*words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"ndpp: error: '{lost}' would be overwritten, and is read here; write to another file\n"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_codes_that_are_no_positions_are_noticed(call, tmp_path):
+    rows = "".join(f"{i},{4711 + j}\n" for i in range(40) for j in (i % 3, 3 + i % 2))
+    (tmp_path / "orders.csv").write_text("basket,item\n" + rows)
+    words = ["fit", tmp_path / "orders.csv", "-o", tmp_path / "x.safetensors", "--epochs", 1, "--rank", 3]
+    told = call(*words)
+    assert told.code == 0
+    assert told.err == (
+        "ndpp: warning: whole numbers are taken as ids, 0 to 4,715, of which 5 occur; "
+        "if they are product codes, say --labels, and if they are ids, --ids\n"
+    )
+    assert call(*words, "--ids").err == ""
+    assert call(*words, "--labels").err == ""
+    assert ndpp.load(tmp_path / "x.safetensors").labels == ("4711", "4712", "4713", "4714", "4715")
+
+
+def test_a_file_of_text_beside_one_with_columns(call, shelf, models, tmp_path):
+    ndpp.Baskets.read(models / "orders.csv").write(tmp_path / "orders.csv", basket="order", item="product")
+    words = ["--train", models / "orders.txt", "--basket", "order", "--item", "product", "--bootstrap", 0]
+    assert call("evaluate", shelf, tmp_path / "orders.csv", *words).code == 0
+
+
+def test_names_are_shown_as_they_are(call, tmp_path):
+    (tmp_path / "o[red].csv").write_text("basket,item\n0,:cat:\n0,[bold]tea\n0,milk\\[1]\n0,[/x]\n")
+    shown = call("info", tmp_path / "o[red].csv").out
+    assert "o[red].csv" in shown
+    assert all(name in shown for name in (":cat: (", "[bold]tea (", "milk\\[1] (", "[/x] ("))
+    kernel = ndpp.LowRankKernel([[1.0], [1.0], [2.0]], [[1.0]], labels=[":cat:", "milk\\[1]", "[/x]"])
+    ndpp.save(kernel, tmp_path / "model.safetensors")
+    shown = call("recommend", tmp_path / "model.safetensors").out
+    assert [line.split()[0] for line in shown.splitlines()[2:]] == ["[/x]", ":cat:", "milk\\[1]"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_is_piped_is_utf8(shelf, tmp_path, encoding):
+    kernel = ndpp.LowRankKernel([[1.0], [1.0]], [[1.0]], labels=["café ☕", "tea"])
+    ndpp.save(kernel, tmp_path / "model.safetensors")
+    environment = {**ENVIRONMENT, "PYTHONIOENCODING": encoding}
+    for words in (["sample", "model.safetensors", "-g", "café ☕", "-k", 1], ["recommend", "model.safetensors"]):
+        done = end(spawn(*words, cwd=tmp_path, env=environment))
+        assert (done.code, done.err) == (0, "")
+        assert "café ☕" in done.out
 
 
 def test_ids_in_a_file_of_a_labelled_model(call, shelf):
@@ -172,7 +266,7 @@ def test_cells():
         "0.5",
         "1,234",
         "1e+09",
-        "a\\[b]",
+        "a[b]",
     ]
 
 

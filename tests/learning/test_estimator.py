@@ -260,6 +260,7 @@ def test_large_baskets_are_dropped_or_refused():
         (np.ones((0, 3)), "0 sample"),
         ([[0, -1]], "unknown item id -1"),
         ("text", "each basket must be"),
+        (pd.DataFrame({"order": ["A", "A"], "product": ["tea", "milk"]}), r"A long table goes to `Baskets\.from_frame"),
     ],
 )
 def test_bad_baskets(X: Any, message: str):

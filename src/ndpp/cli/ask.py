@@ -41,10 +41,11 @@ def recommend(
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_output(output)
+    check_output(output, inputs=(model, baskets))
     kernel = load_model(model)
     asked = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    allowed, _ = excluding(kernel, exclude, ids=ids)
+    fixed = asked.indices if baskets is None else asked.indices[:0]  # a basket of a file is told of below
+    allowed, _ = excluding(kernel, exclude, fixed, ids=ids)
     found: list[Recommendation | None] = []
     with progress(len(asked), "recommending", show=len(asked) > 1) as advance:
         for items in asked:
@@ -102,9 +103,9 @@ def map_(
     """
     kernel = load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(resume=False)
+    target.check(model, baskets, resume=False)
     starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    allowed, _ = excluding(kernel, exclude, ids=ids)
+    allowed, _ = excluding(kernel, exclude, starts.indices, ids=ids)
     rows: list[list[int]] = []
     with progress(len(starts), "building", show=len(starts) > 1) as advance:
         for items in starts:

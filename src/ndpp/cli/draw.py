@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,8 @@ from ndpp.cli import options as o
 from ndpp.cli.files import Source, excluding, fingerprint, given_baskets, is_plain, item_ids, load_model, need
 from ndpp.cli.keep import Target, keep
 from ndpp.cli.samplers import Name, Settings, Start, engine_of, prepare
+from ndpp.errors import ImpossibleSizeError
+from ndpp.kernel import LowRankKernel
 
 BLOCK = 2**16
 """Baskets that are planned at a time: however many are asked for, the plan takes little memory."""
@@ -64,8 +66,9 @@ def sample(
     """
     kernel = load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(resume=resume)
-    fixed, (allowed, never) = item_ids(kernel, given, ids=ids), excluding(kernel, exclude, ids=ids)
+    target.check(model, resume=resume)
+    fixed = item_ids(kernel, given, ids=ids)
+    allowed, never = excluding(kernel, exclude, fixed, ids=ids)
     ready = prepare(sampler, allowed, Settings(size, fixed, steps, start, device))
     seed = _seed(seed, output, resume=resume)
     made_with = {
@@ -117,9 +120,12 @@ def complete(
     kernel = load_model(model)
     need(size is None or add is None, "--size and --add exclude each other: the whole basket, or what is added to it")
     target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(resume=resume)
+    target.check(model, baskets, resume=resume)
     starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    allowed, never = excluding(kernel, exclude, ids=ids)
+    allowed, never = excluding(kernel, exclude, starts.indices, ids=ids)
+    totals = _totals(starts, size, add)
+    if baskets is not None:
+        _check_totals(allowed, starts, totals)
     seed = _seed(seed, output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": fingerprint(model), "number": number, "size": size, "add": add, "device": device,
@@ -129,13 +135,29 @@ def complete(
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
             begin = max(done, i * number)
-            total = size if add is None else len(starts[i]) + add
-            ready = samplers.Exact.prepare(allowed, size=total, given=starts[i], device=device)
+            ready = samplers.Exact.prepare(allowed, size=totals[i], given=starts[i], device=device)
             yield from (
                 part.baskets for part in ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin)
             )
 
     keep(draw, number * len(starts), target, made_with=made_with, resume=resume)
+
+
+def _totals(starts: Baskets, size: int | None, add: int | None) -> list[int | None]:
+    """Return how many items each basket is to have."""
+    return [size if add is None else given + add for given in starts.sizes.tolist()]
+
+
+def _check_totals(kernel: LowRankKernel, starts: Baskets, totals: Sequence[int | None]) -> None:
+    """Refuse a file with a basket that cannot be completed before any of it is."""
+    for i, (given, total) in enumerate(zip(starts.sizes.tolist(), totals)):
+        most = kernel.rank if total is None else total
+        if given > most:
+            raise ImpossibleSizeError(f"basket {i} of the file holds {given} items; it cannot be completed to {most}")
+        if most > kernel.rank:
+            raise ImpossibleSizeError(
+                f"basket {i} of the file would have {most} items; no basket of this model has more than {kernel.rank}"
+            )
 
 
 def _seed(seed: int | None, output: Path | None, *, resume: bool) -> int:

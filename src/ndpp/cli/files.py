@@ -10,8 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import typer
 
+from ndpp._basket_files import format_of
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli.options import Format
@@ -41,6 +43,11 @@ class Source(NamedTuple):
         """What to call it."""
         return "standard input" if self.path == "-" else self.path
 
+    def beside(self, path: str) -> Source:
+        """Return another file that is read in the same manner; if it is text, it has no columns."""
+        told = None if self.format is None else self.format.value
+        return Source(path, self.format) if format_of(path, told) == "text" else self._replace(path=path)
+
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
         target: Any = self.path
@@ -59,11 +66,15 @@ class Source(NamedTuple):
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
             return Baskets(made.indptr, made.indices, kernel.n_items, kernel.labels)
+        return self.read_with(kernel.labels, hint=" If the baskets hold ids, say --ids.")
+
+    def read_with(self, labels: tuple[str, ...], *, hint: str = "") -> Baskets:
+        """Return the baskets over a labelled catalogue."""
         try:
-            return self.read(labels=kernel.labels, as_labels=True)
+            return self.read(labels=labels, as_labels=True)
         except InvalidInputError as reason:
-            hint = " If the baskets hold ids, say --ids." if "unknown label" in str(reason) else ""
-            raise InvalidInputError(f"{self.name}: {reason}.{hint}" if hint else str(reason)) from None
+            unknown = "unknown label" in str(reason)
+            raise InvalidInputError(f"{self.name}: {reason}.{hint}" if unknown else str(reason)) from None
 
 
 def load_model(path: Path) -> LowRankKernel:
@@ -110,9 +121,17 @@ def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -
     return kernel.catalogue_ids(kernel.rows_of([int(name) for name in names]))
 
 
-def excluding(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -> tuple[LowRankKernel, IntArray]:
-    """Return the kernel without the items of --exclude, and these."""
+def excluding(
+    kernel: LowRankKernel, words: Sequence[str] | None, given: IntArray, *, ids: bool
+) -> tuple[LowRankKernel, IntArray]:
+    """Return the kernel without the items of --exclude, and these; none of them may be given."""
     never = item_ids(kernel, words, ids=ids)
+    both = np.intersect1d(never, given)
+    if both.size:
+        name = str(both[0]) if ids or kernel.labels is None else kernel.labels[both[0]]
+        raise InvalidInputError(
+            f"{name!r} is among the given items and among those of --exclude; it can be in one of them"
+        )
     return (kernel.exclude(never) if len(never) else kernel), never
 
 
@@ -135,10 +154,18 @@ def is_plain(path: Path | None) -> bool:
     return path is not None and (path.is_file() or not os.path.lexists(path))
 
 
-def check_output(output: Path | None, *known: str) -> None:
-    """Refuse a file that cannot be written as its name promises, before any work; ``known`` are suffixes beside .txt, .csv, .json."""
+def check_output(output: Path | None, *known: str, inputs: Sequence[str | Path | None] = ()) -> None:
+    """Refuse a file that cannot be written as its name promises, before any work; ``known`` are suffixes beside .txt, .csv, .json.
+
+    Nor may it be one of the ``inputs``, which would be lost.
+    """
     if output is None:
         return
+    for path in inputs:
+        if path is not None and output.is_file() and os.path.exists(path) and output.samefile(path):
+            raise FileExistsError(
+                f"{os.fspath(output)!r} would be overwritten, and is read here; write to another file"
+            )
     if output.is_dir():
         raise IsADirectoryError(f"expected the path of a file to write; {os.fspath(output)!r} is a folder")
     if not output.parent.is_dir():

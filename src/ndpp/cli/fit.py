@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from ndpp._journal import journal_path
@@ -33,8 +34,8 @@ ESTIMATORS = {Family.ndpp: "NDPP", Family.ondpp: "ONDPP", Family.symmetric: "Sym
 TRAINING = "Training (left out: the estimator's own default)"
 
 
-def _tuning(*names: str, help: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=TRAINING, show_default=False)
+def _tuning(*names: str, help: str, least: int | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=TRAINING, show_default=False, min=least)
 
 
 def fit(
@@ -84,12 +85,12 @@ def fit(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
-    epochs: Annotated[int | None, _tuning("--epochs", help="When to stop at the latest.")] = None,
+    epochs: Annotated[int | None, _tuning("--epochs", help="When to stop at the latest.", least=1)] = None,
     patience: Annotated[
-        int | None, _tuning("--patience", help="Epochs without progress before the learning rate drops.")
+        int | None, _tuning("--patience", help="Epochs without progress before the learning rate drops.", least=1)
     ] = None,
     learning_rate: Annotated[float | None, _tuning("--learning-rate", help="Of Adam.")] = None,
-    batch_size: Annotated[int | None, _tuning("--batch-size", help="Baskets per step.")] = None,
+    batch_size: Annotated[int | None, _tuning("--batch-size", help="Baskets per step.", least=1)] = None,
     noise: Annotated[
         float | None, _tuning("--noise", help="Relative noise on the rows in training; 0 switches it off.")
     ] = None,
@@ -112,17 +113,14 @@ def fit(
       ndpp fit baskets.txt -o model.safetensors --resume
     """
     part = journal_path(output)
-    _check_output(output, part, resume=resume)
+    _check_output(output, part, (baskets, validation, items), test=test, resume=resume)
     source = Source(baskets, from_, basket, item)
     with working("reading baskets"):
         data = source.read(as_labels=labels, items=items)
-        judge = (
-            None
-            if validation is None
-            else Source(validation, from_, basket, item).read(
-                labels=data.labels, n_items=data.n_items, as_labels=None if data.labels is None else True
-            )
-        )
+        judge = None if validation is None else _judges(source.beside(validation), data)
+    need(not test or test < len(data), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
+    if labels is None and items is None:
+        _warn_of_codes(data)
     chosen = {
         "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
         "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
@@ -142,11 +140,12 @@ def fit(
     emit(_report(output, about), None, as_json=json)
 
 
-def _check_output(output: Path, part: Path, *, resume: bool) -> None:
+def _check_output(output: Path, part: Path, inputs: Sequence[str | None], *, test: int, resume: bool) -> None:
     """Refuse what cannot be written, or would be lost, before any work."""
     if output.is_dir() or (output.exists() and not output.is_file()):
         raise OSError(f"a model is saved to a plain file; {os.fspath(output)!r} is something else")
-    check_output(output, *OTHERS)
+    for written in (output, *(_aside(output) if test else ())):
+        check_output(written, *OTHERS, inputs=inputs)
     if part.exists() and not resume:
         raise FileExistsError(
             f"{os.fspath(part)!r} holds the training of an interrupted run; continue it with --resume, or delete it"
@@ -171,13 +170,36 @@ def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> 
     return kind(**options)
 
 
+def _judges(source: Source, data: Baskets) -> Baskets:
+    """Return the baskets to judge on, over the items of those to fit on."""
+    if data.labels is None:
+        return source.read(n_items=data.n_items)
+    return source.read_with(data.labels)
+
+
+def _warn_of_codes(data: Baskets) -> None:
+    """Say so where the whole numbers of a file hardly are positions in a catalogue: most of it would be made up."""
+    n_seen = len(np.unique(data.indices))
+    if data.labels is None and 2 * n_seen < data.n_items:
+        warnings.warn(
+            f"whole numbers are taken as ids, 0 to {data.n_items - 1:,}, of which {n_seen:,} occur; "
+            "if they are product codes, say --labels, and if they are ids, --ids",
+            stacklevel=1,
+        )
+
+
+def _aside(output: Path) -> tuple[Path, Path]:
+    """Return where the baskets to fit on go, and those to test on."""
+    return output.with_suffix(".train.csv"), output.with_suffix(".test.csv")
+
+
 def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
     """Return the baskets to fit on; those to test on, and these, are written beside the model."""
     if not test:
         return data
     parts = data.split(0, test, rng=seed)
-    for name, baskets in (("train", parts.train), ("test", parts.test)):
-        baskets.write(output.with_suffix(f".{name}.csv"))
+    for baskets, path in zip((parts.train, parts.test), _aside(output)):
+        baskets.write(path)
     return parts.train
 
 

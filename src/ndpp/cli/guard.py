@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import signal
 import sys
@@ -102,7 +103,13 @@ def show_warning(
 
 
 def install() -> None:
-    """Have warnings shown as a line each."""
+    """Have warnings shown as a line each, and any name of an item written: as UTF-8, or as a terminal can show it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
     warnings.showwarning = show_warning
     warnings.simplefilter("default", UserWarning)
 

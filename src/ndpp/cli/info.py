@@ -46,7 +46,7 @@ def info(
       ndpp info orders.csv --basket order_id --item product
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
-    check_output(output)
+    check_output(output, inputs=(file,))
     source = Source(file, from_, basket, item)
     if file.endswith(".part"):
         report = _unfinished(Path(file))

@@ -13,6 +13,7 @@ from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, load_model
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import Name, Settings, Start, prepare
+from ndpp.errors import InvalidInputError
 
 
 class Holdout(StrEnum):
@@ -65,14 +66,17 @@ def evaluate(
     """
     from ndpp import metrics
 
-    check_output(output)
+    check_output(output, inputs=(model, baskets, train))
     kernel = load_model(model)
-    asked = Source(baskets, from_, basket, item).read_for(kernel, ids=ids)
+    source = Source(baskets, from_, basket, item)
+    asked = source.read_for(kernel, ids=ids)
+    if not len(asked):
+        raise InvalidInputError(f"{source.name} holds no basket; at least one is needed to judge a model on")
     models: dict[str, Any] = {"model": kernel}
     if train is None:
         models["independent items (the model's own)"] = metrics.independent_margins(kernel)
     else:
-        seen = Source(train, from_, basket, item).read_for(kernel, ids=ids)
+        seen = source.beside(train).read_for(kernel, ids=ids)
         models |= {
             "independent items": metrics.independent_items(seen),
             "item-item cosine": metrics.item_item_cosine(seen),
@@ -152,7 +156,7 @@ def diagnose(
     """
     from ndpp import diagnostics
 
-    check_output(output)
+    check_output(output, inputs=(model,))
     kernel = load_model(model)
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
     ready: Any = prepare(Name(walk.value), kernel, Settings(size=size, steps=steps, start=start))

@@ -28,16 +28,14 @@ class Target(NamedTuple):
     as_json: bool
     labels: tuple[str, ...] | None
 
-    def check(self, *, resume: bool) -> None:
-        """Refuse what cannot be written before anything is drawn."""
+    def check(self, *inputs: str | Path | None, resume: bool) -> None:
+        """Refuse what cannot be written, or is one of the ``inputs``, before anything is drawn."""
         need(not resume or is_plain(self.output), "--resume continues the file that -o names; give one")
         need(not (self.as_json and self.format), "--json and --to exclude each other")
         binary = self.format is Format.parquet and self.output is None and sys.stdout.isatty()
         need(not binary, "Parquet is no text; write it to a file with -o")
-        if self.format is None:
-            check_output(self.output, ".tsv", ".parquet")
-        else:
-            check_output(self.output, *OTHERS)  # as told, whatever the name says
+        known = (".tsv", ".parquet") if self.format is None else OTHERS  # as told, whatever the name says
+        check_output(self.output, *known, inputs=inputs)
 
     def write(self, rows: Iterable[Sequence[int]], head: Mapping[str, Any]) -> None:
         """Write rows of ids to the output, by their labels if there are any."""

@@ -16,6 +16,7 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from ndpp._files import replacing
 from ndpp.experiments.record import to_csv
@@ -60,7 +61,7 @@ def _print(report: Report, console: Console) -> None:
     if rows:
         console.print(table(rows))
     for note in report.notes:
-        console.print(note, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+        console.print(Text(note), soft_wrap=not console.is_terminal)
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -68,9 +69,9 @@ def table(rows: Sequence[Row]) -> Table:
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in rows[0]:
         numeric = all(isinstance(row[name], int | float | np.number | None) for row in rows)
-        out.add_column(name, justify="right" if numeric else "left")
+        out.add_column(Text(name), justify="right" if numeric else "left")
     for row in rows:
-        out.add_row(*(cell(row[name]) for name in rows[0]))
+        out.add_row(*(Text(cell(row[name])) for name in rows[0]))  # no name of an item is markup
     return out
 
 
@@ -79,8 +80,8 @@ def cell(value: Any) -> str:
 
     Examples
     --------
-    >>> cell(0.000123456), cell(1234567), cell(1234.5678), cell(None), cell("tea [green]")
-    ('0.0001235', '1,234,567', '1,235', '–', 'tea \\\\[green]')
+    >>> cell(0.000123456), cell(1234567), cell(1234.5678), cell(None)
+    ('0.0001235', '1,234,567', '1,235', '–')
     """
     if value is None:
         return "–"
@@ -88,7 +89,7 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float | np.floating):
         return f"{value:,.0f}" if 1000 <= abs(float(value)) < 1e6 else f"{value:.4g}"
-    return str(value).replace("[", "\\[")
+    return str(value)
 
 
 def to_json(value: Any) -> str:

@@ -118,7 +118,7 @@ def bench(
       ndpp bench model.safetensors --size 5
       ndpp bench --items 100000 --rank 100 --any-size --json
     """
-    check_output(output)
+    check_output(output, inputs=(model,))
     with working("making the kernel") as now:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
         use = Settings(size=None if any_size else size, device=device, max_proposals=MOST_PROPOSALS)

@@ -206,6 +206,10 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         return getattr(torch, names[self.dtype])
 
     def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise InvalidInputError(f"device must be 'cpu', 'cuda' or 'cuda:1'; got {self.device!r}") from None
         if str(self.device).startswith("cuda") and not torch.cuda.is_available():
             raise InvalidInputError(f"device {self.device!r} was asked for, but torch finds no CUDA; use device='cpu'")
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)

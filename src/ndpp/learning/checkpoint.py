@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ndpp._files import replacing
+from ndpp._files import disk_errors, replacing
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ModelFileError
 
@@ -31,7 +31,7 @@ class Checkpoint(NamedTuple):
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     """Write a checkpoint; a process killed at any moment leaves the old file or the new one."""
     header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "record": json.dumps(dict(record))}
-    with replacing(path) as temporary:
+    with replacing(path) as temporary, disk_errors(path):
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, header)
 
 

@@ -27,7 +27,15 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
     if isinstance(X, Baskets):
         baskets = X
     elif sparse.issparse(X) or (hasattr(X, "__array__") and getattr(X, "ndim", 2) != 1):
-        matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        try:
+            matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        except ValueError as reason:
+            if not (hasattr(X, "columns") and "could not convert" in str(reason)):
+                raise
+            raise InvalidInputError(
+                f"a data frame of baskets holds zeros and ones, a column per item: {reason}. "
+                "A long table goes to `Baskets.from_frame(frame, basket=…, item=…)`."
+            ) from None
         if (matrix.data if sparse.issparse(matrix) else matrix).min(initial=0) < 0:
             raise InvalidInputError("Negative values in data: a matrix of baskets holds zeros and ones")
         names = getattr(estimator, "feature_names_in_", None)
