@@ -29,6 +29,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch(exist_ok=False)
+    except OSError as reason:  # nobody asked for a file of the temporary name
+        raise OSError(reason.errno, reason.strerror, str(path)) from None
+    try:
         mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
         with open(temporary, "rb+") as written:

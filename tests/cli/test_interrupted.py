@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import ndpp
 from command import COMMAND, ENVIRONMENT, Done, end, spawn
 from ndpp.samplers import Exact
 
@@ -169,6 +170,34 @@ def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
     assert not out.exists()
     assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
     assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"]])
+def test_a_reader_may_leave_a_page_of_help(tmp_path, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = end(spawn(*words, cwd=tmp_path, stdout=writer))
+    os.close(writer)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_folder_that_cannot_be_written_is_found_out_first(call, shelf, models, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], capture_output=True, check=False).returncode:
+        disk.chmod(0o555)
+    try:
+        if os.access(disk, os.W_OK):
+            pytest.skip("no folder is read-only for this user")
+        for words in (["sample", shelf], ["evaluate", shelf, models / "orders.csv"], ["fit", models / "orders.csv"]):
+            done = call(*words, "-o", disk / "x.txt")
+            assert done.code == 1
+            assert done.err.startswith(f"ndpp: error: '{disk}/x.txt' cannot be written: its folder is read-only")
+        with pytest.raises(OSError, match=r"disk/kernel'$"):
+            ndpp.save(ndpp.load(shelf), disk / "kernel")
+    finally:
+        subprocess.run(["umount", disk], capture_output=True, check=False)
+        disk.chmod(0o755)
 
 
 def test_training_that_may_not_be_kept_says_why(models, tmp_path):

@@ -66,4 +66,9 @@ def run(arguments: Sequence[str]) -> None:
     if "--debug" in words[:end]:
         words.remove("--debug")
         words.insert(0, "--debug")
-    app(words, prog_name="ndpp")
+    try:
+        app(words, prog_name="ndpp")
+    except SystemExit as end:  # the reader of a page of help has had enough
+        if isinstance(end.__context__, BrokenPipeError):
+            raise SystemExit(0) from None
+        raise

@@ -170,6 +170,8 @@ def check_output(output: Path | None, *known: str, inputs: Sequence[str | Path |
         raise IsADirectoryError(f"expected the path of a file to write; {os.fspath(output)!r} is a folder")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no folder {os.fspath(output.parent)!r} to write {output.name!r} in; create it first")
+    if is_plain(output) and not os.access(output.parent, os.W_OK):
+        raise PermissionError(f"{os.fspath(output)!r} cannot be written: its folder is read-only; choose another")
     kinds = (".txt", ".csv", *known, ".json")
     suffix = output.suffix.lower()
     need(
