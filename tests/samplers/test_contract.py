@@ -10,6 +10,7 @@ import pytest
 
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
+from ndpp.items import Tree
 from ndpp.samplers import base
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
@@ -18,6 +19,7 @@ from ndpp.samplers.naive import Naive
 from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
+from ndpp.samplers.up_direct import DirectUp
 from ndpp.samplers.up_naive import NaiveUp
 from ndpp.samplers.up_rejection import RejectionUp
 from ndpp.samplers.walk import Walk
@@ -108,6 +110,32 @@ def test_a_draw_depends_on_seed_and_index_alone(name, case, monkeypatch):
 def test_a_kernel_of_rank_zero_gives_empty_sets(name, X):
     kernel = LowRankKernel(X, np.eye(2) if not X.any() else np.zeros((2, 2)))
     assert sets(SAMPLERS[name](kernel).sample(2, rng=0)) == [[], []]
+
+
+OF_SIZE_3 = {
+    "Exact": lambda kernel: Exact.prepare(kernel, size=3),
+    "Rejection": lambda kernel: Rejection.prepare(kernel, size=3),
+    "Naive": lambda kernel: Naive.prepare(kernel, size=3),
+    "DirectUp": lambda kernel: Walk.prepare(kernel, size=3, steps=2),
+    "DirectUp, tree": lambda kernel: Walk.prepare(kernel, size=3, up=DirectUp(index=Tree.prepare), steps=2),
+    "RejectionUp": lambda kernel: Walk.prepare(kernel, size=3, up=RejectionUp(), steps=2),
+    "NaiveUp": lambda kernel: Walk.prepare(kernel, size=3, up=NaiveUp(), steps=2),
+}
+
+
+@pytest.mark.parametrize("power", [-498, 498])
+@pytest.mark.parametrize("name", OF_SIZE_3)
+@pytest.mark.parametrize("case", [BY_NAME["generic"], BY_NAME["singular L_A"]], ids=str)
+def test_sets_of_one_size_do_not_see_the_scale(name, power, case):
+    """10^±150 times the rows: entries of L next to what doubles hold, whose products are beyond it."""
+    kernel = LowRankKernel(case.X * 2.0**power, case.W)
+    assert sets(OF_SIZE_3[name](kernel).sample(20, rng=6)) == sets(OF_SIZE_3[name](case.kernel).sample(20, rng=6))
+
+
+def test_enumeration_of_all_sets_at_any_scale():
+    huge, tiny = (Naive.prepare(LowRankKernel(2.0**power * np.eye(3), np.eye(3))) for power in (498, -498))
+    assert (huge.masks[-1], huge.law[-1]) == (0b111, 1.0)
+    assert (tiny.masks[0], tiny.law[0]) == (0, 1.0)
 
 
 @every_sampler

@@ -112,7 +112,7 @@ def test_weights_are_those_of_the_forms(case):
     kernel, every = case.kernel, np.arange(case.n_items)
     up, Q = DirectUp().prepare(kernel, 2), case.kernel.q_rows(every)
     for kept, weights in completable(case):
-        given = condition(kernel.coordinates.B, Q[kept])
+        given = condition(up.B, Q[kept])
         if given.loss > LOSS:
             continue
         M = first_form(given)

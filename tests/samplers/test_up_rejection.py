@@ -12,6 +12,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp.errors import BudgetExceededError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
+from ndpp.linalg import unit_of
 from ndpp.linalg.minors import quadratic_forms
 from ndpp.samplers import up_rejection
 from ndpp.samplers._bordered import condition_bordered, draw_pair, first_form, second_form
@@ -98,7 +99,8 @@ def test_expected_proposals_are_the_ratio_of_pair_sums():
     up = RejectionUp().prepare(case.kernel)
     step = up._step(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))))
     Q = case.kernel.q_rows(np.arange(8))
-    L_hat, L_A = Q @ step.dominating @ Q.T, case.L[np.ix_(kept, kept)]
+    unit = unit_of(case.kernel.coordinates.scale) ** 2  # what a step takes L to be of order one by
+    L_hat, L_A = unit * Q @ step.dominating @ Q.T, case.L[np.ix_(kept, kept)]
     e_2 = pair_weights(case, kept).sum() / 2 / np.linalg.det(L_A)
     expected = np.exp(oracles.log_ek(L_hat, 2)) / e_2
     np.testing.assert_allclose(up.expected_proposals(np.array(kept)), expected, rtol=1e-11)

@@ -1,7 +1,7 @@
 """Arrays in, arrays out: the mathematics that every other room stands on."""
 
 from ndpp.linalg.circle import inclusion_matrix, node_count, nodes
-from ndpp.linalg.coordinates import Coordinates, coordinates, row_blocks, schur_weights
+from ndpp.linalg.coordinates import Coordinates, coordinates, row_blocks, schur_weights, unit_of
 from ndpp.linalg.minors import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
@@ -40,5 +40,6 @@ __all__ = [
     "symmetric_part",
     "tilt_for",
     "tilted_law",
+    "unit_of",
     "youla",
 ]

@@ -141,6 +141,12 @@ def _unpivot(R: FloatArray, pivot: AnyArray) -> tuple[FloatArray, FloatArray]:
     return T, inverse
 
 
+def unit_of(A: AnyArray) -> float:
+    """Return the power of two next to the largest entry of A, 1 where there is none: A / unit_of(A) is exact, and of order one."""
+    largest = float(np.abs(A).max(initial=0.0))
+    return float(np.exp2(np.round(np.log2(largest)))) if largest > 0 else 1.0
+
+
 def _column_scale(norms: FloatArray) -> FloatArray:
     # Powers of two: dividing by them is exact.
     return np.exp2(np.round(np.log2(np.where(norms > 0, norms, 1.0))))

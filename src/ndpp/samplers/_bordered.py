@@ -21,7 +21,7 @@ import scipy.linalg as sl
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex
-from ndpp.linalg.coordinates import EPS, Coordinates, congruence
+from ndpp.linalg.coordinates import EPS, Coordinates, congruence, unit_of
 
 NEARLY_SINGULAR = 1e-6
 """Directions in which L_A falls below this, relative to the rows of L it is part of, become the border."""
@@ -66,7 +66,7 @@ def condition_bordered(coords: Coordinates, given: FloatArray) -> Bordered:
     # The Schur complement as a congruence: a symmetric part that is positive semidefinite, or zero, stays so.
     kept = kept - out @ np.linalg.solve(out.T @ balanced @ out, out.T @ balanced @ kept)
     core = congruence(kept.T, balanced)
-    back = scale[:, None] * turn[:, m:]
+    back = (scale / unit_of(scale))[:, None] * turn[:, m:]  # no law depends on the size of L
     return Bordered(
         core[:border, :border],
         core[:border, border:] @ back.T,

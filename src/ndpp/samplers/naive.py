@@ -14,6 +14,7 @@ from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError
 from ndpp.kernel import LowRankKernel
+from ndpp.linalg import unit_of
 from ndpp.samplers.base import Draw, Sampler
 
 ROUNDING = 1e-13
@@ -57,7 +58,11 @@ class Naive(Sampler):
         sizes = range(kernel.rank + 1) if size is None else [kernel.check_size(size)]
         L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
         sets = [np.array(list(combinations(range(n), k)), np.int64) for k in sizes]
-        weights = np.concatenate([minors(L, members) for members in sets])
+        # det L_S = unit^|S| · det(L/unit)_S: the powers of two are put back relative to the largest of them.
+        unit = unit_of(L)
+        powers = round(np.log2(unit)) * np.array(sizes)
+        parts = [np.ldexp(minors(L / unit, members), power - powers.max()) for members, power in zip(sets, powers)]
+        weights = np.concatenate(parts)
         masks = np.concatenate([(1 << members).sum(axis=1) for members in sets])
         possible = weights > 0
         return cls(kernel, size, masks[possible], weights[possible] / weights.sum())

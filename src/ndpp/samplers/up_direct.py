@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
-from ndpp.linalg import inclusion_matrix
+from ndpp.linalg import inclusion_matrix, unit_of
 
 LOSS = 1e-7
 """Largest estimate of a form's error before a draw takes the slow, safe route; ten times too high or more, usually."""
@@ -63,10 +64,11 @@ class DirectUp:
 
     def prepare(self, kernel: LowRankKernel, size: int) -> PreparedDirectUp:
         """Build the index, in O(n). Small catalogues, which keep Q, also keep QB and QBᵀ."""
-        Q, B = kernel.coordinates.Q, kernel.coordinates.B
         index = self.index(kernel)
+        up = PreparedDirectUp(kernel, index, None)
+        Q, B = kernel.coordinates.Q, up.B
         if Q is None or not isinstance(index, LeverageTable):
-            return PreparedDirectUp(kernel, index, None)
+            return up
         left = Q @ B
         return PreparedDirectUp(kernel, index, Factors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
 
@@ -115,6 +117,11 @@ class PreparedDirectUp:
     index: ItemIndex
     factors: Factors | None
 
+    @cached_property
+    def B(self) -> FloatArray:
+        """The kernel's B, brought to order one: no law depends on its size, and none of its products leaves the range of doubles."""
+        return np.asarray(self.kernel.coordinates.B / unit_of(self.kernel.coordinates.B))
+
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
         """Draw the pair that completes the rows kept; rows ascending, and counters.
 
@@ -126,7 +133,7 @@ class PreparedDirectUp:
             No pair completes the rows kept.
         """
         first, second, fallbacks = None, None, 0
-        given = condition(self.kernel.coordinates.B, self.kernel.q_rows(kept_rows))
+        given = condition(self.B, self.kernel.q_rows(kept_rows))
         if given.loss <= LOSS:
             first = self._first(rng, given)
             second = self._second(rng, given, int(first.rows[0]))

@@ -14,6 +14,7 @@ from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.kernel import LowRankKernel
+from ndpp.linalg import unit_of
 from ndpp.samplers.naive import minors
 
 CHUNK = 1 << 22
@@ -47,12 +48,13 @@ class NaiveUp:
                 f"NaiveUp looks at all pairs of items in every step and takes at most {self.max_items} items; this "
                 f"kernel has {n}. Use DirectUp or RejectionUp, whose cost does not grow with n, or raise max_items."
             )
-        return PreparedNaiveUp(kernel, kernel.to_dense()[np.ix_(kernel.support, kernel.support)])
+        L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
+        return PreparedNaiveUp(kernel, L / unit_of(L))
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedNaiveUp:
-    """The up-step for one kernel; ``L`` is dense, on the support."""
+    """The up-step for one kernel; ``L`` is dense, on the support, and brought to order one."""
 
     kernel: LowRankKernel
     L: FloatArray
