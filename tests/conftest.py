@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import threadpoolctl
@@ -13,11 +15,19 @@ import laws
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run when more law checks were made than the false-alarm rate was split over."""
     made = sum(laws.checks_made.values())
-    if made > laws.SUITE_CHECKS:
+    if hasattr(session.config, "workeroutput"):  # one of several processes: the one that started it adds up
+        session.config.workeroutput["law_checks"] = made
+    elif made > laws.SUITE_CHECKS:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(f"{made} law checks were made; raise laws.SUITE_CHECKS ({laws.SUITE_CHECKS})", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the law checks of a process that has ended."""
+    laws.checks_made["of another process"] += getattr(node, "workeroutput", {}).get("law_checks", 0)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -155,6 +159,22 @@ def test_oracles_agree_on_widely_spread_kernels():
         exact = oracles.exact_law(X, W)
         for k, other in enumerate(oracles.mp_ek_by_traces(X, W)):
             assert abs(exact.ek[k] / other - 1) < mpmath.mpf(10) ** -60
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["this process", "a worker"])
+def test_more_checks_than_declared_fail_the_run(workers: list[str], tmp_path: Path):
+    for name in ("conftest.py", "laws.py"):
+        text = Path(__file__).with_name(name).read_text()
+        (tmp_path / name).write_text(text.replace(f"SUITE_CHECKS = {laws.SUITE_CHECKS}", "SUITE_CHECKS = 3"))
+    (tmp_path / "test_four.py").write_text(
+        "import laws, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test(i): laws.assert_mean([1, 2], 1.5)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    command = [sys.executable, "-m", "pytest", *workers, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "4 passed" in done.stdout
+    assert "4 law checks were made" in done.stdout
 
 
 def test_laws_of_a_kernel_known_by_hand():
