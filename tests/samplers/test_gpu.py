@@ -491,6 +491,17 @@ def test_chain_i_depends_on_the_seed_and_i_alone(device: str):
     assert on(device, walk).sample(10, rng=3, first=20).baskets.to_lists() == whole[20:]
 
 
+@pytest.mark.parametrize("kind", [Exact, Walk])
+def test_the_size_of_the_kernel_changes_nothing(kind: type[Exact] | type[Walk]):
+    kernel = BY_NAME["generic"].kernel
+    draws = [
+        on("cpu", kind.prepare(LowRankKernel(kernel.X, scale * kernel.W), size=3)).sample(20, rng=4)
+        for scale in (1.0, 2.0**-600, 2.0**600)
+    ]
+    assert draws[0].baskets == draws[1].baskets == draws[2].baskets
+    assert not any(part.info["fallbacks"].any() for part in draws if "fallbacks" in part.info)
+
+
 def test_walk_starts_where_it_is_told():
     walk = Walk.prepare(BY_NAME["generic"].kernel, size=3, steps=0, start=[0, 2, 3])
     assert on("cpu", walk).sample(2, rng=0).baskets.to_lists() == [[0, 2, 3]] * 2

@@ -71,7 +71,7 @@ class WalkEngine:
             )
         kernel = walk.kernel
         room = 8 * (5 * kernel.rank**2 + 2 * candidates(kernel.rank, 1) * kernel.rank + 12 * walk.size * kernel.rank)
-        B = torch.from_numpy(kernel.coordinates.B).to(device)
+        B = torch.from_numpy(walk.up.B).to(device)
         most = int(max(1, min(MOST, 0.5 * free_memory(device) // room)))
         return cls(walk, device, Catalogue(kernel, device, torch.float64, walk.up.index), B, most)
 
