@@ -280,6 +280,12 @@ def test_independent_items_is_a_law():
     )
 
 
+def test_models_to_compare_have_names():
+    kernel = make_kernel(6, 4, rng=0)
+    with pytest.raises(InvalidInputError, match=r"models must map names to models.* got a LowRankKernel"):
+        metrics.compare(kernel, random_baskets(6, 5, rng=0))
+
+
 def test_unseen_items_are_possible():
     floor = metrics.independent_items(Baskets.from_lists([[0]], n_items=3))
     assert np.isfinite(floor.log_likelihoods(Baskets.from_lists([[1, 2]], n_items=3))).all()

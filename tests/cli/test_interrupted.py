@@ -213,6 +213,14 @@ def test_training_that_may_not_be_kept_says_why(models, tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"]])
+def test_help_that_cannot_be_written(tmp_path, words):
+    with open("/dev/full", "wb") as full:
+        done = end(spawn(*words, cwd=tmp_path, stdout=full))
+    assert (done.code, done.err) == (1, "ndpp: error: could not write the output: No space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["info"], ["sample", "--to", "parquet"]])
 def test_standard_output_that_cannot_be_written(shelf, tmp_path, words):
     with open("/dev/full", "wb") as full:

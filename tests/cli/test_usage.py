@@ -108,6 +108,7 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["map", "SHELF", "-k", "3", "-g", "3", "-x", "3", "--ids"], "'3' is among the given items"),
         (["complete", "SHELF", "MODELS/orders.csv", "--add", "8"], "would have 13 items; no basket of this model has"),
         (["complete", "SHELF", "MODELS/orders.csv", "--size", "1"], "it cannot be completed to 1"),
+        (["map", "SHELF", "MODELS/orders.csv", "--size", "1"], "it cannot be completed to 1"),
         (["evaluate", "SHELF", "MODELS/none.csv"], "none.csv holds no basket"),
         (["info", "MODELS/orders.txt", "--item", "sku"], "is read as text, one basket a line"),
         (["info", "MODELS/orders.txt", "--item", "sku"], "Name its format with --from …"),

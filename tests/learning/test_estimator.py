@@ -299,6 +299,8 @@ def test_other_labels_at_scoring_time():
         ({"noise": -1}, "noise must be a number, at least 0"),
         ({"alpha": "much"}, "alpha must be a number"),
         ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"learning_rate": float("inf")}, "learning_rate"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number, above 0; got 0.0"),
         ({"validation_fraction": 1.0}, "between 0 and 0.9"),
         ({"oversize": "keep"}, "'drop' or 'raise'"),
         ({"dtype": "float16"}, "dtype must be"),

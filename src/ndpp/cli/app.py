@@ -11,7 +11,7 @@ import typer
 import ndpp
 from ndpp.cli import ask, draw, fit, info, judge
 from ndpp.cli import run as runs
-from ndpp.cli.guard import DEBUG, guarded, install
+from ndpp.cli.guard import DEBUG, end_with, guarded, install
 
 app = typer.Typer(
     name="ndpp",
@@ -66,9 +66,11 @@ def run(arguments: Sequence[str]) -> None:
     if "--debug" in words[:end]:
         words.remove("--debug")
         words.insert(0, "--debug")
-    try:
+    try:  # commands are guarded; a page of help is written by none of them
         app(words, prog_name="ndpp")
-    except SystemExit as end:  # the reader of a page of help has had enough
-        if isinstance(end.__context__, BrokenPipeError):
-            raise SystemExit(0) from None
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):
+            end_with(leaving.__context__)
         raise
+    except OSError as error:
+        end_with(error)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, excluding, fingerprint, given_baskets, load_model
+from ndpp.cli.files import Source, check_output, check_totals, excluding, fingerprint, given_baskets, load_model
 from ndpp.cli.keep import Target
 from ndpp.cli.output import Report, Row, emit, progress
 from ndpp.errors import ZeroProbabilityError
@@ -106,6 +106,8 @@ def map_(
     target.check(model, baskets, resume=False)
     starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
     allowed, _ = excluding(kernel, exclude, starts.indices, ids=ids)
+    if baskets is not None:
+        check_totals(allowed, starts, [size] * len(starts))
     rows: list[list[int]] = []
     with progress(len(starts), "building", show=len(starts) > 1) as advance:
         for items in starts:

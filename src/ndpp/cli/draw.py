@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +13,19 @@ from ndpp import samplers
 from ndpp._journal import read_made_with
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, excluding, fingerprint, given_baskets, is_plain, item_ids, load_model, need
+from ndpp.cli.files import (
+    Source,
+    check_totals,
+    excluding,
+    fingerprint,
+    given_baskets,
+    is_plain,
+    item_ids,
+    load_model,
+    need,
+)
 from ndpp.cli.keep import Target, keep
 from ndpp.cli.samplers import Name, Settings, Start, engine_of, prepare
-from ndpp.errors import ImpossibleSizeError
-from ndpp.kernel import LowRankKernel
 
 BLOCK = 2**16
 """Baskets that are planned at a time: however many are asked for, the plan takes little memory."""
@@ -125,7 +133,7 @@ def complete(
     allowed, never = excluding(kernel, exclude, starts.indices, ids=ids)
     totals = _totals(starts, size, add)
     if baskets is not None:
-        _check_totals(allowed, starts, totals)
+        check_totals(allowed, starts, totals)
     seed = _seed(seed, output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": fingerprint(model), "number": number, "size": size, "add": add, "device": device,
@@ -146,18 +154,6 @@ def complete(
 def _totals(starts: Baskets, size: int | None, add: int | None) -> list[int | None]:
     """Return how many items each basket is to have."""
     return [size if add is None else given + add for given in starts.sizes.tolist()]
-
-
-def _check_totals(kernel: LowRankKernel, starts: Baskets, totals: Sequence[int | None]) -> None:
-    """Refuse a file with a basket that cannot be completed before any of it is."""
-    for i, (given, total) in enumerate(zip(starts.sizes.tolist(), totals)):
-        most = kernel.rank if total is None else total
-        if given > most:
-            raise ImpossibleSizeError(f"basket {i} of the file holds {given} items; it cannot be completed to {most}")
-        if most > kernel.rank:
-            raise ImpossibleSizeError(
-                f"basket {i} of the file would have {most} items; no basket of this model has more than {kernel.rank}"
-            )
 
 
 def _seed(seed: int | None, output: Path | None, *, resume: bool) -> int:

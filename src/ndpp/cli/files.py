@@ -17,7 +17,7 @@ from ndpp._basket_files import format_of
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli.options import Format
-from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError
 from ndpp.io import load, load_header
 from ndpp.kernel import LowRankKernel
 
@@ -119,6 +119,18 @@ def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -
             why = "as --ids asks" if ids else "since this model has no labels"
             raise InvalidInputError(f"{name!r} is no item id; items are whole numbers, {why}")
     return kernel.catalogue_ids(kernel.rows_of([int(name) for name in names]))
+
+
+def check_totals(kernel: LowRankKernel, starts: Baskets, totals: Sequence[int | None]) -> None:
+    """Refuse a file with a basket that cannot be completed before any of it is."""
+    for i, (given, total) in enumerate(zip(starts.sizes.tolist(), totals)):
+        most = kernel.rank if total is None else total
+        if given > most:
+            raise ImpossibleSizeError(f"basket {i} of the file holds {given} items; it cannot be completed to {most}")
+        if most > kernel.rank:
+            raise ImpossibleSizeError(
+                f"basket {i} of the file would have {most} items; no basket of this model has more than {kernel.rank}"
+            )
 
 
 def excluding(

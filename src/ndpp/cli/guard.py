@@ -59,7 +59,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
                     traceback.print_exc()
                 # In the middle of an import, a library may make any other exception of an interrupt.
                 known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
-                _end(KeyboardInterrupt() if interrupts and not known else error)
+                end_with(KeyboardInterrupt() if interrupts and not known else error)
 
     return run
 
@@ -114,7 +114,8 @@ def install() -> None:
     warnings.simplefilter("default", UserWarning)
 
 
-def _end(error: BaseException) -> NoReturn:
+def end_with(error: BaseException) -> NoReturn:
+    """End the command with one line for what went wrong, if anything did, and an exit code."""
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, BrokenPipeError):  # the reader has had enough: no failure

@@ -162,7 +162,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     def _settings(self) -> Settings:
         return Settings(
             gamma=self._penalties()[2],
-            learning_rate=number(self.learning_rate, "learning_rate"),
+            learning_rate=number(self.learning_rate, "learning_rate", above_zero=True),
             batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
             patience=check_count(self.patience, "patience", least=1),
@@ -241,10 +241,11 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         return checkpoints.read(self.checkpoint) if Path(self.checkpoint).exists() else None
 
 
-def number(value: Any, name: str, *, most: float = np.inf) -> float:
-    """Return ``value`` as a finite float in 0..most."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= most:
-        bounds = "at least 0" if most == np.inf else f"between 0 and {most:g}"
+def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
+    """Return ``value`` as a finite float in 0..most, zero itself being left out where it makes no sense."""
+    valid = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
+        bounds = "above 0" if above_zero else "at least 0" if most == np.inf else f"between 0 and {most:g}"
         raise InvalidInputError(f"{name} must be a number, {bounds}; got {value!r}")
     return float(value)
 

@@ -10,6 +10,7 @@ import numpy as np
 from ndpp._checks import check_count
 from ndpp._types import RngLike
 from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
 from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
 from ndpp.metrics.likelihood import auc, mean_log_likelihood
 from ndpp.metrics.models import has_law
@@ -65,6 +66,10 @@ def compare(
     independent     -12.6 ± 0.4  0.735 ± 0.022  63.0 ± 2.5  0.436 ± 0.043
     cosine                    –              –  62.3 ± 2.6  0.425 ± 0.045
     """
+    if not isinstance(models, Mapping):
+        raise InvalidInputError(
+            f"models must map names to models, as in {{'mine': model}}; got a {type(models).__name__}"
+        )
     k, seed = check_count(k, "k", least=1), int(np.random.default_rng(rng).integers(2**62))
     rows = []
     for name, model in models.items():
