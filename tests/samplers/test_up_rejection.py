@@ -65,12 +65,12 @@ def test_law_and_closed_form(name, kept):
 
 
 def test_law_over_many_draws():
-    """50,000 pairs for one A, whose decompositions are done once, as they are for all proposals of a step."""
+    """10,000 pairs for one A, whose decompositions are done once, as they are for all proposals of a step."""
     case, rng, kept = BY_NAME["mostly skew"], np.random.default_rng(2), (3, 6)
     up = RejectionUp().prepare(case.kernel)
     step = up._step(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))))
     pairs = []
-    while len(pairs) < 50_000:
+    while len(pairs) < 10_000:
         rows = step.proposal.draw(rng).rows
         if rng.random() < up_rejection.minor_ratio(case.kernel.q_rows(rows), step.inner, step.dominating):
             pairs.append(rows)
