@@ -194,6 +194,25 @@ def test_minors_are_within_their_rounding_errors(case: Case):
         assert minors[i] == (values[i] if true > rounding[i] else 0), (i, float(true))
 
 
+@pytest.mark.parametrize("case", [c for c in AWKWARD if c.name != "ondpp"], ids=str)
+@pytest.mark.parametrize("error", [0.0, 2.0**-30])
+def test_minors_bear_the_error_that_is_declared(case: Case, error: float):
+    """L is exact in these cases, so that elimination has to answer for itself; then every entry is put off."""
+    signs = np.random.default_rng(11).choice([-1.0, 1.0], case.L.shape)
+    bound = error * np.abs(case.L).max() * np.ones_like(case.L)
+    values, rounding = oracles.minors_with_rounding(case.L + signs * bound, bound)
+    assert all(abs(Fraction(values[i]) - true) <= Fraction(rounding[i]) for i, true in enumerate(exact_minors(case)))
+
+
+def test_rounded_entries_are_the_default():
+    """Each entry of ones((2, 2)) is taken to be 4 EPS off at most, which makes 16 EPS in the determinant."""
+    off = np.array([[1.0, -1.0], [-1.0, 1.0]]) * 4 * oracles.EPS
+    assert oracles.minors(np.ones((2, 2)) - off)[-1] == oracles.minors(np.ones((2, 2)) + off)[-1] == 0
+    assert oracles.minors(np.ones((2, 2)) + 16 * off)[-1] > 0
+    with pytest.raises(AssertionError, match="not an NDPP"):
+        oracles.minors(np.ones((2, 2)) - 16 * off)
+
+
 @pytest.mark.parametrize("case", [c for c in ROUNDED if "spread" not in c.name and "cancel" not in c.name], ids=str)
 def test_impossible_sets_are_known_from_the_matrix_alone(case: Case):
     assert [bool(value) for value in oracles.minors(case.L)] == [bool(true) for true in exact_minors(case)]
