@@ -17,10 +17,10 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo test test-matrix lint format docs bench clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Create the virtual environment and install everything into it
 
@@ -41,6 +41,9 @@ demo: $(VENV)/.ready-demo  ## Learn a kernel from a year of groceries, read it, 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
+test-matrix: $(READY)  ## Run them on other processors, Pythons and versions, as far as this machine can (ARGS="-- --full")
+	$(BIN)/nox $(ARGS)
+
 lint: $(READY)  ## Style, formatting, types and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,5 +63,5 @@ bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
 
 clean:  ## Remove what was built, the virtual environment included
-	rm -rf $(VENV) docs/_build docs/api/generated build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

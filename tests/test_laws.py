@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 import laws
 import oracles
-from kernels import AWKWARD, BY_NAME, Case, random_ndpp
+from kernels import AWKWARD, BY_NAME, Case, random_ndpp, skew
 
 DRAWS = 50_000
 
@@ -151,6 +153,105 @@ def test_oracles_agree(case: Case):
             if size in (None, *oracles.possible_sizes(case.L, given)):
                 dense = oracles.inclusion_probabilities(case.L, size, given)
                 np.testing.assert_allclose(dense, np.array(inclusion, float), atol=1e-12)
+
+
+def exact_minors(case: Case) -> list[Fraction]:
+    """det L_S of L = X W Xᵀ for every S, as rational numbers."""
+    exact = oracles.exact_law(case.X, case.W)
+    return [Fraction(value, 1 << exact.shift * i.bit_count()) for i, value in enumerate(exact.minors)]
+
+
+def graded(case: Case, most: int) -> Case:
+    """Rows of X times powers of two between 2^−most and 2^most."""
+    powers = np.linspace(-most, most, case.n_items).round().astype(int)
+    return Case(f"{case.name} over 2^±{most}", np.ldexp(case.X, powers[:, None]), case.W)
+
+
+def cancelling(seed: int) -> Case:
+    """L = (Y − Z)(Y − Z)ᵀ of rank 3 as a product with entries 2^16 times as large: most of its digits are lost."""
+    rng = np.random.default_rng(seed)
+    Y = rng.standard_normal((6, 3))
+    W = np.block([[np.eye(3), -np.eye(3)], [-np.eye(3), np.eye(3)]])
+    return Case(f"cancelling {seed}", np.hstack([Y, Y + 2.0**-8 * rng.standard_normal((6, 3))]), W)
+
+
+ROUNDED = [
+    *AWKWARD,
+    *(graded(BY_NAME[name], most) for name in ("generic", "ondpp", "zero diagonal") for most in (12, 60)),
+    *(Case(f"spread {s}", *random_ndpp(7, 5, np.random.default_rng(s), spread=s / 2)) for s in range(4)),
+    *(cancelling(seed) for seed in range(3)),
+]
+
+
+@pytest.mark.parametrize("case", ROUNDED, ids=str)
+def test_minors_are_within_their_rounding_errors(case: Case):
+    """Against rational arithmetic: no minor is further off than it says, and no zero or positive one changes sides."""
+    error = oracles.product_error(case.X, case.W)
+    values, rounding = oracles.minors_with_rounding(case.L, error)
+    minors = oracles.minors(case.L, error)
+    for i, true in enumerate(exact_minors(case)):
+        assert abs(Fraction(values[i]) - true) <= Fraction(rounding[i])
+        assert minors[i] == (values[i] if true > rounding[i] else 0), (i, float(true))
+
+
+@pytest.mark.parametrize("case", [c for c in AWKWARD if c.name != "ondpp"], ids=str)
+@pytest.mark.parametrize("error", [0.0, 2.0**-30])
+def test_minors_bear_the_error_that_is_declared(case: Case, error: float):
+    """L is exact in these cases, so that elimination has to answer for itself; then every entry is put off."""
+    signs = np.random.default_rng(11).choice([-1.0, 1.0], case.L.shape)
+    bound = error * np.abs(case.L).max() * np.ones_like(case.L)
+    values, rounding = oracles.minors_with_rounding(case.L + signs * bound, bound)
+    assert all(abs(Fraction(values[i]) - true) <= Fraction(rounding[i]) for i, true in enumerate(exact_minors(case)))
+
+
+def test_rounded_entries_are_the_default():
+    """Each entry of ones((2, 2)) is taken to be 4 EPS off at most, which makes 16 EPS in the determinant."""
+    off = np.array([[1.0, -1.0], [-1.0, 1.0]]) * 4 * oracles.EPS
+    assert oracles.minors(np.ones((2, 2)) - off)[-1] == oracles.minors(np.ones((2, 2)) + off)[-1] == 0
+    assert oracles.minors(np.ones((2, 2)) + 16 * off)[-1] > 0
+    with pytest.raises(AssertionError, match="not an NDPP"):
+        oracles.minors(np.ones((2, 2)) - 16 * off)
+
+
+@pytest.mark.parametrize("case", [c for c in ROUNDED if "spread" not in c.name and "cancel" not in c.name], ids=str)
+def test_impossible_sets_are_known_from_the_matrix_alone(case: Case):
+    assert [bool(value) for value in oracles.minors(case.L)] == [bool(true) for true in exact_minors(case)]
+
+
+def test_lost_digits_have_to_be_declared():
+    """Negative control of ``product_error``: L alone does not tell how it was rounded."""
+    case = cancelling(0)
+    assert not oracles.minors(case.L, oracles.product_error(case.X, case.W))[-1]
+    values, rounding = oracles.minors_with_rounding(case.L)
+    assert any(abs(values[i] - true) > rounding[i] for i, true in enumerate(exact_minors(case)))
+
+
+@pytest.mark.parametrize("others", [0, 6])
+def test_small_minors_are_kept_and_negative_ones_refused(others: int):
+    """[[1, 1], [1, 1 + x]] has determinant x, whatever stands beside it."""
+
+    def with_minor(x: float) -> np.ndarray:
+        return block_diag(np.eye(others), [[1.0, 1.0], [1.0, 1.0 + x]])
+
+    pair = 0b11 << others
+    for grade in (np.ones(others + 2), np.ldexp(1.0, 7 * np.arange(others + 2))):
+        scaling = grade[:, None] * grade
+        for x in (1e-4, 2.0**-40, 1e-12):
+            found = oracles.minors(with_minor(x) * scaling)[pair] / grade[-2:].prod() ** 2
+            assert found == pytest.approx(x, abs=2 * oracles.EPS)  # 1 + x is rounded, too
+        for x in (-1e-4, -1e-10, -1e-12):
+            with pytest.raises(AssertionError, match="not an NDPP"):
+                oracles.minors(with_minor(x) * scaling)
+        assert oracles.minors(with_minor(0.0) * scaling)[pair] == 0
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4, 7])
+def test_minors_beyond_the_rank_are_zero(rank: int):
+    """Gaussian X, so that no entry of L is exact: sets larger than the rank are impossible all the same."""
+    rng = np.random.default_rng(rank)
+    for _ in range(20):
+        X = rng.standard_normal((8, rank))
+        assert oracles.possible_sizes(X @ (np.eye(rank) + skew(rng.standard_normal((rank, rank)))) @ X.T)[-1] == rank
 
 
 def test_oracles_agree_on_widely_spread_kernels():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 
 import ndpp
 
@@ -139,8 +138,9 @@ def test_labels_with_commas_can_be_named(call, tmp_path):
     assert done.json["baskets"] == [["salt, coarse"]]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_a_device_the_cpu_draws_and_says_so(call, plain):
+    if pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'").cuda.is_available():
+        pytest.skip("there is a CUDA device")
     words = ["sample", plain, "-n", 3, "--size", 2, "--seed", 1, "--json"]
     done = call(*words, "--device", "cuda")
     assert done.json == call(*words).json

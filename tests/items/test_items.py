@@ -239,7 +239,10 @@ def test_alias_table_holds_the_law(weights):
     assert threshold.min() >= 0
     assert threshold.max() <= 1 + 1e-12
     law = (threshold + np.bincount(alias, 1 - threshold, len(weights))) / len(weights)
-    np.testing.assert_allclose(law, weights / weights.sum(), atol=1e-14)
+    # Up to n roundings each of the sum of the weights, of what is left of a full cell, and of the aliases added here.
+    np.testing.assert_allclose(
+        law, weights / weights.sum(), rtol=0, atol=1.5 * (len(weights) + 2) * np.finfo(float).eps
+    )
     assert (law[weights == 0] == 0).all(), "what has weight zero must never be drawn"
 
 

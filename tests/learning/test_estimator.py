@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
 import torch
 from scipy import sparse
 from sklearn.base import clone

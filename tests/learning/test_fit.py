@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
 import torch
 
 import oracles

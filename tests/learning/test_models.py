@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
 import torch
 
 from ndpp.kernel import LowRankKernel

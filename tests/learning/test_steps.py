@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
 import torch
 
 from ndpp.baskets import Baskets

@@ -75,8 +75,10 @@ def test_blocks_agree_with_the_whole(case: Case, monkeypatch):
 def test_equal_rows_stay_equal_and_zero_rows_zero():
     X, W = random_ndpp(30, 6, np.random.default_rng(1), spread=2)
     X[7], X[20] = X[3], 0
-    Q = X @ coordinates(X, W).to_q
-    np.testing.assert_array_equal(Q[7], Q[3])
+    to_q = coordinates(X, W).to_q
+    Q = X @ to_q
+    rounding = 6 * np.finfo(float).eps * (np.abs(X[3]) @ np.abs(to_q))  # BLAS may treat rows in different ways
+    assert (np.abs(Q[7] - Q[3]) <= rounding).all()
     assert not Q[20].any()
 
 

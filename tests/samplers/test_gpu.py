@@ -9,6 +9,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
+
 import torch
 from scipy.stats import binom
 
