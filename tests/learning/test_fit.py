@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import only_posix
 import oracles
 from kernels import from_vbd, pair_blocks
 from ndpp.baskets import Baskets
@@ -210,6 +211,7 @@ def _child(code: str, baskets: Baskets, folder: Path) -> tuple[subprocess.Popen[
     return subprocess.Popen(arguments, stderr=subprocess.PIPE, env=environment), path
 
 
+@only_posix.signals
 def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
     child, path = _child(KILLED, baskets, tmp_path)
     assert child.wait(120) == -signal.SIGKILL, child.stderr.read().decode()  # type: ignore[union-attr]
@@ -220,6 +222,7 @@ def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
     assert same(whole, resumed)
 
 
+@only_posix.signals
 def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
     child, path = _child(INTERRUPTED, baskets, tmp_path)
     deadline = time.monotonic() + 120
