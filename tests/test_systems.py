@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import hashlib
 import io as streams
@@ -271,6 +272,32 @@ def test_the_demonstration_needs_no_alphabet(monkeypatch):
     demo.main()
     stream.flush()
     assert stream.buffer.getvalue().split() == [b"?", b"?"]
+
+
+def left_to_the_system(code: str) -> list[str]:
+    """Return the calls that read or write text and leave its encoding, or the ends of its lines, to the system."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        named = {word.arg for word in node.keywords}
+        mode = str(getattr(node.args[1], "value", "b")) if name == "open" and len(node.args) > 1 else "r"
+        text = name in ("read_text", "write_text") or (isinstance(node.func, ast.Name) and name == "open")
+        if not text or "b" in mode:
+            continue
+        writes = name == "write_text" or not mode.startswith("r")
+        if not ({"encoding", "newline"} if writes else {"encoding"}) <= named:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_text_in_files_does_not_depend_on_the_system():
+    for path in sorted(Path(ndpp.__file__).parent.rglob("*.py")):
+        assert left_to_the_system(path.read_text(encoding="utf-8")) == [], path
+    assert left_to_the_system("open(p)\nopen(p, 'rb')\nopen(p, 'w', encoding='utf-8')\np.read_text()") == [
+        "open(p)", "open(p, 'w', encoding='utf-8')", "p.read_text()"
+    ]  # fmt: skip
 
 
 def test_no_part_of_the_package_needs_a_posix_module():
