@@ -57,7 +57,7 @@ def slow_source(X: np.ndarray, marks: Path) -> Any:
             yield slice(0, len(X)), X
 
         def rows(self, ids: np.ndarray) -> np.ndarray:
-            (marks / f"{time.monotonic_ns()}-{os.getpid()}").touch()
+            (marks / f"{time.perf_counter_ns()}-{os.getpid()}").touch()
             time.sleep(0.01)
             return X[ids]
 
@@ -163,7 +163,7 @@ def test_a_worker_killed_while_preparing_and_while_rows_are_fetched(client, mark
     X, W = factors()
 
     def chunk(block_info: Any = None) -> np.ndarray:
-        (marks / f"{time.monotonic_ns()}-{os.getpid()}").touch()
+        (marks / f"{time.perf_counter_ns()}-{os.getpid()}").touch()
         time.sleep(0.05)
         begin, end = block_info[None]["array-location"][0]
         return X[begin:end]

@@ -26,7 +26,7 @@ from ndpp import Baskets, LowRankKernel, _files, io
 from ndpp.cli import guard
 from ndpp.datasets import fetch, make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.experiments import demo, timing
+from ndpp.experiments import demo, record, timing
 from ndpp.learning import NDPP, checkpoint
 from ndpp.rows import FileRows, Stacked
 
@@ -274,19 +274,28 @@ def test_the_demonstration_needs_no_alphabet(monkeypatch):
     assert stream.buffer.getvalue().split() == [b"?", b"?"]
 
 
+def test_a_report_from_a_system_without_a_load_average(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "getloadavg", raising=False)
+    about = {"quick": True, "seed": 0, "seconds": 1.0, "machine": record.machine()}
+    record.write("fig9", "A figure", record.Result({}, [], {"": [{"ä": 1}]}), tmp_path, about=about)
+    report = record.report(tmp_path, ["fig9"]).read_bytes()
+    assert b" cores), " in report
+    assert b"\r" not in report
+    assert (tmp_path / "fig9.csv").read_bytes() == "ä\n1\n".encode()
+
+
 def left_to_the_system(code: str) -> list[str]:
     """Return the calls that read or write text and leave its encoding, or the ends of its lines, to the system."""
     found = []
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Call):
             continue
-        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        named = {word.arg for word in node.keywords}
-        mode = str(getattr(node.args[1], "value", "b")) if name == "open" and len(node.args) > 1 else "r"
-        text = name in ("read_text", "write_text") or (isinstance(node.func, ast.Name) and name == "open")
-        if not text or "b" in mode:
+        method, function = getattr(node.func, "attr", ""), getattr(node.func, "id", "")
+        mode = str(getattr(node.args[1], "value", "b")) if function == "open" and len(node.args) > 1 else "r"
+        if (method not in ("read_text", "write_text") and function != "open") or "b" in mode:
             continue
-        writes = name == "write_text" or not mode.startswith("r")
+        named = {word.arg for word in node.keywords}
+        writes = method == "write_text" or not mode.startswith("r")
         if not ({"encoding", "newline"} if writes else {"encoding"}) <= named:
             found.append(ast.unparse(node))
     return found

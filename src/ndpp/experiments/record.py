@@ -185,10 +185,11 @@ def _section(record: Row) -> str:
     lines = [[f["what"], f["paper"] or "–", f["ours"], mark[f["holds"]]] for f in record["findings"]]
     settings = ", ".join(f"{key} = {value}" for key, value in record["settings"].items())
     where = record["machine"]
+    load = "" if where["load_average"] is None else f", load average {where['load_average']}"  # Windows has none
     versions = ", ".join(f"{name} {found}" for name, found in where["versions"].items())
     run = (
         f"*{settings}. Seed {record['seed']}, {'quick' if record['quick'] else 'full'} settings, "
-        f"{record['seconds']:.0f} s on {where['cpu']} ({where['cores']} cores, load average {where['load_average']}), "
+        f"{record['seconds']:.0f} s on {where['cpu']} ({where['cores']} cores{load}), "
         f"{where['system']}, Python {where['python']}, {versions}.*"
     )
     files = ", ".join(f"[{file}](./{file})" for file in [*record["tables"], f"{record['name']}.json"])
