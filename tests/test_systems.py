@@ -292,7 +292,8 @@ def left_to_the_system(code: str) -> list[str]:
             continue
         method, function = getattr(node.func, "attr", ""), getattr(node.func, "id", "")
         mode = str(getattr(node.args[1], "value", "b")) if function == "open" and len(node.args) > 1 else "r"
-        if (method not in ("read_text", "write_text") and function != "open") or "b" in mode:
+        of_path = (method, len(node.args)) in (("read_text", 0), ("write_text", 1))  # ours take more
+        if not (of_path or function == "open") or "b" in mode:
             continue
         named = {word.arg for word in node.keywords}
         writes = method == "write_text" or not mode.startswith("r")
