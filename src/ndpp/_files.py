@@ -45,13 +45,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         if not WINDOWS:
             temporary.chmod(mode & 0o7777)  # some writers replace the temporary by one of their own
-        move(temporary, target)
+        move(temporary, target, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def move(source: Path, target: Path) -> None:
-    """Rename a file or folder; a file takes the place of the target. Windows refuses while anything has one of them open."""
+def move(source: Path, target: Path, name: Path) -> None:
+    """Rename a file or folder; a file takes the place of the target. Windows refuses while anything has one of them open.
+
+    ``name`` is the path that the message gives.
+    """
     for pause in PATIENCE if WINDOWS else ():
         try:
             os.replace(source, target)
@@ -64,7 +67,7 @@ def move(source: Path, target: Path) -> None:
         if not WINDOWS:
             raise
         raise PermissionError(
-            f"{str(target)!r} cannot be replaced: it is read-only, or in use by another program or by a kernel whose X "
+            f"{str(name)!r} cannot be replaced: it is read-only, or in use by another program or by a kernel whose X "
             f"is read from it ({reason.strerror})"
         ) from None
 
@@ -96,10 +99,10 @@ def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         if target.exists():
-            move(target, old)
-        move(temporary, target)
+            move(target, old, target)
+        move(temporary, target, target)
     finally:
         if old.exists() and not target.exists():
-            move(old, target)
+            move(old, target, target)
         for rest in (temporary, old):
             shutil.rmtree(rest, ignore_errors=True)

@@ -83,7 +83,7 @@ def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None
                 unfinished = target.with_name(name + ".part")
                 with open(unfinished, "ab+") as part:
                     _complete(part, url, sha256)
-                move(unfinished, target)
+                move(unfinished, target, target)
     return target
 
 
