@@ -130,7 +130,7 @@ def test_folders_are_replaced_unless_they_are_in_use(tmp_path, monkeypatch):
     assert isinstance(again.X, Stacked)
     draws = again.sample(5, size=2, rng=0)
     assert draws == LowRankKernel(matrix(), np.eye(D)).sample(5, size=2, rng=0)
-    with pytest.raises(PermissionError, match="/model' cannot be replaced: .* in use"):
+    with pytest.raises(PermissionError, match=r"/model' cannot be replaced: .* in use"):
         io.save(again, target)
     assert again.sample(5, size=2, rng=0) == draws
     assert io.load(target).n_items == N
