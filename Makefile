@@ -63,5 +63,18 @@ bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
 
 clean:  ## Remove what was built, the virtual environment included
-	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .coverage htmlcov coverage.xml .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: coverage build
+
+coverage: $(READY)  ## Run every test and report the lines that none of them reaches, in htmlcov/ and coverage.xml
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-report=html --cov-report=xml $(ARGS)
+
+# What is built is installed into new environments, away from the checkout, and has to run the README's quick start there.
+$(VENV)/.ready-release: EXTRAS := release
+build: $(VENV)/.ready-release  ## Build the wheel and the sdist into dist/, check them, and try them in new environments
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python .ci/try_dist.py dist

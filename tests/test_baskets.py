@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+import only_posix
 from kernels import data_folder
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, MissingExtraError
@@ -550,6 +551,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, suffix: str) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@only_posix.modes
 def test_write_keeps_links_and_modes(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     os.chmod(tmp_path / "real", 0o640)

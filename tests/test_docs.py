@@ -14,7 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
-PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if FENCE.search(path.read_text())]
+PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if FENCE.search(path.read_text(encoding="utf-8"))
+]
 
 
 def run_blocks(text: str, name: str) -> None:
@@ -37,7 +41,7 @@ def run_blocks(text: str, name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_the_page_runs_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run_blocks(page.read_text(), page.name)
+    run_blocks(page.read_text(encoding="utf-8"), page.name)
 
 
 def test_readme_has_a_quick_start():
@@ -52,7 +56,7 @@ def test_a_wrong_page_fails():
 
 
 def test_every_public_name_is_in_the_api_pages():
-    pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
     listed = set(re.findall(r"^   (\w+)$", pages, re.MULTILINE)) | set(
         re.findall(r"module:: ndpp\.(\w+)$", pages, re.MULTILINE)
     )

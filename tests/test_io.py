@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import only_posix
 from kernels import AWKWARD, Case
 from ndpp import io
 from ndpp.errors import InvalidInputError, ModelFileError
@@ -119,6 +120,7 @@ def test_failed_save_leaves_the_old_file(model: Path, monkeypatch: pytest.Monkey
     assert os.listdir(model.parent) == [model.name]
 
 
+@only_posix.modes
 def test_new_files_are_as_open_as_others(model: Path) -> None:
     (model.parent / "plain").touch()
     assert model.stat().st_mode == (model.parent / "plain").stat().st_mode

@@ -265,8 +265,10 @@ def test_oracles_agree_on_widely_spread_kernels():
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["this process", "a worker"])
 def test_more_checks_than_declared_fail_the_run(workers: list[str], tmp_path: Path):
     for name in ("conftest.py", "laws.py"):
-        text = Path(__file__).with_name(name).read_text()
-        (tmp_path / name).write_text(text.replace(f"SUITE_CHECKS = {laws.SUITE_CHECKS}", "SUITE_CHECKS = 3"))
+        text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(
+            text.replace(f"SUITE_CHECKS = {laws.SUITE_CHECKS}", "SUITE_CHECKS = 3"), encoding="utf-8"
+        )
     (tmp_path / "test_four.py").write_text(
         "import laws, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test(i): laws.assert_mean([1, 2], 1.5)\n"
     )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import ndpp
 
+ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
 
 PUBLIC = {
@@ -113,3 +116,41 @@ def test_version_is_that_of_the_installed_distribution():
 
 def test_type_hints_are_shipped():
     assert Path(ndpp.__file__).with_name("py.typed").is_file()
+
+
+def released(changelog: str) -> tuple[str, str]:
+    """Return version and date of the newest section of a changelog that has a date."""
+    found = re.search(r"^## (\d+\.\d+\.\d+\S*) \((\d{4}-\d\d-\d\d)\)$", changelog, re.MULTILINE)
+    assert found, "no section such as '## 0.1.0 (2026-11-15)'"
+    return found[1], found[2]
+
+
+def cited(citation: str) -> tuple[str, str]:
+    """Return version and date of a citation file."""
+    fields = dict(re.findall(r'^(version|date-released): "?([^"\n]+)"?$', citation, re.MULTILINE))
+    return fields["version"], fields["date-released"]
+
+
+def test_version_changelog_and_citation_agree():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    citation = cited((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation == released(changelog)
+    assert ndpp.__version__ == citation[0]
+    assert "\n## Unreleased\n" in changelog[: changelog.index(citation[0])]
+
+
+def test_the_newest_dated_section_counts():
+    assert released("## Unreleased\n\n## 0.2.0 (2027-01-02)\n\n## 0.1.0 (2026-11-15)\n") == ("0.2.0", "2027-01-02")
+    with pytest.raises(AssertionError, match="no section"):
+        released("## Unreleased\n## 0.2.0\n")
+
+
+def test_the_address_of_the_repository_is_one():
+    """Every file that names it names that of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address = project["urls"]["Repository"]
+    assert f"repository-code: {address}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    form = ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"
+    if not form.exists():
+        pytest.skip("the source distribution has no issue forms")
+    assert f"url: {address}/security/" in form.read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+import only_posix
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, MissingExtraError, RowsUnavailableError
 from ndpp.samplers import Exact, Walk, _dispatch
@@ -57,7 +57,7 @@ def slow_source(X: np.ndarray, marks: Path) -> Any:
             yield slice(0, len(X)), X
 
         def rows(self, ids: np.ndarray) -> np.ndarray:
-            (marks / f"{time.monotonic_ns()}-{os.getpid()}").touch()
+            (marks / f"{time.perf_counter_ns()}-{os.getpid()}").touch()
             time.sleep(0.01)
             return X[ids]
 
@@ -72,7 +72,7 @@ def killing(marks: Path, *, after: int) -> threading.Thread:
             pids = [int(path.name.split("-")[1]) for path in sorted(marks.iterdir())]
             workers = [pid for pid in pids if pid != os.getpid()]
             if len(workers) >= after:
-                os.kill(workers[-1], signal.SIGKILL)
+                os.kill(workers[-1], only_posix.KILL)
                 (marks.parent / "killed").write_text(str(workers[-1]))
                 return
             time.sleep(0.01)
@@ -163,7 +163,7 @@ def test_a_worker_killed_while_preparing_and_while_rows_are_fetched(client, mark
     X, W = factors()
 
     def chunk(block_info: Any = None) -> np.ndarray:
-        (marks / f"{time.monotonic_ns()}-{os.getpid()}").touch()
+        (marks / f"{time.perf_counter_ns()}-{os.getpid()}").touch()
         time.sleep(0.05)
         begin, end = block_info[None]["array-location"][0]
         return X[begin:end]
@@ -180,7 +180,7 @@ def test_a_worker_killed_while_preparing_and_while_rows_are_fetched(client, mark
     sampler = Exact.prepare(kernel, size=3)
     draws = sampler.stream(12, rng=2)
     found = [*next(draws).baskets]
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)  # it holds chunks of X, which are made anew
+    os.kill(next(iter(client.run(os.getpid).values())), only_posix.KILL)  # it holds chunks of X, which are made anew
     found += [basket for part in draws for basket in part.baskets]
     assert [basket.tolist() for basket in found] == twin.sample(12, size=3, rng=2).to_lists()
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
+
+WINDOWS = sys.platform == "win32"
+"""Whether files that are open cannot be replaced, and have no permissions but a read-only flag."""
+PATIENCE = (0.01, 0.05, 0.1, 0.3, 0.5)
+"""Seconds between attempts to replace a file on Windows, where a virus scanner may hold a new one for a moment."""
 
 
 @contextmanager
@@ -21,11 +28,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"expected the path of a file to write; {str(path)!r} is a folder")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     if target.exists() and not target.is_file():
         yield target
         return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch(exist_ok=False)
@@ -36,10 +43,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
-        temporary.chmod(mode & 0o7777)  # some writers replace the temporary by one of their own
-        os.replace(temporary, target)
+        if not WINDOWS:
+            temporary.chmod(mode & 0o7777)  # some writers replace the temporary by one of their own
+        move(temporary, target, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def move(source: Path, target: Path, name: Path) -> None:
+    """Rename a file or folder; a file takes the place of the target. Windows refuses while anything has one of them open.
+
+    ``name`` is the path that the message gives.
+    """
+    for pause in PATIENCE if WINDOWS else ():
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            time.sleep(pause)
+    try:
+        os.replace(source, target)
+    except PermissionError as reason:
+        if not WINDOWS:
+            raise
+        raise PermissionError(
+            f"{str(name)!r} cannot be replaced: it is read-only, or in use by another program or by a kernel whose X "
+            f"is read from it ({reason.strerror})"
+        ) from None
 
 
 @contextmanager
@@ -69,10 +99,10 @@ def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         if target.exists():
-            target.rename(old)
-        temporary.rename(target)
+            move(target, old, target)
+        move(temporary, target, target)
     finally:
         if old.exists() and not target.exists():
-            old.rename(target)
+            move(old, target, target)
         for rest in (temporary, old):
             shutil.rmtree(rest, ignore_errors=True)

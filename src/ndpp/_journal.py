@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -82,8 +82,8 @@ class Journal:
         self._file.write(text.encode())
         self._file.flush()
 
-    def rows(self) -> Iterator[list[int]]:
-        """Yield the ids of each basket."""
+    def rows(self) -> Generator[list[int], None, None]:
+        """Yield the ids of each basket. The file is open until the generator is used up or closed."""
         with open(self.path, "rb") as file:
             next(file)
             yield from ([int(word) for word in line.split()] for line in file)

@@ -22,7 +22,7 @@ def call(capsys, monkeypatch):
 
     def call(*arguments: Any, stdin: str | bytes = "") -> Done:
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
         capsys.readouterr()
         with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
             run([str(word) for word in arguments])

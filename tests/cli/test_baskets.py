@@ -41,7 +41,7 @@ def test_every_format_holds_the_same_baskets(call, shelf, tmp_path, suffix):
     expected = kernel.sample(30, rng=4)
     if suffix == "json":
         named = [list(expected.labelled(i)) for i in range(30)]
-        assert json.loads(path.read_text())["baskets"] == named
+        assert json.loads(path.read_text(encoding="utf-8"))["baskets"] == named
     else:
         assert ndpp.Baskets.read(path, labels=kernel.labels) == expected
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -117,7 +117,7 @@ def test_recommendations(call, shelf, tmp_path):
     assert shown.splitlines()[2].split()[0] == kernel.labels[best.items[0]]
     path = tmp_path / "best.csv"
     assert call("recommend", shelf, "-", "-n", 2, "-o", path, stdin="bread\t\ntea\t\n").code == 0
-    header, *rows = path.read_text().splitlines()
+    header, *rows = path.read_text(encoding="utf-8").splitlines()
     assert header == "basket,rank,item,score"
     assert [row.split(",")[:2] for row in rows] == [["0", "1"], ["0", "2"], ["1", "1"], ["1", "2"]]
 

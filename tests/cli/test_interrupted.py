@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
-import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ndpp
+import only_posix
 from command import COMMAND, ENVIRONMENT, Done, end, spawn
 from ndpp.samplers import Exact
 
@@ -35,6 +34,7 @@ def baskets_in(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0
 
 
+@only_posix.signals
 def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_path):
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
     assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
@@ -92,6 +92,7 @@ def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatc
     assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
+@only_posix.signals
 def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
     process = spawn("sample", plain, *SAMPLE, "-n", 10**6, cwd=tmp_path)
     assert process.stdout is not None
@@ -103,6 +104,7 @@ def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
     assert all(len(line.split()) == 3 for line in done.out.splitlines())
 
 
+@only_posix.signals
 def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_path):
     words = ["fit", models / "orders.csv", "--rank", 6, "--epochs", 12, "--patience", 100, "--seed", 3, "--jobs", 1]
     assert call(*words, "-o", tmp_path / "whole.safetensors").code == 0
@@ -137,6 +139,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors", "whole.safetensors"]
 
 
+@only_posix.limits
 def test_a_full_disk_loses_nothing(call, plain, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -158,11 +161,14 @@ def test_a_full_disk_loses_nothing(call, plain, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+@only_posix.limits
 def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
     whole, out = tmp_path / "whole.txt", tmp_path / "out.txt"
     assert call("sample", plain, *QUICK, "-o", whole).code == 0
 
     def limit() -> None:
+        import resource
+
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path, preexec_fn=limit))
@@ -181,6 +187,7 @@ def test_a_reader_may_leave_a_page_of_help(tmp_path, words):
     assert (done.code, done.err) == (0, "")
 
 
+@only_posix.limits
 def test_a_folder_that_cannot_be_written_is_found_out_first(call, shelf, models, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -200,8 +207,11 @@ def test_a_folder_that_cannot_be_written_is_found_out_first(call, shelf, models,
         disk.chmod(0o755)
 
 
+@only_posix.limits
 def test_training_that_may_not_be_kept_says_why(models, tmp_path):
     def limit() -> None:
+        import resource
+
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     words = ["fit", models / "orders.csv", "-o", "x.safetensors", "--epochs", 1]
@@ -239,6 +249,7 @@ def test_a_folder_that_may_not_be_written(call, models, command, file, out):
     assert "Permission denied" in done.err
 
 
+@only_posix.shell
 def test_a_reader_that_leaves_is_no_failure(shelf, tmp_path):
     command = " ".join([*COMMAND, "sample", str(shelf), "-n", "100000"])
     script = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
@@ -250,6 +261,7 @@ def test_a_reader_that_leaves_is_no_failure(shelf, tmp_path):
     assert done.stderr == ""
 
 
+@only_posix.shell
 def test_a_pipe_of_commands(shelf, tmp_path):
     first = " ".join([*COMMAND, "sample", str(shelf), "-n", "20"])
     second = " ".join([*COMMAND, "evaluate", str(shelf), "-"])
@@ -270,6 +282,8 @@ def test_the_installed_command_is_this_one(tmp_path):
 
 def on_terminal(words, folder) -> tuple[Done, str]:
     """Return how a command ended whose standard error is a terminal, and what was seen there."""
+    import pty
+
     leader, follower = pty.openpty()
     process = spawn(*words, cwd=folder, stderr=follower, env={**ENVIRONMENT, "TERM": "xterm"})
     os.close(follower)
@@ -281,6 +295,7 @@ def on_terminal(words, folder) -> tuple[Done, str]:
     return end(process), seen.decode()
 
 
+@only_posix.terminal
 def test_a_terminal_sees_progress_and_standard_output_does_not(plain, tmp_path):
     done, seen = on_terminal(["sample", plain, "-n", 200, "--seed", 1, "-o", "out.txt"], tmp_path)
     assert done[:2] == (0, "")
@@ -289,6 +304,7 @@ def test_a_terminal_sees_progress_and_standard_output_does_not(plain, tmp_path):
     assert "seed 1, in 'out.txt'" in seen
 
 
+@only_posix.terminal
 def test_the_bars_of_a_diagnosis_say_what_is_drawn(plain, tmp_path):
     done, seen = on_terminal(["diagnose", plain, "--size", 3, "-n", 20, "--json"], tmp_path)
     assert done.json["size"] == 3
@@ -304,6 +320,7 @@ time.sleep(60)
 """
 
 
+@only_posix.signals
 @pytest.mark.parametrize("package", ["scipy", "typer"])  # the library's own, and the command's
 def test_interrupted_while_it_is_imported_it_says_one_line(tmp_path, package):
     (tmp_path / f"{package}.py").write_text(SLOW)
@@ -316,6 +333,7 @@ def test_interrupted_while_it_is_imported_it_says_one_line(tmp_path, package):
     assert end(process) == (130, "", "\nndpp: interrupted\n")
 
 
+@only_posix.signals
 def test_what_is_told_to_ignore_interrupts_ignores_them(tmp_path):
     entry = [sys.executable, "-c", "from _ndpp_command import main; main()", "info", "-"]
     process = subprocess.Popen(
@@ -340,6 +358,7 @@ except KeyboardInterrupt:
 """
 
 
+@only_posix.signals
 def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
     (tmp_path / "torch.py").write_text(GARBLED)
     env = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
@@ -351,6 +370,7 @@ def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.suffix in (".part", ".safetensors")] == []
 
 
+@only_posix.signals
 def test_experiments_that_were_finished_are_kept(tmp_path):
     words = ["reproduce", "map-init", "beyond", "--quick", "-o", "out"]
     process = spawn(*words, cwd=tmp_path)

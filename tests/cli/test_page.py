@@ -44,7 +44,7 @@ def check(call, line: str, expected: str) -> None:
 
 def test_the_page_runs_as_written(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for kind, text in BLOCK.findall(PAGE.read_text()):
+    for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if kind == "python":
             exec(compile(text, PAGE.name, "exec"), {})
             continue
@@ -60,5 +60,5 @@ def test_a_wrong_page_fails(call, shelf):
 
 
 def test_the_page_names_every_command():
-    page = PAGE.read_text()
+    page = PAGE.read_text(encoding="utf-8")
     assert all(f"| `ndpp {name}` |" in page for commands in COMMANDS.values() for name in commands)

@@ -51,11 +51,11 @@ def test_evaluation_is_that_of_the_library(call, models, shelf, tmp_path):
     shown = call(*words).out
     assert "item-item cosine" in shown
     assert call(*words, "-o", tmp_path / "r.csv").out == ""
-    assert len((tmp_path / "r.csv").read_text().splitlines()) == 1 + len(found)
+    assert len((tmp_path / "r.csv").read_text(encoding="utf-8").splitlines()) == 1 + len(found)
     assert call(*words, "-o", tmp_path / "r.json").out == ""
-    assert json.loads((tmp_path / "r.json").read_text())["results"] == found
+    assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["results"] == found
     assert call(*words, "-o", tmp_path / "r.txt").out == ""
-    assert (tmp_path / "r.txt").read_text() == shown
+    assert (tmp_path / "r.txt").read_text(encoding="utf-8") == shown
 
 
 def test_without_training_baskets_the_floor_is_the_model_without_ties(call, shelf):

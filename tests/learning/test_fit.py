@@ -17,6 +17,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 import torch
 
+import only_posix
 import oracles
 from kernels import from_vbd, pair_blocks
 from ndpp.baskets import Baskets
@@ -213,6 +214,7 @@ def _child(code: str, baskets: Baskets, folder: Path) -> tuple[subprocess.Popen[
     return subprocess.Popen(arguments, stderr=subprocess.PIPE, env=environment), path
 
 
+@only_posix.signals
 def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
     child, path = _child(KILLED, baskets, tmp_path)
     assert child.wait(120) == -signal.SIGKILL, child.stderr.read().decode()  # type: ignore[union-attr]
@@ -223,6 +225,7 @@ def test_training_goes_on_after_kill_9(baskets: Baskets, tmp_path: Path):
     assert same(whole, resumed)
 
 
+@only_posix.signals
 def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
     child, path = _child(INTERRUPTED, baskets, tmp_path)
     deadline = time.monotonic() + 120

@@ -11,7 +11,7 @@ import typer
 import ndpp
 from ndpp.cli import ask, draw, fit, info, judge
 from ndpp.cli import run as runs
-from ndpp.cli.guard import DEBUG, end_with, guarded, install
+from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
 
 app = typer.Typer(
     name="ndpp",
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> None:
     try:  # commands are guarded; a page of help is written by none of them
         app(words, prog_name="ndpp")
     except SystemExit as leaving:
-        if isinstance(leaving.__context__, BrokenPipeError):
+        if leaving.__context__ is not None and reader_left(leaving.__context__):
             end_with(leaving.__context__)
         raise
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import os
@@ -18,6 +19,7 @@ from typing import NoReturn, ParamSpec, TextIO
 
 import typer
 
+from ndpp._files import WINDOWS
 from ndpp.errors import NDPPError
 
 P = ParamSpec("P")
@@ -103,13 +105,16 @@ def show_warning(
 
 
 def install() -> None:
-    """Have warnings shown as a line each, and any name of an item written: as UTF-8, or as a terminal can show it."""
+    """Have warnings shown as a line each, and any name of an item written: as a terminal can show it, else as UTF-8.
+
+    What is piped is the same bytes on every system, so lines end in a line feed on Windows too.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if stream.isatty():
                 stream.reconfigure(errors="replace")
             else:
-                stream.reconfigure(encoding="utf-8")
+                stream.reconfigure(encoding="utf-8", newline="\n")
     warnings.showwarning = show_warning
     warnings.simplefilter("default", UserWarning)
 
@@ -118,7 +123,7 @@ def end_with(error: BaseException) -> NoReturn:
     """End the command with one line for what went wrong, if anything did, and an exit code."""
     if isinstance(error, SystemExit):
         raise error
-    if isinstance(error, BrokenPipeError):  # the reader has had enough: no failure
+    if reader_left(error):  # it has had enough: no failure
         _close_stdout()
         raise SystemExit(0)
     if isinstance(error, KeyboardInterrupt):
@@ -127,6 +132,13 @@ def end_with(error: BaseException) -> NoReturn:
         print(f"ndpp: error: {in_words(error)}", file=sys.stderr)
     _close_stdout()
     raise SystemExit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
+
+
+def reader_left(error: BaseException | None) -> bool:
+    """Return whether an output could not be written because its reader is gone. Windows calls that an invalid argument."""
+    if WINDOWS and isinstance(error, OSError) and error.errno == errno.EINVAL and error.filename is None:
+        return True
+    return isinstance(error, BrokenPipeError)
 
 
 def in_words(error: BaseException) -> str:

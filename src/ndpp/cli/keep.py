@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -44,7 +45,7 @@ class Target(NamedTuple):
             if self.output is None:
                 write_json_rows(sys.stdout, head, named)
                 return
-            with replacing(self.output) as path, open(path, "w", encoding="utf-8") as file:
+            with replacing(self.output) as path, open(path, "w", encoding="utf-8", newline="\n") as file:
                 write_json_rows(file, head, named)
             return
         kind = None if self.format is None else self.format.value
@@ -83,7 +84,8 @@ def keep(
             raise Interrupted(
                 f"{len(journal):,} of {n_baskets:,} baskets are kept in {os.fspath(journal.path)!r}; --resume continues"
             ) from None
-        target.write(islice(journal.rows(), n_baskets), made_with)
+        with closing(journal.rows()) as rows:  # Windows removes no file that is open
+            target.write(islice(rows, n_baskets), made_with)
         journal.remove()
     seconds = time.perf_counter() - began
     say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(target.output)!r}")

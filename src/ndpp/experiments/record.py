@@ -66,7 +66,7 @@ class Result:
 def machine() -> Row:
     """Return what a figure in seconds depends on: processor, cores, load, versions."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.processor() or platform.machine(),
@@ -84,7 +84,7 @@ def write(name: str, title: str, result: Result, output: Path, *, about: Row) ->
     tables = {_file(name, key, "csv"): rows for key, rows in result.tables.items()}
     for file, rows in tables.items():
         with replacing(output / file) as path:
-            path.write_text(to_csv(rows), encoding="utf-8")
+            path.write_text(to_csv(rows), encoding="utf-8", newline="\n")
     pictures = [_file(name, key, "png") for key in result.figures]
     for key, figure in result.figures.items():
         for kind in ("png", "svg"):
@@ -96,7 +96,8 @@ def write(name: str, title: str, result: Result, output: Path, *, about: Row) ->
         "tables": list(tables), "figures": pictures,
     }  # fmt: skip
     with replacing(output / f"{name}.json") as path:
-        path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=_plain) + "\n", encoding="utf-8")
+        text = json.dumps(content, indent=1, ensure_ascii=False, default=_plain) + "\n"
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def read(output: Path, name: str) -> Row | None:
@@ -123,7 +124,8 @@ def report(output: Path, names: Sequence[str]) -> Path:
         )
     path = output / "report.md"
     with replacing(path) as temporary:
-        temporary.write_text("\n\n".join(head + [_section(record) for record in found]) + "\n", encoding="utf-8")
+        text = "\n\n".join(head + [_section(record) for record in found]) + "\n"
+        temporary.write_text(text, encoding="utf-8", newline="\n")
     return path
 
 
@@ -183,10 +185,11 @@ def _section(record: Row) -> str:
     lines = [[f["what"], f["paper"] or "–", f["ours"], mark[f["holds"]]] for f in record["findings"]]
     settings = ", ".join(f"{key} = {value}" for key, value in record["settings"].items())
     where = record["machine"]
+    load = "" if where["load_average"] is None else f", load average {where['load_average']}"  # Windows has none
     versions = ", ".join(f"{name} {found}" for name, found in where["versions"].items())
     run = (
         f"*{settings}. Seed {record['seed']}, {'quick' if record['quick'] else 'full'} settings, "
-        f"{record['seconds']:.0f} s on {where['cpu']} ({where['cores']} cores, load average {where['load_average']}), "
+        f"{record['seconds']:.0f} s on {where['cpu']} ({where['cores']} cores{load}), "
         f"{where['system']}, Python {where['python']}, {versions}.*"
     )
     files = ", ".join(f"[{file}](./{file})" for file in [*record["tables"], f"{record['name']}.json"])

@@ -1,7 +1,8 @@
 """Times of single draws and steps, of one thread, after a warm-up.
 
 Other work on a shared machine adds to wall-clock time, and less to the CPU time of the thread: the latter is kept, its median
-and its least value. A walk is timed by the step, from an exact draw, which is to say at stationarity.
+and its least value. Where the system counts CPU time in ticks of milliseconds, as Windows does, wall-clock time is taken
+instead. A walk is timed by the step, from an exact draw, which is to say at stationarity.
 """
 
 from __future__ import annotations
@@ -20,6 +21,16 @@ from ndpp.samplers.up_rejection import PreparedRejectionUp
 from ndpp.samplers.walk import Walk
 
 T = TypeVar("T")
+FINE = 1e-5
+"""Seconds that the clock must resolve."""
+
+
+def finest_clock() -> Callable[[], float]:
+    """Return the clock of this thread's CPU time or, where that is too coarse for a single draw, the wall clock."""
+    return time.thread_time if time.get_clock_info("thread_time").resolution <= FINE else time.perf_counter
+
+
+clock = finest_clock()
 
 
 class Times(NamedTuple):
@@ -54,9 +65,9 @@ def timed(call: Callable[[int], Any], *, seconds: float, least: int = 3, most: i
     took: list[float] = []
     began = time.perf_counter()
     while len(took) < least or (len(took) < most and time.perf_counter() - began < seconds):
-        before = time.thread_time()
+        before = clock()
         call(len(took))
-        took.append(time.thread_time() - before)
+        took.append(clock() - before)
     return Times(statistics.median(took), min(took), len(took))
 
 
@@ -70,9 +81,9 @@ def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
     """
     took = []
     for _ in range(repeats):
-        before = time.thread_time()
+        before = clock()
         result = call()
-        took.append(time.thread_time() - before)
+        took.append(clock() - before)
     return result, min(took)
 
 
@@ -96,11 +107,11 @@ def step_times(
     began = time.perf_counter()
     up: Any = walk.up
     while len(took) < least + warm or (len(took) < most and time.perf_counter() - began < seconds):
-        before = time.thread_time()
+        before = clock()
         kept = np.delete(rows, rng.choice(walk.size, 2, replace=False, shuffle=False))
         pair, info = up.pair(rng, kept)
         rows = np.sort(np.concatenate([kept, pair]))
-        took.append(time.thread_time() - before)
+        took.append(clock() - before)
         counts.append(info["proposals"])
         if isinstance(up, PreparedRejectionUp):
             expected.append(up.expected_proposals(kept))

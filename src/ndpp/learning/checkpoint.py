@@ -47,7 +47,9 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
                     f"{str(path)!r} is not a checkpoint of training that this version of ndpp can read; "
                     "a kernel that ndpp.save wrote is read by ndpp.load"
                 )
-            return Checkpoint({name: file.get_tensor(name) for name in file.keys()}, json.loads(header["record"]))  # noqa: SIM118
+            # Copies: a tensor of safetensors is a map of the file, and Windows replaces no file that is mapped.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            return Checkpoint(tensors, json.loads(header["record"]))
     except (SafetensorError, KeyError, ValueError) as reason:
         if isinstance(reason, ModelFileError):
             raise

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +52,10 @@ class FileRows(Rows):
     def of(cls, array: np.memmap[Any, Any]) -> FileRows | None:
         """Return the rows of a memory map, or of a run of its rows; None where they do not lie in a file row after row."""
         in_file = array.filename is not None and array.mode != "c" and array.flags.c_contiguous
-        if not in_file or array.ndim != 2 or not hasattr(os, "pread"):
+        if not in_file or array.ndim != 2:
             return None
+        if not hasattr(os, "pread") and array.mode != "r":
+            array.flush()  # Windows does not promise that what was written to a map is read from its file
         mapped: Any = array._mmap  # type: ignore[attr-defined]
         start = np.frombuffer(mapped, np.uint8).ctypes.data
         offset = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + array.ctypes.data - start
@@ -73,25 +76,25 @@ class FileRows(Rows):
         return int(self.stored.itemsize * self.shape[1])
 
     @cached_property
-    def _file(self) -> BinaryIO:
-        return open(self.path, "rb", buffering=0)  # closed with the object
+    def _read(self) -> Callable[[int, int], bytes]:
+        return reader(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_file"}
+        return {name: value for name, value in self.__dict__.items() if name != "_read"}
 
     def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
         """Yield all rows, block by block."""
         for where in slices(self.shape, self.stored):
             parts, at, end = [], *(self.offset + row * self._row_bytes for row in (where.start, where.stop))
             while at < end:  # a read may give less than it was asked for
-                parts.append(os.pread(self._file.fileno(), end - at, at))
+                parts.append(self._read(end - at, at))
                 at += len(parts[-1]) or self._cut_short(where.start)
             yield where, self._matrix(parts)
 
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids, one read each."""
-        file, offset, width = self._file.fileno(), self.offset, self._row_bytes
-        parts = [os.pread(file, width, offset + row * width) for row in ids.tolist()]
+        read, offset, width = self._read, self.offset, self._row_bytes
+        parts = [read(width, offset + row * width) for row in ids.tolist()]
         if sum(map(len, parts)) != width * len(parts):
             self._cut_short(int(ids[[len(part) < width for part in parts]][0]))
         return self._matrix(parts)
@@ -102,6 +105,21 @@ class FileRows(Rows):
 
     def _cut_short(self, row: int) -> int:
         raise OSError(f"the file ends before the end of row {row}; it was cut short")
+
+
+def reader(path: str) -> Callable[[int, int], bytes]:
+    """Return a function (number of bytes, where) that reads from a file, in any number of threads; the file closes with it."""
+    file = open(path, "rb", buffering=0)  # noqa: SIM115
+    if hasattr(os, "pread"):
+        return lambda count, where: os.pread(file.fileno(), count, where)
+    lock = threading.Lock()  # the threads share one position
+
+    def read(count: int, where: int) -> bytes:
+        with lock:
+            file.seek(where)
+            return file.read(count)
+
+    return read
 
 
 @dataclass(frozen=True, eq=False, repr=False)
