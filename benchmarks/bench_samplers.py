@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,11 @@ from _machine import machine, timed
 
 from ndpp import LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
+from ndpp.samplers import registry
 from ndpp.samplers._bordered import condition_bordered
 from ndpp.samplers.base import Sampler, stream, stream_key
-from ndpp.samplers.cholesky import Cholesky
-from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.random_size import RandomSize
+from ndpp.samplers.registry import Request, SamplerSpec, Timing
 from ndpp.samplers.rejection import Rejection, minor_ratio
 from ndpp.samplers.up_rejection import RejectionUp
 from ndpp.samplers.walk import Walk
@@ -95,20 +95,28 @@ def rejection(kernel: LowRankKernel, size: int | None, *, least: int, seconds: f
 
 
 def samplers(kernel: LowRankKernel, size: int | None, seconds: float) -> dict[str, Callable[[], Row]]:
-    """Return what to time for one kernel and size, ``Exact`` first."""
-    exact = Exact.prepare(kernel, size=size)
+    """Return what to time for one kernel and size: the samplers of the registry, ``Exact`` first."""
+    exact, calls = Exact.prepare(kernel, size=size), {}
     warm = 40 if size == 10 else 20  # draws after which nearly every circle they may want is cached
-    calls = {"Exact": lambda: draws(exact, least=5, seconds=2 * seconds, warm=warm)}
-    if size is None:
-        calls["RandomSize(DirectUp)"] = lambda: draws(RandomSize.prepare(kernel), least=3, seconds=seconds, warm=1)
-        calls["Cholesky"] = lambda: draws(Cholesky.prepare(kernel), least=3, seconds=seconds)
-        calls["Clock"] = lambda: draws(Clock.prepare(kernel), least=3, seconds=seconds)
-    else:
-        calls["Walk(DirectUp)"] = lambda: steps(Walk.prepare(kernel, size=size), exact, least=20, seconds=seconds)
-        by_rejection = lambda: Walk.prepare(kernel, size=size, up=RejectionUp())  # noqa: E731
-        calls["Walk(RejectionUp)"] = lambda: steps(by_rejection(), exact, least=10, seconds=seconds)
-    calls["Rejection"] = lambda: rejection(kernel, size, least=3, seconds=seconds / 2)
+    for spec in registry.offered(size):
+        if spec is registry.EXACT:
+            call = partial(draws, exact, least=5, seconds=2 * seconds, warm=warm)
+        elif spec.timing is Timing.PROPOSAL:
+            call = partial(rejection, kernel, size, least=3, seconds=seconds / 2)
+        elif spec.timing is Timing.STEP and size is not None:
+            call = partial(prepared_steps, spec, kernel, exact, least=10, seconds=seconds)
+        else:
+            call = partial(prepared_draws, spec, kernel, size, least=3, seconds=seconds)
+        calls[spec.label] = call
     return calls
+
+
+def prepared_draws(spec: SamplerSpec, kernel: LowRankKernel, size: int | None, **limits: float) -> Row:
+    return draws(spec.prepare(kernel, Request(size)), warm=1, **limits)
+
+
+def prepared_steps(spec: SamplerSpec, kernel: LowRankKernel, exact: Exact, **limits: float) -> Row:
+    return steps(spec.prepare(kernel, Request(exact.size)), exact, **limits)
 
 
 def table(kernels: dict[str, LowRankKernel], seconds: float) -> list[Row]:
@@ -118,9 +126,9 @@ def table(kernels: dict[str, LowRankKernel], seconds: float) -> list[Row]:
             reference = 1.0
             for sampler, call in samplers(kernel, size, seconds).items():
                 found = call()
-                reference = found["cpu_ms"] if sampler == "Exact" else reference
+                reference = found["cpu_ms"] if sampler == registry.EXACT.label else reference
                 row = {"kernel": name, "size": size, "sampler": sampler, **found, "ratio": found["cpu_ms"] / reference}
-                if sampler == "Exact" and (name, size) in TARGET_MS:
+                if sampler == registry.EXACT.label and (name, size) in TARGET_MS:
                     row["target_ms"] = TARGET_MS[name, size]
                 rows.append(row)
                 print(f"{name} {size!s:>4} {sampler:21} {row['cpu_ms']:10.4g} ms CPU (least {row['least_cpu_ms']:.4g}), "

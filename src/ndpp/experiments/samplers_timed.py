@@ -15,16 +15,19 @@ from ndpp.experiments.record import Row
 from ndpp.experiments.timing import draw_times, proposal_times, step_times
 from ndpp.items import ItemIndex
 from ndpp.kernel import LowRankKernel
-from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Rejection, RejectionUp, Walk
+from ndpp.samplers import Rejection, Walk, registry
+from ndpp.samplers.registry import Request, SamplerSpec, Timing
 
 FEASIBLE = 3.0
 """Seconds that a single draw by rejection may take to be drawn at all."""
 
 WARM_PER_SECOND = 40
-"""Draws of ``Exact`` before it is timed, for each second of timing: each size it meets has circles of its own to cache."""
+"""Draws before a sampler is timed, for each second of timing: each size that ``Exact`` meets has circles of its own to cache."""
 
-EXACT, REJECTION, CHOLESKY, CLOCK = "Exact", "Rejection", "Cholesky", "Clock"
-DIRECT_WALK, PAPERS_WALK = "Walk(DirectUp)", "Walk(RejectionUp)"
+EXACT, REJECTION, CHOLESKY, PAPERS_WALK = (
+    spec.label for spec in (registry.EXACT, registry.REJECTION, registry.CHOLESKY, registry.PAPERS_WALK)
+)
+"""Names in recorded rows."""
 
 
 def sampler_rows(
@@ -34,39 +37,42 @@ def sampler_rows(
 
     ``seconds`` of a walk are those of k² steps; of any size, E[k²] steps, each timed at the median size.
     """
-    exact = Exact.prepare(kernel, size=size)
-    warm = round(WARM_PER_SECOND * seconds)
-    yield _row(EXACT, draw_times(exact, seed=seed, seconds=seconds, least=5, warm=warm).median)
+    rows = {Timing.DRAW: _draw_row, Timing.STEP: _step_row, Timing.PROPOSAL: _proposal_row}
+    for spec in registry.offered(size):
+        ask = Request(size, tree=index, max_proposals=np.inf)
+        found = rows[spec.timing](spec, kernel, ask, seed=seed, seconds=seconds)
+        yield {"sampler": spec.label, "rejections": None, "expected": False, **found}
+
+
+def _draw_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
+    warm = max(1, round(WARM_PER_SECOND * seconds))
+    sampler = spec.prepare(kernel, ask)
+    return {"seconds": draw_times(sampler, seed=seed, seconds=seconds, least=2, warm=warm).median}
+
+
+def _step_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
     law = kernel.size_distribution()
-    typical = max(2, _median(law)) if size is None else size
-    steps = float(law @ np.arange(len(law)) ** 2) if size is None else float(size**2)
-    start = Exact.prepare(kernel, size=typical).sample(1, rng=seed).baskets[0]
-    for name, up in ((DIRECT_WALK, DirectUp()), (PAPERS_WALK, RejectionUp(index=lambda _: index))):
-        walk = Walk.prepare(kernel, size=typical, up=up, start=start)
-        found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
-        rejections = None if found.expected_proposals is None else found.expected_proposals - 1
-        yield {**_row(name, found.times.median * steps, rejections), "steps": steps, "counted": found.proposals - 1}
-    yield _rejection(kernel, index, size, seed=seed, seconds=seconds)
-    if size is None:
-        warm = 1 if kernel.n_items < 10**5 else 0  # a draw of a large catalogue takes many seconds, and compiling none
-        yield _row(
-            CHOLESKY, draw_times(Cholesky.prepare(kernel), seed=seed, seconds=seconds, least=1, warm=warm).median
-        )
-        yield _row(CLOCK, draw_times(Clock.prepare(kernel), seed=seed, seconds=seconds, least=2, warm=1).median)
+    typical = max(2, _median(law)) if ask.size is None else ask.size
+    steps = float(law @ np.arange(len(law)) ** 2) if ask.size is None else float(ask.size**2)
+    start = registry.EXACT.prepare(kernel, Request(typical)).sample(1, rng=seed).baskets[0]
+    walk = spec.prepare(kernel, ask._replace(size=typical))
+    assert isinstance(walk, Walk)
+    found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
+    rejections = None if found.expected_proposals is None else found.expected_proposals - 1
+    counted = found.proposals - 1
+    return {"seconds": found.times.median * steps, "rejections": rejections, "steps": steps, "counted": counted}
 
 
-def _rejection(kernel: LowRankKernel, index: ItemIndex, size: int | None, *, seed: int, seconds: float) -> Row:
-    sampler = Rejection.prepare(kernel, size=size, max_proposals=np.inf, index=index)
+def _proposal_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
+    sampler = spec.prepare(kernel, ask)
+    assert isinstance(sampler, Rejection)
     one = proposal_times(sampler, kernel, seed=seed, seconds=seconds / 2)
     took = one.median * sampler.expected_proposals
     if took > FEASIBLE:
-        return _row(REJECTION, took, sampler.expected_proposals - 1, expected=True)
+        return {"seconds": took, "rejections": sampler.expected_proposals - 1, "expected": True}
     draws = draw_times(sampler, seed=seed, seconds=seconds, least=3, warm=1)
-    return _row(REJECTION, draws.median if draws.calls > 20 else took, sampler.expected_proposals - 1)
-
-
-def _row(sampler: str, seconds: float, rejections: float | None = None, *, expected: bool = False) -> Row:
-    return {"sampler": sampler, "seconds": seconds, "rejections": rejections, "expected": expected}
+    took = draws.median if draws.calls > 20 else took
+    return {"seconds": took, "rejections": sampler.expected_proposals - 1}
 
 
 def _median(law: FloatArray) -> int:
