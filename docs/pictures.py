@@ -1,6 +1,6 @@
 """Make the pictures of the README and the documentation that are not results of experiments: ``python docs/pictures.py``.
 
-``python docs/pictures.py overview readme`` makes these alone: the picture and the table of the README, from ``results``.
+``python docs/pictures.py overview`` makes this one alone: the picture of the README, from ``results``.
 
 ``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
 code of the tutorial, run as it stands, and from a map of a small shelf.
@@ -25,53 +25,6 @@ from ndpp.plots._base import ATTRACT, REPEL, line_look, open_axes
 DOCS = Path(__file__).resolve().parent
 STATIC = DOCS / "_static"
 RESULTS = DOCS.parent / "results"
-
-
-SAMPLERS = (
-    ("`Exact`, what `kernel.sample` uses", "size k, or any", "yes", "O(k N r² + r³ log k)", "Exact"),
-    ("`Clock`", "any size", "yes", "O(k r³)", "Clock"),
-    ("`Cholesky`", "any size", "yes", "O(n r²)", "Cholesky"),
-    ("`Rejection`", "size k, or any", "yes", "O((k³ log n + k⁴ + r)(1 + α)^r)", "Rejection"),
-    ("`Walk(up=DirectUp())`", "size k (`RandomSize`: any)", "no", "O(k r² t), or O(r³ t) for large n", "Walk(DirectUp)"),
-    ("`Walk(up=RejectionUp())`, the paper's", "size k (`RandomSize`: any)", "no", "O((r² log n + r³)(1 + κ)² t)", "Walk(RejectionUp)"),
-    ("`Walk(up=NaiveUp())`", "size k (`RandomSize`: any)", "no", "O(n² k³ t)", ""),
-)  # fmt: skip
-UNITS = (("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0), ("years", 3.156e7))
-
-
-def duration(seconds: float) -> str:
-    unit, size = next((u for u in reversed(UNITS) if seconds >= (1 if u[0] == "s" else 2) * u[1]), UNITS[0])
-    value = seconds / size
-    return (
-        f"{value:.2g} {unit}"
-        if value < 100
-        else f"10^{len(f'{value:.0f}') - 1} {unit}"
-        if value > 1e4
-        else f"{value:,.0f} {unit}"
-    )
-
-
-def readme() -> None:
-    """Write the table of samplers into the README, between its header and the next empty line."""
-    with open(RESULTS / "table2.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["kernel"] in ("learned (A)", "learned (B)")]
-    header = ["sampler", "law", "exact", "one sample costs", "10 items", "50 items", "any size"]
-    lines = [header, ["---"] * len(header)]
-    for *about, name in SAMPLERS:
-        cells = []
-        for task in ("k = 10", "k = 50", "any size"):
-            own = [row for row in rows if (row["sampler"], row["task"]) == (name, task)]
-            found = [duration(t) for t in sorted(float(row["seconds"]) for row in own)]
-            mark = " (*)" if any(row["expected"] == "True" for row in own) else ""
-            units = {text.split()[1] for text in found}
-            short = [text.split()[0] for text in found[:-1]] + found[-1:] if len(units) == 1 else found
-            cells.append(" – ".join(dict.fromkeys(short)) + mark)
-        lines.append([*about, *cells])
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    path = DOCS.parent / "README.md"
-    path.write_text(
-        re.sub(r"^\| sampler \|.*?\n(?=\n)", table + "\n", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-    )
 
 
 def overview() -> None:
@@ -151,6 +104,6 @@ def tutorial() -> None:
 
 
 if __name__ == "__main__":
-    made = {"tutorial": tutorial, "shelf": shelf, "overview": overview, "readme": readme}
+    made = {"tutorial": tutorial, "shelf": shelf, "overview": overview}
     for name in sys.argv[1:] or made:
         made[name]()
