@@ -3,7 +3,8 @@
 Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
 is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
 and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), and of ``benchmarks/gpu.py``; docs/learning.md,
-docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this one.
+docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this one; the table of docs/theory.md from the
+registry of samplers.
 """
 
 from __future__ import annotations
@@ -22,21 +23,14 @@ import figures_scale
 
 from ndpp.experiments.record import duration, markdown_table, on_machine
 from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, times_exact
+from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- (\w+): written by docs/figures\.py -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 TASKS = {"k = 10": "10 items", "k = 50": "50 items", "any size": "any size"}
+SIZES = dict(zip(TASKS, (10, 50, None)))
 Row = dict[str, Any]
 
-SAMPLERS = (
-    ("`Exact`, what `kernel.sample` uses", "size k, or any", "yes", "O(k N r² + r³ log k)", "Exact"),
-    ("`Clock`", "any size", "yes", "O(k r³)", "Clock"),
-    ("`Cholesky`", "any size", "yes", "O(n r²)", "Cholesky"),
-    ("`Rejection`", "size k, or any", "yes", "O((k³ log n + k⁴ + r)(1 + α)^r)", "Rejection"),
-    ("`Walk(up=DirectUp())`", "size k (`RandomSize`: any)", "no", "O(k r² t), or O(r³ t) for large n", "Walk(DirectUp)"),
-    ("`Walk(up=RejectionUp())`, the paper's", "size k (`RandomSize`: any)", "no", "O((r² log n + r³)(1 + κ)² t)", "Walk(RejectionUp)"),
-    ("`Walk(up=NaiveUp())`", "size k (`RandomSize`: any)", "no", "O(n² k³ t)", ""),
-)  # fmt: skip
 TARGETS = {("A", "k = 10"): 12, ("B", "k = 10"): 22, **dict.fromkeys([(name, "k = 50") for name in "AB"], 150),
            **dict.fromkeys([(name, "k = 100") for name in "AB"], 450)}  # fmt: skip
 """Milliseconds for a sample of ``Exact``, set on an Intel Xeon."""
@@ -102,17 +96,27 @@ def _range(found: list[str]) -> str:
 
 def samplers_at_a_glance(results: Results) -> str:
     rows = [
-        [*about, *(results.times(name, task) if name and (name, task) not in NOT_DRAWN else "" for task in TASKS)]
-        for *about, name in SAMPLERS
+        [
+            *_about(spec),
+            spec.cost,
+            *(
+                results.times(spec.label, task) if spec.is_offered and spec.draws(size) else ""
+                for task, size in SIZES.items()
+            ),
+        ]
+        for spec in pictured()
     ]
-    return (
-        markdown_table(["sampler", "law", "exact", "one sample costs", *TASKS.values()], rows)
-        + "\n\n"
-        + device(results)
-    )
+    header = ["sampler", "law", "exact", "one sample costs", *TASKS.values()]
+    return markdown_table(header, rows) + "\n\n" + device(results)
 
 
-NOT_DRAWN = {(name, f"k = {k}") for name in ("Clock", "Cholesky") for k in (10, 50)}
+def pictured() -> list[SamplerSpec]:
+    """Return the samplers that have a row in tables: exact ones first."""
+    return sorted((spec for spec in SAMPLERS if spec.pictured), key=lambda spec: not spec.exact)
+
+
+def _about(spec: SamplerSpec) -> list[str]:
+    return [f"`{spec.expression}`" + f", {spec.remark}" * bool(spec.remark), spec.law, "yes" if spec.exact else "no"]
 
 
 def device(results: Results) -> str:
@@ -147,7 +151,7 @@ def answer(results: Results) -> str:
 
 def samplers(results: Results) -> str:
     """Return each task with the time of every sampler and how many times as long as ``Exact`` that is."""
-    names = [name for *_, name in SAMPLERS if name]
+    names = [spec.label for spec in pictured() if spec.is_offered]
     lines = []
     for kernel, task in dict.fromkeys((row["kernel"], row["task"]) for row in results.rows):
         own = {row["sampler"]: row for row in results.rows if (row["kernel"], row["task"]) == (kernel, task)}
@@ -210,7 +214,7 @@ def single(results: Results) -> str:
     for kernel, row in found["memory"].items():
         what = f"memory of a prepared `Exact` at size {row['size']}, in addition to kernel {kernel}"
         rows.append([what, f"{row['mb']:.0f} MB", "≤ 300 MB"])
-    for row in results.of("Walk(DirectUp)", "k = 10"):
+    for row in results.of(WALK.label, "k = 10"):
         step = {"median": row["seconds"] / row["steps"], "least": row["least"] / row["steps"]}
         rows.append([f"`DirectUp`, one step at size 10, kernel {row['kernel']}", _brief(step), "≤ 1.5 ms"])
     for kernel, up in found["rejection_up"].items():
@@ -240,10 +244,19 @@ def prepare(results: Results) -> str:
     return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
 
 
+# -- docs/theory.md ----------------------------------------------------------------------------------------------------------
+
+
+def costs(_: Results) -> str:
+    rows = [[*_about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
+    return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
+
+
 # -- all of it ---------------------------------------------------------------------------------------------------------------
 
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "README.md": {"samplers": samplers_at_a_glance},
+    "docs/theory.md": {"costs": costs},
     "docs/benchmarks.md": {"answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare},
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/benchmarks.md", "docs/learning.md", "docs/scale.md", "docs/gpu.md"]
+PAGES = ["README.md", "docs/theory.md", "docs/benchmarks.md", "docs/learning.md", "docs/scale.md", "docs/gpu.md"]
 MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 
 

@@ -25,7 +25,8 @@ from ndpp.cli.files import (
     need,
 )
 from ndpp.cli.keep import Target, keep
-from ndpp.cli.samplers import Name, Settings, Start, engine_of, prepare
+from ndpp.cli.samplers import SPECS, Start, engine_of, names_option, prepare
+from ndpp.samplers.registry import EXACT, Request
 
 BLOCK = 2**16
 """Baskets that are planned at a time: however many are asked for, the plan takes little memory."""
@@ -38,13 +39,7 @@ def sample(
     size: o.Size = None,
     given: o.Given = None,
     exclude: o.Exclude = None,
-    sampler: Annotated[
-        Name,
-        typer.Option(
-            metavar="NAME",
-            help="How to draw: exact (needs no mixing time), walk, rejection-walk, rejection, cholesky, clock.",
-        ),
-    ] = Name.exact,
+    sampler: Annotated[str, names_option(SPECS, help="How to draw")] = EXACT.name,
     steps: Annotated[int | None, typer.Option(metavar="N", min=0, help="Steps of a walk; size² if left out.")] = None,
     start: Annotated[Start, typer.Option(help="Where a walk begins.")] = Start.uniform,
     seed: o.FreshSeed = None,
@@ -77,10 +72,10 @@ def sample(
     target.check(model, resume=resume)
     fixed = item_ids(kernel, given, ids=ids)
     allowed, never = excluding(kernel, exclude, fixed, ids=ids)
-    ready = prepare(sampler, allowed, Settings(size, fixed, steps, start, device))
+    ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, device))
     seed = _seed(seed, output, resume=resume)
     made_with = {
-        "seed": seed, "first": first, "model_crc32": fingerprint(model), "sampler": sampler.value, "size": size,
+        "seed": seed, "first": first, "model_crc32": fingerprint(model), "sampler": sampler, "size": size,
         "given": fixed.tolist(), "exclude": never.tolist(), "steps": steps, "start": start.value, "device": engine_of(ready),
     }  # fmt: skip
 

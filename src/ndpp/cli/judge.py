@@ -12,8 +12,9 @@ import typer
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, load_model
 from ndpp.cli.output import Report, emit, working
-from ndpp.cli.samplers import Name, Settings, Start, prepare
+from ndpp.cli.samplers import WALKS, Start, names_option, prepare
 from ndpp.errors import InvalidInputError
+from ndpp.samplers.registry import WALK, Request
 
 
 class Holdout(StrEnum):
@@ -21,13 +22,6 @@ class Holdout(StrEnum):
 
     random = "random"
     largest_id = "largest-id"
-
-
-class Walks(StrEnum):
-    """The samplers that are walks."""
-
-    walk = Name.walk.value
-    rejection_walk = Name.rejection_walk.value
 
 
 def evaluate(
@@ -127,7 +121,7 @@ def diagnose(
             help="Items of each basket; left out, the likeliest number of at least two.",
         ),
     ] = None,
-    walk: Annotated[Walks, typer.Option(help="Which walk; rejection-walk is the paper's.")] = Walks.walk,
+    walk: Annotated[str, names_option(WALKS, help="Which walk")] = WALK.name,
     steps: Annotated[int | None, typer.Option(metavar="N", min=0, help="Steps of a walk; size² if left out.")] = None,
     start: Annotated[Start, typer.Option(help="Where a walk begins.")] = Start.uniform,
     chains: Annotated[int, typer.Option(metavar="N", min=2, help="Long chains.")] = 4,
@@ -159,7 +153,7 @@ def diagnose(
     check_output(output, inputs=(model,))
     kernel = load_model(model)
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
-    ready: Any = prepare(Name(walk.value), kernel, Settings(size=size, steps=steps, start=start))
+    ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start.value))
     found = diagnostics.diagnose_walk(
         ready, n_chains=chains, n_draws=number, rng=seed, n_jobs=jobs, progress=sys.stderr.isatty()
     )
@@ -174,7 +168,7 @@ def diagnose(
         {"functional": watched.names[i], "R-hat": watched.psrf[i], "effective draws": watched.ess[i]} for i in worst
     ]
     data = {
-        "converged": found.converged, "size": found.size, "steps": found.steps, "walk": walk.value, "seed": seed,
+        "converged": found.converged, "size": found.size, "steps": found.steps, "walk": walk, "seed": seed,
         "chains": {
             "converged": watched.converged, "problems": watched.problems, "n_chains": watched.n_chains, "n_draws": watched.n_draws,
             "max_psrf": watched.psrf.max(), "psrf_allowed": watched.psrf_allowed, "effective_draws": watched.effective_draws,

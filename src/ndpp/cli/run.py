@@ -14,12 +14,12 @@ from ndpp.cli import options as o
 from ndpp.cli.files import check_folder, check_output, load_model, need
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
-from ndpp.cli.samplers import ANY_SIZE_ONLY, SAMPLERS, Settings
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.experiments import bench as benchmark
 from ndpp.experiments import registry
 from ndpp.experiments.record import machine
+from ndpp.samplers.registry import Request, offered
 
 MOST_PROPOSALS = 100
 """Proposals per basket above which a benchmark does not wait for the rejection sampler."""
@@ -121,14 +121,15 @@ def bench(
     check_output(output, inputs=(model,))
     with working("making the kernel") as now:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
-        use = Settings(size=None if any_size else size, device=device, max_proposals=MOST_PROPOSALS)
-        names = [name for name in SAMPLERS if any_size or name not in ANY_SIZE_ONLY]
-        ready = {name.value: partial(SAMPLERS[name], kernel, use) for name in names}
+        wanted = None if any_size else size
+        ask = Request(wanted, max_proposals=MOST_PROPOSALS)
+        ready = {
+            spec.name: partial(spec.prepare, kernel, ask._replace(device=device) if spec.draws_on_gpu(wanted) else ask)
+            for spec in offered(wanted)
+        }
         # A tiny kernel first: what is compiled or imported once is nobody's time.
-        tiny = make_kernel(20, 4, rng=seed)
-        benchmark.measure(
-            {name.value: partial(SAMPLERS[name], tiny, Settings(size=min(2, size))) for name in names}, seconds=0.0
-        )
+        tiny, small = make_kernel(20, 4, rng=seed), Request(None if any_size else min(2, size))
+        benchmark.measure({spec.name: partial(spec.prepare, tiny, small) for spec in offered(wanted)}, seconds=0.0)
         timings = benchmark.measure(ready, seconds=seconds, seed=seed, say=lambda name: now(f"timing {name}"))
     if all(timing.seconds is None for timing in timings):
         raise InvalidInputError(timings[0].note)
@@ -143,7 +144,7 @@ def bench(
     about: dict[str, Any] = {
         "items": kernel.n_items,
         "rank": kernel.rank,
-        "size": use.size,
+        "size": wanted,
         "device": device,
         "seed": seed,
     }

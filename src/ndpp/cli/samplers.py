@@ -1,15 +1,19 @@
-"""The one place where a sampler is a word."""
+"""Samplers by name: those of :mod:`ndpp.samplers.registry` that serve every kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
-from ndpp import samplers as s
-from ndpp._types import IntArray
+import typer
+
 from ndpp.cli.files import need
 from ndpp.kernel import LowRankKernel
+from ndpp.samplers import Sampler
+from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
+
+SPECS: dict[str, SamplerSpec] = {spec.name: spec for spec in SAMPLERS if spec.is_offered}
+WALKS: dict[str, SamplerSpec] = {name: spec for name, spec in SPECS.items() if spec.is_chain}
 
 
 class Start(StrEnum):
@@ -19,73 +23,44 @@ class Start(StrEnum):
     greedy = "greedy"
 
 
-class Name(StrEnum):
-    """The samplers."""
+def names_option(specs: dict[str, SamplerSpec], *, help: str) -> Any:
+    """Return an option that takes the name of one of these samplers; the shell completes it."""
 
-    exact = "exact"
-    walk = "walk"
-    rejection_walk = "rejection-walk"
-    rejection = "rejection"
-    cholesky = "cholesky"
-    clock = "clock"
+    def complete(incomplete: str) -> list[tuple[str, str]]:
+        return [(name, spec.summary) for name, spec in specs.items() if name.startswith(incomplete)]
 
+    def check(name: str) -> str:
+        need(name in specs, f"{name!r} is not one of {', '.join(specs)}")
+        return name
 
-class Settings(NamedTuple):
-    """What the samplers are prepared with."""
-
-    size: int | None = None
-    given: IntArray | tuple[int, ...] = ()
-    steps: int | None = None
-    start: Start = Start.uniform
-    device: str = "cpu"
-    max_proposals: float = 1e6
+    return typer.Option(metavar="NAME", help=f"{help}: {', '.join(specs)}.", autocompletion=complete, callback=check)
 
 
-def _exact(kernel: LowRankKernel, use: Settings) -> s.Sampler:
-    return s.Exact.prepare(kernel, size=use.size, given=use.given, device=use.device)
-
-
-def _walk(up: s.DirectUp | s.RejectionUp | s.NaiveUp) -> Callable[[LowRankKernel, Settings], s.Sampler]:
-    def prepare(kernel: LowRankKernel, use: Settings) -> s.Sampler:
-        if use.size is None:
-            return s.RandomSize.prepare(kernel, up=up, steps=use.steps, start=use.start.value)
-        device = use.device if isinstance(up, s.DirectUp) else "cpu"
-        return s.Walk.prepare(kernel, size=use.size, up=up, steps=use.steps, start=use.start.value, device=device)
-
-    return prepare
-
-
-SAMPLERS: dict[Name, Callable[[LowRankKernel, Settings], s.Sampler]] = {
-    Name.exact: _exact,
-    Name.walk: _walk(s.DirectUp()),
-    Name.rejection_walk: _walk(s.RejectionUp()),
-    Name.rejection: lambda kernel, use: s.Rejection.prepare(kernel, size=use.size, max_proposals=use.max_proposals),
-    Name.cholesky: lambda kernel, use: s.Cholesky.prepare(kernel),
-    Name.clock: lambda kernel, use: s.Clock.prepare(kernel),
-}
-ANY_SIZE_ONLY = (Name.cholesky, Name.clock)
-"""Samplers of the unconstrained law alone."""
-
-
-def engine_of(sampler: s.Sampler) -> str:
+def engine_of(sampler: Sampler) -> str:
     """Return what draws: "cpu" or "cuda". Each has draws of its own, whatever was asked for."""
     return "cpu" if sampler.engine is None else "cuda"
 
 
-def prepare(name: Name, kernel: LowRankKernel, use: Settings) -> s.Sampler:
+def prepare(name: str, kernel: LowRankKernel, ask: Request) -> Sampler:
     """Return a prepared sampler; say which options it does not know."""
-    walks = name in (Name.walk, Name.rejection_walk)
-    need(name is Name.exact or not len(use.given), f"--given needs --sampler exact; {name} cannot hold items fixed")
+    spec = SPECS[name]
+    able = " or ".join(other.name for other in SPECS.values() if other.takes_given)
+    need(spec.takes_given or not len(ask.given), f"--given needs --sampler {able}; {name} cannot hold items fixed")
     need(
-        use.size is None or name not in ANY_SIZE_ONLY,
-        f"{name} draws baskets of any size; leave --size out, or use exact",
+        spec.draws(ask.size),
+        f"{name} draws baskets of any size; leave --size out, or use {EXACT.name}"
+        if ask.size is not None
+        else f"{name} draws baskets of one size; give --size, or use {EXACT.name}",
     )
     need(
-        walks or (use.steps is None and use.start is Start.uniform),
+        spec.is_chain or (ask.steps is None and ask.start == Start.uniform),
         f"--steps and --start are for walks; {name} is none",
     )
-    on_gpu = name is Name.exact or (name is Name.walk and use.size is not None)
+    on_gpu = [
+        other.name + ("" if other.draws_on_gpu(None) else " with --size") for other in SPECS.values() if other.gpu
+    ]
     need(
-        use.device == "cpu" or on_gpu, "--device is for exact samples and, with --size, for walk; others run on the CPU"
+        ask.device == "cpu" or spec.draws_on_gpu(ask.size),
+        f"--device is for {' and '.join(on_gpu)}; others run on the CPU",
     )
-    return SAMPLERS[name](kernel, use)
+    return spec.prepare(kernel, ask)

@@ -15,16 +15,19 @@ from ndpp.experiments.record import Row
 from ndpp.experiments.timing import Times, draw_times, proposal_times, step_times
 from ndpp.items import ItemIndex
 from ndpp.kernel import LowRankKernel
-from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Rejection, RejectionUp, Walk
+from ndpp.samplers import Rejection, Walk, registry
+from ndpp.samplers.registry import Request, SamplerSpec, Timing
 
 FEASIBLE = 3.0
 """Seconds that a single draw by rejection may take to be drawn at all."""
 
 WARM_PER_SECOND = 40
-"""Draws of ``Exact`` before it is timed, for each second of timing: each size it meets has circles of its own to cache."""
+"""Draws before a sampler is timed, for each second of timing: each size that ``Exact`` meets has circles of its own to cache."""
 
-EXACT, REJECTION, CHOLESKY, CLOCK = "Exact", "Rejection", "Cholesky", "Clock"
-DIRECT_WALK, PAPERS_WALK = "Walk(DirectUp)", "Walk(RejectionUp)"
+EXACT, REJECTION, CHOLESKY, PAPERS_WALK = (
+    spec.label for spec in (registry.EXACT, registry.REJECTION, registry.CHOLESKY, registry.PAPERS_WALK)
+)
+"""Names in recorded rows."""
 
 
 def sampler_rows(
@@ -34,38 +37,45 @@ def sampler_rows(
 
     ``seconds`` of a walk are those of k² steps; of any size, E[k²] steps, each timed at the median size.
     """
-    exact = Exact.prepare(kernel, size=size)
-    warm = round(WARM_PER_SECOND * seconds)
-    yield _row(EXACT, draw_times(exact, seed=seed, seconds=seconds, least=5, warm=warm))
+    rows = {Timing.DRAW: _draw_row, Timing.STEP: _step_row, Timing.PROPOSAL: _proposal_row}
+    for spec in registry.offered(size):
+        ask = Request(size, tree=index, max_proposals=np.inf)
+        found = rows[spec.timing](spec, kernel, ask, seed=seed, seconds=seconds)
+        yield {"sampler": spec.label, "rejections": None, "expected": False, **found}
+
+
+def _draw_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
+    warm = max(1, round(WARM_PER_SECOND * seconds))
+    sampler = spec.prepare(kernel, ask)
+    return _took(draw_times(sampler, seed=seed, seconds=seconds, least=2, warm=warm))
+
+
+def _step_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
     law = kernel.size_distribution()
-    typical = max(2, _median(law)) if size is None else size
-    steps = float(law @ np.arange(len(law)) ** 2) if size is None else float(size**2)
-    start = Exact.prepare(kernel, size=typical).sample(1, rng=seed).baskets[0]
-    for name, up in ((DIRECT_WALK, DirectUp()), (PAPERS_WALK, RejectionUp(index=lambda _: index))):
-        walk = Walk.prepare(kernel, size=typical, up=up, start=start)
-        found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
-        rejections = None if found.expected_proposals is None else found.expected_proposals - 1
-        yield {**_row(name, found.times.scaled(steps), rejections), "steps": steps, "counted": found.proposals - 1}
-    yield _rejection(kernel, index, size, seed=seed, seconds=seconds)
-    if size is None:
-        warm = 1 if kernel.n_items < 10**5 else 0  # a draw of a large catalogue takes many seconds, and compiling none
-        yield _row(CHOLESKY, draw_times(Cholesky.prepare(kernel), seed=seed, seconds=seconds, least=1, warm=warm))
-        yield _row(CLOCK, draw_times(Clock.prepare(kernel), seed=seed, seconds=seconds, least=2, warm=1))
+    typical = max(2, _median(law)) if ask.size is None else ask.size
+    steps = float(law @ np.arange(len(law)) ** 2) if ask.size is None else float(ask.size**2)
+    start = registry.EXACT.prepare(kernel, Request(typical)).sample(1, rng=seed).baskets[0]
+    walk = spec.prepare(kernel, ask._replace(size=typical))
+    assert isinstance(walk, Walk)
+    found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
+    rejections = None if found.expected_proposals is None else found.expected_proposals - 1
+    took = _took(found.times.scaled(steps))
+    return {**took, "rejections": rejections, "steps": steps, "counted": found.proposals - 1}
 
 
-def _rejection(kernel: LowRankKernel, index: ItemIndex, size: int | None, *, seed: int, seconds: float) -> Row:
-    sampler = Rejection.prepare(kernel, size=size, max_proposals=np.inf, index=index)
+def _proposal_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
+    sampler = spec.prepare(kernel, ask)
+    assert isinstance(sampler, Rejection)
     one = proposal_times(sampler, kernel, seed=seed, seconds=seconds / 2)
-    whole = one.scaled(sampler.expected_proposals)
+    whole, rejections = one.scaled(sampler.expected_proposals), sampler.expected_proposals - 1
     if whole.median > FEASIBLE:
-        return _row(REJECTION, whole, sampler.expected_proposals - 1, expected=True)
+        return {**_took(whole), "rejections": rejections, "expected": True}
     draws = draw_times(sampler, seed=seed, seconds=seconds, least=3, warm=1)
-    return _row(REJECTION, draws if draws.calls > 20 else whole, sampler.expected_proposals - 1)
+    return {**_took(draws if draws.calls > 20 else whole), "rejections": rejections}
 
 
-def _row(sampler: str, times: Times, rejections: float | None = None, *, expected: bool = False) -> Row:
-    row = {"sampler": sampler, "seconds": times.median, "least": times.least, "wall": times.wall, "calls": times.calls}
-    return {**row, "rejections": rejections, "expected": expected}
+def _took(times: Times) -> Row:
+    return {"seconds": times.median, "least": times.least, "wall": times.wall, "calls": times.calls}
 
 
 def times_exact(rows: Sequence[Row], row: Row) -> float:

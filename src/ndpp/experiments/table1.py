@@ -15,20 +15,29 @@ from ndpp.experiments.timing import draw_times, prepared, proposal_times, step_t
 from ndpp.items import Tree
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
-from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, NaiveUp, Rejection, RejectionUp, Walk
+from ndpp.samplers import NaiveUp, Rejection, RejectionUp, Walk
+from ndpp.samplers.registry import (
+    CHOLESKY,
+    NAIVE_WALK,
+    PAPERS_WALK,
+    REJECTION,
+    SAMPLERS,
+    Request,
+    SamplerSpec,
+    Timing,
+    offered,
+)
 from ndpp.samplers.up import UpStep
 
-COSTS = {
-    "Cholesky": ("O(n d²)", "O(n d²)"),
-    "Rejection": ("O((log n·k³ + k⁴ + d)(1 + α)^d)", "k·O(d² log n) per proposal"),
-    "Walk(NaiveUp)": ("O(n² k³ t)", "O(n² k³) per step"),
-    "Walk(RejectionUp)": ("O((log n·d² + d³)(1 + κ)² t)", "O(d³ + d² log n) per step"),
-    "Walk(DirectUp)": ("", "O(k d²) per step, or O(d³)"),
-    "Exact": ("", "O(k N d² + d³ log k), whatever n"),
-    "Clock": ("", "O(k d³)"),
-    "preparation": ("O(n d²)", "O(n d²)"),
+PREPARATION = "preparation"
+PAPER = {
+    CHOLESKY.label: "O(n d²)",
+    REJECTION.label: "O((log n·k³ + k⁴ + d)(1 + α)^d)",
+    NAIVE_WALK.label: "O(n² k³ t)",
+    PAPERS_WALK.label: "O((log n·d² + d³)(1 + κ)² t)",
+    PREPARATION: "O(n d²)",
 }
-"""The paper's cost of one sample, and ours: of one sample, step or proposal, which is what is timed."""
+"""The paper's cost of one sample, where it has the sampler."""
 
 
 class Sweep(NamedTuple):
@@ -52,8 +61,6 @@ FULL = (
     Sweep("k", (4, 8, 16, 32), 4000, 40, 0),
 )
 QUICK = (Sweep("n", (200, 800), 0, 8, 4), Sweep("d", (8, 16), 400, 0, 4), Sweep("k", (2, 4), 400, 8, 0))
-ANY_SIZE = ("Cholesky", "Clock", "preparation")
-"""What knows of no k."""
 SMALL_N = {False: (50, 100, 200, 400), True: (12, 24)}
 """Catalogues of the walk that looks at all pairs."""
 NAIVE = {False: (1000, 100, 10), True: (60, 8, 4)}
@@ -67,15 +74,14 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     for sweep in QUICK if quick else FULL:
         for n, d, k in sweep.problems():
             kernel = make_kernel(n, d, rng=seed)
-            found = _times(kernel, k, seed=seed, seconds=seconds)
-            found = {name: took for name, took in found.items() if sweep.variable != "k" or name not in ANY_SIZE}
+            found = _times(kernel, k, seed=seed, seconds=seconds, only_of_size=sweep.variable == "k")
             rows += [
                 {"sweep": sweep.variable, "sampler": s, "n": n, "d": d, "k": k, "seconds": t} for s, t in found.items()
             ]
             say(f"n = {n:,}, d = {d}, k = {k}")
     for n in SMALL_N[quick]:
         took = _step(make_kernel(n, 8, rng=seed), 4, NaiveUp(), seed=seed, seconds=seconds)
-        rows.append({"sweep": "n", "sampler": "Walk(NaiveUp)", "n": n, "d": 8, "k": 4, "seconds": took})
+        rows.append({"sweep": "n", "sampler": NAIVE_WALK.label, "n": n, "d": 8, "k": 4, "seconds": took})
     findings = [*_findings(rows), _naive_finding(*NAIVE[quick], seed=seed, seconds=seconds)]
     settings = {s.variable: s.values for s in (QUICK if quick else FULL)}
     return Result(settings, findings, {"": rows}, {"": runtimes(_panels(rows))}, NOTES)
@@ -83,27 +89,33 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
 
 NOTES = (
     "Walks are timed by the step and `Rejection` by the proposal, so that the number of steps and of proposals, which depends "
-    "on the kernel, does not enter. The paper's column is the cost of a whole sample, with t steps. Measured exponents are of n, "
-    "d and k in turn; overhead that does not grow keeps them below the theory's at these sizes.",
+    "on the kernel, does not enter. The paper's column is the cost of a whole sample, with t steps; our r is its d. Measured exponents "
+    "are of n, d and k in turn; overhead that does not grow keeps them below the theory's at these sizes.",
     "`Exact` re-centres its circle once or not at all during a draw, depending on the kernel's spectrum; at small ranks that shows "
     "as steps in its curves, which a fitted exponent takes for growth. Figure 2, over four decades of n, has no such trend.",
 )
 
 
-def _times(kernel: LowRankKernel, size: int, *, seed: int, seconds: float) -> dict[str, float]:
-    """Return seconds of one draw, step or proposal of every sampler."""
+def _times(kernel: LowRankKernel, size: int, *, seed: int, seconds: float, only_of_size: bool) -> dict[str, float]:
+    """Return seconds of one draw, step or proposal of every sampler, or only of those that draw sets of one size."""
     again, coordinates = prepared(lambda: LowRankKernel(kernel.X, kernel.W))
     tree, for_tree = prepared(lambda: Tree.prepare(again))
-    rejection = Rejection.prepare(kernel, size=size, max_proposals=float("inf"), index=tree)
-    return {
-        "Exact": draw_times(Exact.prepare(kernel, size=size), seed=seed, seconds=seconds).median,
-        "Walk(DirectUp)": _step(kernel, size, DirectUp(), seed=seed, seconds=seconds),
-        "Walk(RejectionUp)": _step(kernel, size, RejectionUp(index=lambda _: tree), seed=seed, seconds=seconds),
-        "Rejection": proposal_times(rejection, kernel, seed=seed, seconds=seconds).median,
-        "Cholesky": draw_times(Cholesky.prepare(kernel), seed=seed, seconds=seconds).median,
-        "Clock": draw_times(Clock.prepare(kernel), seed=seed, seconds=seconds).median,
-        "preparation": coordinates + for_tree,
-    }
+    ask = Request(size, tree=tree, max_proposals=float("inf"))
+    specs = offered(size) + ([] if only_of_size else [spec for spec in offered(None) if not spec.draws(size)])
+    found = {spec.label: _unit(spec, kernel, ask, seed=seed, seconds=seconds) for spec in specs}
+    return found if only_of_size else {**found, PREPARATION: coordinates + for_tree}
+
+
+def _unit(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> float:
+    sampler = spec.prepare(kernel, ask if spec.draws(ask.size) else ask._replace(size=None))
+    if spec.timing is Timing.STEP:
+        assert isinstance(sampler, Walk)
+        start = kernel.sample(1, size=ask.size, rng=seed)[0]
+        return step_times(sampler, start, seed=seed, seconds=seconds).times.median
+    if spec.timing is Timing.PROPOSAL:
+        assert isinstance(sampler, Rejection)
+        return proposal_times(sampler, kernel, seed=seed, seconds=seconds).median
+    return draw_times(sampler, seed=seed, seconds=seconds).median
 
 
 def _step(kernel: LowRankKernel, size: int, up: UpStep, *, seed: int, seconds: float, least: int = 10) -> float:
@@ -132,12 +144,14 @@ def _exponents(rows: list[Row], sampler: str) -> dict[str, float]:
 
 def _findings(rows: list[Row]) -> list[Finding]:
     found = []
-    for sampler, (paper, ours) in COSTS.items():
+    ours = {spec.label: spec.unit_cost or spec.cost for spec in SAMPLERS} | {PREPARATION: "O(n r²)"}
+    for sampler in dict.fromkeys(row["sampler"] for row in rows):
         own = [row for row in rows if row["sampler"] == sampler]
         exponents = ", ".join(f"{variable}^{slope:.2f}" for variable, slope in _exponents(rows, sampler).items())
         last = own[-1]
         example = f"{number(1e3 * last['seconds'])} ms at n = {last['n']:,}, d = {last['d']}, k = {last['k']}"
-        found.append(Finding(f"`{sampler}`", paper, f"{ours}; measured {exponents}; {example}"))
+        what = f"{ours[sampler]}; measured {exponents}; {example}"
+        found.append(Finding(f"`{sampler}`", PAPER.get(sampler, ""), what))
     return found
 
 

@@ -103,10 +103,12 @@ def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
 
 
 def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, warm: int = 3) -> Times:
-    """Time single draws, after ``warm`` others that compile and fill caches."""
-    key = stream_key(seed)
+    """Time single draws, after ``warm`` others that compile and fill caches, or fewer once these have taken ``seconds``."""
+    key, began = stream_key(seed), time.perf_counter()
     for i in range(warm):
         sampler.draw(stream(key, 10**9 + i))
+        if time.perf_counter() - began > seconds:
+            break
     return timed(lambda i: sampler.draw(stream(key, i)), seconds=seconds, least=least)
 
 

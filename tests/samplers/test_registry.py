@@ -1,0 +1,138 @@
+"""The registry says what samplers are: each claim is held against the sampler itself, and against the tables made from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpp.samplers
+from kernels import BY_NAME
+from ndpp import LowRankKernel
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelError, NDPPError
+from ndpp.samplers import registry
+from ndpp.samplers.base import Sampler
+from ndpp.samplers.registry import SAMPLERS, Request, Sizes
+
+ROOT = Path(__file__).resolve().parents[2]
+every_sampler = pytest.mark.parametrize("spec", SAMPLERS, ids=lambda spec: spec.name)
+
+
+def suitable(spec):
+    return BY_NAME["symmetric" if spec.symmetric_only else "generic"].kernel
+
+
+def test_every_sampler_of_the_package_is_there_once():
+    exported = {value for name in ndpp.samplers.__all__ if isinstance(value := getattr(ndpp.samplers, name), type)}
+    classes = {cls for spec in SAMPLERS for cls in (spec.cls, spec.any_size_cls) if cls is not None}
+    assert {cls for cls in exported if issubclass(cls, Sampler)} - {Sampler} == classes
+    ups = {cls for cls in exported if hasattr(cls, "prepare") and not issubclass(cls, Sampler)}
+    assert {type(spec.up) for spec in SAMPLERS if spec.up is not None} == ups
+    for field in ("name", "label", "expression", "summary"):
+        values = [getattr(spec, field) for spec in SAMPLERS]
+        assert len(set(values)) == len(values)
+        assert all(values)
+
+
+def test_names_are_made_of_the_classes():
+    assert (registry.WALK.label, registry.WALK.expression) == ("Walk(DirectUp)", "Walk(up=DirectUp())")
+    assert (registry.CLOCK.label, registry.CLOCK.expression) == ("Clock", "Clock")
+    assert registry.WALK.law == "size k (`RandomSize`: any)"
+    assert registry.EXACT.law == "size k, or any"
+
+
+@every_sampler
+@pytest.mark.parametrize("size", [None, 2])
+def test_sizes_are_those_it_draws(spec, size):
+    """What it is said to draw it draws, with the class that is named."""
+    if not spec.draws(size):
+        assert spec.sizes is (Sizes.ANY if size else Sizes.FIXED)
+        return
+    sampler = spec.prepare(suitable(spec), Request(size, steps=1))
+    assert type(sampler) is (spec.cls if size or spec.any_size_cls is None else spec.any_size_cls)
+    assert getattr(sampler, "size", None) == size
+    assert hasattr(sampler, "step") == (spec.is_chain and size is not None)
+    if size is not None:
+        with pytest.raises(ImpossibleSizeError):
+            spec.prepare(suitable(spec), Request(99))
+
+
+@every_sampler
+def test_given_items_are_in_where_they_are_taken(spec):
+    sampler = spec.prepare(suitable(spec), Request(3 if spec.draws(3) else None, given=[5], steps=1))
+    held = all(5 in basket for basket in sampler.sample(30, rng=0).baskets)
+    assert held == spec.takes_given
+
+
+@every_sampler
+def test_settings_of_chains_arrive(spec):
+    size = 3 if spec.draws(3) else None
+    kernel = suitable(spec)
+    one, three = (spec.prepare(kernel, Request(size, steps=steps)).sample(1, rng=0).info for steps in (1, 3))
+    assert (one.get("steps", 0), three.get("steps", 0)) == ((1, 3) if spec.is_chain else (0, 0))
+    if spec.is_chain:
+        start = spec.prepare(kernel, Request(size, steps=0, start="greedy")).sample(5, rng=0).baskets
+        assert start.to_lists() == [sorted(ndpp.greedy_map(kernel, 3).tolist())] * 5
+
+
+def test_settings_of_rejection_and_a_tree_arrive():
+    kernel, counted = BY_NAME["generic"].kernel, []
+
+    class Counted(ndpp.items.Scan):
+        def draw_counted(self, rng, M, n_draws=1, **settings):
+            counted.append(n_draws)
+            return super().draw_counted(rng, M, n_draws, **settings)
+
+    tree = Counted(**vars(ndpp.items.Scan.prepare(kernel)))
+    with pytest.raises(NDPPError, match="max_proposals"):
+        registry.REJECTION.prepare(kernel, Request(4, max_proposals=1.0))
+    for spec, used in ((registry.REJECTION, True), (registry.PAPERS_WALK, True), (registry.WALK, False)):
+        counted.clear()
+        spec.prepare(kernel, Request(3, tree=tree, steps=1)).sample(3, rng=0)
+        assert bool(counted) == used
+
+
+@every_sampler
+def test_what_serves_every_kernel_is_offered(spec):
+    large, skewed = LowRankKernel(np.eye(600), np.eye(600)), BY_NAME["generic"].kernel
+    ask = Request(2 if spec.draws(2) else None, steps=0)
+    if spec.max_items is not None:
+        with pytest.raises(InvalidInputError, match=f"at most {spec.max_items} items"):
+            spec.prepare(large, ask)
+        spec.prepare(LowRankKernel(np.eye(spec.max_items, 3), np.eye(3)), ask)
+    elif spec.symmetric_only:
+        with pytest.raises(InvalidKernelError, match="symmetric"):
+            spec.prepare(skewed, ask)
+    else:
+        assert spec.is_offered
+        spec.prepare(skewed, ask)
+
+
+def test_where_a_gpu_draws():
+    gpu = {spec.name: (spec.draws_on_gpu(3), spec.draws_on_gpu(None)) for spec in SAMPLERS}
+    assert {name: where for name, where in gpu.items() if any(where)} == {"exact": (True, True), "walk": (True, False)}
+
+
+def test_names_are_found_and_others_refused():
+    assert registry.find("clock") is registry.CLOCK
+    with pytest.raises(InvalidInputError, match=r"no sampler 'gibbs'; there are exact, walk, .*symmetric-tree"):
+        registry.find("gibbs")
+    assert [spec.name for spec in registry.offered(None)][-2:] == ["cholesky", "clock"]
+
+
+@pytest.mark.parametrize(("page", "cells"), [("README.md", (0, 1, 2, 3)), ("docs/theory.md", (0, 1, 2, 5))])
+def test_tables_of_the_documentation_are_those_of_the_registry(page, cells):
+    """``python docs/figures.py`` writes them."""
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / page).read_text().splitlines() if line.startswith("| `")]
+    found = {tuple(cell.strip() for cell in (row[i] for i in cells)) for row in rows if len(row) > max(cells)}
+    for spec in SAMPLERS:
+        name = f"`{spec.expression}`" + f", {spec.remark}" * bool(spec.remark)
+        assert ((name, spec.law, "yes" if spec.exact else "no", spec.cost) in found) == spec.pictured
+
+
+def test_every_field_is_documented():
+    documented = set(re.findall(r"^    (\w+) : ", registry.SamplerSpec.__doc__ or "", re.MULTILINE))
+    assert documented == {field.name for field in dataclasses.fields(registry.SamplerSpec)}
