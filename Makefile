@@ -17,7 +17,7 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-matrix lint format docs bench clean
+.PHONY: help setup demo test test-matrix lint format docs bench figures timings clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,16 @@ docs: $(READY)  ## Build the documentation into docs/_build/html; a warning is a
 
 bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
+
+figures: $(READY)  ## Write every published figure from the recorded results
+	$(BIN)/python docs/figures.py
+
+timings: $(READY)  ## Time the samplers (about ten minutes on two idle cores), keep the results, write the figures
+	$(ONE_THREAD) $(BIN)/ndpp reproduce fig2 -o results
+	$(ONE_THREAD) $(BIN)/python benchmarks/bench_samplers.py -o results
+	$(ONE_THREAD) $(BIN)/python benchmarks/bench_prepare.py -o results/prepare.json
+	$(BIN)/python docs/pictures.py overview
+	$(BIN)/python docs/figures.py
 
 clean:  ## Remove what was built, the virtual environment included
 	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .coverage htmlcov coverage.xml .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

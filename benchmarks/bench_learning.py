@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from _machine import machine, timed
 
-from ndpp import Baskets
+from ndpp import Baskets, metrics
 from ndpp.datasets.folder import load_baskets
 from ndpp.errors import DataNotFoundError
+from ndpp.experiments.record import machine
+from ndpp.experiments.timing import Times, timed
 from ndpp.learning import NDPP, ONDPP, SymmetricDPP, fit
 from ndpp.learning.progress import Progress
 
@@ -47,7 +48,7 @@ def run_of(estimator: Any, baskets: Baskets) -> Any:
     return fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
 
 
-def steps(estimator: Any, baskets: Baskets) -> dict[str, float]:
+def steps(estimator: Any, baskets: Baskets) -> Times:
     """Time whole steps: batch, noise, loss, gradient, Adam, constraints, running mean."""
     run = run_of(estimator, baskets)
     order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_sizes()
@@ -61,7 +62,7 @@ def steps(estimator: Any, baskets: Baskets) -> dict[str, float]:
     return timed(step, least=20, seconds=5)
 
 
-def plain_steps(baskets: Baskets) -> dict[str, float]:
+def plain_steps(baskets: Baskets) -> Times:
     """Time the same by padding and autograd."""
     run = run_of(NDPP, baskets)
     order, h = np.random.default_rng(0).permutation(len(baskets)), run.problem.likelihood.n_sym
@@ -94,20 +95,19 @@ def report_steps() -> dict[str, Any]:
         "plain NDPP": plain_steps(baskets)
     }
     for name, row in rows.items():
-        ratio = row["least_cpu_ms"] / rows["NDPP"]["least_cpu_ms"]
+        ms = row.scaled(1e3)
         print(
-            f"{name:>12}: {row['least_wall_ms']:6.1f} ms a step (median {row['wall_ms']:.1f}, CPU {row['cpu_ms']:.1f}), "
-            f"{ratio:.2f} × NDPP, {row['calls']:.0f} steps"
+            f"{name:>12}: {ms.least_wall:6.1f} ms per step (median {ms.wall:.1f}, CPU {ms.median:.1f}), "
+            f"{row.least / rows['NDPP'].least:.2f} × NDPP, {row.calls} steps"
         )
     print(f"n = {baskets.n_items}, d = {RANK}, batch {BATCH}; target {TARGET_MS} ms")
-    return {"steps": rows, "target_ms": TARGET_MS}
+    return {"steps": {name: row._asdict() for name, row in rows.items()}, "target_ms": TARGET_MS}
 
 
 def report_training() -> dict[str, Any]:
     """Print the gain over independent items on validation baskets, epoch by epoch."""
     train, val, _ = uk_retail().split(300, 2000, rng=0)
-    p = (np.bincount(train.indices, minlength=train.n_items) + 0.5) / (len(train) + 1)
-    floor = np.mean([np.log(p[items] / (1 - p[items])).sum() for items in val]) + np.log1p(-p).sum()
+    floor = float(metrics.independent_items(train).log_likelihoods(val).mean())
     began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit._Run.epoch, []
 
     def watched(run: Any, bar: Progress) -> dict[str, float]:
@@ -135,9 +135,9 @@ def report_memory() -> dict[str, Any]:
     run.judge()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"n = {baskets.n_items}, d = {RANK}: {row['least_wall_ms']:.0f} ms a step, peak memory {peak:.2f} GiB; target 8"
+        f"n = {baskets.n_items}, d = {RANK}: {1e3 * row.least_wall:.0f} ms per step, peak memory {peak:.2f} GiB; target 8"
     )
-    return {"large": {"n_items": baskets.n_items, **row, "peak_gib": peak}}
+    return {"large": {"n_items": baskets.n_items, **row._asdict(), "peak_gib": peak}}
 
 
 def keep(path: Path, found: dict[str, Any]) -> None:

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 import threadpoolctl
-from _machine import machine, timed
+from scipy.linalg import block_diag
 
 from ndpp import LowRankKernel
+from ndpp.experiments.record import load_average, machine
+from ndpp.experiments.timing import Stopwatch
 
 N_ITEMS, WIDTH, SEED = 1_000_000, 100, 0
 BLOCK_ROWS = 1000
@@ -55,10 +57,12 @@ def factors(condition: float) -> tuple[np.ndarray, np.ndarray]:
         spread = (turn * np.geomspace(1, 1 / condition, WIDTH)) @ turn.T
         for start in range(0, N_ITEMS, BLOCK_ROWS):
             X[start : start + BLOCK_ROWS] = X[start : start + BLOCK_ROWS] @ spread.astype(np.float32)
-    D = rng.standard_normal((half, half))
-    W = np.zeros((WIDTH, WIDTH))
-    W[:half, :half], W[half:, half:] = np.eye(half), D - D.T
-    return X, W
+    return X, inner(rng.standard_normal((half, half)))
+
+
+def inner(D: np.ndarray) -> np.ndarray:
+    """Return W of L = VVᵀ + B(D − Dᵀ)Bᵀ, X = [V B]."""
+    return block_diag(np.eye(len(D)), D - D.T)
 
 
 def product(X: np.ndarray, dtype: type) -> np.ndarray:
@@ -80,16 +84,16 @@ def compare(condition: float, rounds: int = 3) -> dict[str, Any]:
     """Time all of it in turns, so that all meet the same load, and return the best CPU times and their ratios."""
     X, W = factors(condition)
     calls = {
-        "kernel": lambda _: LowRankKernel(X, W), "product_single": lambda _: product(X, np.float32),
-        "product_double": lambda _: product(X, np.float64), "read": lambda _: X.sum(),
+        "kernel": lambda: LowRankKernel(X, W), "product_single": lambda: product(X, np.float32),
+        "product_double": lambda: product(X, np.float64), "read": lambda: X.sum(),
     }  # fmt: skip
-    times = {name: timed(call, least=1, seconds=0) for name, call in calls.items()}
-    for _ in range(rounds - 1):
+    watches = {name: Stopwatch() for name in calls}
+    for _ in range(rounds):
         for name, call in calls.items():
-            now = timed(call, least=1, seconds=0)
-            times[name] = {key: min(value, now[key]) for key, value in times[name].items()}
-    ms = {f"{name}_cpu_ms": value["least_cpu_ms"] for name, value in times.items()}
-    wall = {f"{name}_wall_ms": value["least_wall_ms"] for name, value in times.items()}
+            with watches[name]:
+                call()
+    ms = {f"{name}_cpu_ms": 1e3 * min(watch.cpu) for name, watch in watches.items()}
+    wall = {f"{name}_wall_ms": 1e3 * min(watch.wall) for name, watch in watches.items()}
     ratios = {
         f"ratio_{kind}": ms["kernel_cpu_ms"] / (ms[f"product_{kind}_cpu_ms"] + ms["read_cpu_ms"])
         for kind in ("single", "double")
@@ -112,6 +116,7 @@ def main() -> None:
     about = machine()
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         rows = [compare(condition) for condition in (1.0, 100.0)]
+    about["load_average_after"] = load_average()
     for row in rows:
         print(", ".join(f"{key} {value:.4g}" for key, value in row.items()))
     result = {

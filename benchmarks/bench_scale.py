@@ -4,15 +4,13 @@ X is float32 in a plain file, written for the run and removed after it, and give
 scaled so that every catalogue has about the same law of the size: what differs between two of them is n alone. Everything is measured in
 a fresh process, and memory is the most that process has ever held (VmHWM), imports and compiled code included. One BLAS thread. Run
 ``python benchmarks/bench_scale.py [--folder FOLDER] [--sizes 10000000x64 …] [-o FILE.json]``, or a small one with
-``make bench ARGS="-k scale"``.
+``make bench ARGS="-k scale"``; ``docs/figures.py`` writes the tables of docs/scale.md from the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import threadpoolctl
-from _machine import machine
-from bench_prepare import peak_mb
-from tables import about, duration, table
+from bench_prepare import inner, peak_mb
 
 from ndpp import LowRankKernel
+from ndpp.experiments.record import load_average, machine
+from ndpp.experiments.timing import Stopwatch
 from ndpp.rows import FileRows
 from ndpp.samplers import Exact
 
@@ -39,13 +37,6 @@ TARGETS = {"prepare_s": 120.0, "peak_mb": 1500.0, "ratio": 1.5}
 
 def rows(n: int, d: int, rng: np.random.Generator, n_rows: int) -> np.ndarray:
     return rng.standard_normal((n_rows, d), dtype=np.float32) * np.float32(np.sqrt(1.0 / n))
-
-
-def inner(d: int) -> np.ndarray:
-    D = np.random.default_rng(SEED).standard_normal((d // 2, d // 2))
-    W = np.zeros((d, d))
-    W[: d // 2, : d // 2], W[d // 2 :, d // 2 :] = np.eye(d // 2), D - D.T
-    return W
 
 
 def write(path: Path, n: int, d: int) -> None:
@@ -65,15 +56,9 @@ class Counted(FileRows):
         return super().rows(ids)
 
 
-def per_sample_ms(sampler: Exact, key: int) -> tuple[float, float]:
-    wall, cpu = time.perf_counter(), time.thread_time()
-    sampler.sample(DRAWS, rng=key)
-    return 1e3 * (time.perf_counter() - wall) / DRAWS, 1e3 * (time.thread_time() - cpu) / DRAWS
-
-
 def measure(path: str, n: int, d: int) -> dict[str, Any]:
     """Prepare the catalogue of a file and draw from it, in turns with a small one; in a process of its own."""
-    W = inner(d)
+    W = inner(np.random.default_rng(SEED).standard_normal((d // 2, d // 2)))
     small = LowRankKernel(rows(SMALL, d, np.random.default_rng(SEED + 2), SMALL), W)
     near = Exact.prepare(small, size=SIZE)
     near.sample(DRAWS, rng=0)  # what is compiled or imported once does not count
@@ -87,18 +72,19 @@ def measure(path: str, n: int, d: int) -> dict[str, Any]:
     far = Exact.prepare(kernel, size=SIZE)
     table = time.perf_counter() - began
     far.sample(DRAWS, rng=0)
-    times: dict[str, list[tuple[float, float]]] = {"near": [], "far": []}
+    watches = {"near": Stopwatch(), "far": Stopwatch()}
     for key in range(ROUNDS):  # in turns, so that both meet the same load
-        times["near"].append(per_sample_ms(near, key))
-        times["far"].append(per_sample_ms(far, key))
-    wall = {name: statistics.median(w for w, _ in found) for name, found in times.items()}
-    least = {name: min(c for _, c in found) for name, found in times.items()}
+        for watch, sampler in zip(watches.values(), (near, far)):
+            with watch:
+                sampler.sample(DRAWS, rng=key)
+    ms = {name: watch.times().scaled(1e3 / DRAWS) for name, watch in watches.items()}
     return {
         "n_items": n, "width": d, "file_gb": n * d * 4 / 1e9, "rank": kernel.rank, "size": SIZE,
         "prepare_s": prepared, "prepare_cpu_s": on_cpu, "table_s": table,
         "idle_mb": idle, "kernel_mb": after_kernel, "peak_mb": peak_mb(),
-        "small_ms": wall["near"], "sample_ms": wall["far"], "ratio": wall["far"] / wall["near"],
-        "least_small_cpu_ms": least["near"], "least_sample_cpu_ms": least["far"], "least_ratio": least["far"] / least["near"],
+        "small_ms": ms["near"].wall, "sample_ms": ms["far"].wall, "ratio": ms["far"].wall / ms["near"].wall,
+        "least_small_cpu_ms": ms["near"].least, "least_sample_cpu_ms": ms["far"].least,
+        "least_ratio": ms["far"].least / ms["near"].least,
         **_fetched(path, kernel),
     }  # fmt: skip
 
@@ -130,76 +116,6 @@ def child(path: str, n: int, d: int) -> None:
         print(json.dumps(measure(path, n, d)))
 
 
-PAGE = """Measured by `benchmarks/bench_scale.py`: X is float32 in a file, read through a `numpy.memmap`, one BLAS thread, each line in a
-process of its own; memory is all that the process ever held. The ratio is of medians by the clock, in brackets of the least CPU times.
-
-{measured}
-Targets for 10,000,000 × 64: prepared within {prepare_s:.0f} s, peak memory within {peak_mb:.0f} MB, a sample within {ratio} times that
-of 10,000 items in memory.
-
-{machine}
-With 64 columns of float32 and rank 64, for each machine:
-
-{computed}"""
-
-
-def page(result: dict[str, Any]) -> str:
-    """Return the tables of the page on scale: what was measured, and what follows for other numbers of items."""
-    measured = [
-        [
-            f"{row['n_items']:,} × {row['width']}",
-            f"{row['file_gb']:.2g} GB",
-            f"{row['prepare_s']:.3g} s ({row['prepare_cpu_s']:.3g} s)",
-            f"{row['peak_mb']:.0f} MB ({row['idle_mb']:.0f} MB)",
-            f"{row['sample_ms']:.2g} ms",
-            f"{row['ratio']:.2f} ({row['least_ratio']:.2f})",
-            f"{row['rows_per_sample']:.0f} rows, {size(row['bytes_per_sample'])}"
-            if row["rows_per_sample"]
-            else "kept in memory",
-        ]
-        for row in result["rows"]
-    ]
-    header = [
-        "X",
-        "on disk",
-        "prepared in (CPU)",
-        "peak memory (before)",
-        f"sample of {SIZE}",
-        "ratio to 10⁴ items",
-        "read per sample",
-    ]
-    return PAGE.format(
-        measured=table(header, measured),
-        **result["targets"],
-        machine=about(result["machine"]),
-        computed=table(
-            ["items", "X", "table", "while preparing", "preparing, one core", f"read per sample of {SIZE}", ""],
-            computed({row["n_items"]: row for row in result["rows"] if row["width"] == 64}),
-        ),
-    )
-
-
-def computed(known: dict[int, dict[str, Any]]) -> list[list[str]]:
-    """Return a line for each number of items: what was measured, and what is proportional to it."""
-    largest, lines = known[max(known)], []
-    for power in range(4, 10):
-        n = 10**power
-        row = known.get(n, largest)
-        seconds, read = row["prepare_s"] * n / row["n_items"], size(row["bytes_per_sample"])
-        origin = "measured" if n in known else "computed"
-        lines.append(
-            [f"$10^{power}$", size(256 * n), size(20 * n), size(24 * n), duration(1e3 * seconds), read, origin]
-        )
-    return lines
-
-
-def size(n_bytes: float) -> str:
-    for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= one:
-            return f"{n_bytes / one:.3g} {unit}"
-    return f"{n_bytes:.0f} B"
-
-
 def test_scale(benchmark, tmp_path):
     found = benchmark.pedantic(run, args=(1_000_000, 16, tmp_path), rounds=1)
     benchmark.extra_info.update(found)
@@ -213,18 +129,17 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     found = []
-    about = machine()
+    where = machine()
     for n, d in (map(int, size.split("x")) for size in given.sizes):
         found.append(run(n, d, given.folder))
         print(", ".join(f"{key} {value:.4g}" for key, value in found[-1].items()))
-    about["load_average_after"] = [round(value, 2) for value in os.getloadavg()]
+    where["load_average_after"] = load_average()
     if given.output:
         old = json.loads(given.output.read_text())["rows"] if given.output.exists() else []
         kept = [row for row in old if (row["n_items"], row["width"]) not in {(f["n_items"], f["width"]) for f in found}]
         found = sorted(kept + found, key=lambda row: row["n_items"])
-        result = {"machine": about, "dtype": "float32", "small_items": SMALL, "targets": TARGETS, "rows": found}
+        result = {"machine": where, "dtype": "float32", "small_items": SMALL, "targets": TARGETS, "rows": found}
         given.output.write_text(json.dumps(result, indent=1) + "\n")
-        given.output.with_suffix(".md").write_text(page(result))
 
 
 if __name__ == "__main__":

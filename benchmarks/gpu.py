@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_samplers import learned
 from scipy.stats import chi2
 
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
 from ndpp.diagnostics.functionals import log_dets
+from ndpp.experiments.kernels import learned_file
 from ndpp.samplers import Exact, Walk
 from ndpp.samplers.gpu import _fused
 from ndpp.samplers.gpu._accept import candidates
@@ -69,7 +69,7 @@ def summary(kernel: LowRankKernel, size: int, baskets: Baskets) -> Row:
 
 
 def write_reference() -> None:
-    kernel = learned("A")
+    kernel = learned_file("uk_retail_A")
     assert kernel is not None
     rows = [
         summary(kernel, k, Exact.prepare(kernel, size=k).sample(n, rng=1).baskets) for k, n in ((10, 600), (50, 100))
@@ -306,11 +306,14 @@ def run(arguments: argparse.Namespace) -> None:
         return lambda: Exact.prepare(kernel, size=size, device="cuda", precision=precision)
 
     print(out["machine"], out["ceilings"], flush=True)
-    A, B = learned("A"), learned("B")
+    A, B = learned_file("uk_retail_A"), learned_file("uk_retail_B")
     if "law" in chosen:
         out["law"] = law_of_small_kernel("cuda")
         print("law", out["law"], flush=True)
     if A is None or B is None:
+        print(
+            "NDPP_DATA should name the folder that holds kernels/uk_retail_A.npz and uk_retail_B.npz; nothing else is timed"
+        )
         return
     samplers = {10: exact(A, 10)(), 50: exact(A, 50)()}
     if "small" in chosen:

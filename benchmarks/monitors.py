@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from _machine import machine
-from bench_samplers import learned
 from threadpoolctl import threadpool_limits
 
+from ndpp.experiments.kernels import from_files
+from ndpp.experiments.record import machine
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 
@@ -42,12 +42,9 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
 
 def main(samples: int, out: Path | None) -> None:
     results = {"machine": machine(), "samples": samples, "rows": []}
-    for name in "AB":
-        kernel = learned(name)
-        if kernel is None:
-            continue
+    for _, name, _, kernel in from_files(print):
         for size in (10, 50, 100, 190):
-            row = {"kernel": name, "size": size, **watch(Exact.prepare(kernel, size=size), size, samples)}
+            row = {"kernel": name[-2], "size": size, **watch(Exact.prepare(kernel, size=size), size, samples)}
             results["rows"].append(row)
             print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
     if out:

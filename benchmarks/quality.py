@@ -1,7 +1,7 @@
 """Every model on every real data set: fitted on the training baskets, judged on the test baskets.
 
     NDPP_DATA=… python benchmarks/quality.py --device cuda --jobs 4 -o benchmarks/results/quality.json
-    python benchmarks/quality_tables.py
+    python docs/figures.py
 
 Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and the rest.
 Settings are the defaults. Results are written as they come, a record for each data set, model and seed; a record that
@@ -23,12 +23,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import threadpoolctl
 import torch
-from _machine import machine
 
 from ndpp import Baskets, metrics, save
+from ndpp._files import replacing
 from ndpp.datasets import load_complete_journey
 from ndpp.datasets.folder import load_baskets
 from ndpp.errors import DataNotFoundError
+from ndpp.experiments.record import machine
 from ndpp.items import Scan
 from ndpp.learning import NDPP, ONDPP, SymmetricDPP
 from ndpp.samplers import Rejection
@@ -151,9 +152,8 @@ def write(path: Path, record: dict[str, Any]) -> None:
     """Put the record into the file, in place of one of the same job."""
     there = json.loads(path.read_text())["records"] if path.exists() else []
     kept = {tuple(record[field] for field in Job._fields): record for record in [*there, record]}
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"records": list(kept.values())}, indent=1) + "\n")
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps({"records": list(kept.values())}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -169,7 +169,6 @@ def main() -> None:
     parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="keep each kernel there, and training under way")
     parser.add_argument("-o", "--output", type=Path, default=Path("quality.json"))
     chosen, about = parser.parse_args(), machine()
-    versions = about["versions"] | {"torch": torch.__version__}
     spawn = multiprocessing.get_context("spawn")
     if chosen.kernels:
         chosen.kernels.mkdir(parents=True, exist_ok=True)
@@ -185,7 +184,7 @@ def main() -> None:
                 continue
             where = torch.cuda.get_device_name() if done.result().get("device", "cpu") != "cpu" else about["cpu"]
             if done.result()["metrics"]:
-                write(chosen.output, done.result() | {"where": where, "versions": versions})
+                write(chosen.output, done.result() | {"where": where, "versions": about["versions"]})
             figures = "  ".join(f"{name} {row[0]:.4g}" for name, row in done.result()["metrics"].items())
             told = " ".join(str(part) for part in waiting[done] if part is not None)
             print(f"{time.perf_counter() - began:6.0f} s  {told}: {figures}", flush=True)

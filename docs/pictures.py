@@ -1,7 +1,6 @@
 """Make the pictures of the README and the documentation that are not results of experiments: ``python docs/pictures.py``.
 
-``python docs/pictures.py overview readme theory`` makes these alone: the picture and the table of the README, from ``results``
-and the registry of samplers, and the table of costs of the page on theory.
+``python docs/pictures.py overview`` makes this one alone: the picture of the README, from ``results``.
 
 ``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
 code of the tutorial, run as it stands, and from a map of a small shelf.
@@ -22,70 +21,10 @@ from ndpp import LowRankKernel, explain, plots
 from ndpp.datasets import shelf_kernel
 from ndpp.plots import Curve
 from ndpp.plots._base import ATTRACT, REPEL, line_look, open_axes
-from ndpp.samplers.registry import SAMPLERS, SamplerSpec
 
 DOCS = Path(__file__).resolve().parent
 STATIC = DOCS / "_static"
 RESULTS = DOCS.parent / "results"
-
-UNITS = (("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0), ("years", 3.156e7))
-
-
-def duration(seconds: float) -> str:
-    unit, size = next((u for u in reversed(UNITS) if seconds >= (1 if u[0] == "s" else 2) * u[1]), UNITS[0])
-    value = seconds / size
-    return (
-        f"{value:.2g} {unit}"
-        if value < 100
-        else f"10^{len(f'{value:.0f}') - 1} {unit}"
-        if value > 1e4
-        else f"{value:,.0f} {unit}"
-    )
-
-
-def readme() -> None:
-    """Write the table of samplers into the README."""
-    with open(RESULTS / "table2.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["kernel"] in ("learned (A)", "learned (B)")]
-    lines = [["sampler", "law", "exact", "one sample costs", "10 items", "50 items", "any size"]]
-    for spec in pictured():
-        cells = []
-        for task in ("k = 10", "k = 50", "any size"):
-            own = [row for row in rows if (row["sampler"], row["task"]) == (spec.label, task)]
-            found = [duration(t) for t in sorted(float(row["seconds"]) for row in own)]
-            mark = " (*)" if any(row["expected"] == "True" for row in own) else ""
-            units = {text.split()[1] for text in found}
-            short = [text.split()[0] for text in found[:-1]] + found[-1:] if len(units) == 1 else found
-            cells.append(" – ".join(dict.fromkeys(short)) + mark)
-        lines.append([*about(spec), spec.cost, *cells])
-    replace_table(DOCS.parent / "README.md", lines)
-
-
-def theory() -> None:
-    """Write the table of costs into the page on theory."""
-    lines = [["sampler", "law", "exact", "from", "preparation", "one sample"]]
-    lines += [[*about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
-    replace_table(DOCS / "theory.md", lines)
-
-
-def pictured() -> list[SamplerSpec]:
-    """Return the samplers that have a row in tables: exact ones first."""
-    return sorted((spec for spec in SAMPLERS if spec.pictured), key=lambda spec: not spec.exact)
-
-
-def about(spec: SamplerSpec) -> list[str]:
-    name = f"`{spec.expression}`" + (f", {spec.remark}" if spec.remark else "")
-    return [name, spec.law, "yes" if spec.exact else "no"]
-
-
-def replace_table(path: Path, lines: list[list[str]]) -> None:
-    """Put a table in place of the one on this page whose first column is headed "sampler"; an empty line ends it."""
-    table = "".join("| " + " | ".join(line) + " |\n" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
-    page, found = re.subn(
-        r"^\| sampler \|.*?\n(?=\n)", lambda _: table, path.read_text(), flags=re.MULTILINE | re.DOTALL
-    )
-    assert found == 1, path
-    path.write_text(page)
 
 
 def overview() -> None:
@@ -165,6 +104,6 @@ def tutorial() -> None:
 
 
 if __name__ == "__main__":
-    made = {"tutorial": tutorial, "shelf": shelf, "overview": overview, "readme": readme, "theory": theory}
+    made = {"tutorial": tutorial, "shelf": shelf, "overview": overview}
     for name in sys.argv[1:] or made:
         made[name]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import numpy as np
 import pytest
@@ -153,11 +154,68 @@ def test_preparing_takes_the_least_of_its_times(monkeypatch):
     assert timing.prepared(lambda: "made", repeats=3) == ("made", 1.0)
 
 
+def test_times_are_of_the_thread_and_of_the_clock(monkeypatch):
+    cpu, clock = iter([0.0, 1.0, 1.0, 4.0]), iter([0.0, 0.0, 2.0, 2.0, 2.0, 7.0, 7.0])
+    monkeypatch.setattr(timing.time, "thread_time", lambda: next(cpu))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
+    found = timed(lambda i: None, seconds=6.0, least=1)  # at 7 the six seconds are over
+    assert found == timing.Times(2.0, 1.0, 3.5, 2.0, 2)
+    assert found.scaled(10) == timing.Times(20.0, 10.0, 35.0, 20.0, 2)
+
+
+def test_whole_calls_grow_until_they_are_long_enough(monkeypatch):
+    now, asked = [0.0], []
+
+    class Slow:
+        def sample(self, count, *, rng, first):
+            asked.append((count, first))
+            now[0] += count * 0.25
+
+    monkeypatch.setattr(timing.time, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    times, draws = timing.sample_times(Slow(), seed=0, seconds=10.0)
+    assert asked[:4] == [(1, 0), (1, 0), (2, 0), (4, 0)]  # one to compile; 4 take a tenth of ten seconds
+    assert asked[4:] == [(4, 4 * i) for i in range(8)]  # the eight seconds that are left
+    assert (times.wall, draws) == (0.25, 32)
+    assert timing.sample_times(Slow(), seed=0, seconds=0.1)[1] == 1
+
+
+ARM = "Architecture: aarch64\nVendor ID:   ARM\n  Model name:  Neoverse-N1\nModel: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "told", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: Some Xeon\nmodel name\t: Some Xeon\n", ARM, "Some Xeon"),
+        ("processor\t: 0\nBogoMIPS\t: 243.75\n", ARM, "ARM Neoverse-N1"),
+        (None, "machdep.cpu.brand_string: Apple M1\n", "Apple M1"),
+        ("processor\t: 0\n", None, "chip"),
+    ],
+)
+def test_the_processor_has_a_name_on_every_machine(monkeypatch, tmp_path, cpuinfo, told, name):
+    file = tmp_path / "cpuinfo"
+    if cpuinfo is not None:
+        file.write_text(cpuinfo)
+
+    def run(command, **options):
+        if told is None:
+            raise FileNotFoundError(command[0])
+        return subprocess.CompletedProcess(command, 0, told)
+
+    monkeypatch.setattr(record, "CPUINFO", file)
+    monkeypatch.setattr(record.subprocess, "run", run)
+    monkeypatch.setattr(record.platform, "processor", lambda: "chip")
+    assert record.processor() == name
+
+
 def test_a_bench_holds_all_against_the_first_that_works(monkeypatch):
     def refuses():
         raise InvalidInputError("not of this size")
 
-    monkeypatch.setattr(bench, "_draw", lambda sampler, seconds, seed: (sampler, 7))
+    def took(sampler, *, seed, seconds):
+        return timing.Times(0.0, 0.0, sampler, sampler, 7), 7
+
+    monkeypatch.setattr(bench, "sample_times", took)
     found = bench.measure({"none": refuses, "first": lambda: 2.0, "slow": lambda: 6.0})
     assert [(row.sampler, row.ratio, row.note) for row in found] == [
         ("none", None, "not of this size"), ("first", 1.0, ""), ("slow", 3.0, "")

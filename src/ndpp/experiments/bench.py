@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ndpp.errors import NDPPError
+from ndpp.experiments.timing import Stopwatch, sample_times
 from ndpp.samplers import Sampler
 
 
@@ -54,26 +54,13 @@ def measure(
     for name, prepare in samplers.items():
         say(name)
         try:
-            began = time.perf_counter()
-            sampler = prepare()
-            prepared = time.perf_counter() - began
-            each, count = _draw(sampler, seconds, seed)
+            watch = Stopwatch()
+            with watch:
+                sampler = prepare()
+            times, count = sample_times(sampler, seed=seed, seconds=seconds)
         except NDPPError as reason:
             timings.append(Timing(name, None, None, None, 0, str(reason)))
             continue
-        first = next((timing.seconds for timing in timings if timing.seconds), each)
-        timings.append(Timing(name, prepared, each, each / first, count))
+        first = next((timing.seconds for timing in timings if timing.seconds), times.wall)
+        timings.append(Timing(name, watch.wall[0], times.wall, times.wall / first, count))
     return timings
-
-
-def _draw(sampler: Sampler, seconds: float, seed: int) -> tuple[float, int]:
-    """Return the seconds per draw, and how many draws that is the mean of."""
-    began = time.perf_counter()
-    sampler.sample(1, rng=seed)  # compiles, fills caches
-    if (spent := time.perf_counter() - began) > seconds:
-        return spent, 1
-    count, made, began = 1, 1, time.perf_counter()
-    while (spent := time.perf_counter() - began) < seconds:
-        sampler.sample(count, rng=seed, first=made)
-        made, count = made + count, 2 * count if spent < seconds / 4 else count
-    return spent / (made - 1), made - 1

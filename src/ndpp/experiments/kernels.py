@@ -1,10 +1,10 @@
 """The kernels of tables 2 and 3: learned ones where there is data, and synthetic ones of the paper's sizes.
 
-``NDPP_DATA`` names a folder of baskets (and, in ``kernels/``, of kernels learned from UK Retail by two prototypes). From each
-data set a kernel is learned once, with the defaults of :mod:`ndpp.learning`: training ends when the log-likelihood of baskets
-set aside no longer rises. Of ONDPP there are two, with different weights γ of the rejections to come. That takes torch,
-minutes on a GPU and up to hours without one. The kernel is kept in :func:`ndpp.datasets.cache_folder` with a note of how it
-came about, and one that is there is used.
+``NDPP_DATA`` names a folder of baskets, and in ``kernels/`` of A and B, two kernels learned from UK Retail by prototypes, which
+are timed apart (:mod:`ndpp.experiments.samplers`). From each data set a kernel is learned once, with the defaults of
+:mod:`ndpp.learning`: training ends when the log-likelihood of baskets set aside no longer rises. Of ONDPP there are two, with
+different weights γ of the rejections to come. That takes torch, minutes on a GPU and up to hours without one. The kernel is kept
+in :func:`ndpp.datasets.cache_folder` with a note of how it came about, and one that is there is used.
 
 Synthetic NDPP kernels follow the paper's recipe, scaled so that baskets have the mean size of the data set they stand for (the
 law of sets of one size does not depend on scale); synthetic ONDPP kernels have BᵀB = I, VᵀB = 0 and σ_j uniform in [0, 0.1].
@@ -118,11 +118,18 @@ def learned_file(name: str) -> LowRankKernel | None:
         return LowRankKernel(arrays["X"], arrays["W"])
 
 
+def from_files(say: Callable[[str], None] = lambda _: None) -> Iterator[Named]:
+    """Yield the kernels A and B, learned from UK Retail, as far as their files are there; ``say`` is told of one that is not."""
+    for name, how in {"A": "the literature's start", "B": "a start scaled by popularity"}.items():
+        if (kernel := learned_file(f"uk_retail_{name}")) is None:
+            say(
+                f"left out: learned kernel {name}; NDPP_DATA should name the folder that holds kernels/uk_retail_{name}.npz"
+            )
+        else:
+            yield Named(PAPER[0], f"learned ({name})", f"by a prototype, with {how}", kernel)
+
+
 def _learned(data: DataSet, *, orthogonal: bool, seed: int, say: Callable[[str], None]) -> Iterator[Named]:
-    if data.title == "UK Retail" and not orthogonal:
-        for name, how in {"A": "the literature's start", "B": "a start scaled by popularity"}.items():
-            if (kernel := learned_file(f"uk_retail_{name}")) is not None:
-                yield Named(data, f"learned ({name})", f"by a prototype, with {how}", kernel)
     for gamma in data.gammas if orthogonal else (None,):
         if (path := learn(data, gamma=gamma, seed=seed, say=say)) is not None:
             kernel = load(path)

@@ -6,18 +6,22 @@ section says on which machine, with which versions and seed, and how long it too
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import threadpoolctl
 
 from ndpp._files import replacing
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 PACKAGES = ("ndpp", "numpy", "scipy", "numba", "torch", "matplotlib", "arviz-stats")
 DPI = 150
+CPUINFO = Path("/proc/cpuinfo")
 
 
 class Finding(NamedTuple):
@@ -64,18 +69,55 @@ class Result:
 
 
 def machine() -> Row:
-    """Return what a figure in seconds depends on: processor, cores, load, versions."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    """Return what a figure in seconds depends on: processor, cores, load, versions, and when it was taken."""
+    blas = {f"{p['internal_api']} {p['version']}" for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"}
     return {
-        "cpu": models[0] if models else platform.processor() or platform.machine(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
-        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "load_average": load_average(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "blas": sorted(blas),
     }
+
+
+def processor() -> str:
+    """Return the name of the processor. Linux has it in /proc/cpuinfo on x86, and only in ``lscpu`` on ARM."""
+    lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines() if CPUINFO.exists() else []
+    if models := _values(lines, "model name"):
+        return models[0]
+    for command in (["lscpu"], ["sysctl", "machdep.cpu.brand_string"]):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            told = subprocess.run(
+                command, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+            )
+            lines = told.stdout.splitlines()
+            found = [_values(lines, name) for name in ("Vendor ID", "Model name", "machdep.cpu.brand_string")]
+            if found[1] or found[2]:
+                return " ".join(values[0] for values in found if values)
+    return platform.processor() or platform.machine()
+
+
+def load_average() -> list[float] | None:
+    """Return the load of the last 1, 5 and 15 minutes, None on systems that do not keep it."""
+    return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
+
+
+def on_machine(found: Mapping[str, Any]) -> str:
+    """Return a record of a machine in words.
+
+    Examples
+    --------
+    >>> on_machine({"cpu": "ARM Neoverse-N1", "cores": 2, "load_average": [0.5, 1, 1], "python": "3.12", "versions": {"numpy": "2.4"}})
+    'ARM Neoverse-N1, 2 cores, load average 0.5; Python 3.12, numpy 2.4'
+    """
+    loads = [found[key] for key in ("load_average", "load_average_after") if found.get(key) is not None]
+    load = " → ".join(str(value[0] if isinstance(value, list) else value) for value in loads)
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    what = [found["cpu"], f"{found['cores']} cores", f"load average {load}" if load else "", found.get("date")]
+    return f"{', '.join(filter(None, what))}; Python {found['python']}, {versions}"
 
 
 def write(name: str, title: str, result: Result, output: Path, *, about: Row) -> None:
@@ -180,17 +222,37 @@ def number(value: float | None) -> str:
     return f"{float(mantissa):g}·10^{int(exponent)}"
 
 
+UNITS = (("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0), ("years", 3.156e7))
+
+
+def duration(seconds: float, digits: int = 2) -> str:
+    """Return a time with its unit, in powers of ten where it is absurd.
+
+    Examples
+    --------
+    >>> duration(0.0065), duration(1.9), duration(110.0), duration(17_685.0), duration(2.6e13)
+    ('6.5 ms', '1.9 s', '110 s', '4.9 h', '10^5 years')
+    """
+    unit, size = next((u for u in reversed(UNITS) if seconds >= (1 if u[0] == "s" else 2) * u[1]), UNITS[0])
+    value = seconds / size
+    if value > 1e4:
+        return f"10^{len(f'{value:.0f}') - 1} {unit}"
+    return f"{value:.{digits}g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+def _values(lines: Sequence[str], name: str) -> list[str]:
+    """Return what stands after ``name:``."""
+    parts = (line.split(":", 1) for line in lines if ":" in line)
+    return [value.strip() for key, value in parts if key.strip() == name and value.strip()]
+
+
 def _section(record: Row) -> str:
     mark = {True: "yes", False: "**no**", None: ""}
     lines = [[f["what"], f["paper"] or "–", f["ours"], mark[f["holds"]]] for f in record["findings"]]
     settings = ", ".join(f"{key} = {value}" for key, value in record["settings"].items())
-    where = record["machine"]
-    load = "" if where["load_average"] is None else f", load average {where['load_average']}"  # Windows has none
-    versions = ", ".join(f"{name} {found}" for name, found in where["versions"].items())
     run = (
         f"*{settings}. Seed {record['seed']}, {'quick' if record['quick'] else 'full'} settings, "
-        f"{record['seconds']:.0f} s on {where['cpu']} ({where['cores']} cores{load}), "
-        f"{where['system']}, Python {where['python']}, {versions}.*"
+        f"{number(record['seconds'])} s on {on_machine(record['machine'])}.*"
     )
     files = ", ".join(f"[{file}](./{file})" for file in [*record["tables"], f"{record['name']}.json"])
     return "\n\n".join(

@@ -17,7 +17,7 @@ from pathlib import Path
 import threadpoolctl
 
 from ndpp.errors import InvalidInputError, MissingExtraError
-from ndpp.experiments.record import Result, machine, read, report, write
+from ndpp.experiments.record import Result, load_average, machine, read, report, write
 
 Say = Callable[[str], None]
 """Where an experiment tells how far it is."""
@@ -44,6 +44,7 @@ class Experiment:
         measure: Callable[..., Result] = importlib.import_module(f"ndpp.experiments.{self.module}").measure
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
             result = measure(quick=quick, seed=seed, say=say)
+        about["load_average_after"] = load_average()
         seconds = round(time.perf_counter() - began, 1)
         write(
             self.name,
@@ -63,6 +64,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "table1": "Table 1: costs, with measured exponents",
         "table2": "Table 2: time and rejections, NDPP kernels",
         "table3": "Table 3: time and rejections, ONDPP kernels",
+        "samplers": "Every sampler on two learned kernels",
         "psrf": "PSRF: empirical mixing time",
         "map-init": "Starting a walk at the greedy MAP set",
         "beyond": "Beyond the paper: exact samples against the walk",

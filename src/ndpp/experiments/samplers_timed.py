@@ -6,13 +6,13 @@ that of each step of the paper's walk. A sampler that would take longer than ``F
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.experiments.record import Row
-from ndpp.experiments.timing import draw_times, proposal_times, step_times
+from ndpp.experiments.timing import Times, draw_times, proposal_times, step_times
 from ndpp.items import ItemIndex
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers import Rejection, Walk, registry
@@ -47,7 +47,7 @@ def sampler_rows(
 def _draw_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
     warm = max(1, round(WARM_PER_SECOND * seconds))
     sampler = spec.prepare(kernel, ask)
-    return {"seconds": draw_times(sampler, seed=seed, seconds=seconds, least=2, warm=warm).median}
+    return _took(draw_times(sampler, seed=seed, seconds=seconds, least=2, warm=warm))
 
 
 def _step_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
@@ -59,20 +59,38 @@ def _step_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: i
     assert isinstance(walk, Walk)
     found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
     rejections = None if found.expected_proposals is None else found.expected_proposals - 1
-    counted = found.proposals - 1
-    return {"seconds": found.times.median * steps, "rejections": rejections, "steps": steps, "counted": counted}
+    took = _took(found.times.scaled(steps))
+    return {**took, "rejections": rejections, "steps": steps, "counted": found.proposals - 1}
 
 
 def _proposal_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
     sampler = spec.prepare(kernel, ask)
     assert isinstance(sampler, Rejection)
     one = proposal_times(sampler, kernel, seed=seed, seconds=seconds / 2)
-    took = one.median * sampler.expected_proposals
-    if took > FEASIBLE:
-        return {"seconds": took, "rejections": sampler.expected_proposals - 1, "expected": True}
+    whole, rejections = one.scaled(sampler.expected_proposals), sampler.expected_proposals - 1
+    if whole.median > FEASIBLE:
+        return {**_took(whole), "rejections": rejections, "expected": True}
     draws = draw_times(sampler, seed=seed, seconds=seconds, least=3, warm=1)
-    took = draws.median if draws.calls > 20 else took
-    return {"seconds": took, "rejections": sampler.expected_proposals - 1}
+    return {**_took(draws if draws.calls > 20 else whole), "rejections": rejections}
+
+
+def _took(times: Times) -> Row:
+    return {"seconds": times.median, "least": times.least, "wall": times.wall, "calls": times.calls}
+
+
+def times_exact(rows: Sequence[Row], row: Row) -> float:
+    """Return how many times as long as ``Exact`` a row's sampler takes for the same task on the same kernel.
+
+    Examples
+    --------
+    >>> task = {"data": "a", "kernel": "b", "task": "k = 2"}
+    >>> rows = [{**task, "sampler": name, "seconds": took} for name, took in (("Exact", 0.5), ("Clock", 2.0))]
+    >>> times_exact(rows, rows[1])
+    4.0
+    """
+    same = ("data", "kernel", "task")
+    exact = next(r for r in rows if r["sampler"] == EXACT and all(r[key] == row[key] for key in same))
+    return row["seconds"] / exact["seconds"]
 
 
 def _median(law: FloatArray) -> int:

@@ -6,14 +6,14 @@ the paper's n for every data set; see :mod:`ndpp.experiments.kernels`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
 
-from ndpp.experiments.kernels import PAPER, kernels
+from ndpp.experiments.kernels import PAPER, Named, kernels
 from ndpp.experiments.record import Finding, Result, Row, markdown_table, number
-from ndpp.experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, REJECTION, sampler_rows
+from ndpp.experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, REJECTION, sampler_rows, times_exact
 from ndpp.experiments.timing import prepared
 from ndpp.items import Tree
 from ndpp.kernel import LowRankKernel
@@ -44,35 +44,55 @@ PAPER_TABLE: Published = {
 
 def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     """Time every sampler on the NDPP kernels."""
-    return runtime_table(PAPER_TABLE, orthogonal=False, quick=quick, seed=seed, say=say)
+    named = kernels(orthogonal=False, quick=quick, seed=seed, say=say)
+    return runtime_table(named, PAPER_TABLE, NOTES, quick=quick, seed=seed, say=say)
 
 
 def runtime_table(
-    published: Published, *, orthogonal: bool, quick: bool, seed: int, say: Callable[[str], None]
+    named: Iterable[Named],
+    published: Published,
+    notes: Sequence[str],
+    *,
+    quick: bool,
+    seed: int,
+    say: Callable[[str], None],
+    sizes: Sequence[int | None] = SIZES,
+    seconds: float = 0.6,
 ) -> Result:
-    """Time every sampler on every kernel; tables 2 and 3 differ in the kernels."""
+    """Time every sampler on every kernel: tables 2 and 3, and the samplers on the kernels that the README quotes.
+
+    ``seconds`` is the time for each figure. Quick runs take a sixth of it, and the first size and any size only.
+    """
+    sizes, seconds = ((sizes[0], None), seconds / 6) if quick else (sizes, seconds)
     rows: list[Row] = []
     origins: list[list[str]] = []
-    for data, name, origin, kernel in kernels(orthogonal=orthogonal, quick=quick, seed=seed, say=say):
+    for data, name, origin, kernel in named:
         tree, preparation = prepared(partial(_prepare, kernel), repeats=1)
         origins.append([data.title, name, f"{kernel.n_items:,}", f"{_mean_size(kernel):.1f}", origin])
         shared = {"data": data.title, "kernel": name, "n": kernel.n_items, "rank": kernel.rank}
         rows.append(
             {**shared, "task": "preparation", "sampler": PAPERS_WALK, "seconds": preparation, "expected": False}
         )
-        for size in (10, None) if quick else SIZES:
-            found = sampler_rows(tree.kernel, tree, size, seed=seed, seconds=0.1 if quick else 0.6)
+        for size in sizes:
+            found = sampler_rows(tree.kernel, tree, size, seed=seed, seconds=seconds)
             rows += [{**shared, "task": task_name(size), "size": size, **row} for row in found]
             say(f"{data.title}, {name}, {task_name(size)}")
-    settings = {"k": "10 and any" if quick else "10, 50 and any", "d": rows[0]["rank"]}
+    *some, last = ("any" if size is None else str(size) for size in sizes)
+    return told(rows, origins, published, notes, {"k": f"{', '.join(some)} and {last}", "d": rows[0]["rank"]})
+
+
+def told(
+    rows: Sequence[Row], origins: Sequence[Sequence[str]], published: Published, notes: Sequence[str], settings: Row
+) -> Result:
+    """Return what the rows of a table say: findings, the picture of rejections, and notes with the kernels and all times."""
     bars = [
         Bar(f"{row['data']}, {row['kernel']}", row["sampler"], row["rejections"], row["expected"], row["task"])
         for row in rows
         if row.get("rejections") is not None and (row["kernel"].startswith("learned") or row["data"] == ORDER[0])
     ]
     kernels_ = markdown_table(["data", "kernel", "items", "mean size", "from"], origins)
-    notes = (*NOTES, "The kernels:", kernels_, "Seconds for one sample, by kernel:", _markdown(rows))
-    return Result(settings, _findings(rows, published), {"": rows}, {"": rejections(bars)}, notes)
+    text = (*notes, "The kernels:", kernels_, "Seconds for one sample, by kernel:", _markdown(rows))
+    return Result(settings, _findings(rows, published), {"": rows}, {"": rejections(bars)}, text)
 
 
 NOTES = (
@@ -104,7 +124,7 @@ def _mean_size(kernel: LowRankKernel) -> float:
     return float(law @ np.arange(len(law)))
 
 
-def _findings(rows: list[Row], published: Published) -> list[Finding]:
+def _findings(rows: Sequence[Row], published: Published) -> list[Finding]:
     found = []
     for i, data in enumerate(ORDER):
         for (size, sampler, metric), values in published.items():
@@ -113,23 +133,17 @@ def _findings(rows: list[Row], published: Published) -> list[Finding]:
             ours = "; ".join(f"{_mark(row, metric)} ({row['kernel']})" for row in same)
             if same:
                 found.append(Finding(f"{data}, {task}: {metric} of `{sampler}`", values[i], ours))
-    gains = [_gain(rows, row) for row in rows if row["sampler"] == PAPERS_WALK and row["task"] != "preparation"]
+    gains = [times_exact(rows, row) for row in rows if row["sampler"] == PAPERS_WALK and row["task"] != "preparation"]
     text = f"{number(min(gains))} to {number(max(gains))} times"
     found.append(Finding("`Exact` faster than the paper's walk, both of this library", "", text, min(gains) > 1))
     return found
-
-
-def _gain(rows: list[Row], walk: Row) -> float:
-    same = ("data", "kernel", "task")
-    exact = next(r for r in rows if r["sampler"] == EXACT and all(r[key] == walk[key] for key in same))
-    return walk["seconds"] / exact["seconds"]
 
 
 def _mark(row: Row, metric: str) -> str:
     return number(row[metric]) + " (*)" * row["expected"]
 
 
-def _markdown(rows: list[Row]) -> str:
+def _markdown(rows: Sequence[Row]) -> str:
     samplers = [EXACT, *(n for n in dict.fromkeys(row["sampler"] for row in rows[1:]) if n != EXACT)]
     lines = []
     for key in dict.fromkeys((row["data"], row["kernel"], row["task"]) for row in rows if row["task"] != "preparation"):

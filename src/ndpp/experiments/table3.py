@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ndpp.experiments.kernels import kernels
 from ndpp.experiments.record import Result
 from ndpp.experiments.samplers_timed import PAPERS_WALK, REJECTION
-from ndpp.experiments.table2 import Published, runtime_table
+from ndpp.experiments.table2 import NOTES, Published, runtime_table
 
 PAPER_TABLE: Published = {
     (10, REJECTION, "seconds"): ("0.04", "0.6", "1.9", "0.2", "0.8"),
@@ -26,4 +27,5 @@ PAPER_TABLE: Published = {
 
 def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     """Time every sampler on the ONDPP kernels."""
-    return runtime_table(PAPER_TABLE, orthogonal=True, quick=quick, seed=seed, say=say)
+    named = kernels(orthogonal=True, quick=quick, seed=seed, say=say)
+    return runtime_table(named, PAPER_TABLE, NOTES, quick=quick, seed=seed, say=say)

@@ -1,15 +1,15 @@
-"""Times of single draws and steps, of one thread, after a warm-up.
+"""Times of single draws and steps on one thread, after a warm-up. The experiments, ``ndpp bench`` and ``benchmarks/`` all use these.
 
-Other work on a shared machine adds to wall-clock time, and less to the CPU time of the thread: the latter is kept, its median
-and its least value. Where the system counts CPU time in ticks of milliseconds, as Windows does, wall-clock time is taken
-instead. A walk is timed by the step, from an exact draw, which is to say at stationarity.
+Other work on a shared machine adds to wall-clock time, and less to the CPU time of the thread: the latter is what is published,
+its median and its least value; the clock's are kept too. A walk is timed by the step, starting from an exact draw, so at
+stationarity. Where the system counts CPU time in ticks of milliseconds, as Windows does, wall-clock time stands in for it.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -34,15 +34,43 @@ clock = finest_clock()
 
 
 class Times(NamedTuple):
-    """Seconds of CPU of one call: the median, the least, and how many calls there were."""
+    """Seconds of one call: median and least CPU time, median and least wall-clock time, and how many calls there were."""
 
     median: float
     least: float
+    wall: float
+    least_wall: float
     calls: int
+
+    @classmethod
+    def of(cls, cpu: Sequence[float], wall: Sequence[float]) -> Times:
+        """Return the times of calls that took these seconds."""
+        return cls(statistics.median(cpu), min(cpu), statistics.median(wall), min(wall), len(cpu))
 
     def scaled(self, factor: float) -> Times:
         """Return the times of ``factor`` such calls."""
-        return Times(self.median * factor, self.least * factor, self.calls)
+        median, least, wall, least_wall = (factor * seconds for seconds in self[:4])
+        return Times(median, least, wall, least_wall, self.calls)
+
+
+class Stopwatch:
+    """Collects the CPU and wall-clock seconds of what is done inside ``with watch:``, one pair per use."""
+
+    def __init__(self) -> None:
+        self.cpu: list[float] = []
+        self.wall: list[float] = []
+        self._began = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter(), clock()
+
+    def __exit__(self, *_: object) -> None:
+        self.cpu.append(clock() - self._began[1])
+        self.wall.append(time.perf_counter() - self._began[0])
+
+    def times(self, skip: int = 0) -> Times:
+        """Return the times, the first ``skip`` left out."""
+        return Times.of(self.cpu[skip:], self.wall[skip:])
 
 
 class Steps(NamedTuple):
@@ -62,13 +90,12 @@ def timed(call: Callable[[int], Any], *, seconds: float, least: int = 3, most: i
     >>> timed(lambda i: sum(range(1000)), seconds=0.0, least=4).calls
     4
     """
-    took: list[float] = []
-    began = time.perf_counter()
-    while len(took) < least or (len(took) < most and time.perf_counter() - began < seconds):
-        before = clock()
-        call(len(took))
-        took.append(clock() - before)
-    return Times(statistics.median(took), min(took), len(took))
+    watch, i, began = Stopwatch(), 0, time.perf_counter()
+    while i < least or (i < most and time.perf_counter() - began < seconds):
+        with watch:
+            call(i)
+        i += 1
+    return watch.times()
 
 
 def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
@@ -79,12 +106,11 @@ def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
     >>> prepared(lambda: 1 + 1)[0]
     2
     """
-    took = []
+    watch = Stopwatch()
     for _ in range(repeats):
-        before = clock()
-        result = call()
-        took.append(clock() - before)
-    return result, min(took)
+        with watch:
+            result = call()
+    return result, watch.times().least
 
 
 def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, warm: int = 3) -> Times:
@@ -97,30 +123,47 @@ def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, w
     return timed(lambda i: sampler.draw(stream(key, i)), seconds=seconds, least=least)
 
 
+def sample_times(sampler: Sampler, *, seed: int, seconds: float) -> tuple[Times, int]:
+    """Time whole calls of ``sample``, which may run on a device; return seconds per draw and the number of draws.
+
+    The first call compiles and fills caches. Calls then double until one takes a tenth of ``seconds``.
+    """
+    count = 0
+
+    def call(i: int) -> None:
+        sampler.sample(max(1, count), rng=seed, first=i * count)
+
+    times = timed(call, seconds=0.0, least=1)
+    if times.wall > seconds:
+        return times, 1
+    while times.wall < seconds / 10:
+        count = max(1, 2 * count)
+        times = timed(call, seconds=0.0, least=1)
+    count = max(1, count)
+    times = timed(call, seconds=seconds - 2 * times.wall, least=1)
+    return times.scaled(1 / count), times.calls * count
+
+
 def step_times(
     walk: Walk, start: Any, *, seed: int, seconds: float, least: int = 10, most: int = 2000, warm: int = 3
 ) -> Steps:
     """Time steps of a walk from ``start``; the closed form of the proposals is taken outside the measured time."""
-    rng = np.random.default_rng(seed)
-    took: list[float] = []
+    rng, watch = np.random.default_rng(seed), Stopwatch()
     counts: list[float] = []
     expected: list[float] = []
     rows = walk.kernel.rows_of(start)
     began = time.perf_counter()
     up: Any = walk.up
-    while len(took) < least + warm or (len(took) < most and time.perf_counter() - began < seconds):
-        before = clock()
-        kept = np.delete(rows, rng.choice(walk.size, 2, replace=False, shuffle=False))
-        pair, info = up.pair(rng, kept)
-        rows = np.sort(np.concatenate([kept, pair]))
-        took.append(clock() - before)
+    while len(counts) < least + warm or (len(counts) < most and time.perf_counter() - began < seconds):
+        with watch:
+            kept = np.delete(rows, rng.choice(walk.size, 2, replace=False, shuffle=False))
+            pair, info = up.pair(rng, kept)
+            rows = np.sort(np.concatenate([kept, pair]))
         counts.append(info["proposals"])
         if isinstance(up, PreparedRejectionUp):
             expected.append(up.expected_proposals(kept))
-    own = took[warm:]
-    times = Times(statistics.median(own), min(own), len(own))
     error = float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
-    return Steps(times, float(np.mean(counts)), error, float(np.mean(expected)) if expected else None)
+    return Steps(watch.times(warm), float(np.mean(counts)), error, float(np.mean(expected)) if expected else None)
 
 
 def proposal_times(sampler: Rejection, kernel: LowRankKernel, *, seed: int, seconds: float, least: int = 5) -> Times:

@@ -1,13 +1,12 @@
-"""Write ``docs/gpu.md`` from ``results/gpu.json``, so that no figure is typed by hand. Run ``python benchmarks/gpu_page.py``."""
+"""The text of ``docs/gpu.md``, from ``benchmarks/results/gpu.json`` and ``gpu_counters.json``; ``python docs/figures.py`` writes it."""
 
 # ruff: noqa: E501  (prose)
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from tables import HERE, table
+from ndpp.experiments.record import markdown_table
 
 TOP = """# On a GPU
 
@@ -55,6 +54,10 @@ double precision on the matrix units.
 
 Where the size is free, groups of samples that want the same number of items go through circles planned for every fourth size.
 """
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    return markdown_table(header, rows) + "\n"
 
 
 def rates(rows: list[dict[str, Any]]) -> str:
@@ -110,7 +113,7 @@ def counters(rows: list[dict[str, Any]]) -> str:
     ])  # fmt: skip
 
 
-def page(out: dict[str, Any]) -> str:
+def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
     machine, top, law, training = out["machine"], out["ceilings"], out["law"], out["training"]
     large = {row["size"]: row["rate"] for row in out["rates"] if row["kernel"] == "A, 10⁶"}
     double = {row["size"]: row for row in out["rates"] if row["kernel"] == "A" and row["precision"] == "double"}
@@ -161,7 +164,7 @@ def page(out: dict[str, Any]) -> str:
         "Rows of Q of a small catalogue come from the cache, hence more than all of the copy rate. What is not in the tables is second rounds "
         "for the samples none of whose first candidates was taken, launches, orthonormal bases and monitors.\n",
         "Hardware counters of the three kernels that are not matrix products (`ncu --clock-control none`), in percent of the device's peaks:\n",
-        counters(json.loads((HERE / "results" / "gpu_counters.json").read_text())),
+        counters(counted),
         "Judging keeps the second-level cache nine tenths busy; with 49 rows, which tiles of 16 pad to 64, arithmetic takes over. Bordering moves "
         "bytes and little else: it fetches three tiles ahead, and rows of the inverse, which is written anew at every step, follow each other "
         "without gaps, so that no line of memory is read in part. Inverting is a chain of n pivots, each of which waits for the one before: "
@@ -173,8 +176,3 @@ def page(out: dict[str, Any]) -> str:
         "double: `tests/learning/test_objective.py` holds value and gradient to those of double precision.\n",
     ]  # fmt: skip
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    results = json.loads((HERE / "results" / "gpu.json").read_text())
-    (HERE.parent / "docs" / "gpu.md").write_text(page(results))

@@ -1,12 +1,10 @@
-"""Write the tables of ``docs/learning.md`` from the results of ``quality.py`` and ``bench_learning.py``."""
+"""The tables of ``docs/learning.md``, from the records of ``benchmarks/quality.py`` and ``benchmarks/bench_learning.py``."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from quality import DATA
-from tables import HERE, about, table
+from ndpp.experiments.record import markdown_table, on_machine
 
 Record = dict[str, Any]
 NAMES = {
@@ -43,9 +41,9 @@ def section(data: str, records: list[Record]) -> str:
     first = [record for record in records if record["seed"] == 0]
     rows = [[name(record), *(cell(record, metric) for metric in METRICS)] for record in first]
     found = first[-1]
-    text = f"### {NAMES[data]}\n\n{found['n_items']:,} items, {found['n_train']:,} training baskets, rank {DATA[data].rank}.\n\n"
-    text += table(["model", "log-likelihood", "gain", "MPR", "AUC", "precision@10"], rows)
-    return "\n".join([text, *notes(records), ""])
+    text = f"### {NAMES[data]}\n\n{found['n_items']:,} items, {found['n_train']:,} training baskets, rank {found['rank']}.\n\n"
+    text += markdown_table(["model", "log-likelihood", "gain", "MPR", "AUC", "precision@10"], rows)
+    return "\n".join([text + "\n", *notes(records), ""])
 
 
 def notes(records: list[Record]) -> list[str]:
@@ -81,14 +79,14 @@ def proposals(records: list[Record]) -> str:
         for r in sorted(records, key=lambda r: (list(NAMES).index(r["data"]), r["gamma"] or 0.0))
         if r["model"] == "ONDPP"
     ]
-    return table(["data", "γ", "expected proposals", "gain", "MPR"], rows)
+    return markdown_table(["data", "γ", "expected proposals", "gain", "MPR"], rows)
 
 
 def speed(found: dict[str, Any]) -> str:
     rows = []
     for model, row in found.get("steps", {}).items():
         target = f"≤ {found['target_ms']} ms" if model == "NDPP" else ""
-        times = f"{row['cpu_ms']:.0f} ms (least {row['least_cpu_ms']:.0f})"
+        times = f"{1e3 * row['median']:.0f} ms (least {1e3 * row['least']:.0f})"
         rows.append([f"a step of {model}, 3,941 items, rank 200, batch 200", times, target])
     if curve := found.get("training"):
         _, _, gain, seconds, cpu = next((row for row in curve if row[2] >= 1.4), curve[-1])
@@ -98,29 +96,17 @@ def speed(found: dict[str, Any]) -> str:
         times = f"{cpu:.0f} s (wall-clock {seconds:.0f} s), {steps:.0f} steps"
         rows.append([f"UK Retail, {found['ended']}", times, "≤ 300 s on two cores"])
     if large := found.get("large"):
-        times = f"{large['cpu_ms']:.0f} ms (least {large['least_cpu_ms']:.0f})"
+        times = f"{1e3 * large['median']:.0f} ms (least {1e3 * large['least']:.0f})"
         rows.append([f"a step at {large['n_items']:,} items, rank 200, batch 200", times, ""])
         rows.append(["peak memory there", f"{large['peak_gib']:.1f} GiB", "≤ 8 GiB"])
-    return table(["", "CPU time, one core", "target"], rows)
+    return markdown_table(["", "CPU time, one core", "target"], rows)
 
 
-def main() -> None:
-    results, page = HERE / "results", HERE.parent / "docs" / "learning.md"
-    records = json.loads((results / "quality.json").read_text())["records"]
-    learning = json.loads((results / "learning.json").read_text())
+def parts(records: list[Record], learning: dict[str, Any]) -> dict[str, str]:
+    """Return the blocks of the page by name."""
     sections = [section(data, found) for data in NAMES if (found := [r for r in records if r["data"] == data])]
-    parts = {
+    return {
         "data": "\n".join(sections),
-        "proposals": proposals(records),
-        "speed": speed(learning) + "\n" + about(learning["machine"]),
+        "proposals": proposals(records) + "\n",
+        "speed": f"{speed(learning)}\n\n{on_machine(learning['machine'])}.\n",
     }
-    text = page.read_text()
-    for name, part in parts.items():
-        begin, end = (f"<!-- {name}: {word} -->\n" for word in ("written by benchmarks/quality_tables.py", "end"))
-        before, rest = text.split(begin)
-        text = before + begin + "\n" + part + "\n" + end + rest.split(end)[1]
-    page.write_text(text)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,300 @@
+"""Write every published figure from the recorded results: ``python docs/figures.py``, or ``--check`` to see whether all are up to date.
+
+Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
+is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
+and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), and of ``benchmarks/gpu.py``; docs/learning.md,
+docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this one; the table of docs/theory.md from the
+registry of samplers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import figures_gpu
+import figures_learning
+import figures_scale
+
+from ndpp.experiments.record import duration, markdown_table, on_machine
+from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, times_exact
+from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- (\w+): written by docs/figures\.py -->\n).*?(<!-- \2: end -->)", re.DOTALL)
+TASKS = {"k = 10": "10 items", "k = 50": "50 items", "any size": "any size"}
+SIZES = dict(zip(TASKS, (10, 50, None)))
+Row = dict[str, Any]
+
+TARGETS = {("A", "k = 10"): 12, ("B", "k = 10"): 22, **dict.fromkeys([(name, "k = 50") for name in "AB"], 150),
+           **dict.fromkeys([(name, "k = 100") for name in "AB"], 450)}  # fmt: skip
+"""Milliseconds for a sample of ``Exact``, set on an Intel Xeon."""
+PUBLISHED = {"k = 10": {"A": 12.5, "B": 99.0}, "k = 50": {"A": 400.0, "B": 783.0}}
+"""Seconds of the code that the paper's authors published, k² steps, measured once on an Intel Xeon; not part of any run."""
+
+
+class Results:
+    """What is recorded under a folder: the samplers' table with its machine, single figures of the same run, and the rest."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self.table, self.single, self.prepared = (
+            self.read(f"results/{n}.json") for n in ("samplers", "single", "prepare")
+        )
+        with open(root / "results" / "samplers.csv", newline="", encoding="utf-8") as file:
+            self.rows = [{**row, **_numbers(row)} for row in csv.DictReader(file) if row["task"] != "preparation"]
+        if self.table["quick"] or self.single["quick"]:
+            raise ValueError(
+                "quick runs are not published: run benchmarks/bench_samplers.py -o results without --quick"
+            )
+        if self.single["run"] != self.table["machine"].get("date"):
+            raise ValueError("results/samplers.json and results/single.json are of different runs of bench_samplers.py")
+
+    def read(self, name: str) -> Any:
+        return json.loads((self.root / name).read_text(encoding="utf-8"))
+
+    def of(self, sampler: str, task: str) -> list[Row]:
+        """Return the rows of one sampler and task, a kernel each."""
+        return [row for row in self.rows if (row["sampler"], row["task"]) == (sampler, task)]
+
+    def times(self, sampler: str, task: str) -> str:
+        """Return the times over the kernels as a range: 6.5 – 12 ms, marked if they are expected ones."""
+        own = self.of(sampler, task)
+        mark = " (*)" if any(row["expected"] for row in own) else ""
+        return _range([duration(t) for t in sorted(row["seconds"] for row in own)]) + mark
+
+    def ratios(self, sampler: str, task: str) -> str:
+        """Return how many times as long as ``Exact`` a sampler takes, as a range over the kernels."""
+        return _range(
+            [f"{ratio:.0f}" for ratio in sorted(times_exact(self.rows, row) for row in self.of(sampler, task))]
+        )
+
+
+def _numbers(row: dict[str, str]) -> Row:
+    numbers = {name: float(row[name]) for name in ("seconds", "least", "wall", "steps") if row[name]}
+    return {
+        **numbers,
+        "expected": row["expected"] == "True",
+        "kernel": re.sub(r"learned \((\w)\)", r"\1", row["kernel"]),
+    }
+
+
+def _range(found: list[str]) -> str:
+    """Return ``6.5 – 12 ms`` for ``6.5 ms`` and ``12 ms``; equal ends once, an en dash where there is nothing."""
+    found = list(dict.fromkeys(found))
+    one_unit = len({text.partition(" ")[2] for text in found}) == 1
+    return " – ".join([text.split()[0] if one_unit else text for text in found[:-1]] + found[-1:]) or "–"
+
+
+# -- README.md ---------------------------------------------------------------------------------------------------------------
+
+
+def samplers_at_a_glance(results: Results) -> str:
+    rows = [
+        [
+            *_about(spec),
+            spec.cost,
+            *(
+                results.times(spec.label, task) if spec.is_offered and spec.draws(size) else ""
+                for task, size in SIZES.items()
+            ),
+        ]
+        for spec in pictured()
+    ]
+    header = ["sampler", "law", "exact", "one sample costs", *TASKS.values()]
+    return markdown_table(header, rows) + "\n\n" + device(results)
+
+
+def pictured() -> list[SamplerSpec]:
+    """Return the samplers that have a row in tables: exact ones first."""
+    return sorted((spec for spec in SAMPLERS if spec.pictured), key=lambda spec: not spec.exact)
+
+
+def _about(spec: SamplerSpec) -> list[str]:
+    return [f"`{spec.expression}`" + f", {spec.remark}" * bool(spec.remark), spec.law, "yes" if spec.exact else "no"]
+
+
+def device(results: Results) -> str:
+    found = results.read("benchmarks/results/gpu.json")
+    rates = {(row["kernel"], row["size"]): row["rate"] for row in found["rates"] if row["precision"] == "double"}
+    rate, more = ([rates[name, size] for size in (10, 50)] for name in ("A", "A, 10⁶"))
+    large = _range([f"{ratio:.2f}" for ratio in sorted(b / a for a, b in zip(rate, more))])
+    many, fewer = (f"{float(f'{value:.3g}'):,.0f}" for value in rate)
+    return (
+        f"Times are of one core ({results.table['machine']['cpu']}), medians. Walks take t = k² steps; (*) is an expected value in "
+        f'closed form, as the run would not finish. With `device="cuda"` one {found["machine"]["device"]} draws {many} exact samples '
+        f"per second of 10 items and {fewer} of 50; from a million items, {large} times as many ([GPU](docs/gpu.md)).\n"
+    )  # fmt: skip
+
+
+# -- docs/benchmarks.md ------------------------------------------------------------------------------------------------------
+
+
+def answer(results: Results) -> str:
+    size_10, size_50, any_size = (results.times(EXACT, task) for task in TASKS)
+    large = next(row for row in results.single["catalogue"] if row["size"] == 10)
+    times = large["seconds"][1] / large["seconds"][0]
+    return (
+        f"**The default sampler, `Exact`, draws 10 items in {size_10}, 50 items in {size_50} and a set of any size in {any_size}, "
+        f"on one core.** The paper's walk takes {results.ratios(PAPERS_WALK, 'k = 10')} times as long for 10 items and "
+        f"{results.ratios(PAPERS_WALK, 'k = 50')} times for 50, and its samples are approximate. The number of items hardly "
+        f"matters: {large['n'][1]:,} items take {times:.2f} times as long as {large['n'][0]:,}.\n\n"
+        f"The two ends of a range are two kernels learned from UK Retail, A and B (3,941 items, rank 200).\n\n"
+        f"{on_machine(results.table['machine'])}.\n"
+    )  # fmt: skip
+
+
+def samplers(results: Results) -> str:
+    """Return each task with the time of every sampler and how many times as long as ``Exact`` that is."""
+    names = [spec.label for spec in pictured() if spec.is_offered]
+    lines = []
+    for kernel, task in dict.fromkeys((row["kernel"], row["task"]) for row in results.rows):
+        own = {row["sampler"]: row for row in results.rows if (row["kernel"], row["task"]) == (kernel, task)}
+        lines.append([kernel, task, *(_cell(results, own[name]) if name in own else "" for name in names)])
+    return markdown_table(["kernel", "size", *(f"`{name}`" for name in names)], lines) + "\n\n" + published(results)
+
+
+def _cell(results: Results, row: Row) -> str:
+    took = duration(row["seconds"], 3) + " (*)" * row["expected"]
+    if row["sampler"] == EXACT:
+        return f"**{took}**"
+    ratio = times_exact(results.rows, row)
+    return took if row["expected"] else f"{took}, {ratio:.2g} ×" if ratio < 100 else f"{took}, {ratio:,.0f} ×"
+
+
+def published(results: Results) -> str:
+    """Return what the published code of the walk took, with ratios only where the run was on the same kind of processor."""
+    same = "Xeon" in results.table["machine"]["cpu"]
+    parts = []
+    for task, found in PUBLISHED.items():
+        for kernel, seconds in found.items():
+            exact = next(row["seconds"] for row in results.of(EXACT, task) if row["kernel"] == kernel)
+            parts.append(
+                f"{duration(seconds, 3)} (kernel {kernel}, {task}"
+                + f"; {seconds / exact:,.0f} × `Exact`)" * same
+                + ")" * (not same)
+            )
+    return f"The code that the paper's authors published, measured once on an Intel Xeon, takes {', '.join(parts)}.\n"  # fmt: skip
+
+
+def all_times(results: Results) -> str:
+    lines = []
+    for row in results.rows:
+        target = TARGETS.get((row["kernel"], row["task"])) if row["sampler"] == EXACT else None
+        times = [duration(row[name], 3) for name in ("seconds", "least", "wall")]
+        lines.append(
+            [
+                row["kernel"],
+                row["task"],
+                f"`{row['sampler']}`" + " (*)" * row["expected"],
+                *times,
+                f"≤ {target} ms" if target else "",
+            ]
+        )
+    return markdown_table(["kernel", "size", "sampler", "median", "least", "wall-clock", "target"], lines) + "\n"  # fmt: skip
+
+
+def single(results: Results) -> str:
+    found, rows = results.single, []
+    for row in found["catalogue"]:
+        (small, large), (few, many) = row["seconds"], row["nodes"]
+        what = f"`Exact`, {row['n'][1]:,} items against {row['n'][0]:,}, rank {row['rank']}, size {row['size']}"
+        least = row["least"][1] / row["least"][0]
+        rows.append([what, f"{large / small:.2f} × (least {least:.2f}), {many} and {few} nodes", "≤ 1.3 ×"])
+    for row in found["workers"]:
+        load = row["load_average"][0] if isinstance(row["load_average"], list) else row["load_average"]
+        what = f"two workers against one, size {row['size']}, wall-clock, load average {load:.1f}"
+        ceiling = f"two programs that share nothing: {row['ratio_of_programs']:.2f} ×"
+        rows.append([what, f"{row['ratio']:.2f} × the throughput ({ceiling})", "≥ 1.8 ×"])
+    for kernel, row in found["memory"].items():
+        what = f"memory of a prepared `Exact` at size {row['size']}, in addition to kernel {kernel}"
+        rows.append([what, f"{row['mb']:.0f} MB", "≤ 300 MB"])
+    for row in results.of(WALK.label, "k = 10"):
+        step = {"median": row["seconds"] / row["steps"], "least": row["least"] / row["steps"]}
+        rows.append([f"`DirectUp`, one step at size 10, kernel {row['kernel']}", _brief(step), "≤ 1.5 ms"])
+    for kernel, up in found["rejection_up"].items():
+        for which, target in (("first", 20), ("further", 3)):
+            what = f"`RejectionUp`, {which} proposal of a step at size {up['size']}, kernel {kernel}"
+            rows.append([what, _brief(up[which]), f"≤ {target} ms"])
+    for kernel, times in found["random_size"].items():
+        rows.append([f"`RandomSize` with `DirectUp`, a whole sample, kernel {kernel}", _brief(times), ""])
+    return markdown_table(["", "measured", "target"], rows) + "\n"
+
+
+def _brief(times: Row) -> str:
+    return f"{duration(times['median'], 3)} (least {duration(times['least'], 3)})"
+
+
+def prepare(results: Results) -> str:
+    found = results.prepared
+    header = ["condition of X", "`LowRankKernel(X, W)`", "XᵀX, single", "XᵀX, double", "one read"]
+    header += ["ratio, single", "ratio, double", "extra memory"]
+    rows = []
+    for row in found["rows"]:
+        times = [f"{row[f'{name}_cpu_ms']:.0f} ms" for name in ("kernel", "product_single", "product_double", "read")]
+        ratios = [f"{row[f'ratio_{kind}']:.2f}" for kind in ("single", "double")]
+        rows.append([f"{row['condition']:g}", *times, *ratios, f"{row['extra_mb']:.0f} MB"])
+    about = f"X is {found['n_items']:,} × {found['width']}, {found['dtype']}. Times are the least of {found['rows'][0]['rounds']} rounds; "
+    about += f"the target is {found['target_ratio']:g} times the baseline and {found['target_mb']:,.0f} MB."
+    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
+
+
+# -- docs/theory.md ----------------------------------------------------------------------------------------------------------
+
+
+def costs(_: Results) -> str:
+    rows = [[*_about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
+    return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
+
+
+# -- all of it ---------------------------------------------------------------------------------------------------------------
+
+BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
+    "README.md": {"samplers": samplers_at_a_glance},
+    "docs/theory.md": {"costs": costs},
+    "docs/benchmarks.md": {"answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare},
+}  # fmt: skip
+
+
+def filled(text: str, parts: dict[str, str]) -> str:
+    """Return a page with its blocks written anew; every block has to be there, and no other."""
+    there = [block[2] for block in BLOCK.finditer(text)]
+    if sorted(there) != sorted(parts):
+        raise ValueError(f"the page has the blocks {there}, and there are figures for {list(parts)}")
+    return BLOCK.sub(lambda block: f"{block[1]}\n{parts[block[2]]}\n{block[3]}", text)
+
+
+def pages(root: Path = ROOT) -> dict[str, str]:
+    """Return each page that has figures, as it should be."""
+    results, folder = Results(root), "benchmarks/results/"
+    texts = {page: {name: write(results) for name, write in blocks.items()} for page, blocks in BLOCKS.items()}
+    quality, learning, scale, gpu, counters = (
+        results.read(f"{folder}{name}.json") for name in ("quality", "learning", "scale", "gpu", "gpu_counters")
+    )
+    texts["docs/learning.md"] = figures_learning.parts(quality["records"], learning)
+    texts["docs/scale.md"] = figures_scale.parts(scale)
+    out = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
+    return out | {"docs/gpu.md": figures_gpu.page(gpu, counters)}
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Return the pages whose figures are not those of the results."""
+    return [page for page, text in pages(root).items() if (root / page).read_text(encoding="utf-8") != text]
+
+
+def main() -> None:
+    if "--check" in sys.argv[1:]:
+        if old := stale():
+            sys.exit(f"not what the results say: {', '.join(old)}; run python docs/figures.py")
+        return
+    for page, text in pages().items():
+        (ROOT / page).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

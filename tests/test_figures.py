@@ -1,0 +1,84 @@
+"""Every published figure is what ``docs/figures.py`` writes from the recorded results; a figure that was typed is found."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ["README.md", "docs/theory.md", "docs/benchmarks.md", "docs/learning.md", "docs/scale.md", "docs/gpu.md"]
+MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
+
+
+@pytest.fixture(scope="module")
+def figures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))
+        return importlib.import_module("figures")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The pages and the results in a folder that may be changed."""
+    for folder in ("results", "benchmarks/results"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "docs").mkdir()
+    for page in PAGES:
+        shutil.copy(ROOT / page, tmp_path / page)
+    return tmp_path
+
+
+def test_every_figure_is_that_of_the_results(figures):
+    assert figures.stale() == []
+    assert sorted(figures.pages()) == sorted(PAGES)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_a_figure_that_was_typed_is_found(figures, copy, page):
+    text = (copy / page).read_text()
+    start = text.index("| `Exact`") if page == "README.md" else text.index("**The default sampler")
+    found = re.compile(r"\d+ ms").search(text, start)
+    (copy / page).write_text(f"{text[: found.start()]}1{text[found.start() :]}")
+    assert figures.stale(copy) == [page]
+
+
+def test_another_run_changes_both_pages(figures, copy):
+    path = copy / "results" / "samplers.csv"
+    lines = path.read_text().splitlines()
+    names = lines[0].split(",")
+    first = next(i for i, line in enumerate(lines) if ",Exact," in line)
+    values = lines[first].split(",")
+    values[names.index("seconds")] = "0.777"
+    path.write_text("\n".join([*lines[:first], ",".join(values), *lines[first + 1 :]]) + "\n")
+    assert figures.stale(copy) == ["README.md", "docs/benchmarks.md"]
+    assert all("777 ms" in figures.pages(copy)[page] for page in ("README.md", "docs/benchmarks.md"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"), [("run", "yesterday", "different runs"), ("quick", True, "quick runs")]
+)
+def test_figures_of_two_runs_or_of_a_quick_one_are_refused(figures, copy, key, value, said):
+    path = copy / "results" / "single.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(ValueError, match=said):
+        figures.pages(copy)
+
+
+def test_a_block_that_is_missing_is_told(figures, copy):
+    page = copy / "docs" / "benchmarks.md"
+    page.write_text(page.read_text().replace("<!-- answer: end -->", ""))
+    with pytest.raises(ValueError, match="blocks"):
+        figures.pages(copy)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_no_measurement_stands_outside_the_blocks(figures, page):
+    prose = figures.BLOCK.sub("", (ROOT / page).read_text())
+    assert not MEASURED.search(prose)
+    assert MEASURED.search(figures.BLOCK.sub("", "It takes 8.1 ms."))
+    assert MEASURED.search((ROOT / page).read_text())
