@@ -197,6 +197,13 @@ class ExactLaw:
         return len(self.minors).bit_length() - 1
 
     @cached_property
+    def log_minors(self) -> list[float]:
+        """log det L_S for every S, by bit mask; −inf where it is zero."""
+        with mpmath.workdps(DIGITS):
+            exact = (mpmath.ldexp(mpmath.mpf(v), -self.shift * i.bit_count()) for i, v in enumerate(self.minors))
+            return [float(mpmath.log(value)) if value else -np.inf for value in exact]
+
+    @cached_property
     def ek(self) -> list[mpmath.mpf]:
         """e_0..e_n."""
         return self._sums(())[0]

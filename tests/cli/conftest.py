@@ -26,7 +26,7 @@ def call(capsys, monkeypatch):
         capsys.readouterr()
         with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
             run([str(word) for word in arguments])
-        return Done(int(ended.value.code or 0), *capsys.readouterr())
+        return Done.of(int(ended.value.code or 0), *capsys.readouterr())
 
     return call
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
 import ndpp
 from ndpp.experiments import demo
 
