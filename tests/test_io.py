@@ -136,7 +136,13 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def _npz(path: Path) -> None:
-    np.savez(path.open("wb"), X=np.eye(3), W=np.eye(3))
+    with path.open("wb") as file:  # np.savez would add a suffix to a path
+        np.savez(file, X=np.eye(3), W=np.eye(3))
+
+
+def _npy(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.eye(3))
 
 
 def _rewrite_header(path: Path, change: Callable[[dict[str, str]], object]) -> None:
@@ -174,7 +180,7 @@ BAD = {
     "one bit flipped": (_flip_last_byte, "do not match their checksum"),
     "pickle": (lambda p: p.write_bytes(pickle.dumps({"X": [1.0] * 50})), "looks like a pickle, which is never loaded"),
     "npz": (_npz, r"zip archive \(\.npz, \.pt\); load X and W"),
-    "npy": (lambda p: np.save(p.open("wb"), np.eye(3)), r"looks like a \.npy file"),
+    "npy": (_npy, r"looks like a \.npy file"),
     "gzip": (lambda p: p.write_bytes(b"\x1f\x8b\x08" + b"\0" * 30), "unpack it first"),
     "foreign": (lambda p: save_file({"X": np.eye(3), "W": np.eye(3)}, p), "not one that ndpp.save wrote"),
     "foreign with metadata": (

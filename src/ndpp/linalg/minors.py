@@ -57,9 +57,16 @@ def condition_on(Z: AnyArray, rows: FloatArray) -> tuple[AnyArray, AnyArray]:
     basis, height = row_basis(rows)
     right = basis @ Z
     middle = right @ basis.T
-    sign, log_abs = np.linalg.slogdet(middle)
     log_volume = np.log(height).sum() if height.all() else -np.inf
-    return schur_complement(Z, Z @ basis.T, middle, right), log_abs + np.log(sign.astype(complex)) + 2 * log_volume
+    return schur_complement(Z, Z @ basis.T, middle, right), log_det(middle) + 2 * log_volume
+
+
+def log_det(A: AnyArray) -> AnyArray:
+    """Return the complex logarithm of the determinant of each matrix of a stack, −inf where it is singular."""
+    # OpenBLAS divides by imaginary parts that are zero, and takes no harm from it; the logarithm of zero is meant.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sign, log_abs = np.linalg.slogdet(A)
+        return log_abs + np.log(sign.astype(complex))
 
 
 def row_basis(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

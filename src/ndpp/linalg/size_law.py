@@ -19,7 +19,7 @@ import numpy as np
 
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg.coordinates import EPS, Coordinates
-from ndpp.linalg.minors import log_det_or_zero, log_minor, row_basis, schur_complement
+from ndpp.linalg.minors import log_det, log_det_or_zero, log_minor, row_basis, schur_complement
 
 ZERO_WEIGHT = 1e-12
 """A size whose probability falls below this under the law tilted towards it is a size that cannot occur."""
@@ -46,8 +46,7 @@ def _balanced_inverse(coords: Coordinates, t: AnyArray) -> tuple[AnyArray, Compl
     """
     balance = np.maximum(1.0, np.sqrt(np.abs(t))[:, None] * coords.scale)
     system = (np.eye(coords.rank) + t[:, None, None] * coords.B) / (balance[:, :, None] * balance[:, None, :])
-    sign, log_abs = np.linalg.slogdet(system)
-    return np.linalg.inv(system), log_abs + 2 * np.log(balance).sum(axis=1) + np.log(sign.astype(complex)), balance
+    return np.linalg.inv(system), log_det(system) + 2 * np.log(balance).sum(axis=1), balance
 
 
 class TiltedLaw(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,15 +111,18 @@ class FileRows(Rows):
 def reader(path: str) -> Callable[[int, int], bytes]:
     """Return a function (number of bytes, where) that reads from a file, in any number of threads; the file closes with it."""
     file = open(path, "rb", buffering=0)  # noqa: SIM115
-    if hasattr(os, "pread"):
-        return lambda count, where: os.pread(file.fileno(), count, where)
-    lock = threading.Lock()  # the threads share one position
+    lock = threading.Lock()
 
-    def read(count: int, where: int) -> bytes:
-        with lock:
+    def pread(count: int, where: int) -> bytes:
+        return os.pread(file.fileno(), count, where)
+
+    def seek_and_read(count: int, where: int) -> bytes:
+        with lock:  # the threads share one position
             file.seek(where)
             return file.read(count)
 
+    read = pread if hasattr(os, "pread") else seek_and_read
+    weakref.finalize(read, file.close)
     return read
 
 
