@@ -31,9 +31,9 @@ from ndpp.samplers.base import Draws, Sampler, stream, stream_key
 from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.registry import Request, SamplerSpec
 
-DRAWS = 300
+DRAWS = 200
 """Draws per kernel whose law is judged; ``test_contract`` shows what they can tell apart."""
-FEWER = {"exact": 150, "rejection": 100, "clock": 100, "walk": 100, "naive-walk": 100, "rejection-walk": 100}
+FEWER = {"exact": 100, "rejection": 60, "clock": 60, "walk": 60, "naive-walk": 60, "rejection-walk": 60}
 """The same of samplers that take a millisecond or so per draw or step on these kernels."""
 SHOWN = 5
 """Draws that are made again, in other numbers and from the middle."""
