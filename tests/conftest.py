@@ -10,6 +10,8 @@ import threadpoolctl
 
 import laws
 
+pytest.register_assert_rewrite("contract")
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:

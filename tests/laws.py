@@ -20,7 +20,7 @@ from scipy.special import xlogy
 from scipy.stats import chi2, norm
 
 SUITE_ALPHA = 1e-5
-SUITE_CHECKS = 4000
+SUITE_CHECKS = 5000
 ALPHA = SUITE_ALPHA / SUITE_CHECKS
 LEAST_EXPECTED = 10.0
 IMPOSSIBLE = 1e-13
@@ -62,8 +62,24 @@ def assert_counts(
     )
 
 
+def assert_together(tables: Iterable[tuple[ArrayLike, ArrayLike]], *, alpha: float = ALPHA) -> None:
+    """Fail unless all (counts, probabilities) together look right: a small error of each shows in the sum of them."""
+    checks_made["together"] += 1
+    fits = [_fit(counts, probabilities)[:2] for counts, probabilities in tables]
+    p_value = _tail(*np.sum(fits, axis=0))
+    assert p_value >= alpha, (
+        f"draws do not follow the laws: chi-square p-value {p_value:.2g} < {alpha:.2g} over {len(fits)} samples together"
+    )
+
+
 def goodness_of_fit(counts: ArrayLike, probabilities: ArrayLike) -> tuple[float, int]:
     """(p-value, position of the cell furthest off). The p-value is zero where something impossible happened."""
+    statistic, freedom, worst = _fit(counts, probabilities)
+    return _tail(statistic, freedom), worst
+
+
+def _fit(counts: ArrayLike, probabilities: ArrayLike) -> tuple[float, int, int]:
+    """(statistic, degrees of freedom, position of the cell furthest off)."""
     observed, p = _checked_counts(counts), np.asarray(probabilities, np.float64)
     if observed.shape != p.shape or p.ndim != 1:
         raise ValueError(f"one probability per count is needed; got {p.shape} for {observed.shape}")
@@ -74,13 +90,14 @@ def goodness_of_fit(counts: ArrayLike, probabilities: ArrayLike) -> tuple[float,
         raise ValueError(f"{total} draws over {p.size} outcomes show nothing; draw more")
     possible = p > IMPOSSIBLE
     if observed[~possible].any():
-        return 0.0, int(np.argmax(np.where(possible, 0, observed)))
+        return np.inf, 1, int(np.argmax(np.where(possible, 0, observed)))
     expected = total * np.where(possible, p, 0.0) / p[possible].sum()
     worst = int(np.argmax(np.abs(observed - expected) / np.sqrt(np.maximum(expected, LEAST_EXPECTED))))
     groups = _pool(expected)
     observed, expected = np.bincount(groups, observed), np.bincount(groups, expected)
     inverse_sum = float(np.sum(1 / expected) - 1 / total)
-    return _g_test(observed, expected, freedom=len(expected) - 1, inverse_sum=inverse_sum), worst
+    freedom = len(expected) - 1
+    return _statistic(observed, expected, freedom=freedom, inverse_sum=inverse_sum), freedom, worst
 
 
 def assert_same_law(first: Any, second: Any, *, alpha: float = ALPHA) -> None:
@@ -107,7 +124,8 @@ def homogeneity(table: ArrayLike) -> float:
     n = totals.sum()
     inverse_sum = (n * np.sum(1 / totals) - 1) * (n * np.sum(1 / table.sum(axis=0)) - 1) / n
     freedom = (len(table) - 1) * (table.shape[1] - 1)
-    return _g_test(table.ravel(), expected.ravel(), freedom=freedom, inverse_sum=float(inverse_sum))
+    statistic = _statistic(table.ravel(), expected.ravel(), freedom=freedom, inverse_sum=float(inverse_sum))
+    return _tail(statistic, freedom)
 
 
 def assert_mean(values: ArrayLike, expected: ArrayLike, *, sigmas: float = 4.0, rounding: float = 1e-12) -> None:
@@ -148,9 +166,15 @@ def _pool(expected: NDArray[np.float64]) -> NDArray[np.int64]:
     return groups
 
 
-def _g_test(observed: NDArray[np.float64], expected: NDArray[np.float64], *, freedom: int, inverse_sum: float) -> float:
-    """p-value of the likelihood-ratio chi-square; ``inverse_sum`` is the sum in Williams' correction."""
+def _tail(statistic: float, freedom: float) -> float:
+    return float(chi2.sf(statistic, freedom)) if freedom else 1.0
+
+
+def _statistic(
+    observed: NDArray[np.float64], expected: NDArray[np.float64], *, freedom: int, inverse_sum: float
+) -> float:
+    """The likelihood-ratio chi-square, zero without freedom; ``inverse_sum`` is the sum in Williams' correction."""
     if freedom == 0:
-        return 1.0
+        return 0.0
     g = 2 * np.sum(xlogy(observed, observed / expected) - observed + expected)
-    return float(chi2.sf(g / (1 + inverse_sum / (6 * freedom)), freedom))
+    return float(g / (1 + inverse_sum / (6 * freedom)))

@@ -114,6 +114,39 @@ def test_false_alarm_rate_is_the_stated_one(draws: int):
     assert sum(laws.homogeneity(pair) < 1e-2 for pair in pairs) in range(18, 64)
 
 
+def test_many_samples_show_together_what_none_shows_alone():
+    """An error of 20 % in each cell of twenty laws, 600 draws each."""
+    rng = np.random.default_rng(8)
+    for relative, seen in ((0.0, False), (0.2, True)):
+        tables = []
+        for case in AWKWARD:
+            law = oracles.enumerate_law(case.L)
+            drawn = draw(disturbed(law, relative, rng), 600, rng)
+            tables.append(([drawn[key] for key in law], list(law.values())))
+            laws.assert_law(drawn, law)
+        if seen:
+            with pytest.raises(AssertionError, match="20 samples together"):
+                laws.assert_together(tables)
+        else:
+            laws.assert_together(tables)
+    laws.assert_together([([40], [1.0])] * 2)  # one set has all the probability: nothing to see
+    with pytest.raises(AssertionError, match="together"):
+        laws.assert_together([*tables[:2], ([40, 1], [1.0, 0.0])])  # something impossible
+
+
+def test_false_alarm_rate_together():
+    """Five laws with many rare cells, 100 draws each, 4,000 times: the share of p-values below 1e-2 is 1e-2."""
+    rng, below = np.random.default_rng(9), 0
+    p = [np.sort(rng.dirichlet(np.full(60, 0.5))) for _ in range(5)]
+    for tables in zip(*(rng.multinomial(100, q, size=4000) for q in p)):
+        try:
+            laws.assert_together(zip(tables, p), alpha=1e-2)
+        except AssertionError:
+            below += 1
+        laws.checks_made["together"] -= 1
+    assert 18 <= below <= 64  # 40 ± 3.6 standard deviations
+
+
 def test_tail_is_honest_far_out():
     """At the suite's level a cell that expects ten draws must not ring for a count that is only one in a million."""
     total, rare = 10_000, 1e-3

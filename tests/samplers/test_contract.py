@@ -1,115 +1,158 @@
-"""What every sampler promises, on every awkward kernel. A new sampler is one more line of ``SAMPLERS``."""
+"""What every sampler promises, on every awkward kernel; ``contract`` has the promises, the registry the samplers."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+import contract
+import laws
+from contract import Variant, any_size, some_size
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.items import Tree
-from ndpp.samplers import base
-from ndpp.samplers.cholesky import Cholesky
-from ndpp.samplers.clock import Clock
-from ndpp.samplers.exact import Exact
-from ndpp.samplers.naive import Naive
-from ndpp.samplers.random_size import RandomSize
-from ndpp.samplers.rejection import Rejection
-from ndpp.samplers.symmetric import SymmetricTree
-from ndpp.samplers.up_direct import DirectUp
-from ndpp.samplers.up_naive import NaiveUp
-from ndpp.samplers.up_rejection import RejectionUp
-from ndpp.samplers.walk import Walk
+from ndpp.samplers import Cholesky, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
+from ndpp.samplers.base import Draw, Sampler
+from ndpp.samplers.registry import CHOLESKY, NAIVE, SAMPLERS, WALK
 
+VARIANTS = [
+    *(variant for spec in SAMPLERS for variant in contract.variants(spec)),
+    Variant(
+        "walk, thin",
+        WALK,
+        some_size,
+        lambda kernel, size: Walk.prepare(kernel, size=size, thin=2, chains=3, burn_in=1),
+        contract.SHOWN,
+        independent=False,
+    ),
+    Variant(
+        "walk, any size, greedy",
+        WALK,
+        any_size,
+        lambda kernel, _: RandomSize.prepare(kernel, steps=2, start="greedy"),
+        contract.FEWER["walk"],
+    ),
+    Variant(
+        "cholesky, blocks", CHOLESKY, any_size, lambda kernel, _: Cholesky.prepare(kernel, block=3), contract.DRAWS
+    ),
+]
 
-def some_size(kernel):
-    """The largest size up to three that can occur; a purely skew kernel has only even ones."""
-    return int(np.flatnonzero(kernel.size_distribution()[:4] > 1e-12).max())
-
-
-def full_size(kernel):
-    return int(np.flatnonzero(kernel.size_distribution() > 1e-12).max())
-
-
-def symmetric_tree(kernel, size=None):
-    B = kernel.coordinates.B
-    inner = (B + B.T) / 2 if np.abs(B + B.T).max(initial=0) > 1e-12 else np.eye(kernel.rank)
-    size = None if size is None else min(size, np.linalg.matrix_rank(inner) if inner.size else 0)
-    return SymmetricTree.prepare(kernel, inner=inner, size=size)
-
-
-SAMPLERS = {
-    "Exact": Exact.prepare,
-    "Exact, size": lambda kernel: Exact.prepare(kernel, size=some_size(kernel)),
-    "Exact, full size": lambda kernel: Exact.prepare(kernel, size=full_size(kernel)),
-    "Walk, DirectUp": lambda kernel: Walk.prepare(kernel, size=some_size(kernel), steps=2),
-    "Walk, RejectionUp": lambda kernel: Walk.prepare(kernel, size=some_size(kernel), up=RejectionUp(), steps=2),
-    "Walk, NaiveUp": lambda kernel: Walk.prepare(kernel, size=some_size(kernel), up=NaiveUp(), steps=2),
-    "Walk, full size": lambda kernel: Walk.prepare(kernel, size=full_size(kernel), steps=2),
-    "Walk, thin": lambda kernel: Walk.prepare(kernel, size=some_size(kernel), thin=2, chains=3, burn_in=1),
-    "RandomSize": lambda kernel: RandomSize.prepare(kernel, steps=2),
-    "RandomSize, greedy": lambda kernel: RandomSize.prepare(kernel, steps=2, start="greedy"),
-    "Rejection": Rejection.prepare,
-    "Rejection, size": lambda kernel: Rejection.prepare(kernel, size=some_size(kernel)),
-    "SymmetricTree": symmetric_tree,
-    "SymmetricTree, size": lambda kernel: symmetric_tree(kernel, some_size(kernel)),
-    "Cholesky": lambda kernel: Cholesky.prepare(kernel, block=3),
-    "Clock": Clock.prepare,
-    "Naive": Naive.prepare,
-    "Naive, size": lambda kernel: Naive.prepare(kernel, size=some_size(kernel)),
-}
-CHAINS = ("Walk, DirectUp", "Walk, RejectionUp", "Walk, NaiveUp", "Walk, full size", "Walk, thin")
-COUNTERS = {name: {"proposals", "seconds"} for name in SAMPLERS} | {
-    name: {"proposals", "rejections", "steps", "seconds"} for name in CHAINS
-}
-
-every_sampler = pytest.mark.parametrize("name", SAMPLERS)
-every_kernel = pytest.mark.parametrize("case", AWKWARD, ids=str)
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 
 
 @cache
-def prepared(name: str, case: Case):
-    return SAMPLERS[name](case.kernel)
+def prepared(variant: Variant):
+    """The sampler on the generic kernel."""
+    case = BY_NAME["generic"]
+    return variant.prepare(variant.kernel(case.X, case.W))
 
 
 def sets(draws):
-    return [basket.tolist() for basket in draws.baskets]
+    return draws.baskets.to_lists()
 
 
-@every_kernel
-@every_sampler
-def test_sets_are_sorted_and_can_occur(name, case):
-    sampler = prepared(name, case)
-    draws = sampler.sample(5, rng=1)
-    assert len(draws) == len(draws.baskets) == 5
-    assert draws.baskets.n_items == case.n_items
-    for items in draws.baskets:
-        assert items.dtype == np.int64
-        assert (np.diff(items) > 0).all()
-        assert items.size == 0 or (items[0] >= 0 and items[-1] < case.n_items)
-        assert getattr(sampler, "size", None) in (None, len(items))
-        assert "SymmetricTree" in name or case.kernel.log_det(items) > -np.inf
+@every_variant
+def test_every_promise_on_every_kernel(variant):
+    contract.check(variant)
 
 
-@every_kernel
-@every_sampler
-def test_a_draw_depends_on_seed_and_index_alone(name, case, monkeypatch):
-    sampler = prepared(name, case)
-    whole = sets(sampler.sample(5, rng=2))
-    assert whole[:3] == sets(sampler.sample(3, rng=2))
-    assert whole[4:] == sets(sampler.sample(1, rng=2, first=4))
-    monkeypatch.setattr(base, "BATCH", 2)
-    assert whole == sets(sampler.sample(5, rng=2, n_jobs=2))
+# ---- the contract can fail ------------------------------------------------------------------------------------------
+
+
+def drawn_from_tilted(variant: Variant, cases: Iterable[Case], tilt: float) -> list[contract.Table]:
+    """As many draws as the contract makes, of kernels in which every other item has a row ``tilt`` times as long."""
+    tables = []
+    for case in cases:
+        kernel = variant.kernel(case.X * np.where(np.arange(case.n_items) % 2, 1.0, tilt)[:, None], case.W)
+        size = variant.size_of(kernel)
+        sampler = variant.make(kernel, size)
+        draws = sampler.sample(contract.n_independent(variant, sampler), rng=1)
+        tables.append(
+            contract.tabled(variant, sampler, contract.law_of(case, variant.spec.symmetric_only, size), draws)
+        )
+    return tables
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.independent], ids=str)
+def test_tilted_kernels_are_rejected(variant):
+    """Negative control of every sampler, on three kinds of kernels."""
+    cases = [BY_NAME[name] for name in ("generic", "purely skew", "symmetric")]
+    with pytest.raises(AssertionError, match="do not follow the laws"):
+        contract.judge(drawn_from_tilted(variant, cases, 2.0 if variant.spec.exact else 3.0))
+
+
+@pytest.mark.parametrize("variant", contract.variants(CHOLESKY), ids=str)
+def test_a_small_tilt_is_seen_on_all_kernels_together(variant):
+    """Rows longer by a sixth: none of the twenty kernels shows it alone."""
+    tables = drawn_from_tilted(variant, AWKWARD, 7 / 6)
+    for table in tables:
+        laws.assert_counts(table.counts, table.probabilities)
+    with pytest.raises(AssertionError, match="20 samples together"):
+        contract.judge(tables)
+
+
+@dataclass(frozen=True)
+class Faulty(Sampler):
+    """Enumeration, with a fault that leaves the law as it is."""
+
+    kernel: LowRankKernel
+    inner: Naive
+    fault: str
+
+    def draw(self, rng):
+        rng = np.random.default_rng() if self.fault == "its own randomness" else rng
+        rows, info = self.inner.draw(rng)
+        if self.fault == "unsorted rows":
+            rows = rows[::-1]
+        elif self.fault == "other sets":
+            rows = rows[:-1]
+        elif self.fault == "no counters":
+            info = {}
+        elif self.fault == "a counter that is no number":
+            info = {**info, "moves": np.nan}
+        elif self.fault == "a global seed":
+            random.seed(0)
+        return Draw(rows, info)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("none", ""),
+        ("unsorted rows", "np.diff"),
+        ("other sets", "tuple|do not follow the law"),
+        ("its own randomness", "seed and index"),
+        ("no counters", "proposals"),
+        ("a counter that is no number", "isfinite"),
+        ("a global seed", "global random state"),
+    ],
+)
+def test_a_broken_promise_is_noticed(fault, told):
+    """Negative controls of the other promises."""
+    spec = replace(NAIVE, prepare=lambda kernel, ask: Faulty(kernel, Naive.prepare(kernel, size=ask.size), fault))
+    state = random.getstate()
+    for variant in contract.variants(spec):
+        if fault == "none":
+            contract.check(variant, [BY_NAME["generic"]])
+        else:
+            with pytest.raises(AssertionError, match=told):
+                contract.check(variant, [BY_NAME["generic"]])
+        random.setstate(state)
+
+
+# ---- what needs no pass over all kernels ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("X", [np.zeros((3, 2)), np.ones((3, 2))], ids=["no rows", "no W"])
-@every_sampler
-def test_a_kernel_of_rank_zero_gives_empty_sets(name, X):
+@every_variant
+def test_a_kernel_of_rank_zero_gives_empty_sets(variant, X):
     kernel = LowRankKernel(X, np.eye(2) if not X.any() else np.zeros((2, 2)))
-    assert sets(SAMPLERS[name](kernel).sample(2, rng=0)) == [[], []]
+    assert sets(variant.prepare(kernel).sample(2, rng=0)) == [[], []]
 
 
 OF_SIZE_3 = {
@@ -138,49 +181,21 @@ def test_enumeration_of_all_sets_at_any_scale():
     assert (tiny.masks[0], tiny.law[0]) == (0, 1.0)
 
 
-@every_sampler
-def test_seeds_matter_and_a_generator_moves_on(name):
-    sampler = prepared(name, BY_NAME["generic"])
-    assert sets(sampler.sample(20, rng=3)) != sets(sampler.sample(20, rng=4)) or "full size" in name
+@every_variant
+def test_seeds_matter_and_a_generator_moves_on(variant):
+    sampler = prepared(variant)
+    assert sets(sampler.sample(20, rng=3)) != sets(sampler.sample(20, rng=4))
     rng = np.random.default_rng(5)
     first = sets(sampler.sample(20, rng=rng))
     assert first != sets(sampler.sample(20, rng=rng))
     assert first == sets(sampler.sample(20, rng=np.random.default_rng(5)))
 
 
-@every_kernel
-@every_sampler
-def test_inputs_and_global_state_are_untouched(name, case):
-    X, W, state = case.X.copy(), case.W.copy(), random.getstate()
-    kernel = LowRankKernel(X, W)
-    parts = [kernel.coordinates.B, kernel.coordinates.leverage, kernel.q_rows(np.arange(case.n_items))]
-    before = [part.copy() for part in parts]
-    SAMPLERS[name](kernel).sample(3, rng=0)  # conftest watches numpy's global state
-    assert (X == case.X).all()
-    assert (W == case.W).all()
-    assert X.flags.writeable
-    assert W.flags.writeable
-    assert all((part == copy).all() for part, copy in zip(parts, before))
-    assert random.getstate() == state
-
-
-@every_kernel
-@every_sampler
-def test_counters(name, case):
-    draws = prepared(name, case).sample(4, rng=6)
-    assert COUNTERS[name] <= set(draws.info)
-    for counter, values in draws.info.items():
-        assert values.shape == (4,)
-        assert np.isfinite(values).all()
-        assert (values >= 0).all()
-        assert draws.totals[counter] == pytest.approx(values.sum())
-
-
-@every_sampler
+@every_variant
 @pytest.mark.parametrize("case", ["generic", "broken pairs", "singular L_A"])
-def test_restricted_kernels_return_catalogue_ids(name, case):
-    kernel = BY_NAME[case].kernel.exclude([0])
-    draws = SAMPLERS[name](kernel).sample(10, rng=7)
+def test_restricted_kernels_return_catalogue_ids(variant, case):
+    kernel = variant.kernel(BY_NAME[case].X, BY_NAME[case].W).exclude([0])
+    draws = variant.prepare(kernel).sample(10, rng=7)
     drawn = {int(a) for basket in draws.baskets for a in basket}
     assert drawn
     assert 0 not in drawn
@@ -188,16 +203,17 @@ def test_restricted_kernels_return_catalogue_ids(name, case):
     assert draws.baskets.n_items == BY_NAME[case].n_items
 
 
-@every_sampler
-def test_labels_travel(name):
+@every_variant
+def test_labels_travel(variant):
     case = BY_NAME["generic"]
     labels = [f"item {a}" for a in range(case.n_items)]
-    assert SAMPLERS[name](LowRankKernel(case.X, case.W, labels=labels)).sample(1, rng=0).baskets.labels == tuple(labels)
+    kernel = variant.kernel(case.X, case.W, labels=labels)
+    assert variant.prepare(kernel).sample(1, rng=0).baskets.labels == tuple(labels)
 
 
-@every_sampler
-def test_no_draws_and_bad_counts(name):
-    sampler = prepared(name, BY_NAME["generic"])
+@every_variant
+def test_no_draws_and_bad_counts(variant):
+    sampler = prepared(variant)
     assert len(sampler.sample(0, rng=0)) == 0
     with pytest.raises(ValueError, match="n_samples"):
         sampler.sample(-1)

@@ -1,0 +1,113 @@
+"""The page on adding a sampler: its skeleton passes the contract, a slightly wrong one does not, and one entry serves all."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import contract
+import ndpp
+from ndpp.datasets import make_kernel
+from ndpp.experiments import table1
+from ndpp.experiments.samplers_timed import sampler_rows
+from ndpp.items import Tree
+from ndpp.samplers import registry
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-sampler.md"
+CODE = "".join(re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def entry(code: str, name: str = "sequential") -> registry.SamplerSpec:
+    """Run the page's code as a module and return what it would add to the registry."""
+    module = sys.modules[name] = ModuleType(name)
+    exec(compile(code, PAGE.name, "exec", dont_inherit=True), vars(module))
+    return module.SEQUENTIAL
+
+
+def test_the_skeleton_is_short():
+    block = CODE[: CODE.index("from ndpp.samplers.registry")]
+    lines = [line for line in block.split('"""', 2)[2].splitlines() if line.strip()]
+    assert len(lines) <= 60
+
+
+@pytest.mark.parametrize("variant", contract.variants(entry(CODE)), ids=str)
+def test_the_skeleton_keeps_every_promise(variant):
+    contract.check(variant)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("np.ones(1)", "np.full(1, 0.8)", "follow the law"),  # as the page says: the sampler of 0.8 L
+        ("(p if inside else p - 1)", "(p if inside else -1)", r"follow the law|tuple"),
+    ],
+    ids=["another scale", "another update"],
+)
+def test_a_slightly_wrong_law_is_rejected(right, wrong, told):
+    """Negative control: added the same way, and run through the same check."""
+    assert right in CODE
+    spec = entry(CODE[: CODE.index("sampler = ")].replace(right, wrong), "wrong")
+    for variant in contract.variants(spec):
+        with pytest.raises(AssertionError, match=told):
+            contract.check(variant)
+
+
+def test_one_entry_serves_experiments_and_benchmarks(monkeypatch):
+    spec = entry(CODE)
+    monkeypatch.setattr(registry, "SAMPLERS", (*registry.SAMPLERS, spec))
+    kernel = make_kernel(30, 6, rng=0)
+    assert registry.offered(None)[-1] is spec
+    rows = list(sampler_rows(kernel, Tree.prepare(kernel), None, seed=0, seconds=0.0))
+    assert rows[-1]["sampler"] == "Sequential"
+    assert "Sequential" in table1._times(kernel, 3, seed=0, seconds=0.0, only_of_size=False)
+    monkeypatch.syspath_prepend(PAGE.parents[1] / "benchmarks")
+    import bench_samplers
+
+    assert list(bench_samplers.samplers(kernel, None, 0.0))[-1] == "Sequential"
+
+
+def test_one_entry_serves_the_tables(monkeypatch):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'ndpp[plot]'")
+    monkeypatch.syspath_prepend(PAGE.parent)
+    import pictures
+
+    spec = entry(CODE)
+    monkeypatch.setattr(pictures, "SAMPLERS", (*registry.SAMPLERS, spec))
+    shown = [pictures.about(spec) for spec in pictures.pictured()]
+    assert ["`Sequential`", "any size", "yes"] in shown
+    assert [exact for *_, exact in shown] == sorted([exact for *_, exact in shown], reverse=True)
+
+
+COMMAND = """
+import sys, sequential
+from ndpp.samplers import registry
+registry.SAMPLERS = (*registry.SAMPLERS, sequential.SEQUENTIAL)
+from ndpp.cli.app import run
+run(sys.argv[1:])
+"""
+
+
+def test_one_entry_serves_the_command(tmp_path):
+    (tmp_path / "sequential.py").write_text(CODE)
+    ndpp.save(make_kernel(30, 6, rng=0), tmp_path / "model.safetensors")
+
+    def call(*words):
+        environment = {**os.environ, "PYTHONPATH": str(Path(ndpp.__file__).parents[1]), "COLUMNS": "200"}
+        command = [sys.executable, "-c", COMMAND, *words]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    done = call("sample", "model.safetensors", "-n", "3", "--sampler", "sequential", "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    drawn = entry(CODE).prepare(ndpp.load(tmp_path / "model.safetensors"), registry.Request()).sample(3, rng=1).baskets
+    assert [line.split() for line in done.stdout.splitlines()] == [list(map(str, items)) for items in drawn.to_lists()]
+    refused = call("sample", "model.safetensors", "--sampler", "sequential", "--size", "3")
+    assert refused.returncode == 2
+    assert "draws baskets of any size" in refused.stderr
+    timed = call("bench", "model.safetensors", "--any-size", "--seconds", "0")
+    assert "sequential" in timed.stdout
