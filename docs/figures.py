@@ -97,7 +97,7 @@ def _range(found: list[str]) -> str:
 def samplers_at_a_glance(results: Results) -> str:
     rows = [
         [
-            *_about(spec),
+            *about(spec),
             spec.cost,
             *(
                 results.times(spec.label, task) if spec.is_offered and spec.draws(size) else ""
@@ -115,13 +115,17 @@ def pictured() -> list[SamplerSpec]:
     return sorted((spec for spec in SAMPLERS if spec.pictured), key=lambda spec: not spec.exact)
 
 
-def _about(spec: SamplerSpec) -> list[str]:
+def about(spec: SamplerSpec) -> list[str]:
     return [f"`{spec.expression}`" + f", {spec.remark}" * bool(spec.remark), spec.law, "yes" if spec.exact else "no"]
 
 
 def device(results: Results) -> str:
     found = results.read("benchmarks/results/gpu.json")
-    rates = {(row["kernel"], row["size"]): row["rate"] for row in found["rates"] if row["precision"] == "double"}
+    rates = {
+        (row["kernel"], row["size"]): row["rate"]
+        for row in found["rates"]
+        if row.get("precision", "double") == "double"
+    }
     rate, more = ([rates[name, size] for size in (10, 50)] for name in ("A", "A, 10⁶"))
     large = _range([f"{ratio:.2f}" for ratio in sorted(b / a for a, b in zip(rate, more))])
     many, fewer = (f"{float(f'{value:.3g}'):,.0f}" for value in rate)
@@ -248,7 +252,7 @@ def prepare(results: Results) -> str:
 
 
 def costs(_: Results) -> str:
-    rows = [[*_about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
+    rows = [[*about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
     return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
 
 
