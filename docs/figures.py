@@ -35,7 +35,8 @@ TARGETS = {("A", "k = 10"): 12, ("B", "k = 10"): 22, **dict.fromkeys([(name, "k 
            **dict.fromkeys([(name, "k = 100") for name in "AB"], 450)}  # fmt: skip
 """Milliseconds for a sample of ``Exact``, set on an Intel Xeon."""
 PUBLISHED = {"k = 10": {"A": 12.5, "B": 99.0}, "k = 50": {"A": 400.0, "B": 783.0}}
-"""Seconds of the code that the paper's authors published, k² steps, measured once on an Intel Xeon; not part of any run."""
+"""Seconds of the code that the paper's authors published, k² steps, measured once; not part of any run."""
+PUBLISHED_ON = "Intel(R) Xeon(R) Processor"
 
 
 class Results:
@@ -97,7 +98,7 @@ def _range(found: list[str]) -> str:
 def samplers_at_a_glance(results: Results) -> str:
     rows = [
         [
-            *_about(spec),
+            *about(spec),
             spec.cost,
             *(
                 results.times(spec.label, task) if spec.is_offered and spec.draws(size) else ""
@@ -115,13 +116,17 @@ def pictured() -> list[SamplerSpec]:
     return sorted((spec for spec in SAMPLERS if spec.pictured), key=lambda spec: not spec.exact)
 
 
-def _about(spec: SamplerSpec) -> list[str]:
+def about(spec: SamplerSpec) -> list[str]:
     return [f"`{spec.expression}`" + f", {spec.remark}" * bool(spec.remark), spec.law, "yes" if spec.exact else "no"]
 
 
 def device(results: Results) -> str:
     found = results.read("benchmarks/results/gpu.json")
-    rates = {(row["kernel"], row["size"]): row["rate"] for row in found["rates"] if row["precision"] == "double"}
+    rates = {
+        (row["kernel"], row["size"]): row["rate"]
+        for row in found["rates"]
+        if row.get("precision", "double") == "double"
+    }
     rate, more = ([rates[name, size] for size in (10, 50)] for name in ("A", "A, 10⁶"))
     large = _range([f"{ratio:.2f}" for ratio in sorted(b / a for a, b in zip(rate, more))])
     many, fewer = (f"{float(f'{value:.3g}'):,.0f}" for value in rate)
@@ -169,7 +174,7 @@ def _cell(results: Results, row: Row) -> str:
 
 def published(results: Results) -> str:
     """Return what the published code of the walk took, with ratios only where the run was on the same kind of processor."""
-    same = "Xeon" in results.table["machine"]["cpu"]
+    same = results.table["machine"]["cpu"] == PUBLISHED_ON
     parts = []
     for task, found in PUBLISHED.items():
         for kernel, seconds in found.items():
@@ -248,7 +253,7 @@ def prepare(results: Results) -> str:
 
 
 def costs(_: Results) -> str:
-    rows = [[*_about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
+    rows = [[*about(spec), spec.source, spec.preparation, spec.cost] for spec in pictured()]
     return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
 
 

@@ -40,21 +40,21 @@ def test_every_figure_is_that_of_the_results(figures):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
 def test_a_figure_that_was_typed_is_found(figures, copy, page):
-    text = (copy / page).read_text()
+    text = (copy / page).read_text(encoding="utf-8")
     start = text.index("| `Exact`") if page == "README.md" else text.index("**The default sampler")
     found = re.compile(r"\d+ ms").search(text, start)
-    (copy / page).write_text(f"{text[: found.start()]}1{text[found.start() :]}")
+    (copy / page).write_text(f"{text[: found.start()]}1{text[found.start() :]}", encoding="utf-8")
     assert figures.stale(copy) == [page]
 
 
 def test_another_run_changes_both_pages(figures, copy):
     path = copy / "results" / "samplers.csv"
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     names = lines[0].split(",")
     first = next(i for i, line in enumerate(lines) if ",Exact," in line)
     values = lines[first].split(",")
     values[names.index("seconds")] = "0.777"
-    path.write_text("\n".join([*lines[:first], ",".join(values), *lines[first + 1 :]]) + "\n")
+    path.write_text("\n".join([*lines[:first], ",".join(values), *lines[first + 1 :]]) + "\n", encoding="utf-8")
     assert figures.stale(copy) == ["README.md", "docs/benchmarks.md"]
     assert all("777 ms" in figures.pages(copy)[page] for page in ("README.md", "docs/benchmarks.md"))
 
@@ -64,21 +64,31 @@ def test_another_run_changes_both_pages(figures, copy):
 )
 def test_figures_of_two_runs_or_of_a_quick_one_are_refused(figures, copy, key, value, said):
     path = copy / "results" / "single.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {key: value}), encoding="utf-8")
     with pytest.raises(ValueError, match=said):
         figures.pages(copy)
 
 
+def test_times_of_another_machine_are_given_without_ratios(figures, copy):
+    path = copy / "results" / "samplers.json"
+    here = json.loads(path.read_text(encoding="utf-8"))
+    for cpu, same in ((figures.PUBLISHED_ON, True), ("ARM Neoverse-N1", False)):
+        path.write_text(json.dumps(here | {"machine": here["machine"] | {"cpu": cpu}}), encoding="utf-8")
+        said = figures.published(figures.Results(copy))
+        assert "12.5 s (kernel A, k = 10" in said
+        assert ("× `Exact`" in said) == same
+
+
 def test_a_block_that_is_missing_is_told(figures, copy):
     page = copy / "docs" / "benchmarks.md"
-    page.write_text(page.read_text().replace("<!-- answer: end -->", ""))
+    page.write_text(page.read_text(encoding="utf-8").replace("<!-- answer: end -->", ""), encoding="utf-8")
     with pytest.raises(ValueError, match="blocks"):
         figures.pages(copy)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
 def test_no_measurement_stands_outside_the_blocks(figures, page):
-    prose = figures.BLOCK.sub("", (ROOT / page).read_text())
+    prose = figures.BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
     assert not MEASURED.search(prose)
     assert MEASURED.search(figures.BLOCK.sub("", "It takes 8.1 ms."))
-    assert MEASURED.search((ROOT / page).read_text())
+    assert MEASURED.search((ROOT / page).read_text(encoding="utf-8"))

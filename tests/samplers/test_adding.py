@@ -66,20 +66,15 @@ def test_one_entry_serves_experiments_and_benchmarks(monkeypatch):
     rows = list(sampler_rows(kernel, Tree.prepare(kernel), None, seed=0, seconds=0.0))
     assert rows[-1]["sampler"] == "Sequential"
     assert "Sequential" in table1._times(kernel, 3, seed=0, seconds=0.0, only_of_size=False)
-    monkeypatch.syspath_prepend(PAGE.parents[1] / "benchmarks")
-    import bench_samplers
-
-    assert list(bench_samplers.samplers(kernel, None, 0.0))[-1] == "Sequential"
 
 
 def test_one_entry_serves_the_tables(monkeypatch):
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'ndpp[plot]'")
     monkeypatch.syspath_prepend(PAGE.parent)
-    import pictures
+    import figures
 
     spec = entry(CODE)
-    monkeypatch.setattr(pictures, "SAMPLERS", (*registry.SAMPLERS, spec))
-    shown = [pictures.about(spec) for spec in pictures.pictured()]
+    monkeypatch.setattr(figures, "SAMPLERS", (*registry.SAMPLERS, spec))
+    shown = [figures.about(spec) for spec in figures.pictured()]
     assert ["`Sequential`", "any size", "yes"] in shown
     assert [exact for *_, exact in shown] == sorted([exact for *_, exact in shown], reverse=True)
 
