@@ -15,6 +15,8 @@ import pytest
 COMMAND = [sys.executable, "-m", "ndpp.cli"]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ENVIRONMENT = {**os.environ, **ONE_THREAD, "PYTHONPATH": "", "TERM": "dumb", "COLUMNS": "200"}
+UNMEASURED = {name: value for name, value in ENVIRONMENT.items() if not name.startswith("COVERAGE_")}
+"""For processes that may not write what coverage would."""
 
 BLOCKER = """
 from importlib.machinery import PathFinder

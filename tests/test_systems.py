@@ -24,7 +24,7 @@ import pytest
 import ndpp
 from ndpp import Baskets, LowRankKernel, _files, io
 from ndpp.cli import guard
-from ndpp.datasets import fetch, make_kernel
+from ndpp.datasets import download, fetch, make_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.experiments import demo, record, timing
 from ndpp.learning import NDPP, checkpoint
@@ -224,6 +224,30 @@ def test_several_downloads_at_once_without_fcntl(url, tmp_path, monkeypatch):
     assert {path.read_bytes() for path in paths} == {BODY}
     assert len(asked) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["data.zip"]
+
+
+def test_who_has_waited_holds_a_lock_that_others_see(tmp_path, monkeypatch):
+    """The file of the one before is removed under the hands of who waits for it."""
+    path, true, waits, seen = tmp_path / "x.lock", download._lock, threading.Event(), []
+
+    def lock(file: Any) -> None:
+        if threading.current_thread() is waiter:
+            waits.set()
+        true(file)
+
+    def wait() -> None:
+        with download._alone(path):
+            seen.append(path.exists())
+
+    waiter = threading.Thread(target=wait)
+    monkeypatch.setattr(download, "_lock", lock)
+    with download._alone(path):
+        waiter.start()
+        assert waits.wait(60)
+        assert seen == []
+    waiter.join()
+    assert seen == [True]
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("name", ["..%5C..%5Cx.zip", "C:x.zip", "C:%5Cx.zip"])

@@ -14,7 +14,7 @@ import pytest
 
 import ndpp
 import only_posix
-from command import COMMAND, ENVIRONMENT, Done, end, spawn
+from command import COMMAND, ENVIRONMENT, UNMEASURED, Done, end, spawn
 from ndpp.samplers import Exact
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -171,7 +171,7 @@ def test_a_file_that_may_not_grow_loses_nothing(call, plain, tmp_path):
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path, preexec_fn=limit))
+    done = end(spawn("sample", plain, *QUICK, "-o", out, cwd=tmp_path, env=UNMEASURED, preexec_fn=limit))
     assert (done.code, done.err) == (1, "ndpp: error: could not write the output: File too large\n")
     assert not out.exists()
     assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
@@ -215,7 +215,7 @@ def test_training_that_may_not_be_kept_says_why(models, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     words = ["fit", models / "orders.csv", "-o", "x.safetensors", "--epochs", 1]
-    done = end(spawn(*words, cwd=tmp_path, preexec_fn=limit))
+    done = end(spawn(*words, cwd=tmp_path, env=UNMEASURED, preexec_fn=limit))
     assert done.code == 1
     assert done.err.startswith(f"ndpp: error: could not write '{tmp_path}/x.safetensors.part': ")
     assert "File too large" in done.err
