@@ -49,7 +49,7 @@ def try_out(dist: Path, program: str) -> None:
         run(python, "-I", "-c", WHERE, folder=work)
         (work / "quick_start.py").write_text(program, encoding="utf-8")
         run(python, "-I", "quick_start.py", folder=work)
-        for words in (["--version"], ["--help"], ["bench", "--items", "200", "--rank", "8", "--seconds", "0.1"]):
+        for words in (["--version"], ["--help"], ["bench", "--rank", "8", "--size", "3", "--seconds", "0.1"]):
             run(scripts / "ndpp", *words, folder=work)
 
 
