@@ -75,7 +75,7 @@ def workers(kernel: LowRankKernel, size: int, n_samples: int) -> Row:
     sampler.sample(64, rng=SEED)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     rates: dict[int, list[float]] = {1: [], 2: []}
-    for i in range(9):
+    for i in range(7):
         for jobs, times in seconds.items():
             began = time.perf_counter()
             sampler.sample(n_samples, rng=i, n_jobs=jobs)
@@ -94,10 +94,10 @@ def rate_of_programs(kernel: LowRankKernel, size: int, programs: int) -> float:
         return sum(pool.map(rate_of_one, [kernel.X] * programs, [kernel.W] * programs, [size] * programs))
 
 
-def rate_of_one(X: np.ndarray, W: np.ndarray, size: int, seconds: float = 4.0) -> float:
+def rate_of_one(X: np.ndarray, W: np.ndarray, size: int, seconds: float = 2.5) -> float:
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         sampler = Exact.prepare(LowRankKernel(X, W), size=size)
-        return 1 / draw_times(sampler, seed=SEED, least=10, seconds=seconds, warm=40).wall
+        return 1 / draw_times(sampler, seed=SEED, least=10, seconds=seconds, warm=20).wall
 
 
 def arrays(value: Any, seen: dict[int, Any]) -> dict[int, np.ndarray]:

@@ -180,6 +180,23 @@ def test_whole_calls_grow_until_they_are_long_enough(monkeypatch):
     assert timing.sample_times(Slow(), seed=0, seconds=0.1)[1] == 1
 
 
+def test_a_warm_up_is_cut_short_only_where_draws_take_long(monkeypatch):
+    now, drawn = [0.0], []
+
+    class Sampler:
+        def draw(self, rng):
+            drawn.append(now[0])
+            now[0] += 1.0
+
+    monkeypatch.setattr(timing.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    assert timing.draw_times(Sampler(), seed=0, seconds=2.0, least=3, warm=12).calls == 3
+    assert len(drawn) == 12 + 3  # within the limit of twenty seconds
+    drawn.clear()
+    timing.draw_times(Sampler(), seed=0, seconds=0.5, least=3, warm=12)
+    assert len(drawn) == 6 + 3  # five seconds, and the draw under way
+
+
 ARM = "Architecture: aarch64\nVendor ID:   ARM\n  Model name:  Neoverse-N1\nModel: 1\n"
 
 

@@ -14,8 +14,8 @@ from ndpp.experiments.record import Result
 from ndpp.experiments.table2 import PAPER_TABLE, runtime_table
 
 SIZES = (10, 50, 100, None)
-SECONDS = 3.0
-"""Time for each figure, and as much to warm up at most."""
+SECONDS = 2.0
+"""Time for each figure."""
 
 
 def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:

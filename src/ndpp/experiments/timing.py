@@ -21,6 +21,8 @@ from ndpp.samplers.up_rejection import PreparedRejectionUp
 from ndpp.samplers.walk import Walk
 
 T = TypeVar("T")
+WARM_LIMIT = 10
+"""How many times as long as the measurement a warm-up may take."""
 FINE = 1e-5
 """Seconds that the clock must resolve."""
 
@@ -114,11 +116,14 @@ def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
 
 
 def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, warm: int = 3) -> Times:
-    """Time single draws, after ``warm`` others that compile and fill caches, or fewer once these have taken ``seconds``."""
+    """Time single draws, after ``warm`` others that compile and fill caches, or fewer once these have taken ``WARM_LIMIT`` × ``seconds``.
+
+    A cold ``Exact`` of any size takes ten times as long as a warm one: the limit is for samplers that need seconds per draw.
+    """
     key, began = stream_key(seed), time.perf_counter()
     for i in range(warm):
         sampler.draw(stream(key, 10**9 + i))
-        if time.perf_counter() - began > seconds:
+        if time.perf_counter() - began > WARM_LIMIT * seconds:
             break
     return timed(lambda i: sampler.draw(stream(key, i)), seconds=seconds, least=least)
 
