@@ -19,10 +19,9 @@ import ndpp
 kernel = ndpp.datasets.make_kernel(2000, 20, rng=0)
 kernel.sample(100, size=5, rng=0, device="cuda")
 sampler = ndpp.samplers.Exact.prepare(kernel, size=5, device="cuda")
-walk = ndpp.samplers.Walk.prepare(kernel, size=5, device="cuda")  # independent chains with DirectUp
 ```
 
-Estimators take it, too: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`.
+Estimators take it, too: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`. Walks run on the CPU.
 
 It needs torch with CUDA (`pip install 'ndpp[gpu]'`); Triton, which comes with it on Linux, makes it faster and is not required. Without a
 CUDA device there is a warning, and the CPU draws.
@@ -48,25 +47,20 @@ The monitors are those of the CPU: $\\operatorname{tr} M$ on every item, the sur
 $M\\hat q^\\top = 0$ before the last item. A sample that they object to goes on by a circle of its own, with more nodes, at other radii, and
 at last on the CPU from the items it has; no item is drawn from a law in doubt.
 
-`precision="single"` keeps rows of Q, the sides and their products with candidates in single precision; weights, traces and $G_j^{-1}$
-stay in double. A law is then right to three digits or more, and the monitors of chances and of $M\\hat q^\\top$ allow as much. It takes
-about half the memory of a sample and is no faster: products in single precision run on the ordinary units, about as fast as those in
-double precision on the matrix units.
-
 Where the size is free, groups of samples that want the same number of items go through circles planned for every fourth size.
 """
 
 
 def rates(rows: list[dict[str, Any]]) -> str:
-    header = ["kernel", "items", "size", "precision", "samples/s", "worst tr M", "least fraction", "GB", "first call"]
+    header = ["kernel", "items", "size", "samples/s", "worst tr M", "least fraction", "GB", "first call"]
     targets = {10: 50_000, 50: 5_000}
     lines = []
-    for row in (row for row in rows if row["precision"] != "walk"):
-        asked = row["kernel"] == "A" and row["precision"] == "double" and row["size"] in targets
+    for row in rows:
+        asked = row["kernel"] == "A" and row["size"] in targets
         target = f" (target {targets[row['size']]:,})" if asked else ""
         seen = row["monitors"]
         lines.append([
-            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"] or "any"), row["precision"],
+            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"] or "any"),
             f"{row['rate']:,.0f}{target}", f"{seen['trace_error']:.0e}", f"{seen['fraction']:.0e}",
             f"{row['peak_GB']:.0f}", f"{row['first_call_s']:.1f} s",
         ])  # fmt: skip
@@ -113,8 +107,7 @@ def counters(rows: list[dict[str, Any]]) -> str:
 def page(out: dict[str, Any]) -> str:
     machine, top, law, training = out["machine"], out["ceilings"], out["law"], out["training"]
     large = {row["size"]: row["rate"] for row in out["rates"] if row["kernel"] == "A, 10⁶"}
-    double = {row["size"]: row for row in out["rates"] if row["kernel"] == "A" and row["precision"] == "double"}
-    walk = next((row for row in out["rates"] if row["precision"] == "walk"), None)
+    double = {row["size"]: row for row in out["rates"] if row["kernel"] == "A"}
     total = {size: sum(row["us_per_sample"] for row in rows) for size, rows in out["kernels"].items()}
     parts = [
         TOP,
@@ -128,12 +121,6 @@ def page(out: dict[str, Any]) -> str:
         "(at most 1.3 was asked for). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "
         "on top, some seconds once.\n",
     ]
-    if walk is not None:
-        parts.append(
-            f"The walk with its 100 steps at size 10 ran {walk['rate']:,.0f} chains a second, {100 * walk['rate']:,.0f} steps. Its steps that take "
-            "the safe route do so together, on the device. A step costs about as much as a whole exact sample, since it forms an r × r matrix for "
-            "each chain: `Exact` is the one to use.\n"
-        )
     parts += [
         "### Is it right\n",
         f"Chi-square of {law['draws']:,} draws on a kernel that can be enumerated, {law['cells']} cells: p = {law['p_value']:.2f}. Against the CPU "

@@ -18,14 +18,12 @@ from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
-from ndpp.samplers import DirectUp, Exact, NaiveUp, Walk, up_direct
+from ndpp.samplers import Exact, Walk
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.gpu import _accept, _batches, _fused, _streams
-from ndpp.samplers.gpu import walk as gpu_walk
 from ndpp.samplers.gpu._group import Group
 from ndpp.samplers.gpu._run import Seat
 from ndpp.samplers.gpu.exact import ExactEngine
-from ndpp.samplers.gpu.walk import WalkEngine
 
 DEVICES = [
     "cpu",
@@ -36,10 +34,9 @@ DEVICES = [
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
-def on(device: str, sampler, *, most: int | None = None, precision: str = "double"):
+def on(device: str, sampler: Exact, *, most: int | None = None) -> Exact:
     """The sampler with the GPU engine on a device, CPU tensors included."""
-    kind = ExactEngine if isinstance(sampler, Exact) else WalkEngine
-    engine = kind.prepare(sampler, torch.device(device), precision)
+    engine = ExactEngine.prepare(sampler, torch.device(device))
     engine.most = most or engine.most
     return dataclasses.replace(sampler, engine=engine)
 
@@ -144,19 +141,6 @@ def test_chances_outside_the_tolerance_end_on_the_cpu():
     draws = sampler.sample(300, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
     assert draws.info["on_cpu"].sum() > 0
-
-
-@on_devices
-def test_single_precision_has_the_law_to_three_digits(device: str):
-    case = BY_NAME["generic"]
-    sampler = on(device, Exact.prepare(case.kernel, size=3), precision="single")
-    laws.assert_law(sampler.sample(10_000, rng=5).baskets, oracles.enumerate_law(case.L, size=3))
-    off = []
-    for chosen, values in conditional_laws(sampler.engine, case.kernel, 3, 8):
-        expected = oracles.inclusion_probabilities(case.L, 3, given=chosen)
-        expected[list(chosen)] = 0.0
-        off.append(np.abs(values - expected).max())
-    assert 1e-9 < max(off) < 1e-5
 
 
 @pytest.mark.data
@@ -292,8 +276,6 @@ def test_without_a_gpu_a_warning_and_the_cpu():
     expected = kernel.sample(20, size=3, rng=0).to_lists()
     with pytest.warns(RuntimeWarning, match="finds no CUDA device: drawing on the CPU"):
         assert kernel.sample(20, size=3, rng=0, device="cuda").to_lists() == expected
-    with pytest.warns(RuntimeWarning, match="finds no CUDA device"):
-        assert Walk.prepare(kernel, size=2, device="cuda:1", steps=2).engine is None
 
 
 def test_refusals():
@@ -301,13 +283,9 @@ def test_refusals():
     for device in ("gpu", "cuda:x", "cuda:", "mps"):
         with pytest.raises(InvalidInputError, match="device must be None, 'cpu', 'cuda' or 'cuda:1'"):
             Exact.prepare(kernel, size=2, device=device)
-    with pytest.raises(InvalidInputError, match="'double' or 'single'"):
-        Exact.prepare(kernel, size=2, precision="half")
-    with pytest.raises(InvalidInputError, match="for CUDA devices"):
-        Exact.prepare(kernel, size=2, precision="single")
-    for walk in (Walk.prepare(kernel, size=2, up=NaiveUp()), Walk.prepare(kernel, size=2, thin=2)):
-        with pytest.raises(InvalidInputError, match="independent chains with up=DirectUp"):
-            on("cpu", walk)
+    with pytest.raises(InvalidInputError, match=r"walks run on the CPU; got device='cuda'.*Exact\.prepare"):
+        Walk.prepare(kernel, size=2, device="cuda")
+    assert Walk.prepare(kernel, size=2, device="cpu").engine is None
 
 
 @pytest.mark.gpu
@@ -460,75 +438,11 @@ def test_fused_proposals_equal_plain_ones(device: str, monkeypatch: pytest.Monke
         assert torch.equal(one, other)
 
 
-# -- the walk ----------------------------------------------------------------------------------------------------------------
-
-
 @on_devices
-@pytest.mark.parametrize("name", ["generic", "ondpp", "symmetric", "duplicate rows"])
-def test_walk_has_the_law(name: str, device: str):
-    case = BY_NAME[name]
-    size = max(k for k in oracles.possible_sizes(case.L) if k < 5)
-    draws = on(device, Walk.prepare(case.kernel, size=size, steps=40)).sample(800, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
-    assert draws.info["steps"].tolist() == [40] * 800
-
-
-@on_devices
-def test_walk_takes_the_safe_route_where_digits_are_lost(device: str):
-    """A singular L_A has no B^A: such steps are drawn as the exact sampler does."""
-    case = BY_NAME["singular L_A"]
-    size = next(k for k in oracles.possible_sizes(case.L) if k > 2)
-    draws = on(device, Walk.prepare(case.kernel, size=size, steps=10)).sample(200, rng=2)
-    assert draws.info["fallbacks"].sum() > 0
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
-
-
-@on_devices
-def test_chain_i_depends_on_the_seed_and_i_alone(device: str):
-    walk = Walk.prepare(BY_NAME["generic"].kernel, size=3, steps=4, burn_in=2)
-    whole = on(device, walk).sample(30, rng=3).baskets.to_lists()
-    assert on(device, walk, most=4).sample(30, rng=3).baskets.to_lists() == whole
-    assert on(device, walk).sample(10, rng=3, first=20).baskets.to_lists() == whole[20:]
-
-
-@pytest.mark.parametrize("kind", [Exact, Walk])
-def test_the_size_of_the_kernel_changes_nothing(kind: type[Exact] | type[Walk]):
+def test_scaling_the_kernel_changes_no_draw(device: str):
     kernel = BY_NAME["generic"].kernel
     draws = [
-        on("cpu", kind.prepare(LowRankKernel(kernel.X, scale * kernel.W), size=3)).sample(20, rng=4)
+        on(device, Exact.prepare(LowRankKernel(kernel.X, scale * kernel.W), size=3)).sample(20, rng=4)
         for scale in (1.0, 2.0**-600, 2.0**600)
     ]
     assert draws[0].baskets == draws[1].baskets == draws[2].baskets
-    assert not any(part.info["fallbacks"].any() for part in draws if "fallbacks" in part.info)
-
-
-def test_walk_starts_where_it_is_told():
-    walk = Walk.prepare(BY_NAME["generic"].kernel, size=3, steps=0, start=[0, 2, 3])
-    assert on("cpu", walk).sample(2, rng=0).baskets.to_lists() == [[0, 2, 3]] * 2
-
-
-def test_uniform_starts_are_uniform():
-    case = BY_NAME["generic"]
-    draws = on("cpu", Walk.prepare(case.kernel, size=3, steps=0)).sample(5000, rng=4).baskets
-    positive = [s for s, p in oracles.enumerate_law(case.L, size=3).items() if p > 1e-13]
-    laws.assert_law(draws, dict.fromkeys(positive, 1 / len(positive)))
-
-
-def test_walk_forms_equal_those_of_the_cpu():
-    kernel = BY_NAME["generic"].kernel
-    B, q = kernel.coordinates.B, kernel.q_rows(np.array([1, 4]))
-    given = up_direct.condition(B, q)
-    inner, error = gpu_walk.condition(torch.from_numpy(B), torch.from_numpy(q)[None])
-    first = gpu_walk.first_form(inner, error)
-    np.testing.assert_allclose(first.M[0], up_direct.first_form(given), atol=1e-12)
-    np.testing.assert_allclose(float(first.loss[0]), given.loss, rtol=1e-6)
-    a = kernel.q_rows(np.array([3]))
-    chosen = up_direct.choose(given, a[0])
-    second = gpu_walk.second_form(inner, error, torch.from_numpy(a))
-    np.testing.assert_allclose(second.M[0], up_direct.second_form(given, chosen), atol=1e-12)
-    np.testing.assert_allclose(float(second.loss[0]), chosen.loss, rtol=1e-6)
-
-
-def test_sets_of_one_item_need_no_chain():
-    walk = Walk.prepare(BY_NAME["generic"].kernel, size=1, up=DirectUp())
-    assert WalkEngine.prepare(walk, torch.device("cpu"), "double") is None

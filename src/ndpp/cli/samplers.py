@@ -49,8 +49,7 @@ def _walk(up: s.DirectUp | s.RejectionUp | s.NaiveUp) -> Callable[[LowRankKernel
     def prepare(kernel: LowRankKernel, use: Settings) -> s.Sampler:
         if use.size is None:
             return s.RandomSize.prepare(kernel, up=up, steps=use.steps, start=use.start.value)
-        device = use.device if isinstance(up, s.DirectUp) else "cpu"
-        return s.Walk.prepare(kernel, size=use.size, up=up, steps=use.steps, start=use.start.value, device=device)
+        return s.Walk.prepare(kernel, size=use.size, up=up, steps=use.steps, start=use.start.value)
 
     return prepare
 
@@ -84,8 +83,5 @@ def prepare(name: Name, kernel: LowRankKernel, use: Settings) -> s.Sampler:
         walks or (use.steps is None and use.start is Start.uniform),
         f"--steps and --start are for walks; {name} is none",
     )
-    on_gpu = name is Name.exact or (name is Name.walk and use.size is not None)
-    need(
-        use.device == "cpu" or on_gpu, "--device is for exact samples and, with --size, for walk; others run on the CPU"
-    )
+    need(use.device == "cpu" or name is Name.exact, "--device is for exact samples; others run on the CPU")
     return SAMPLERS[name](kernel, use)

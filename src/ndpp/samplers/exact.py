@@ -34,7 +34,7 @@ from ndpp.samplers._ladder import RUNG, Ladder
 from ndpp.samplers._nodes import Nodes, Weighed, given_items
 from ndpp.samplers._plan import plan_from_law, plan_from_weights
 from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.gpu import Precision, with_engine
+from ndpp.samplers.gpu import with_engine
 
 TRACE_TOLERANCE = 2e-8
 """How far tr M may be from the number of items still to come. Divided by the number of nodes, this is the bias of the rule."""
@@ -89,7 +89,6 @@ class Exact(Sampler):
         index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare,
         memory: int = 256 * 2**20,
         device: str | None = None,
-        precision: Precision = "double",
     ) -> Exact:
         """Pay for what depends on the kernel alone; refuse what cannot be drawn before any work.
 
@@ -108,8 +107,6 @@ class Exact(Sampler):
             Most bytes of cached circles. Peak memory beside X is this, 20n bytes of table and 16 N r² bytes per thread.
         device : str, optional
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, a warning, and the CPU.
-        precision : "double" or "single"
-            Of a GPU. In single precision a law is right to three digits or so, and the monitors allow as much.
         """
         kernel = _narrowed(kernel, given, exclude, candidates)
         rows = np.sort(kernel.rows_of(given, "given"))
@@ -123,7 +120,7 @@ class Exact(Sampler):
             )
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
         sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        return with_engine(sampler, device, precision)
+        return with_engine(sampler, device)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""

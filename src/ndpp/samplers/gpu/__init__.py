@@ -1,4 +1,4 @@
-"""The engine of :class:`Exact` and of :class:`Walk` with ``DirectUp`` on a CUDA device: many samples side by side, in torch.
+"""The engine of :class:`Exact` on a CUDA device: many samples side by side, in torch.
 
 torch is imported here, when an engine is first asked for, and nowhere else below learning. The rules are those of the CPU: the same
 ladder of circles, the same plan of their nodes, the same monitors. What differs is the form of the state (``_group``). Sample i depends
@@ -9,36 +9,26 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any
 
 from ndpp.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from ndpp.samplers.base import Sampler
-
-Precision: TypeAlias = Literal["double", "single"]
-AnySampler = TypeVar("AnySampler", bound="Sampler")
+    from ndpp.samplers.exact import Exact
 
 
-def with_engine(sampler: AnySampler, device: str | None, precision: Precision) -> AnySampler:
+def with_engine(sampler: Exact, device: str | None) -> Exact:
     """Return a prepared sampler that draws on ``device``.
 
     None and "cpu" are the CPU. Where torch finds no CUDA device at all, a warning says so and the CPU it is; a device that is not
     there beside others is an error.
     """
-    if precision not in get_args(Precision):
-        raise InvalidInputError(f"precision must be 'double' or 'single'; got {precision!r}")
     place = _place(device)
     if place is None:
-        if precision == "single" and device in (None, "cpu"):
-            raise InvalidInputError("precision='single' is for CUDA devices; the CPU engine works in double precision")
         return sampler
-    from ndpp.samplers.exact import Exact
     from ndpp.samplers.gpu.exact import ExactEngine
-    from ndpp.samplers.gpu.walk import WalkEngine
 
-    engine: Any = ExactEngine if isinstance(sampler, Exact) else WalkEngine
-    return dataclasses.replace(sampler, engine=engine.prepare(sampler, place, precision))  # type: ignore[type-var]
+    return dataclasses.replace(sampler, engine=ExactEngine.prepare(sampler, place))
 
 
 def _place(device: str | None) -> Any:

@@ -40,8 +40,7 @@ def in_batches(
         except torch.cuda.OutOfMemoryError as error:
             if len(samples) == 1:
                 raise DeviceError(
-                    f"the memory of {engine.device} does not hold one sample. Free some, draw on the CPU (device=None), or in "
-                    "precision='single'."
+                    f"the memory of {engine.device} does not hold one sample. Free some, or draw on the CPU (device=None)."
                 ) from error
             engine.most = max(1, len(samples) // (2 * times))
             times = 1 if engine.most == 1 else times

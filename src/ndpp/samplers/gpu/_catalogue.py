@@ -13,24 +13,22 @@ from ndpp.kernel import LowRankKernel
 class Catalogue:
     """Rows of Q for any rows of the support: kept on the device where they take at most a third of its free memory."""
 
-    def __init__(
-        self, kernel: LowRankKernel, device: torch.device, dtype: torch.dtype, index: ItemIndex | None = None
-    ) -> None:
-        self.kernel, self.device, self.dtype = kernel, device, dtype
+    def __init__(self, kernel: LowRankKernel, device: torch.device, index: ItemIndex | None = None) -> None:
+        self.kernel, self.device = kernel, device
         index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
         parts = index.threshold, index.alias.astype(np.int64), index.leverage
         self.table = tuple(torch.from_numpy(np.array(part)).to(device) for part in parts)
-        fits = kernel.n_rows * kernel.rank * dtype.itemsize <= free_memory(device) // 3
+        fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
         self.q = self._all() if fits else None
 
     def _all(self) -> Tensor:
         kernel = self.kernel
         if kernel.coordinates.Q is not None:
-            return torch.from_numpy(kernel.coordinates.Q).to(self.device, self.dtype)
-        q = torch.empty(kernel.n_rows, kernel.rank, dtype=self.dtype, device=self.device)
+            return torch.from_numpy(kernel.coordinates.Q).to(self.device)
+        q = torch.empty(kernel.n_rows, kernel.rank, dtype=torch.float64, device=self.device)
         to_q = torch.from_numpy(kernel.coordinates.to_q).to(self.device)
         for block, part in kernel.x_blocks():
-            q[block] = (torch.from_numpy(np.array(part)).to(self.device).double() @ to_q).to(self.dtype)
+            q[block] = torch.from_numpy(np.array(part)).to(self.device).double() @ to_q
         return q
 
     def rows(self, rows: Tensor) -> Tensor:
@@ -38,7 +36,7 @@ class Catalogue:
         if self.q is not None:
             return self.q[rows]
         q = torch.from_numpy(self.kernel.q_rows(rows.reshape(-1).cpu().numpy()))
-        return q.to(self.device, self.dtype).view(*rows.shape, -1)
+        return q.to(self.device).view(*rows.shape, -1)
 
 
 def free_memory(device: torch.device) -> int:

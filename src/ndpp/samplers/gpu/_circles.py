@@ -68,7 +68,7 @@ class Circle:
         out = torch.empty((len(q), 2 * self.half), dtype=q.dtype, device=q.device)
         block = max(1, 2**26 // max(1, sides.shape[1]))
         for start in range(0, len(q), block):
-            part = q[start : start + block].double()
+            part = q[start : start + block]
             out[start : start + block] = torch.einsum("mjr,mr->mj", (part @ sides).view(len(part), -1, r), part)
         return out
 
@@ -112,7 +112,7 @@ class Circles:
 
     def plan(self, q: Tensor, left: int, rung: IntArray) -> list[tuple[int, int]]:
         """Return the circle that suits each sample, for orthonormal rows q (S, i, r) of its items and a rung to begin at."""
-        rungs, mean, variance = self._centre(q.double(), left, rung)
+        rungs, mean, variance = self._centre(q, left, rung)
         out = []
         for at, m, v in zip(rungs, mean, variance):
             shift, count = plan_circle(float(m), float(v), left)

@@ -56,7 +56,7 @@ def propose(
 def weighed_rows(table: Tensor, rows: Tensor, weights: Tensor, less: Tensor | None = None) -> Tensor:
     """Return Σ_j table[row, j] weights[s, j] for rows (S, c) and weights (S, p), less Σ_j less[s, j], shape (S, c)."""
     if not usable(table.device):
-        value = torch.bmm(table[rows].to(weights), weights[:, :, None])[:, :, 0]
+        value = torch.bmm(table[rows], weights[:, :, None])[:, :, 0]
         return value if less is None else value - less.sum(1)
     rows, out = rows.contiguous(), torch.empty(rows.shape, dtype=weights.dtype, device=table.device)
     (S, count), width, half = rows.shape, table.shape[1], 0 if less is None else less.shape[1]
@@ -89,7 +89,7 @@ def judge(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
             )
         return out
     G = pairs(tight(inverse, n)).view(S, h, n, n)
-    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)).to(G) for side in (0, 2))  # (S, h, n, c)
+    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
     return (w[:, :, None] * (x * (G @ y)).sum(2)).real
 
 

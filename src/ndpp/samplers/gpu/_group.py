@@ -103,14 +103,14 @@ class Group:
             F = (q[:, :room].reshape(S * room, r) @ circle.sides).view(S, room, h, 4, r)
             _fused.tight(self.inverse, n).unflatten(0, (S, h)).copy_(self._minors(F[:, :n]).mT)
             log_det = _fused.invert(self.inverse, n)
-            self.F = F.to(self.catalogue.dtype)
+            self.F = F
             squares = (q[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r)
             self.inner.view(S, h, 2, even, even)[..., :n, :n] = self._minors(squares)
             inverse, inner = _fused.tight(self.inverse, n), self.inner[:, :, :n, :n]
             self.lost = (_fused.pairs(inverse) * _fused.pairs(inner)).sum((1, 2))
             self.log_w = self.log_w + log_det.view(S, h)
         else:
-            self.F = q.new_empty(S, room, h, 4, r, dtype=self.catalogue.dtype)
+            self.F = q.new_empty(S, room, h, 4, r)
         self.seeds.counters.recentred.add_(1)
 
     def _minors(self, columns: Tensor) -> Tensor:
@@ -123,10 +123,7 @@ class Group:
         """Take the newest item into U, V, G⁻¹ and VU: the inverse is bordered."""
         S, _, h, _, r = self.F.shape
         new, basis = self.seeds.q[:, self.n - 1], self.seeds.q[:, : self.n].mT
-        to = self.F[:, self.n - 1].flatten(1)
-        side = torch.mm(new, self.circle.sides, out=to if to.dtype == new.dtype else None)
-        if side is not to:
-            to.copy_(side)
+        side = torch.mm(new, self.circle.sides, out=self.F[:, self.n - 1].flatten(1))
         squares = torch.mm(new, self.circle.squares)
         parts = [torch.bmm(four.view(S, h * 4, r), basis).view(S * h, 4, self.n) for four in (side, squares)]
         pivots, self.lost = _fused.border(self.inverse, self.inner, *parts)
@@ -156,8 +153,8 @@ class Group:
     def _chosen_excess(self) -> Tensor:
         """Return the largest entry of M q̂ᵀ, which is zero for items already chosen."""
         n, S, h, F = self.n, len(self.F), self.F.shape[2], self.F[:, : self.n].flatten(1, 3)
-        products = torch.bmm(F, self.seeds.q[:, :n].mT.to(F)).view(S, n, h, 4, n)[:, :, :, 2:]
-        right = _fused.pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n)).to(self.w)
+        products = torch.bmm(F, self.seeds.q[:, :n].mT).view(S, n, h, 4, n)[:, :, :, 2:]
+        right = _fused.pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n))
         rest = torch.bmm(_fused.pairs(_fused.tight(self.inverse, n)), right)  # G⁻¹ V q̂ᵀ, which should be the identity
         rest = (torch.eye(n, dtype=rest.dtype, device=rest.device) - rest) * self.w.view(-1, 1, 1)
         weights = F.new_zeros(S, n, h, 4, n)  # of V none: F is read as it is
@@ -195,13 +192,13 @@ class Group:
             less = _fused.judge(torch.bmm(F.view(S, -1, r), q.mT).view(S, self.n, h, 4, c), inverse, w)
         if self.table is not None:
             return _fused.weighed_rows(self.table, rows, weights, less)
-        forms = self.circle.forms(q.view(S * c, r)).view(S, c, 2 * h).double()
+        forms = self.circle.forms(q.view(S * c, r)).view(S, c, 2 * h)
         own = torch.bmm(forms, weights[:, :, None])[:, :, 0]
         return own if less is None else own - less.sum(1)
 
     def add(self, chosen: Tensor) -> None:
         """Take one more row for each sample: into the rows chosen, and into their basis."""
-        q, basis = self.catalogue.rows(chosen)[:, None].double(), self.seeds.q[:, : self.n]
+        q, basis = self.catalogue.rows(chosen)[:, None], self.seeds.q[:, : self.n]
         for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
             q = q / torch.linalg.vector_norm(q, dim=2, keepdim=True)
             q = q - torch.bmm(torch.bmm(q, basis.mT), basis)

@@ -67,19 +67,18 @@ def _place(half, count, C: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "half", "eights", "twos"])
 def judge_small(P, inverse, w, out, n, half, eights, twos, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr):
-    real: tl.constexpr = inverse.dtype.element_ty
     count, room, even, i = 8 * eights, 2 * twos, (n + 1) // 2 * 2, tl.arange(0, N)
     node, s, j, c = _place(half, count, C)
-    step, total = half * 4 * count, tl.zeros((C,), real)
+    step, total = half * 4 * count, tl.zeros((C,), tl.float64)
     g, at = inverse + node * 2 * room * room, P + (s * n * half + j) * 4 * count
     y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
-    y_re, y_im = tl.load(y, mask=inside, other=0.0).to(real), tl.load(y + count, mask=inside, other=0.0).to(real)
+    y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for k in tl.range(0, n, loop_unroll_factor=U):
         g_re = tl.load(g + k * even + i, mask=i < even, other=0.0)[:, None]
         g_im = tl.load(g + room * room + k * even + i, mask=i < even, other=0.0)[:, None]
-        x_re = tl.load(at + k * step + c, mask=c < count, other=0.0).to(real)
-        x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0).to(real)
+        x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)
+        x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0)
         re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
         total += (w_re * x_re - w_im * x_im) * re - (w_re * x_im + w_im * x_re) * im
     tl.store(out + node * count + c, total, mask=c < count)
@@ -94,35 +93,34 @@ def _put(values, i: tl.constexpr, value):
 def judge(
     P, inverse, w, out, n, half, eights, twos, N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr
 ):
-    real: tl.constexpr = inverse.dtype.element_ty
     count, room, even = 8 * eights, 2 * twos, (n + 1) // 2 * 2
     node, s, j, c = _place(half, count, C)
-    step, total = half * 4 * count, tl.zeros((C,), real)
+    step, total = half * 4 * count, tl.zeros((C,), tl.float64)
     g, at = inverse + node * 2 * room * room, P + (s * n * half + j) * 4 * count
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for turn in tl.static_range(TURNS):  # T tiles of G⁻¹y at a time, so that y is read once
-        zero = tl.zeros((N, C), real)
+        zero = tl.zeros((N, C), tl.float64)
         re, im = (zero,) * T, (zero,) * T
         for tile in range(T * TURNS):
             m = tile * N + tl.arange(0, N)
             place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
-            y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0).to(real)
-            y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0).to(real)
+            y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0)
+            y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0)
             for t in tl.static_range(T):
                 i = (turn * T + t) * N + tl.arange(0, N)
                 place, inside = i[:, None] * even + m[None, :], (i < n)[:, None] & (m < even)[None, :]
                 g_re = tl.load(g + place, mask=inside, other=0.0)
                 g_im = tl.load(g + room * room + place, mask=inside, other=0.0)
-                a = tl.dot(g_re, y_re, re[t], input_precision="ieee", out_dtype=real)
-                b = tl.dot(g_re, y_im, im[t], input_precision="ieee", out_dtype=real)
-                b = tl.dot(g_im, y_re, b, input_precision="ieee", out_dtype=real)
-                a = tl.dot(-g_im, y_im, a, input_precision="ieee", out_dtype=real)
+                a = tl.dot(g_re, y_re, re[t], input_precision="ieee", out_dtype=tl.float64)
+                b = tl.dot(g_re, y_im, im[t], input_precision="ieee", out_dtype=tl.float64)
+                b = tl.dot(g_im, y_re, b, input_precision="ieee", out_dtype=tl.float64)
+                a = tl.dot(-g_im, y_im, a, input_precision="ieee", out_dtype=tl.float64)
                 re, im = _put(re, t, a), _put(im, t, b)
         for t in tl.static_range(T):
             i = (turn * T + t) * N + tl.arange(0, N)
             place, inside = i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
-            x_re = tl.load(at + place, mask=inside, other=0.0).to(real)
-            x_im = tl.load(at + count + place, mask=inside, other=0.0).to(real)
+            x_re = tl.load(at + place, mask=inside, other=0.0)
+            x_im = tl.load(at + count + place, mask=inside, other=0.0)
             total += tl.sum(x_re * (w_re * re[t] - w_im * im[t]) - x_im * (w_re * im[t] + w_im * re[t]), 0)
     tl.store(out + node * count + c, total, mask=c < count)
 
@@ -135,10 +133,10 @@ def _inverse(re, im):
 
 @triton.jit
 def _times(a_re, a_im, b_re, b_im):
-    re = tl.dot(a_re, b_re, input_precision="ieee", out_dtype=a_re.dtype)
-    re -= tl.dot(a_im, b_im, input_precision="ieee", out_dtype=a_re.dtype)
-    im = tl.dot(a_re, b_im, input_precision="ieee", out_dtype=a_re.dtype)
-    im = tl.dot(a_im, b_re, im, input_precision="ieee", out_dtype=a_re.dtype)
+    re = tl.dot(a_re, b_re, input_precision="ieee", out_dtype=tl.float64)
+    re -= tl.dot(a_im, b_im, input_precision="ieee", out_dtype=tl.float64)
+    im = tl.dot(a_re, b_im, input_precision="ieee", out_dtype=tl.float64)
+    im = tl.dot(a_im, b_re, im, input_precision="ieee", out_dtype=tl.float64)
     return re, im
 
 
@@ -227,11 +225,10 @@ def border(
     W: tl.constexpr, T: tl.constexpr, R: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     b, last, room = tl.program_id(0).to(tl.int64), n - 1, 2 * twos
-    real: tl.constexpr = inverse.dtype.element_ty
     plane, before, after = room * room, n // 2 * 2, (n + 1) // 2 * 2  # the distance of rows of G⁻¹ grows with it
     inverse, inner = inverse + b * 2 * plane, inner + b * 2 * plane
     four, squares = parts + b * 4 * n, squares + b * 4 * n
-    zero, line = tl.zeros((R, W), real), tl.zeros((1, W), real)
+    zero, line = tl.zeros((R, W), tl.float64), tl.zeros((1, W), tl.float64)
     sum_re, sum_im = (zero,) * T, (zero,) * T
     for first in tl.range(0, last, R, num_stages=AHEAD):  # y = rᵀG⁻¹, in T tiles of columns
         i = first + tl.arange(0, R)[:, None]

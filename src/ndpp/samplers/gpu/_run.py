@@ -47,21 +47,6 @@ class Run:
                 seeds = self._segment(seeds, seat, stop)
         return Seeds.join([seeds, *self.finished])
 
-    def draw_next(self, samples: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the item that joins the rows (S, n) each sample has, and candidates looked at."""
-        n = rows.shape[1]
-        group = Group(
-            self.engine.catalogue, self.streams, self.engine.tolerances, self.engine.seeds(samples, self.wanted), 0
-        )
-        for row in rows.unbind(1):
-            group.add(row)
-        rung, count = next(seat.circle for seat in reversed(self.engine.schedule(self.wanted)) if seat.n <= n)
-        # More nodes than a plan for likely sets has, since these are not likely ones.
-        own = Seat(n, (rung, min(2 * WIDER * count, self.engine.full)))
-        seeds = Seeds.join([self._segment(group.seeds, own, n + 1), *self.finished])
-        order = torch.argsort(seeds.samples)
-        return seeds.rows[order, n], seeds.counters.proposals[order]
-
     def _segment(self, seeds: Seeds, seat: Seat, stop: int) -> Seeds:
         """Take samples from one circle of the schedule to the next, strays on circles of their own."""
         self.arrived = [seeds.take(torch.zeros_like(seeds.samples, dtype=torch.bool))]

@@ -47,16 +47,15 @@ def unit(high: Tensor, low: Tensor) -> Tensor:
 class Streams:
     """The streams of one seed on one device."""
 
-    def __init__(self, key: AnyArray, device: torch.device, shift: int = 0) -> None:
+    def __init__(self, key: AnyArray, device: torch.device) -> None:
         self.key = int(key[0]) & MASK, int(key[0]) >> 32
-        self._shift = shift  # of all steps
         self._flip = int(np.uint64(key[1]).astype(np.int64))
         self.device = device
 
     def uniforms(self, samples: Tensor, step: int, turn: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return three uniforms for each of ``count`` candidates of each sample, shapes (samples, count)."""
         index = samples ^ self._flip  # distinct samples stay distinct
-        where = torch.full((), ROUNDS * (step + self._shift) + turn, dtype=torch.int64, device=self.device)
+        where = torch.full((), ROUNDS * step + turn, dtype=torch.int64, device=self.device)
         place = 2 * torch.arange(count, device=self.device)
         words: list[Tensor] = []
         for half in range(2):
@@ -71,7 +70,7 @@ class Streams:
     ) -> tuple[Tensor, Tensor]:
         """Return rows drawn by their leverage and, beside each, leverage times a uniform: a row is taken where qᵀMq is above it."""
         if _fused.usable(self.device):
-            return _fused.propose(table, samples ^ self._flip, self.key, ROUNDS * (step + self._shift) + turn, count)
+            return _fused.propose(table, samples ^ self._flip, self.key, ROUNDS * step + turn, count)
         threshold, alias, leverage = table
         cell, coin, chance = self.uniforms(samples, step, turn, count)
         cells = (cell * len(alias)).long().clamp(max=len(alias) - 1)  # a product may be rounded up

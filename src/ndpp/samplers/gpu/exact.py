@@ -36,13 +36,8 @@ from ndpp.samplers.gpu._streams import Streams
 if TYPE_CHECKING:
     from ndpp.samplers.exact import Exact
 
-TOLERANCES = {
-    "double": Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 2e-10, 1e-4),
-    "single": Tolerances(TRACE_TOLERANCE, 1e-4, 1e-3, 1e-2, 2e-10, 5e-4),
-}
-"""What the monitors allow, and what the samples of a plan keep to, so that few others object. Single precision is that of rows, sides
-and their products: it shows in chances and in M q̂ᵀ, while weights, traces and G⁻¹ stay in double precision. A law is then right to about
-three digits, since rounding is divided by the surviving fraction."""
+TOLERANCES = Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 2e-10, 1e-4)
+"""What the monitors allow, and what the samples of a plan keep to, so that few others object."""
 MOST = 65536
 """Most samples at a time."""
 PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
@@ -68,14 +63,13 @@ class ExactEngine:
     _schedules: dict[int, list[Seat]] = field(default_factory=dict)
 
     @classmethod
-    def prepare(cls, sampler: Exact, device: torch.device, precision: str) -> ExactEngine | None:
+    def prepare(cls, sampler: Exact, device: torch.device) -> ExactEngine | None:
         """Bring the catalogue to the device; None for a kernel of rank zero, which has nothing to draw."""
         if not sampler.kernel.rank:
             return None
-        dtype = torch.float64 if precision == "double" else torch.float32
-        catalogue = Catalogue(sampler.kernel, device, dtype, sampler.index)
+        catalogue = Catalogue(sampler.kernel, device, sampler.index)
         circles = Circles(sampler.ladder, catalogue, free_memory(device) // 4)
-        return cls(sampler, device, TOLERANCES[precision], catalogue, circles)
+        return cls(sampler, device, TOLERANCES, catalogue, circles)
 
     # -- many samples ------------------------------------------------------------------------------------------------------------
 
@@ -206,8 +200,7 @@ class ExactEngine:
         peak = max(
             h * n * (6 * r + 6 * candidates(r, left) + 12 * n) + 3 * candidates(r, left) * r for h, n, left in stays
         )
-        # In single precision a circle is still entered in double: three quarters of the bytes.
-        room = (8 + self.catalogue.dtype.itemsize) // 2 * (peak + 2 * wanted * r + 1)
+        room = 8 * (peak + 2 * wanted * r + 1)
         return int(max(1, min(self.most, 0.8 * free_memory(self.device) // room)))
 
     def seeds(self, samples: Tensor, wanted: int) -> Seeds:
