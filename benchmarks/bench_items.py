@@ -13,7 +13,7 @@ import pytest
 
 from ndpp import LowRankKernel
 from ndpp.items import LeverageTable, Scan, Tree
-from ndpp.samplers.up_rejection import RejectionUp
+from ndpp.samplers.walk.up_rejection import RejectionUp
 
 RANK = 100
 INDEXES = {"table": LeverageTable, "tree": Tree, "scan": Scan}

@@ -24,15 +24,15 @@ from _machine import machine, timed
 
 from ndpp import LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
-from ndpp.samplers._bordered import condition_bordered
 from ndpp.samplers.base import Sampler, stream, stream_key
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.rejection import Rejection, minor_ratio
-from ndpp.samplers.up_rejection import RejectionUp
 from ndpp.samplers.walk import Walk
+from ndpp.samplers.walk.bordered import condition_bordered
+from ndpp.samplers.walk.random_size import RandomSize
+from ndpp.samplers.walk.up_rejection import RejectionUp
 
 FOLDER = Path(os.environ.get("NDPP_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data") / "kernels"
 SEED = 0

@@ -16,13 +16,13 @@ from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.naive import Naive
-from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
-from ndpp.samplers.up_direct import DirectUp
-from ndpp.samplers.up_naive import NaiveUp
-from ndpp.samplers.up_rejection import RejectionUp
 from ndpp.samplers.walk import Walk
+from ndpp.samplers.walk.random_size import RandomSize
+from ndpp.samplers.walk.up_direct import DirectUp
+from ndpp.samplers.walk.up_naive import NaiveUp
+from ndpp.samplers.walk.up_rejection import RejectionUp
 
 
 def some_size(kernel):

@@ -16,14 +16,17 @@ import laws
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
+from ndpp import kernel as kernel_module
+from ndpp._lazy import load
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
 from ndpp.samplers import Exact, Walk
 from ndpp.samplers.base import stream_key
+from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.gpu import _accept, _batches, _fused, _streams
 from ndpp.samplers.gpu._group import Group
 from ndpp.samplers.gpu._run import Seat
-from ndpp.samplers.gpu.exact import ExactEngine
+from ndpp.samplers.gpu.exact import PLANNED, ExactEngine
 
 DEVICES = [
     "cpu",
@@ -179,7 +182,7 @@ def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
 def test_rounding_calls_for_no_more_nodes(monkeypatch: pytest.MonkeyPatch):
     """Errors a little above what a plan aims at, and a little below with all nodes: those would cost time and mend nothing."""
     engine, weigh = on("cpu", Exact.prepare(make_kernel(100, 40, rng=0), size=8)).engine, Group.weigh
-    aim = engine.tolerances.planned_trace
+    aim = PLANNED.trace
 
     def noisy(group: Group):
         good = weigh(group)
@@ -276,6 +279,12 @@ def test_without_a_gpu_a_warning_and_the_cpu():
     expected = kernel.sample(20, size=3, rng=0).to_lists()
     with pytest.warns(RuntimeWarning, match="finds no CUDA device: drawing on the CPU"):
         assert kernel.sample(20, size=3, rng=0, device="cuda").to_lists() == expected
+
+
+def test_the_engine_is_loaded_by_its_name():
+    """``Exact`` and ``kernel.sample`` name what they load, so that nothing imports in a circle: the names must hold."""
+    assert load(exact_sampler.ENGINE) is ExactEngine
+    assert load(kernel_module.SAMPLER) is Exact
 
 
 def test_refusals():

@@ -16,7 +16,7 @@ from ndpp.items import Tree
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, NaiveUp, Rejection, RejectionUp, Walk
-from ndpp.samplers.up import UpStep
+from ndpp.samplers.walk.up import UpStep
 
 COSTS = {
     "Cholesky": ("O(n d²)", "O(n d²)"),

@@ -13,8 +13,9 @@ from torch import Tensor
 from ndpp._types import IntArray
 from ndpp.linalg import Coordinates, nodes
 from ndpp.linalg.minors import row_basis
-from ndpp.samplers._ladder import RUNG, Ladder
-from ndpp.samplers._plan import plan_circle
+from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.monitors import RUNG
+from ndpp.samplers.exact.plan import plan_circle
 from ndpp.samplers.gpu._catalogue import Catalogue
 
 

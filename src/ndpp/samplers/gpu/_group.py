@@ -20,22 +20,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ndpp.samplers.exact.monitors import Tolerances
 from ndpp.samplers.gpu import _fused
 from ndpp.samplers.gpu._accept import CHEAP, accept, candidates
 from ndpp.samplers.gpu._catalogue import Catalogue
 from ndpp.samplers.gpu._circles import Circle
 from ndpp.samplers.gpu._streams import Streams
-
-
-class Tolerances(NamedTuple):
-    """How far tr M, acceptance probabilities and M q̂ᵀ may be off, the smallest surviving fraction, and what a plan aims at."""
-
-    trace: float
-    fraction: float
-    chance: float
-    chosen: float
-    planned_trace: float
-    planned_fraction: float
 
 
 class Counters(NamedTuple):
@@ -141,7 +131,7 @@ class Group:
         trace = (self.w * trace).real.sum(1)
         error = (trace - (self.wanted - self.n)).abs()
         self.error, self.fraction = error, fraction
-        good = (error <= self.tolerances.trace) & (fraction >= self.tolerances.fraction)
+        good = self.tolerances.accepts(error, fraction)
         if self.n and self.n == self.wanted - 1:
             good &= self._chosen_excess() <= self.tolerances.chosen
         good &= self.alive

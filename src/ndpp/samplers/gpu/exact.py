@@ -14,30 +14,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._checks import PROBABILITY_TOLERANCE
 from ndpp._types import AnyArray
-from ndpp.samplers._plan import COUNTS
 from ndpp.samplers.base import Draws, stream
-from ndpp.samplers.exact import FRACTION_FLOOR, TRACE_TOLERANCE
+from ndpp.samplers.exact import Exact
+from ndpp.samplers.exact.monitors import COUNTS, Tolerances, unbiased_count
 from ndpp.samplers.gpu._accept import candidates
 from ndpp.samplers.gpu._batches import baskets_of, in_batches
 from ndpp.samplers.gpu._catalogue import Catalogue, free_memory
 from ndpp.samplers.gpu._circles import Circles
-from ndpp.samplers.gpu._group import Counters, Group, Seeds, Tolerances
+from ndpp.samplers.gpu._group import Counters, Group, Seeds
 from ndpp.samplers.gpu._run import Run, Seat
 from ndpp.samplers.gpu._streams import Streams
 
-if TYPE_CHECKING:
-    from ndpp.samplers.exact import Exact
-
-TOLERANCES = Tolerances(TRACE_TOLERANCE, FRACTION_FLOOR, PROBABILITY_TOLERANCE, 1e-6, 2e-10, 1e-4)
-"""What the monitors allow, and what the samples of a plan keep to, so that few others object."""
+PLANNED = Tolerances(trace=2e-10, fraction=1e-4)
+"""What the samples of a plan keep to, tighter than what the monitors allow, so that they object to few others."""
 MOST = 65536
 """Most samples at a time."""
 PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.uint64)
@@ -69,7 +64,7 @@ class ExactEngine:
             return None
         catalogue = Catalogue(sampler.kernel, device, sampler.index)
         circles = Circles(sampler.ladder, catalogue, free_memory(device) // 4)
-        return cls(sampler, device, TOLERANCES, catalogue, circles)
+        return cls(sampler, device, Tolerances(), catalogue, circles)
 
     # -- many samples ------------------------------------------------------------------------------------------------------------
 
@@ -113,7 +108,7 @@ class ExactEngine:
     @property
     def full(self) -> int:
         """The number of nodes from which on the rule has no bias."""
-        return 2 * (self.sampler.kernel.rank // 2 + 1)
+        return unbiased_count(self.sampler.kernel.rank)
 
     def power(self, wanted: int) -> int:
         """Return the power of t whose coefficient is wanted."""
@@ -183,8 +178,8 @@ class ExactEngine:
 
     def _serves(self, group: Group, rounding: float = 0.0) -> bool:
         """Tell whether the monitors are far from objecting to any sample, or near by rounding alone, which more nodes do not mend."""
-        far = max(self.tolerances.planned_trace, min(rounding, self.tolerances.trace / 10))
-        return bool(((group.error <= far) & (group.fraction >= self.tolerances.planned_fraction)).all())
+        far = PLANNED._replace(trace=max(PLANNED.trace, min(rounding, self.tolerances.trace / 10)))
+        return bool(far.accepts(group.error, group.fraction).all())
 
     def _batch(self, wanted: int) -> int:
         """Return how many samples go through their schedule side by side."""

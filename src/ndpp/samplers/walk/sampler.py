@@ -29,8 +29,8 @@ from ndpp.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
 from ndpp.samplers._dispatch import dispatch
 from ndpp.samplers.base import BATCH, Draw, Sampler, stream
-from ndpp.samplers.up import PreparedUp, UpStep
-from ndpp.samplers.up_direct import DirectUp
+from ndpp.samplers.walk.up import PreparedUp, UpStep
+from ndpp.samplers.walk.up_direct import DirectUp
 
 Start: TypeAlias = Literal["uniform", "greedy"] | Items
 """Where a chain begins: a uniform draw among the sets of positive probability, the greedy MAP set, or these items."""

@@ -13,14 +13,12 @@ from __future__ import annotations
 import numpy as np
 
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
-from ndpp.samplers._ladder import RUNG
+from ndpp.samplers.exact.monitors import COUNTS, RUNG
 
 PLANNED_BIAS, PLANNED_FRACTION = 1e-13, 1e-4
 """What a new circle is planned for where the law is known, with room for the drift of the items to come."""
 MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
 """The same where it is modelled."""
-COUNTS = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024])
-"""Numbers of nodes to choose from: few, so that circles are shared between samples."""
 NOISE = 1e-12
 """Below this a probability taken from the weights is rounding."""
 

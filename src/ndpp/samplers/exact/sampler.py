@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,17 +30,18 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.samplers._ladder import RUNG, Ladder
-from ndpp.samplers._nodes import Nodes, Weighed, given_items
-from ndpp.samplers._plan import plan_from_law, plan_from_weights
-from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.gpu import with_engine
+from ndpp.samplers._device import with_engine
+from ndpp.samplers.base import Draw, Engine, Sampler
+from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.monitors import RUNG, Tolerances, unbiased_count
+from ndpp.samplers.exact.nodes import Nodes, Weighed, given_items
+from ndpp.samplers.exact.plan import plan_from_law, plan_from_weights
 
-TRACE_TOLERANCE = 2e-8
-"""How far tr M may be from the number of items still to come. Divided by the number of nodes, this is the bias of the rule."""
-FRACTION_FLOOR = 1e-5
-"""Smallest surviving fraction. Rounding errors are divided by it."""
+TOLERANCES = Tolerances()
 ATTEMPTS = 8
+"""Most circles that are tried before a sample is given up."""
+ENGINE = "ndpp.samplers.gpu.exact:ExactEngine"
+"""What draws on a CUDA device. It builds on this module, so it is named here and loaded when a device is asked for."""
 
 
 class State(NamedTuple):
@@ -75,7 +76,7 @@ class Exact(Sampler):
     index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
-    engine: Any = field(default=None, repr=False)
+    engine: Engine | None = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -120,7 +121,7 @@ class Exact(Sampler):
             )
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
         sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        return with_engine(sampler, device)
+        return with_engine(sampler, device, ENGINE)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
@@ -196,7 +197,7 @@ class Exact(Sampler):
                 return _judged(state, left), count
             # First more nodes, up to where the rule has no bias at all; then other radii, away from an unlucky pole.
             if count <= self.kernel.rank:
-                count = min(2 * count, self._unbiased)
+                count = min(2 * count, unbiased_count(self.kernel.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
         raise PrecisionError(
@@ -212,7 +213,7 @@ class Exact(Sampler):
             rung = 2 * (self._centre(state, left) // 2)
             chosen = np.concatenate([self.ladder.given, state.q])
             law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG)), chosen).law
-            plan = plan_from_law(law, left) or (0.0, self._unbiased)
+            plan = plan_from_law(law, left) or (0.0, unbiased_count(self.kernel.rank))
         shift, count = plan
         return rung + round(shift / RUNG), count
 
@@ -232,16 +233,11 @@ class Exact(Sampler):
             rung = rung + step if low < rung + step < high else (low + high) // 2
         return rung
 
-    @property
-    def _unbiased(self) -> int:
-        """The number of nodes that fold nothing."""
-        return 2 * (self.kernel.rank // 2 + 1)
-
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gave the items already chosen no further probability."""
         chosen = np.concatenate([self.ladder.given, state.q[:-1]])
         excess = np.abs(chosen @ state.weighed.M).max(initial=0.0)
-        if excess > 1e-6:
+        if excess > TOLERANCES.chosen:
             raise PrecisionError(
                 f"M q = 0 must hold for every item already chosen; it is off by {excess:.1g}. "
                 "Double precision cannot carry this kernel at this size; rescale X or ask for a smaller size."
@@ -270,7 +266,7 @@ def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: I
 
 
 def _trustworthy(weighed: Weighed, left: int) -> bool:
-    return abs(weighed.trace - left) <= TRACE_TOLERANCE and weighed.fraction >= FRACTION_FLOOR
+    return bool(TOLERANCES.accepts(abs(weighed.trace - left), weighed.fraction))
 
 
 def _judged(state: State, left: int) -> State:

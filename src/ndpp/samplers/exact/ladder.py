@@ -14,9 +14,7 @@ import numpy as np
 
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
-
-RUNG = 0.35
-"""Step of the ladder in log ρ. One step moves the mean size by about RUNG times its variance."""
+from ndpp.samplers.exact.monitors import RUNG
 
 Value = TypeVar("Value", bound="AnyArray | tuple[AnyArray | float, ...]")
 
