@@ -30,12 +30,13 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
+from ndpp.linalg.minors import row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Sampler
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Nodes, Weighed, given_items
-from ndpp.samplers.exact.plan import plan_from_law, plan_from_weights
+from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
 
 TOLERANCES = Tolerances()
 ATTEMPTS = 8
@@ -218,20 +219,10 @@ class Exact(Sampler):
         return rung + round(shift / RUNG), count
 
     def _centre(self, state: State, left: int) -> int:
-        """Return the rung on which about ``left`` more items are expected: Newton steps on the ladder."""
-        rung, low, high = state.rung, -(10**9), 10**9
-        for _ in range(100):
-            Z = given_real(self.ladder.real(rung), state.q)
-            mean = float(np.trace(Z))
-            variance = max(mean - float(np.einsum("ij,ji->", Z, Z)), 1e-3)
-            step = round(float(np.clip((left - mean) / (variance * RUNG), -12, 12)))
-            if step == 0 or abs(mean - left) <= 0.3:
-                break
-            low, high = (rung, high) if step > 0 else (low, rung)
-            if high - low < 2:
-                break
-            rung = rung + step if low < rung + step < high else (low + high) // 2
-        return rung
+        """Return the rung on which about ``left`` more items are expected."""
+        basis = row_basis(state.q)[0][None]
+        rungs, _, _ = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([state.rung]))
+        return int(rungs[0])
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gave the items already chosen no further probability."""
@@ -246,15 +237,6 @@ class Exact(Sampler):
 
 _NO_NODES = Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex))
 _NOTHING = Weighed(np.empty((0, 0)), 0.0, 0.0)
-
-
-def given_real(R: FloatArray, q: FloatArray) -> FloatArray:
-    """Return R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for one real R."""
-    if len(q) == 0:
-        return R
-    q = np.linalg.qr(q.T)[0].T
-    right = q @ R
-    return R - (R @ q.T) @ np.linalg.solve(right @ q.T, right)
 
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import IntArray
-from ndpp.linalg import Coordinates, nodes
-from ndpp.linalg.minors import row_basis
+from ndpp._types import FloatArray, IntArray
+from ndpp.linalg import nodes
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG
-from ndpp.samplers.exact.plan import plan_circle
+from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
 from ndpp.samplers.gpu._catalogue import Catalogue
+from ndpp.samplers.gpu.arrays import TORCH
 
 
 @dataclass(eq=False)
@@ -92,81 +92,21 @@ class Circles:
 
     def _make(self, rung: int, count: int) -> Circle:
         t = torch.from_numpy(nodes(np.exp(rung * RUNG), count)).to(self.catalogue.device)
-        Z, log_w = self._at(t)
-        trace = Z.diagonal(dim1=1, dim2=2).sum(1)
-        return Circle(_sides(Z), _sides(Z @ Z), trace, log_w, t.log(), self.catalogue, self.memory // 4)
-
-    def _at(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Z(t) and log w(t) given the ladder's items; what :class:`Ladder` computes, on the device."""
-        R, log_w = _resolvent(self.ladder.coords, t)
-        if not len(self.ladder.given):
-            return R, log_w
-        rows, height = row_basis(self.ladder.given)
-        basis = torch.from_numpy(rows).to(R)
-        right = basis @ R
-        minor = right @ basis.T
-        sign, log_abs = torch.linalg.slogdet(minor)
-        Z = R - (R @ basis.T) @ torch.linalg.solve(minor, right)
-        return Z, log_w + log_abs + sign.log() + 2 * float(np.log(height).sum())
+        Z, log_w = self.ladder.at(t, TORCH)
+        return Circle(_sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.catalogue, self.memory // 4)
 
     # -- the plan ----------------------------------------------------------------------------------------------------------------
 
-    def plan(self, q: Tensor, left: int, rung: IntArray) -> list[tuple[int, int]]:
+    def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[tuple[int, int]]:
         """Return the circle that suits each sample, for orthonormal rows q (S, i, r) of its items and a rung to begin at."""
-        rungs, mean, variance = self._centre(q, left, rung)
-        out = []
-        for at, m, v in zip(rungs, mean, variance):
-            shift, count = plan_circle(float(m), float(v), left)
-            out.append((2 * ((int(at) + round(shift / RUNG)) // 2), count))
-        return out
+        return plan_from_moments(*centre(partial(self._moments, q), left, rungs), left)
 
-    def _centre(self, q: Tensor, left: int, rung: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return where about ``left`` more items are expected, with mean and variance there: Exact's Newton steps, sample by sample."""
-        rung, low, high = rung.copy(), np.full(len(q), -(10**9)), np.full(len(q), 10**9)
-        mean, variance, open_ = np.zeros(len(q)), np.ones(len(q)), np.ones(len(q), bool)
-        for _ in range(100):
-            for at in np.unique(rung[open_]):
-                here = np.flatnonzero(open_ & (rung == at))
-                mean[here], variance[here] = self._moments(q[torch.from_numpy(here).to(q.device)], int(at))
-            variance = np.maximum(variance, 1e-3)
-            step = np.round(np.clip((left - mean) / (variance * RUNG), -12, 12)).astype(np.int64)
-            open_ &= ~((step == 0) | (np.abs(mean - left) <= 0.3) | ~np.isfinite(mean))
-            low, high = np.where(open_ & (step > 0), rung, low), np.where(open_ & (step < 0), rung, high)
-            open_ &= high - low >= 2
-            inside = (low < rung + step) & (rung + step < high)
-            rung = np.where(open_, np.where(inside, rung + step, (low + high) // 2), rung)
-            if not open_.any():
-                break
-        return rung, np.nan_to_num(mean, nan=1.0), np.nan_to_num(variance, nan=1.0)
-
-    def _moments(self, q: Tensor, rung: int) -> tuple[IntArray, IntArray]:
-        """Return mean tr Z and variance tr Z − tr Z² of the number still to come, Z = R − RQᵀ(QRQᵀ)⁻¹QR at the real radius."""
+    def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
         if rung not in self._real:
             t = torch.full((1,), np.exp(rung * RUNG), dtype=torch.complex128, device=q.device)
-            self._real[rung] = self._at(t)[0][0].real.contiguous()
-        R = self._real[rung]
-        right, left = q @ R, q @ R.T
-        inner = torch.linalg.solve_ex(right @ q.mT, torch.cat([right @ left.mT, (right @ R) @ left.mT], 2))[0]
-        first, second = inner.split(q.shape[1], 2)
-        square = (R * R.T).sum() - 2 * second.diagonal(dim1=1, dim2=2).sum(1) + (first * first.mT).sum((1, 2))
-        mean = R.trace() - first.diagonal(dim1=1, dim2=2).sum(1)
-        return mean.cpu().numpy(), (mean - square).cpu().numpy()
-
-
-def _resolvent(coords: Coordinates, t: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tB(I + tB)⁻¹ and log det(I + tB): :func:`ndpp.linalg.resolvent` on the device."""
-    B, scale = (torch.from_numpy(part).to(t.device) for part in (coords.B, coords.scale))
-    eye = torch.eye(len(B), dtype=t.dtype, device=t.device)
-    balance = torch.clamp(t.abs().sqrt()[:, None] * scale, min=1.0)
-    both = balance[:, :, None] * balance[:, None, :]
-    LU, pivots, _ = torch.linalg.lu_factor_ex((eye + t[:, None, None] * B) / both)
-    swaps = (pivots != torch.arange(1, len(B) + 1, device=t.device)).sum(1) % 2
-    log_det = LU.diagonal(dim1=1, dim2=2).log().sum(1) + 2 * balance.log().sum(1) + 1j * (torch.pi * swaps.double())
-    inverse = torch.linalg.lu_solve(LU, pivots, eye.expand_as(LU)) / both
-    R = eye - inverse
-    small = t.abs().max().sqrt() * scale < 0.5
-    R[:, :, small] = t[:, None, None] * (inverse @ B[:, small].to(inverse))
-    return R, log_det
+            self._real[rung] = self.ladder.at(t, TORCH)[0][0].real.contiguous()
+        mean, variance = moments(self._real[rung], q[torch.from_numpy(which).to(q.device)], TORCH)
+        return mean.cpu().numpy(), variance.cpu().numpy()
 
 
 def _columns(sides: Tensor, half: int) -> Tensor:

@@ -11,6 +11,8 @@ import os
 import torch
 from torch import Tensor
 
+from ndpp.samplers.gpu.arrays import log_det_of_factors
+
 try:
     import triton
 
@@ -107,10 +109,9 @@ def invert(G: Tensor, n: int) -> Tensor:
         _kernels.invert[(b,)](G, log_abs, torch.view_as_real(unit), n, room // 2, N=TILE, num_warps=1)
         return torch.complex(log_abs, unit.angle())
     LU, pivots, _ = torch.linalg.lu_factor_ex(pairs(tight(G, n)))
-    swaps = (pivots != torch.arange(1, n + 1, device=G.device)).sum(1) % 2
     identity = torch.eye(n, dtype=LU.dtype, device=G.device).expand_as(LU)
     split(torch.linalg.lu_solve(LU, pivots, identity), tight(G, n))
-    return torch.log(LU.diagonal(dim1=1, dim2=2)).sum(1) + 1j * (torch.pi * swaps.double())
+    return log_det_of_factors(LU, pivots)
 
 
 def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
