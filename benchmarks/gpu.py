@@ -27,9 +27,14 @@ from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
 from ndpp.diagnostics.functionals import log_dets
 from ndpp.samplers import Exact
-from ndpp.samplers.gpu import _fused
-from ndpp.samplers.gpu._accept import candidates
+from ndpp.samplers.gpu.accept import first_round
 from ndpp.samplers.gpu.exact import ExactEngine
+from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.border import border
+from ndpp.samplers.gpu.kernels.invert import invert
+from ndpp.samplers.gpu.kernels.judge import judge
+from ndpp.samplers.gpu.kernels.layout import even, tight
+from ndpp.samplers.gpu.kernels.weighed_rows import weighed_rows
 
 REFERENCE = Path(__file__).parent / "results" / "gpu_reference.json"
 LIKELY = 40
@@ -182,9 +187,9 @@ def ceilings() -> Row:
 Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
 
 
-def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int, seated: bool) -> Iterator[Part]:
+def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int, entering: bool) -> Iterator[Part]:
     """The operations of the step after n items, on random numbers of the shapes it has; bytes are counted once each."""
-    r, c, h = engine.sampler.kernel.rank, candidates(engine.sampler.kernel.rank, wanted - n), half
+    r, c, h = engine.sampler.kernel.rank, first_round(engine.sampler.kernel.rank, wanted - n), half
     real = {"dtype": torch.float64, "device": engine.device}
     item = 8
     rows = torch.randint(0, engine.sampler.kernel.n_rows, (S, c), device=engine.device)
@@ -192,7 +197,7 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
     weights = w.view(S, 2 * h)
     own = S * c * (item * (2 * h + 1) + 8)
     if n == 0:
-        yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights), own, 0
+        yield "own forms qᵀZq", lambda: weighed_rows(table, rows, weights), own, 0
         return
     yield "gather rows of Q", lambda: engine.catalogue.rows(rows), 2 * item * S * c * r, 0
     F, q = torch.randn(S, room, h * 4, r, **real), torch.randn(S, c, r, **real)
@@ -204,15 +209,14 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         item * S * (lines * r + c * r + lines * c),
         2 * S * lines * r * c,
     )
-    even = room + room % 2
-    inverse, less = torch.randn(S * h, 2, even, even, **real), torch.randn(S, h, c, **real)
+    inverse, less = torch.randn(S * h, 2, even(room), even(room), **real), torch.randn(S, h, c, **real)
     products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
     wide = torch.view_as_complex(w)
     traffic = item * S * h * (4 * n * c + 2 * n * n + c)
-    yield "judge", lambda: _fused.judge(products, inverse, wide), traffic, 8 * S * h * n * n * c
-    yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights, less), own + item * S * h * c, 0
+    yield "judge", lambda: judge(products, inverse, wide), traffic, 8 * S * h * n * n * c
+    yield "own forms qᵀZq", lambda: weighed_rows(table, rows, weights, less), own + item * S * h * c, 0
     sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
-    if seated:
+    if entering:
         basis = torch.randn(S * room, r, **real)
         yield (
             "another circle q̂·Z",
@@ -222,8 +226,8 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         )
         columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
         yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r
-        _fused.tight(inverse, n)[:, 0] += 4 * n**0.5 * torch.eye(n, device=engine.device)
-        yield "invert G", lambda: _fused.invert(inverse, n), 4 * item * S * h * n * n, 8 * S * h * n**3
+        tight(inverse, n)[:, 0] += 4 * n**0.5 * torch.eye(n, device=engine.device)
+        yield "invert G", lambda: invert(inverse, n), 4 * item * S * h * n * n, 8 * S * h * n**3
     else:
         to = F[:, n - 1].flatten(1)
         traffic = item * (4 * h * r * (S + r) + S * r)
@@ -231,20 +235,19 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         yield "one item more q̂·Z", lambda: torch.mm(new, sides), traffic, 2 * S * r * 4 * h * r
         inner, four = torch.randn_like(inverse), torch.randn(S * h, 4, n, **real)
         small = item * S * h * n
-        yield "border G⁻¹, trace", lambda: _fused.border(inverse, inner, four, four), small * (6 * n + 12), 0
+        yield "border G⁻¹, trace", lambda: border(inverse, inner, four, four), small * (6 * n + 12), 0
 
 
 def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) -> list[Row]:
     """Time every operation of a sample's steps (each ``stride``-th of them, and all changes of circle), and add up."""
-    seats = engine.schedule(wanted)
     total: dict[str, list[float]] = {}
-    for seat, stop in zip(seats, [seat.n for seat in seats[1:]] + [wanted]):
-        steps = [(seat.n, True, 1.0)]
-        rest = list(range(seat.n + 1, stop))
+    for first, stop, circle in engine.schedule(wanted):
+        steps = [(first, True, 1.0)]
+        rest = list(range(first + 1, stop))
         steps += [(n, False, len(rest) / len(rest[::stride])) for n in rest[::stride]]
-        for n, seated, weight in steps:
+        for n, entering, weight in steps:
             for name, call, traffic, flops in parts(
-                engine, S, wanted, n, seat.circle[1] // 2, max(1, stop - 1), seated
+                engine, S, wanted, n, circle.n_nodes // 2, max(1, stop - 1), entering
             ):
                 ms = milliseconds(call, 2)
                 ideal = 1e3 * max(traffic / ceiling["copy_TB_s"], flops / ceiling["fp64_TFLOP_s"]) * 1e-12
@@ -267,7 +270,7 @@ def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) 
 def versions() -> Row:
     return {
         "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda,
-        "triton": None if _fused.triton is None else _fused.triton.__version__,
+        "triton": None if runtime.triton is None else runtime.triton.__version__,
     }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Node matrices of the exact sampler on the CPU: Z(t_j) at the points of a circle, conditioned on one more item at a time.
 
-The hot loop, compiled; :mod:`ndpp.samplers.gpu` has the GPU's. Conditioning on an item with row q of Q is rank one at every node,
+The hot loop, compiled; :mod:`ndpp.samplers.gpu.group` has the GPU's. Conditioning on an item with row q of Q is rank one at every node,
 
     u = Zq,    v = qᵀZ,    π = qᵀu,    Z ← Z − uvᵀ/π,    w ← wπ,
 

@@ -127,12 +127,7 @@ class Exact(Sampler):
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
         wanted = self.size - len(self.given) if self.size is not None else self._draw_count(rng)
-        state, proposals = self.start(wanted), 0
-        while len(state.rows) < wanted:
-            assert self.index is not None
-            drawn = self.index.draw_counted(rng, state.weighed.M)
-            proposals += drawn.proposals
-            state = self.add(state, int(drawn.rows[0]), wanted)
+        state, proposals = self.complete(rng, self.start(wanted), wanted)
         info = {
             "proposals": proposals,
             "rejections": proposals - wanted,
@@ -146,6 +141,16 @@ class Exact(Sampler):
         cdf = np.cumsum(self.size_law)
         return int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
 
+    def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
+        """Draw the items that are missing from ``wanted``; return the state with all of them, and how many were proposed."""
+        proposals = 0
+        while len(state.rows) < wanted:
+            assert self.index is not None
+            drawn = self.index.draw_counted(rng, state.weighed.M)
+            proposals += drawn.proposals
+            state = self.add(state, int(drawn.rows[0]), wanted)
+        return state, proposals
+
     # -- the chain of conditional laws ---------------------------------------------------------------------------------------
 
     def start(self, wanted: int) -> State:
@@ -157,6 +162,14 @@ class Exact(Sampler):
         rung, count, *weighed = self.ladder.remember(("start", wanted), lambda: self._first(nothing, wanted))
         nodes = self._nodes(nothing, rung, count, wanted)
         return _judged(nothing._replace(rung=rung, nodes=nodes, weighed=Weighed._make(weighed)), wanted)
+
+    def resume(self, rows: IntArray, wanted: int) -> State:
+        """Return the state of a sample that has these rows already, of ``wanted`` in all."""
+        start = self.start(wanted)
+        if not len(rows):
+            return start
+        bare = self.start(0)._replace(rung=start.rung, rows=rows, q=self.kernel.q_rows(rows))
+        return self._recentre(bare, wanted)[0]
 
     def _first(self, nothing: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
         size = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]

@@ -8,10 +8,15 @@ from torch import Tensor
 
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
+from ndpp.samplers.gpu.memory import free_memory
 
 
 class Catalogue:
-    """Rows of Q for any rows of the support: kept on the device where they take at most a third of its free memory."""
+    """Rows of Q for any rows of the support: kept on the device if they take at most a third of its free memory.
+
+    ``table`` holds thresholds, aliases and leverages (n,) of :class:`~ndpp.items.LeverageTable`; ``q`` is Q (n, r), or None if rows are
+    fetched from the host when they are needed.
+    """
 
     def __init__(self, kernel: LowRankKernel, device: torch.device, index: ItemIndex | None = None) -> None:
         self.kernel, self.device = kernel, device
@@ -19,9 +24,9 @@ class Catalogue:
         parts = index.threshold, index.alias.astype(np.int64), index.leverage
         self.table = tuple(torch.from_numpy(np.array(part)).to(device) for part in parts)
         fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
-        self.q = self._all() if fits else None
+        self.q = self._all_rows() if fits else None
 
-    def _all(self) -> Tensor:
+    def _all_rows(self) -> Tensor:
         kernel = self.kernel
         if kernel.coordinates.Q is not None:
             return torch.from_numpy(kernel.coordinates.Q).to(self.device)
@@ -37,11 +42,3 @@ class Catalogue:
             return self.q[rows]
         q = torch.from_numpy(self.kernel.q_rows(rows.reshape(-1).cpu().numpy()))
         return q.to(self.device).view(*rows.shape, -1)
-
-
-def free_memory(device: torch.device) -> int:
-    """Return bytes free on the device, those that torch holds in reserve included."""
-    if device.type != "cuda":
-        return 4 * 2**30
-    free, _ = torch.cuda.mem_get_info(device)
-    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
