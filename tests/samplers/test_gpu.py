@@ -1,6 +1,6 @@
 """The GPU engine. Its code runs on CPU tensors here, and again on a CUDA device where there is one (marker ``gpu``).
 
-``TRITON_INTERPRET=1`` with Triton installed runs the fused kernels on CPU tensors as well.
+``TRITON_INTERPRET=1`` with Triton installed runs the fused kernels on CPU tensors as well (Triton 3.6: with NumPy 2.3 or older).
 """
 
 from __future__ import annotations
