@@ -1,13 +1,13 @@
 """The operations that NumPy and torch spell differently, so that an algorithm is written once for the arrays of either.
 
 Everything else that the shared algorithms use has one spelling: arithmetic, ``@``, ``abs``, indexing, ``.sum(axis)``, ``.clip(least)``,
-``.mT``, ``.real``. NumPy's operations are here and are the default everywhere; those of torch are in :mod:`ndpp.samplers.gpu.arrays`.
+``.mT``, ``.real``. NumPy's operations are the default everywhere; those of torch are in :mod:`ndpp.samplers.gpu.arrays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,76 +17,37 @@ Array: TypeAlias = Any
 """A NumPy array or a torch tensor."""
 
 
-class Operations(Protocol):
-    """What an algorithm asks of its arrays. Matrices are the last two axes; any axes before them are a batch."""
+class Operations(NamedTuple):
+    """What an algorithm asks of its arrays. Matrices are the last two axes; any axes before them are a batch.
 
-    def array(self, values: FloatArray, like: Array) -> Array:
-        """Return ``values`` where ``like`` lies, of a type that mixes with it."""
+    ``array(values, like)`` puts a NumPy array where ``like`` lies, as a type that mixes with it; ``eye(n, like)`` is the identity there.
+    ``log_det(A)`` is log|det A| and the logarithm of det A/|det A|, which is imaginary; ``inverse(A)`` is A⁻¹ and these two.
+    """
 
-    def eye(self, n: int, like: Array) -> Array:
-        """Return the identity where ``like`` lies."""
-
-    def sqrt(self, x: Array) -> Array:
-        """Return √x."""
-
-    def log(self, x: Array) -> Array:
-        """Return log x."""
-
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        """Return the arrays joined along an axis."""
-
-    def trace(self, A: Array) -> Array:
-        """Return tr A."""
-
-    def solve(self, A: Array, B: Array) -> Array:
-        """Return A⁻¹B."""
-
-    def log_det(self, A: Array) -> tuple[Array, Array]:
-        """Return log|det A| and the logarithm of det A/|det A|, which is imaginary."""
-
-    def inverse(self, A: Array) -> tuple[Array, Array, Array]:
-        """Return A⁻¹ and, as :meth:`log_det` does, log det A."""
+    array: Callable[[FloatArray, Array], Array]
+    eye: Callable[[int, Array], Array]
+    sqrt: Callable[[Array], Array]
+    log: Callable[[Array], Array]
+    concat: Callable[[list[Array], int], Array]
+    trace: Callable[[Array], Array]
+    solve: Callable[[Array, Array], Array]
+    log_det: Callable[[Array], tuple[Array, Array]]
+    inverse: Callable[[Array], tuple[Array, Array, Array]]
 
 
-class NumpyOperations:
-    """NumPy's."""
-
-    def array(self, values: FloatArray, like: AnyArray) -> FloatArray:
-        """Return ``values``: NumPy mixes real and complex arrays."""
-        return values
-
-    def eye(self, n: int, like: AnyArray) -> FloatArray:
-        """Return the identity."""
-        return np.eye(n)
-
-    def sqrt(self, x: AnyArray) -> AnyArray:
-        """Return √x."""
-        return np.sqrt(x)
-
-    def log(self, x: AnyArray) -> AnyArray:
-        """Return log x."""
-        return np.log(x)
-
-    def concat(self, arrays: Sequence[AnyArray], axis: int) -> AnyArray:
-        """Return the arrays joined along an axis."""
-        return np.concatenate(arrays, axis)
-
-    def trace(self, A: AnyArray) -> AnyArray:
-        """Return tr A."""
-        return np.trace(A, axis1=-2, axis2=-1)
-
-    def solve(self, A: AnyArray, B: AnyArray) -> AnyArray:
-        """Return A⁻¹B."""
-        return np.linalg.solve(A, B)
-
-    def log_det(self, A: AnyArray) -> tuple[AnyArray, AnyArray]:
-        """Return log|det A| and the logarithm of det A/|det A|."""
-        sign, log_abs = np.linalg.slogdet(A)
-        return log_abs, np.log(sign.astype(complex))
-
-    def inverse(self, A: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Return A⁻¹ and log det A."""
-        return np.linalg.inv(A), *self.log_det(A)
+def _log_det(A: AnyArray) -> tuple[AnyArray, AnyArray]:
+    sign, log_abs = np.linalg.slogdet(A)
+    return log_abs, np.log(sign.astype(complex))
 
 
-NUMPY = NumpyOperations()
+NUMPY = Operations(
+    array=lambda values, like: values,  # NumPy mixes real and complex arrays
+    eye=lambda n, like: np.eye(n),
+    sqrt=np.sqrt,
+    log=np.log,
+    concat=np.concatenate,
+    trace=lambda A: np.trace(A, axis1=-2, axis2=-1),
+    solve=np.linalg.solve,
+    log_det=_log_det,
+    inverse=lambda A: (np.linalg.inv(A), *_log_det(A)),
+)
