@@ -27,8 +27,8 @@ from ndpp.experiments.record import load_average, machine, read, report
 from ndpp.experiments.registry import EXPERIMENTS
 from ndpp.experiments.timing import draw_times, timed
 from ndpp.samplers import Exact, RandomSize, RejectionUp
-from ndpp.samplers._bordered import condition_bordered
 from ndpp.samplers.rejection import minor_ratio
+from ndpp.samplers.walk.bordered import condition_bordered
 
 SEED = 0
 Row = dict[str, Any]

@@ -1,7 +1,7 @@
 """The GPU engine on one device: is the law right, how fast, and how close is each hot kernel to what the device can do.
 
 ``python benchmarks/gpu.py [-o FILE.json]`` checks the law by chi-square on a kernel small enough to enumerate, and against the CPU
-engine on a learned one; times exact samples and walks on several kernels and sizes, a catalogue of a million items and a training
+engine on a learned one; times exact samples on several kernels and sizes, a catalogue of a million items and a training
 step on one; and replays every step of a sample, operation by operation, beside the measured ceilings: bytes by a device-to-device
 copy, flops by a large product in double precision. ``--reference`` draws what the CPU engine is compared by, and writes
 ``results/gpu_reference.json``; it needs no GPU. ``NDPP_DATA`` points at the folder of the learned kernels.
@@ -13,12 +13,14 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gpu_kernels import Row, ceilings, milliseconds, replay, show
 from scipy.stats import chi2
 
 from ndpp import Baskets, LowRankKernel
@@ -26,16 +28,12 @@ from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
 from ndpp.diagnostics.functionals import log_dets
 from ndpp.experiments.kernels import learned_file
-from ndpp.samplers import Exact, Walk
-from ndpp.samplers.gpu import _fused
-from ndpp.samplers.gpu._accept import candidates
+from ndpp.samplers import Exact
 from ndpp.samplers.gpu.exact import ExactEngine
+from ndpp.samplers.gpu.kernels import runtime
 
 REFERENCE = Path(__file__).parent / "results" / "gpu_reference.json"
-TARGETS = {("A", 10, "double"): 50_000, ("A", 50, "double"): 5_000}
 LIKELY = 40
-
-Row = dict[str, Any]
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------------
@@ -113,7 +111,7 @@ def rate(sampler: Any, count: int, *, repeats: int = 3) -> Row:
         seconds.append(time.perf_counter() - began)
         for name, values in draws.info.items():
             info.setdefault(name, []).append(float(np.min(values) if name == "fraction" else np.max(values)))
-    keep = ("trace_error", "fraction", "on_cpu", "fallbacks", "recentred")
+    keep = ("trace_error", "fraction", "on_cpu", "recentred")
     return {
         "samples": count, "rate": count / statistics.median(seconds), "rates": [count / s for s in seconds],
         "first_call_s": warm, "peak_GB": torch.cuda.max_memory_allocated() / 2**30,
@@ -158,204 +156,95 @@ def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int
     }  # fmt: skip
 
 
-# -- kernels beside their ceilings -------------------------------------------------------------------------------------------
-
-
-def milliseconds(call: Callable[[], Any], repeats: int = 3) -> float:
-    call()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(repeats):
-        call()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / repeats
-
-
-def ceilings() -> Row:
-    x = torch.randn(2**28, dtype=torch.float64, device="cuda")
-    y = torch.empty_like(x)
-    copy = max(2 * x.nbytes / milliseconds(lambda: y.copy_(x)) * 1e-9 for _ in range(3))
-    a = torch.randn(8192, 8192, dtype=torch.float64, device="cuda")
-    return {"copy_TB_s": copy, "fp64_TFLOP_s": max(2 * 8192**3 / milliseconds(lambda: a @ a) * 1e-9 for _ in range(2))}
-
-
-Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
-
-
-def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int, seated: bool) -> Iterator[Part]:
-    """The operations of the step after n items, on random numbers of the shapes it has; bytes are counted once each."""
-    r, c, h = engine.sampler.kernel.rank, candidates(engine.sampler.kernel.rank, wanted - n), half
-    real = {"dtype": engine.catalogue.dtype, "device": engine.device}
-    item = engine.catalogue.dtype.itemsize
-    rows = torch.randint(0, engine.sampler.kernel.n_rows, (S, c), device=engine.device)
-    table, w = torch.randn(engine.sampler.kernel.n_rows, 2 * h, **real), torch.randn(S, h, 2, **real)
-    weights = w.view(S, 2 * h)
-    own = S * c * (item * (2 * h + 1) + 8)
-    if n == 0:
-        yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights), own, 0
-        return
-    yield "gather rows of Q", lambda: engine.catalogue.rows(rows), 2 * item * S * c * r, 0
-    F, q = torch.randn(S, room, h * 4, r, **real), torch.randn(S, c, r, **real)
-    lines = 4 * h * n
-    used = F[:, :n].view(S, lines, r)
-    yield (
-        "products F·Qᵀ",
-        lambda: torch.bmm(used, q.mT),
-        item * S * (lines * r + c * r + lines * c),
-        2 * S * lines * r * c,
-    )
-    even = room + room % 2
-    inverse, less = torch.randn(S * h, 2, even, even, **real), torch.randn(S, h, c, **real)
-    products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
-    wide = torch.view_as_complex(w)
-    traffic = item * S * h * (4 * n * c + 2 * n * n + c)
-    yield "judge", lambda: _fused.judge(products, inverse, wide), traffic, 8 * S * h * n * n * c
-    yield "own forms qᵀZq", lambda: _fused.weighed_rows(table, rows, weights, less), own + item * S * h * c, 0
-    sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
-    if seated:
-        basis = torch.randn(S * room, r, **real)
-        yield (
-            "another circle q̂·Z",
-            lambda: basis @ sides,
-            item * S * room * (4 * h + 1) * r,
-            2 * S * room * r * 4 * h * r,
-        )
-        columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
-        yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r
-        _fused.tight(inverse, n)[:, 0] += 4 * n**0.5 * torch.eye(n, device=engine.device)
-        yield "invert G", lambda: _fused.invert(inverse, n), 4 * item * S * h * n * n, 8 * S * h * n**3
-    else:
-        to = F[:, n - 1].flatten(1)
-        traffic = item * (4 * h * r * (S + r) + S * r)
-        yield "one item more q̂·Z", lambda: torch.mm(new, sides, out=to), traffic, 2 * S * r * 4 * h * r
-        yield "one item more q̂·Z", lambda: torch.mm(new, sides), traffic, 2 * S * r * 4 * h * r
-        inner, four = torch.randn_like(inverse), torch.randn(S * h, 4, n, **real)
-        small = item * S * h * n
-        yield "border G⁻¹, trace", lambda: _fused.border(inverse, inner, four, four), small * (6 * n + 12), 0
-
-
-def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) -> list[Row]:
-    """Time every operation of a sample's steps (each ``stride``-th of them, and all changes of circle), and add up."""
-    seats = engine.schedule(wanted)
-    total: dict[str, list[float]] = {}
-    for seat, stop in zip(seats, [seat.n for seat in seats[1:]] + [wanted]):
-        steps = [(seat.n, True, 1.0)]
-        rest = list(range(seat.n + 1, stop))
-        steps += [(n, False, len(rest) / len(rest[::stride])) for n in rest[::stride]]
-        for n, seated, weight in steps:
-            for name, call, traffic, flops in parts(
-                engine, S, wanted, n, seat.circle[1] // 2, max(1, stop - 1), seated
-            ):
-                ms = milliseconds(call, 2)
-                ideal = 1e3 * max(traffic / ceiling["copy_TB_s"], flops / ceiling["fp64_TFLOP_s"]) * 1e-12
-                for i, value in enumerate((ms, traffic, flops, ideal)):
-                    total.setdefault(name, [0.0] * 4)[i] += weight * value
-            torch.cuda.empty_cache()
-    return [
-        {
-            "kernel": name, "us_per_sample": 1e3 * ms / S, "TB_s": traffic / ms * 1e-9, "TFLOP_s": flops / ms * 1e-9,
-            "bound": "copy" if traffic / ceiling["copy_TB_s"] > flops / ceiling["fp64_TFLOP_s"] else "fp64",
-            "of_ceiling": ideal / ms,
-        }
-        for name, (ms, traffic, flops, ideal) in sorted(total.items(), key=lambda pair: -pair[1][0])
-    ]  # fmt: skip
-
-
 # -- all of it ---------------------------------------------------------------------------------------------------------------
 
 
 def versions() -> Row:
     return {
         "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda,
-        "triton": None if _fused.triton is None else _fused.triton.__version__,
+        "triton": None if runtime.triton is None else runtime.triton.__version__,
     }  # fmt: skip
 
 
-PARTS = ("law", "small", "kernels", "agreement", "million", "training", "single", "walk", "others")
+PARTS = ("law", "small", "kernels", "agreement", "million", "training", "others")
+
+
+class Report:
+    """What was measured, written to a file after every part; parts taken anew replace what is there."""
+
+    def __init__(self, to: Path | None, again: bool) -> None:
+        self.to = to
+        self.out: Row = {"rates": [], "kernels": {}}
+        if again and to is not None and to.exists():
+            self.out = json.loads(to.read_text())
+
+    def add(self, **parts: Any) -> None:
+        self.out |= parts
+        print(parts, flush=True)
+        self.save()
+
+    def save(self) -> None:
+        if self.to is not None:
+            self.to.write_text(json.dumps(self.out, indent=1, ensure_ascii=False) + "\n")
+
+    def rate(self, name: str, make: Callable[[], Exact], count: int, repeats: int = 3) -> None:
+        """Time exact samples of the sampler that ``make`` prepares."""
+        began = time.perf_counter()
+        sampler = make()
+        size = sampler.size
+        row: Row = {"kernel": name, "size": size, "n_items": sampler.kernel.n_items}
+        rates = self.out["rates"]
+        same = [i for i, old in enumerate(rates) if all(old[key] == value for key, value in row.items())]
+        row |= {"prepare_s": time.perf_counter() - began} | rate(sampler, count, repeats=repeats)
+        rates[slice(same[0], same[0] + 1) if same else slice(len(rates), None)] = [row]
+        self.save()
+        print(f"{name:8} k={size!s:5} {row['rate']:10,.0f}/s  first call {row['first_call_s']:.1f} s", flush=True)
+        print("    ", row["monitors"], f"{row['peak_GB']:.0f} GB", [round(x) for x in row["rates"]], flush=True)
+        torch.cuda.empty_cache()
+
+
+def on_device(kernel: LowRankKernel, size: int | None) -> Exact:
+    return Exact.prepare(kernel, size=size, device="cuda")
 
 
 def run(arguments: argparse.Namespace) -> None:
     chosen: list[str] = arguments.only or list(PARTS)
-    out: Row = {"rates": [], "kernels": {}}
-    if arguments.only and arguments.output is not None and arguments.output.exists():
-        out = json.loads(arguments.output.read_text())
-    out |= {"machine": versions(), "ceilings": ceilings()}
-
-    def save() -> None:  # after every part: what was measured is kept
-        if arguments.output is not None:
-            arguments.output.write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n")
-
-    def note(name: str, size: Any, precision: str, make: Callable[[], Any], count: int, repeats: int = 3) -> Any:
-        began = time.perf_counter()
-        sampler = make()
-        row = {"kernel": name, "size": size, "precision": precision, "n_items": sampler.kernel.n_items}
-        same = [i for i, old in enumerate(out["rates"]) if all(old[key] == value for key, value in row.items())]
-        row |= {"prepare_s": time.perf_counter() - began} | rate(sampler, count, repeats=repeats)
-        out["rates"][slice(same[0], same[0] + 1) if same else slice(len(out["rates"]), None)] = [row]
-        save()
-        print(
-            f"{name:8} k={size!s:5}{precision:7} {row['rate']:10,.0f}/s  first call {row['first_call_s']:.1f} s",
-            flush=True,
-        )
-        print("    ", row["monitors"], f"{row['peak_GB']:.0f} GB", [round(x) for x in row["rates"]], flush=True)
-        torch.cuda.empty_cache()
-        return sampler
-
-    def exact(kernel: LowRankKernel, size: int | None, precision: Any = "double") -> Callable[[], Exact]:
-        return lambda: Exact.prepare(kernel, size=size, device="cuda", precision=precision)
-
-    print(out["machine"], out["ceilings"], flush=True)
-    A, B = learned_file("uk_retail_A"), learned_file("uk_retail_B")
+    report = Report(arguments.output, bool(arguments.only))
+    report.add(machine=versions(), ceilings=ceilings())
     if "law" in chosen:
-        out["law"] = law_of_small_kernel("cuda")
-        print("law", out["law"], flush=True)
+        report.add(law=law_of_small_kernel("cuda"))
+    A, B = learned_file("uk_retail_A"), learned_file("uk_retail_B")
     if A is None or B is None:
         print(
             "NDPP_DATA should name the folder that holds kernels/uk_retail_A.npz and uk_retail_B.npz; nothing else is timed"
         )
         return
-    samplers = {10: exact(A, 10)(), 50: exact(A, 50)()}
+    samplers = {size: on_device(A, size) for size in (10, 50)}  # their schedules are planned once, for all that follows
     if "small" in chosen:
-        note("A", 10, "double", lambda: samplers[10], 131_072, 5)
-        note("A", 50, "double", lambda: samplers[50], 16_384)
+        report.rate("A", lambda: samplers[10], 131_072, 5)
+        report.rate("A", lambda: samplers[50], 16_384)
     if "kernels" in chosen:
         for size, (S, stride) in {10: (32_768, 1), 50: (8192, 6)}.items():
-            out["kernels"][str(size)] = replay(samplers[size].engine, size, out["ceilings"], S, stride)
-            show(out["kernels"][str(size)])
+            engine = samplers[size].engine
+            assert isinstance(engine, ExactEngine)
+            report.out["kernels"][str(size)] = replay(engine, size, report.out["ceilings"], S, stride)
+            show(report.out["kernels"][str(size)])
+        report.save()
     if "agreement" in chosen:
-        out["agreement"] = agreement(samplers, {10: 20_000, 50: 5_000})
-        print("agreement", out["agreement"], flush=True)
+        report.add(agreement=agreement(samplers, {10: 20_000, 50: 5_000}))
     samplers.clear()
-    save()
     if "million" in chosen:
         large = million(A)
         for size, count in ((10, 131_072), (50, 16_384)):
-            note("A, 10⁶", size, "double", exact(large, size), count)
+            report.rate("A, 10⁶", partial(on_device, large, size), count)
         del large
     if "training" in chosen:
-        out["training"] = training_step("cuda")
-        print("training", out["training"], flush=True)
-        save()
-    if "single" in chosen:
-        note("A", 10, "single", exact(A, 10, "single"), 131_072, 5)
-        note("A", 50, "single", exact(A, 50, "single"), 16_384)
-    if "walk" in chosen:
-        note("A", 10, "walk", lambda: Walk.prepare(A, size=10, device="cuda"), 8_192, 1)
+        report.add(training=training_step("cuda"))
     if "others" in chosen:
-        note("B", 10, "double", exact(B, 10), 65_536)
-        note("B", 50, "double", exact(B, 50), 8_192)
-        note("A", 100, "double", exact(A, 100), 2_048, 2)
-        note("B", 100, "double", exact(B, 100), 2_048, 2)
-        note("B", None, "double", exact(B, None), 32_768, 2)
-
-
-def show(rows: list[Row]) -> None:
-    for row in rows:
-        print(
-            f"{row['kernel']:22}{row['us_per_sample']:9.2f} µs{row['TB_s']:7.2f} TB/s{row['TFLOP_s']:7.1f} TFLOP/s"
-            f"{100 * row['of_ceiling']:6.0f} % of {row['bound']}", flush=True
-        )  # fmt: skip
+        for name, kernel, size, count, repeats in (
+            ("B", B, 10, 65_536, 3), ("B", B, 50, 8_192, 3), ("A", A, 100, 2_048, 2), ("B", B, 100, 2_048, 2), ("B", B, None, 32_768, 2),
+        ):  # fmt: skip
+            report.rate(name, partial(on_device, kernel, size), count, repeats)
 
 
 if __name__ == "__main__":

@@ -18,41 +18,34 @@ import ndpp
 kernel = ndpp.datasets.make_kernel(2000, 20, rng=0)
 kernel.sample(100, size=5, rng=0, device="cuda")
 sampler = ndpp.samplers.Exact.prepare(kernel, size=5, device="cuda")
-walk = ndpp.samplers.Walk.prepare(kernel, size=5, device="cuda")  # independent chains with DirectUp
 ```
 
-Estimators take it, too: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`.
+Estimators take it, too: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`. Walks run on the CPU.
 
 It needs torch with CUDA (`pip install 'ndpp[gpu]'`); Triton, which comes with it on Linux, makes it faster and is not required. Without a
 CUDA device there is a warning, and the CPU draws.
 
-The law is that of the CPU engine, the draws are not: a sample has its own stream on the device, Philox4x32 as a function of seed, sample,
-step and candidate. Sample $i$ depends on the seed and on $i$ alone, for any batch size. A batch that does not fit into the memory of the
-device is halved; where not even one sample fits, or the device is lost, {py:class}`ndpp.errors.DeviceError` says so and carries the
-draws so far, and `first=` goes on from there.
+The distribution is that of the CPU engine, the draws are not: each sample has its own stream on the device, Philox4x32 as a function of
+seed, sample, step and candidate. Sample $i$ depends on the seed and on $i$ alone, for any batch size. If a batch does not fit into the memory
+of the device, it is halved; if not even one sample fits, or the device is lost, {py:class}`ndpp.errors.DeviceError` says so and carries the
+draws so far, and `first=` continues from there.
 
 ## How it works
 
 All samples on a circle share the matrices $Z_j$ at its nodes. A sample with items $Y$ carries an orthonormal basis $\\hat q$ of their
-rows, the sides $U_j = Z_j \\hat q^\\top$ and $V_j = \\hat q Z_j$, and the inverse of $G_j = \\hat q Z_j \\hat q^\\top$; a candidate with row
-$q$, proposed by its leverage, is judged by
+rows, the sides $U_j = Z_j \\hat q^\\top$ and $V_j = \\hat q Z_j$, and the inverse of $G_j = \\hat q Z_j \\hat q^\\top$. A candidate with row
+$q$, proposed by its leverage, is accepted with probability $q^\\top M q / \\lVert q \\rVert^2$, where
 
-$$ q^\\top M q = \\operatorname{Re} \\sum_j w_j \\left[ q^\\top Z_j q - (q^\\top U_j)\\, G_j^{-1}\\, (V_j q) \\right] $$
+$$ q^\\top M q = \\operatorname{Re} \\sum_j w_j \\left[ q^\\top Z_j q - (q^\\top U_j)\\, G_j^{-1}\\, (V_j q) \\right] , $$
 
-without $M$ being formed. Complex numbers are kept as pairs of real ones, so that nearly all work is real matrix products in double
+and $M$ is never formed. Complex numbers are kept as pairs of real ones, so that nearly all of the work is real matrix products in double
 precision. As a sample fills, fewer nodes suffice: moving to another circle rebuilds $U$, $V$ and $G^{-1}$ from the basis, which is cheap
-here. Which circles samples go through is planned once, on a few samples of a fixed stream.
+here. Which circles samples go through is planned once, on a few samples of a fixed stream. If the size is free, circles are planned for
+every fourth size.
 
 The monitors are those of the CPU: $\\operatorname{tr} M$ on every item, the surviving fraction, acceptance probabilities within $[0, 1]$,
-$M\\hat q^\\top = 0$ before the last item. A sample that they object to goes on by a circle of its own, with more nodes, at other radii, and
-at last on the CPU from the items it has; no item is drawn from a law in doubt.
-
-`precision="single"` keeps rows of Q, the sides and their products with candidates in single precision; weights, traces and $G_j^{-1}$
-stay in double. A law is then right to three digits or more, and the monitors of chances and of $M\\hat q^\\top$ allow as much. It takes
-about half the memory of a sample and is no faster: products in single precision run on the ordinary units, about as fast as those in
-double precision on the matrix units.
-
-Where the size is free, groups of samples that want the same number of items go through circles planned for every fourth size.
+$M\\hat q^\\top = 0$ before the last item. If they object to a sample, it moves to a circle of its own, with more nodes or another radius, and
+as a last resort to the CPU, with the items it has; no item is drawn from a distribution in doubt. {doc}`gpu-internals` has the details.
 """
 
 
@@ -61,15 +54,15 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def rates(rows: list[dict[str, Any]]) -> str:
-    header = ["kernel", "items", "size", "precision", "samples/s", "worst tr M", "least fraction", "GB", "first call"]
+    header = ["kernel", "items", "size", "samples/s", "worst tr M", "least fraction", "GB", "first call"]
     targets = {10: 50_000, 50: 5_000}
     lines = []
-    for row in (row for row in rows if row["precision"] != "walk"):
-        asked = row["kernel"] == "A" and row["precision"] == "double" and row["size"] in targets
+    for row in rows:
+        asked = row["kernel"] == "A" and row["size"] in targets
         target = f" (target {targets[row['size']]:,})" if asked else ""
         seen = row["monitors"]
         lines.append([
-            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"] or "any"), row["precision"],
+            row["kernel"].split(",")[0], f"{row['n_items']:,}", str(row["size"] or "any"),
             f"{row['rate']:,.0f}{target}", f"{seen['trace_error']:.0e}", f"{seen['fraction']:.0e}",
             f"{row['peak_GB']:.0f}", f"{row['first_call_s']:.1f} s",
         ])  # fmt: skip
@@ -81,7 +74,7 @@ HOT = 0.02
 
 
 def kernels(rows: list[dict[str, Any]], wall: float) -> str:
-    header = ["operation", "µs a sample", "of its time", "TB/s", "TFLOP/s", "of its ceiling"]
+    header = ["operation", "µs per sample", "share of its time", "TB/s", "TFLOP/s", "of its ceiling"]
     return table(header, [
         [row["kernel"], f"{row['us_per_sample']:.2f}", f"{100 * row['us_per_sample'] / wall:.1f} %", f"{row['TB_s']:.2f}",
          f"{row['TFLOP_s']:.1f}", f"{100 * row['of_ceiling']:.0f} % of {row['bound']}"]
@@ -98,15 +91,15 @@ def verdict(tables: dict[str, list[dict[str, Any]]], walls: dict[str, float]) ->
                 cool.add(row["kernel"])
             elif row["of_ceiling"] < 0.6:
                 low.append(f"{row['kernel']} at size {size}, {100 * row['of_ceiling']:.0f} %")
-    said = f"below it: {'; '.join(low)}" if low else "none is below it"
+    said = f"below it: {'; '.join(low)}" if low else "all reach it"
     return (
-        f"Hot is what takes {100 * HOT:.0f} % of a sample's time or more. Three fifths of its ceiling were asked of every hot operation; {said}. "
+        f"An operation is hot if it takes {100 * HOT:.0f} % of a sample's time or more. Target: 60 % of its ceiling for every hot operation; {said}. "
         f"Not hot, at one size at least: {', '.join(sorted(cool))}.\n"
     )
 
 
 def counters(rows: list[dict[str, Any]]) -> str:
-    header = ["kernel", "rows", "registers a thread", "occupancy", "DRAM", "L2", "multiprocessors"]
+    header = ["kernel", "rows", "registers per thread", "occupancy", "DRAM", "L2", "multiprocessors"]
     return table(header, [
         [row["kernel"], str(row["items"]), str(row["registers"]), *(f"{row[name]:.0f} %" for name in ("occupancy", "dram", "l2", "sm"))]
         for row in rows
@@ -116,8 +109,7 @@ def counters(rows: list[dict[str, Any]]) -> str:
 def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
     machine, top, law, training = out["machine"], out["ceilings"], out["law"], out["training"]
     large = {row["size"]: row["rate"] for row in out["rates"] if row["kernel"] == "A, 10⁶"}
-    double = {row["size"]: row for row in out["rates"] if row["kernel"] == "A" and row["precision"] == "double"}
-    walk = next((row for row in out["rates"] if row["precision"] == "walk"), None)
+    double = {row["size"]: row for row in out["rates"] if row["kernel"] == "A"}
     total = {size: sum(row["us_per_sample"] for row in rows) for size, rows in out["kernels"].items()}
     parts = [
         TOP,
@@ -127,16 +119,10 @@ def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
         f"many times with a tenth of noise. Measured ceilings: {top['copy_TB_s']:.2f} TB/s copy (bytes read and written), "
         f"{top['fp64_TFLOP_s']:.0f} TFLOP/s product in double precision.\n",
         rates(out["rates"]),
-        f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much a sample as 3,941 "
-        "(at most 1.3 was asked for). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "
+        f"A million items cost {double[10]['rate'] / large[10]:.2f} and {double[50]['rate'] / large[50]:.2f} times as much per sample as 3,941 "
+        "(target: at most 1.3). The first call plans the circles and loads kernels; where Triton has not compiled them yet, that comes "
         "on top, some seconds once.\n",
     ]
-    if walk is not None:
-        parts.append(
-            f"The walk with its 100 steps at size 10 ran {walk['rate']:,.0f} chains a second, {100 * walk['rate']:,.0f} steps. Its steps that take "
-            "the safe route do so together, on the device. A step costs about as much as a whole exact sample, since it forms an r × r matrix for "
-            "each chain: `Exact` is the one to use.\n"
-        )
     parts += [
         "### Is it right\n",
         f"Chi-square of {law['draws']:,} draws on a kernel that can be enumerated, {law['cells']} cells: p = {law['p_value']:.2f}. Against the CPU "
@@ -150,19 +136,19 @@ def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
             ],
         ),
         "### How close to what the device can do\n",
-        "Every operation of a sample's steps, replayed alone on numbers of the same shapes. The ceiling of an operation is the longer of its bytes "
+        "Every operation of a sample's steps, replayed alone on arrays of the same shapes. The ceiling of an operation is the longer of its bytes "
         "at the copy rate and its flops at the product rate.\n",
     ]  # fmt: skip
     walls = {size: 1e6 / double[int(size)]["rate"] for size in out["kernels"]}
     for size, rows in out["kernels"].items():
         parts += [
-            f"Kernel A, size {size}: {total[size]:.1f} µs of these in {walls[size]:.1f} µs a sample.\n",
+            f"Kernel A, size {size}: {total[size]:.1f} µs of these in {walls[size]:.1f} µs per sample.\n",
             kernels(rows, walls[size]),
         ]
     parts += [
         verdict(out["kernels"], walls),
-        "Rows of Q of a small catalogue come from the cache, hence more than all of the copy rate. What is not in the tables is second rounds "
-        "for the samples none of whose first candidates was taken, launches, orthonormal bases and monitors.\n",
+        "Rows of Q of a small catalogue come from the cache, hence more than the copy rate. The tables leave out second rounds, "
+        "for samples that accept none of their first candidates, launches, orthonormal bases and monitors.\n",
         "Hardware counters of the three kernels that are not matrix products (`ncu --clock-control none`), in percent of the device's peaks:\n",
         counters(counted),
         "Judging keeps the second-level cache nine tenths busy; with 49 rows, which tiles of 16 pad to 64, arithmetic takes over. Bordering moves "
@@ -170,9 +156,9 @@ def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
         "without gaps, so that no line of memory is read in part. Inverting is a chain of n pivots, each of which waits for the one before: "
         "neither memory nor arithmetic is busy.\n",
         "### Training\n",
-        f"A whole step at n = {training['n_items']:,}, rank {training['rank']}, batch {training['batch']} takes {training['ms']:.1f} ms (at most 60 "
-        f"were asked for); $X^\\top X$ alone takes {training['gram_ms']:.1f} ms, and a step has two products of that size beside noise, Adam and "
+        f"A whole step at n = {training['n_items']:,}, rank {training['rank']}, batch {training['batch']} takes {training['ms']:.1f} ms (target: at most 60"
+        f"); $X^\\top X$ alone takes {training['gram_ms']:.1f} ms, and a step has two products of that size in addition to noise, Adam and "
         "the running mean, each a few passes over X. Parameters and their products are in single precision, determinants and the inner matrix in "
-        "double: `tests/learning/test_objective.py` holds value and gradient to those of double precision.\n",
+        "double: `tests/learning/test_objective.py` compares value and gradient with those of double precision.\n",
     ]  # fmt: skip
     return "\n".join(parts)

@@ -29,8 +29,8 @@ import oracles
 from kernels import AWKWARD, Case
 from ndpp import LowRankKernel
 from ndpp.samplers.base import Draws, Sampler, stream, stream_key
-from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.registry import Request, SamplerSpec
+from ndpp.samplers.walk import RandomSize
 
 DRAWS = 200
 """Draws per kernel whose law is judged; ``test_contract`` shows what they can tell apart."""

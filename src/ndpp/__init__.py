@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ndpp import kernel as _kernel
 from ndpp import rows
 from ndpp.baskets import Baskets
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
@@ -53,7 +52,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-# ``kernel.sample`` draws with a sampler, which stands on a higher floor.
-_kernel.DEFAULT_SAMPLER[:] = [lambda: import_module("ndpp.samplers").Exact]

@@ -7,7 +7,7 @@ The kernel, its conditionals and its restrictions are all of this type. Everythi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import numpy as np
 from ndpp._catalogue import check_labels
 from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities
 from ndpp._item_rows import ItemRows, frozen
+from ndpp._lazy import load
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
 from ndpp.errors import (
     ImpossibleSizeError,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
+SAMPLER = "ndpp.samplers.exact:Exact"
+"""What :meth:`LowRankKernel.sample` draws with. Samplers import kernels, so a kernel names its sampler and loads it on first use."""
 DENSE_ITEMS = 30_000
 """Most items for which L is formed as a matrix (7 GB)."""
 
@@ -343,14 +346,8 @@ class LowRankKernel(ItemRows):
         >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
         [[0, 1], [1, 3], [0, 1]]
         """
-        sampler = DEFAULT_SAMPLER[0]().prepare(
-            self, size=size, given=given, exclude=exclude, memory=memory, device=device
-        )
+        sampler = load(SAMPLER).prepare(self, size=size, given=given, exclude=exclude, memory=memory, device=device)
         return sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
-
-
-DEFAULT_SAMPLER: list[Callable[[], Any]] = []
-"""Gives :class:`ndpp.samplers.Exact`; put here by :mod:`ndpp`, since samplers stand on a higher floor."""
 
 
 def _never_together(n_given: int) -> ZeroProbabilityError:

@@ -20,9 +20,10 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.items import ItemDraws, LeverageTable, Tree
-from ndpp.samplers import _nodes, exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.exact import nodes as _nodes
+from ndpp.samplers.exact import sampler as exact
 
 
 def probabilities(kernel: LowRankKernel, state: exact.State) -> np.ndarray:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import AWKWARD, Case, random_ndpp
+from kernels import AWKWARD, BY_NAME, Case, random_ndpp
 from ndpp.datasets import make_kernel
-from ndpp.linalg import nodes, resolvent, tilt_for, tilted_law
-from ndpp.samplers import Exact, _plan
-from ndpp.samplers._ladder import RUNG
-from ndpp.samplers._nodes import Nodes
+from ndpp.linalg import condition_on, nodes, resolvent, tilt_for, tilted_law
+from ndpp.linalg.minors import row_basis
+from ndpp.samplers import Exact
+from ndpp.samplers.exact import plan as planning
+from ndpp.samplers.exact.monitors import COUNTS, RUNG
+from ndpp.samplers.exact.nodes import Nodes
 
 
 def circle(case: Case, radius: float, count: int, size: int) -> Nodes:
@@ -25,10 +27,10 @@ def test_weights_give_the_law_of_the_number_still_to_come(case: Case):
     left = rank // 2
     expected = tilted_law(case.kernel.coordinates, radius).law
     log_w = circle(case, radius, 2 * (rank // 2 + 1), left).log_w
-    law = _plan._law_of_rest(log_w, left)
+    law = planning._law_of_rest(log_w, left)
     np.testing.assert_allclose(law[: rank + 1], expected, atol=1e-9)
     assert np.all(np.abs(law[rank + 1 :]) < 1e-9)
-    mistaken = _plan._law_of_rest(log_w, left - 1)
+    mistaken = planning._law_of_rest(log_w, left - 1)
     assert np.abs(mistaken[: rank + 1] - expected).max() > 1e-3
 
 
@@ -38,12 +40,12 @@ def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_n
     case = Case("random", *random_ndpp(80, 40, np.random.default_rng(left), spread=1.0))
     radius = 2 * tilt_for(case.kernel.coordinates, left)  # where more items than that are expected
     if known_from == "weights":
-        plan = _plan.plan_from_weights(circle(case, radius, 42, left).log_w, left)
+        plan = planning.plan_from_weights(circle(case, radius, 42, left).log_w, left)
     else:
-        plan = _plan.plan_from_law(tilted_law(case.kernel.coordinates, radius).law, left)
+        plan = planning.plan_from_law(tilted_law(case.kernel.coordinates, radius).law, left)
     assert plan is not None
     shift, count = plan
-    assert count in _plan.COUNTS
+    assert count in COUNTS
     assert round(shift / RUNG) % 2 == 0
     planned, half = (circle(case, radius * np.exp(shift), n, left).weigh() for n in (count, count // 4 * 2))
     assert abs(planned.trace - left) < 1e-9
@@ -52,10 +54,10 @@ def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_n
 
 
 def test_weights_or_laws_of_no_use_give_no_plan():
-    assert _plan.plan_from_law(np.array([0.5, 0.0, 0.5]), 1) is None
-    assert _plan.plan_from_weights(np.empty(0, complex), 3) is None
-    assert _plan.plan_from_weights(np.array([-np.inf, 0.0], complex), 1) is None
-    assert _plan.plan_from_weights(np.zeros(4, complex), 8) is None
+    assert planning.plan_from_law(np.array([0.5, 0.0, 0.5]), 1) is None
+    assert planning.plan_from_weights(np.empty(0, complex), 3) is None
+    assert planning.plan_from_weights(np.array([-np.inf, 0.0], complex), 1) is None
+    assert planning.plan_from_weights(np.zeros(4, complex), 8) is None
 
 
 def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
@@ -63,8 +65,55 @@ def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     kernel = make_kernel(500, 40, rng=0)
     planned = Exact.prepare(kernel, size=11)
     drawn = planned.sample(100, rng=0).baskets
-    monkeypatch.setattr(_plan, "PLANNED_BIAS", 1e-15)
-    monkeypatch.setattr(_plan, "PLANNED_FRACTION", 1e-2)
+    monkeypatch.setattr(planning, "PLANNED_BIAS", 1e-15)
+    monkeypatch.setattr(planning, "PLANNED_FRACTION", 1e-2)
     others = Exact.prepare(kernel, size=11)
     assert others.sample(100, rng=0).baskets == drawn
     assert len(others.start(11).nodes.log_w) != len(planned.start(11).nodes.log_w)
+
+
+def conditional(case: Case, radius: float, rows: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R at a radius, an orthonormal basis of some rows of Q, and Z given these rows."""
+    coords = case.kernel.coordinates
+    R, q = resolvent(coords, np.array([radius]))[0][0], case.kernel.q_rows(np.array(rows, np.int64))
+    return R, row_basis(q)[0], condition_on(R, q)[0]
+
+
+@pytest.mark.parametrize("rows", [[], [1], [0, 3]])
+@pytest.mark.parametrize("name", ["generic", "badly scaled rows"])
+def test_moments_are_those_of_the_conditional_matrix(name: str, rows: list[int]):
+    R, basis, Z = conditional(BY_NAME[name], 0.7, rows)
+    mean, variance = planning.moments(R, basis[None])
+    np.testing.assert_allclose(mean, [np.trace(Z)], atol=1e-9)
+    np.testing.assert_allclose(variance, [np.trace(Z) - np.trace(Z @ Z)], atol=1e-9)
+
+
+def test_centring_many_samples_is_centring_each():
+    """Each ends where about as many items are expected as are missing, and where it would have ended alone."""
+    case, starts = BY_NAME["generic"], np.array([-30, 0, 5, 40])
+    givens = [[], [1], [0, 3], [2]]
+
+    def moments_of(samples: list[list[int]]):
+        def moments_at(rung: int, which: np.ndarray):
+            parts = [conditional(case, np.exp(rung * RUNG), samples[i])[:2] for i in which]
+            values = [planning.moments(R, basis[None]) for R, basis in parts]
+            return tuple(np.concatenate(part) for part in zip(*values))
+
+        return moments_at
+
+    rungs, mean, variance = planning.centre(moments_of(givens), 2, starts)
+    assert (variance > 0).all()
+    for i, given in enumerate(givens):
+        alone = planning.centre(moments_of([given]), 2, starts[i : i + 1])
+        assert (alone[0][0], alone[1][0]) == (rungs[i], mean[i])
+        here = abs(mean[i] - 2)
+        for beside in (-2, 2):
+            R, basis, _ = conditional(case, np.exp((rungs[i] + beside) * RUNG), given)
+            assert here < abs(planning.moments(R, basis[None])[0][0] - 2)
+
+
+def test_centring_stops_where_the_moments_are_no_numbers():
+    rungs, mean, variance = planning.centre(
+        lambda rung, which: (np.full(1, np.nan), np.full(1, np.nan)), 2, np.array([7])
+    )
+    assert (rungs[0], mean[0], variance[0]) == (7, 1.0, 1.0)

@@ -17,8 +17,8 @@ from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityE
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Scan, Tree
 from ndpp.linalg import inclusion_matrix
 from ndpp.linalg.minors import quadratic_forms
-from ndpp.samplers import up_direct
-from ndpp.samplers.up_direct import (
+from ndpp.samplers.walk import up_direct
+from ndpp.samplers.walk.up_direct import (
     LOSS,
     DirectUp,
     choose,
@@ -28,7 +28,7 @@ from ndpp.samplers.up_direct import (
     second_form,
     second_weights,
 )
-from ndpp.samplers.up_naive import NaiveUp
+from ndpp.samplers.walk.up_naive import NaiveUp
 
 SPREAD = [Case(f"spread 10^±{s}", *random_ndpp(7, 5, np.random.default_rng(s), spread=s)) for s in (1, 2, 3)]
 

@@ -14,9 +14,9 @@ from ndpp.errors import BudgetExceededError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
 from ndpp.linalg import unit_of
 from ndpp.linalg.minors import quadratic_forms
-from ndpp.samplers import up_rejection
-from ndpp.samplers._bordered import condition_bordered, draw_pair, first_form, second_form
-from ndpp.samplers.up_rejection import RejectionUp
+from ndpp.samplers.walk import up_rejection
+from ndpp.samplers.walk.bordered import condition_bordered, draw_pair, first_form, second_form
+from ndpp.samplers.walk.up_rejection import RejectionUp
 
 
 def pair_weights(case, kept):

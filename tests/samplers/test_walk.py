@@ -11,13 +11,14 @@ import oracles
 from kernels import BY_NAME, pair_blocks
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.samplers import base, up_direct, walk
+from ndpp.samplers import base
 from ndpp.samplers.naive import Naive
-from ndpp.samplers.random_size import RandomSize
-from ndpp.samplers.up_direct import DirectUp
-from ndpp.samplers.up_naive import NaiveUp
-from ndpp.samplers.up_rejection import RejectionUp
-from ndpp.samplers.walk import Walk
+from ndpp.samplers.walk import Walk, up_direct
+from ndpp.samplers.walk import sampler as walk
+from ndpp.samplers.walk.random_size import RandomSize
+from ndpp.samplers.walk.up_direct import DirectUp
+from ndpp.samplers.walk.up_naive import NaiveUp
+from ndpp.samplers.walk.up_rejection import RejectionUp
 
 
 def exact_counts(case, size, n_draws, seed):

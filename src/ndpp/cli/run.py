@@ -124,7 +124,7 @@ def bench(
         wanted = None if any_size else size
         ask = Request(wanted, max_proposals=MOST_PROPOSALS)
         ready = {
-            spec.name: partial(spec.prepare, kernel, ask._replace(device=device) if spec.draws_on_gpu(wanted) else ask)
+            spec.name: partial(spec.prepare, kernel, ask._replace(device=device) if spec.on_gpu else ask)
             for spec in offered(wanted)
         }
         # A tiny kernel first: what is compiled or imported once is nobody's time.

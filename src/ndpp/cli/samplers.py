@@ -56,11 +56,6 @@ def prepare(name: str, kernel: LowRankKernel, ask: Request) -> Sampler:
         spec.is_chain or (ask.steps is None and ask.start == Start.uniform),
         f"--steps and --start are for walks; {name} is none",
     )
-    on_gpu = [
-        other.name + ("" if other.draws_on_gpu(None) else " with --size") for other in SPECS.values() if other.gpu
-    ]
-    need(
-        ask.device == "cpu" or spec.draws_on_gpu(ask.size),
-        f"--device is for {' and '.join(on_gpu)}; others run on the CPU",
-    )
+    able = " or ".join(other.name for other in SPECS.values() if other.on_gpu)
+    need(spec.on_gpu or ask.device == "cpu", f"--device needs --sampler {able}; others run on the CPU")
     return spec.prepare(kernel, ask)

@@ -27,7 +27,7 @@ from ndpp.samplers.registry import (
     Timing,
     offered,
 )
-from ndpp.samplers.up import UpStep
+from ndpp.samplers.walk.up import UpStep
 
 PREPARATION = "preparation"
 PAPER = {

@@ -17,8 +17,8 @@ import numpy as np
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers.base import Sampler, stream, stream_key
 from ndpp.samplers.rejection import Rejection, minor_ratio
-from ndpp.samplers.up_rejection import PreparedRejectionUp
 from ndpp.samplers.walk import Walk
+from ndpp.samplers.walk.up_rejection import PreparedRejectionUp
 
 T = TypeVar("T")
 WARM_LIMIT = 10

@@ -7,6 +7,7 @@ import scipy.linalg as sl
 
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.coordinates import EPS, congruence
+from ndpp.linalg.operations import NUMPY, Array, Operations
 
 
 def log_minor(rows: AnyArray, W: AnyArray, *, weights: FloatArray) -> float:
@@ -45,28 +46,22 @@ def log_det_or_zero(core: AnyArray) -> float:
     return float(log_abs) if sign > 0 and not singular else -np.inf
 
 
-def schur_complement(A: AnyArray, left: AnyArray, middle: AnyArray, right: AnyArray) -> AnyArray:
+def schur_complement(A: Array, left: Array, middle: Array, right: Array, ops: Operations = NUMPY) -> Array:
     """Return A − left · middle⁻¹ · right."""
-    return A - left @ np.linalg.solve(middle, right)
+    return A - left @ ops.solve(middle, right)
 
 
-def condition_on(Z: AnyArray, rows: FloatArray) -> tuple[AnyArray, AnyArray]:
+def condition_on(Z: Array, rows: FloatArray, ops: Operations = NUMPY) -> tuple[Array, Array]:
     """Return Z − Z Qᵀ(Q Z Qᵀ)⁻¹Q Z and log det(Q Z Qᵀ) for Q = ``rows``, for one matrix or a stack of them."""
     if len(rows) == 0:
-        return Z, np.zeros(Z.shape[:-2])
-    basis, height = row_basis(rows)
+        return Z, ops.array(np.zeros(Z.shape[:-2]), Z)
+    directions, height = row_basis(rows)
+    basis = ops.array(directions, Z)
     right = basis @ Z
     middle = right @ basis.T
-    log_volume = np.log(height).sum() if height.all() else -np.inf
-    return schur_complement(Z, Z @ basis.T, middle, right), log_det(middle) + 2 * log_volume
-
-
-def log_det(A: AnyArray) -> AnyArray:
-    """Return the complex logarithm of the determinant of each matrix of a stack, −inf where it is singular."""
-    # OpenBLAS divides by imaginary parts that are zero, and takes no harm from it; the logarithm of zero is meant.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sign, log_abs = np.linalg.slogdet(A)
-        return log_abs + np.log(sign.astype(complex))
+    log_abs, log_unit = ops.log_det(middle)
+    log_volume = float(np.log(height).sum()) if height.all() else -np.inf
+    return schur_complement(Z, Z @ basis.T, middle, right, ops), log_abs + log_unit + 2 * log_volume
 
 
 def row_basis(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -17,36 +17,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._types import AnyArray, ComplexArray, FloatArray
+from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.coordinates import EPS, Coordinates
-from ndpp.linalg.minors import log_det, log_det_or_zero, log_minor, row_basis, schur_complement
+from ndpp.linalg.minors import log_det_or_zero, log_minor, row_basis, schur_complement
+from ndpp.linalg.operations import NUMPY, Array, Operations
 
 ZERO_WEIGHT = 1e-12
 """A size whose probability falls below this under the law tilted towards it is a size that cannot occur."""
 
 
-def resolvent(coords: Coordinates, t: AnyArray) -> tuple[AnyArray, ComplexArray]:
+def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
     """Return R(t) = tB(I + tB)⁻¹ and log det(I + tB) for each t of a one-dimensional array, shapes (m, r, r) and (m,).
 
     Large directions come from I − (I + tB)⁻¹ and small ones from t(I + tB)⁻¹B, each where it does not cancel. Cost O(m r³).
     """
-    t = np.atleast_1d(t)
-    inverse, log_det, balance = _balanced_inverse(coords, t)
+    inverse, log_det, balance = _balanced_inverse(coords, t, ops)
     inverse = inverse / (balance[:, :, None] * balance[:, None, :])
-    R = np.eye(coords.rank) - inverse
-    small = (np.sqrt(np.abs(t).max()) * coords.scale) < 0.5
-    R[:, :, small] = t[:, None, None] * (inverse @ coords.B[:, small])
+    R = ops.eye(coords.rank, t) - inverse
+    small = ops.sqrt(abs(t).max()) * ops.array(coords.scale, abs(t)) < 0.5
+    R[:, :, small] = t[:, None, None] * (inverse @ ops.array(coords.B, t)[:, small])
     return R, log_det
 
 
-def _balanced_inverse(coords: Coordinates, t: AnyArray) -> tuple[AnyArray, ComplexArray, FloatArray]:
+def _balanced_inverse(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array, Array]:
     """Return the inverse of D⁻¹(I + tB)D⁻¹, log det(I + tB), and D = max(1, √|t|·scale).
 
     The balanced system has entries of order one whatever the spread of the directions.
     """
-    balance = np.maximum(1.0, np.sqrt(np.abs(t))[:, None] * coords.scale)
-    system = (np.eye(coords.rank) + t[:, None, None] * coords.B) / (balance[:, :, None] * balance[:, None, :])
-    return np.linalg.inv(system), log_det(system) + 2 * np.log(balance).sum(axis=1), balance
+    B, scale = ops.array(coords.B, t), ops.array(coords.scale, abs(t))
+    balance = (ops.sqrt(abs(t))[:, None] * scale).clip(1.0)
+    system = (ops.eye(coords.rank, t) + t[:, None, None] * B) / (balance[:, :, None] * balance[:, None, :])
+    inverse, log_abs, log_unit = ops.inverse(system)
+    return inverse, log_abs + 2 * ops.log(balance).sum(1) + log_unit, balance
 
 
 class TiltedLaw(NamedTuple):

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,13 @@ class Draws:
         return {name: float(np.sum(values)) for name, values in self.info.items()}
 
 
+class Engine(Protocol):
+    """Draws the sets of one prepared sampler on another device than the CPU, many at once."""
+
+    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+        """Yield the sets of samples first, first + 1, … in order, some at a time; ``key`` is that of the seed."""
+
+
 def stream_key(rng: RngLike) -> IntArray:
     """Return the 128-bit key of a family of streams. A ``Generator`` moves on by one draw, so that the next call differs."""
     return np.random.default_rng(rng).integers(0, 2**64, size=2, dtype=np.uint64)
@@ -67,8 +74,8 @@ class Sampler(ABC):
     """What all samplers share. A sampler says how to draw one set; this class draws many of them."""
 
     kernel: LowRankKernel
-    engine: Any = None
-    """What draws on a GPU, many sets at once (``ndpp.samplers.gpu``); None: the CPU."""
+    engine: Engine | None = None
+    """What draws on a GPU (``ndpp.samplers.gpu``); None: the CPU."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Draw:

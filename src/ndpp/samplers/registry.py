@@ -20,14 +20,9 @@ from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.naive import Naive
-from ndpp.samplers.random_size import RandomSize
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
-from ndpp.samplers.up import UpStep
-from ndpp.samplers.up_direct import DirectUp
-from ndpp.samplers.up_naive import NaiveUp
-from ndpp.samplers.up_rejection import RejectionUp
-from ndpp.samplers.walk import Walk
+from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, UpStep, Walk
 
 
 class Sizes(Enum):
@@ -100,8 +95,8 @@ class SamplerSpec:
         What benchmarks time. The steps of a chain, and nothing else, are ``Timing.STEP``.
     takes_given : bool
         Whether it can hold given items fixed.
-    gpu : Sizes, optional
-        Which sets it can draw on a GPU.
+    on_gpu : bool
+        Whether it draws on a GPU, too.
     max_items : int, optional
         Largest catalogue of an oracle, a sampler that enumerates. Oracles are neither timed nor offered by the command.
     symmetric_only : bool
@@ -125,7 +120,7 @@ class SamplerSpec:
     any_size_cls: type[Sampler] | None = None
     timing: Timing = Timing.DRAW
     takes_given: bool = False
-    gpu: Sizes | None = None
+    on_gpu: bool = False
     max_items: int | None = None
     symmetric_only: bool = False
     pictured: bool = True
@@ -158,11 +153,7 @@ class SamplerSpec:
 
     def draws(self, size: int | None) -> bool:
         """Whether it draws sets of this size, or of any if None."""
-        return _covers(self.sizes, size)
-
-    def draws_on_gpu(self, size: int | None) -> bool:
-        """Whether it does so on a GPU."""
-        return self.gpu is not None and _covers(self.gpu, size)
+        return self.sizes is Sizes.BOTH or (self.sizes is Sizes.ANY) == (size is None)
 
 
 def offered(size: int | None) -> list[SamplerSpec]:
@@ -188,10 +179,6 @@ def find(name: str) -> SamplerSpec:
         if spec.name == name:
             return spec
     raise InvalidInputError(f"there is no sampler {name!r}; there are {', '.join(spec.name for spec in SAMPLERS)}")
-
-
-def _covers(sizes: Sizes, size: int | None) -> bool:
-    return sizes is Sizes.BOTH or (sizes is Sizes.ANY) == (size is None)
 
 
 def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
@@ -220,7 +207,7 @@ EXACT = SamplerSpec(
     source="Theorem 4",
     remark="what `kernel.sample` uses",
     takes_given=True,
-    gpu=Sizes.BOTH,
+    on_gpu=True,
 )
 WALK = SamplerSpec(
     name="walk",
@@ -235,7 +222,6 @@ WALK = SamplerSpec(
     unit_cost="O(k r²) per step, or O(r³)",
     source="Theorem 7",
     timing=Timing.STEP,
-    gpu=Sizes.FIXED,
 )
 PAPERS_WALK = SamplerSpec(
     name="rejection-walk",

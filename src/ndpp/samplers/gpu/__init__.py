@@ -1,66 +1,39 @@
-"""The engine of :class:`Exact` and of :class:`Walk` with ``DirectUp`` on a CUDA device: many samples side by side, in torch.
+"""The engine of :class:`~ndpp.samplers.Exact` on a CUDA device: many samples side by side, in torch.
 
-torch is imported here, when an engine is first asked for, and nowhere else below learning. The rules are those of the CPU: the same
-ladder of circles, the same plan of their nodes, the same monitors. What differs is the form of the state (``_group``). Sample i depends
-on the seed and on i alone; its stream is not that of the CPU, so the two engines agree in law and not draw by draw.
+``docs/gpu-internals.md`` is the way in. :class:`~ndpp.samplers.Exact` names this package and loads it when a device is asked for; nothing
+else imports it, so torch is imported here and nowhere else below learning. The rules are those of the CPU: the same ladder of circles, the
+same plan of their nodes, the same monitors. What differs is the form of the state. Sample i depends on the seed and on i alone; its stream
+is not that of the CPU, so the two engines agree in distribution and not draw by draw.
+
+From top to bottom; a module imports only from those below it:
+
+===============  ============================================================================================
+``exact``        the engine: batches of samples in, draws out
+``run``          samples through their circles, and what becomes of those that the monitors object to
+``schedule``     which circles samples go through, planned on a few pilots
+``group``        samples on one circle: their state, one item more, the monitors, the next draw
+``circles``      Z at the nodes of circles, on the device
+``accept``       rounds of candidates, until one is accepted
+``catalogue``    rows of Q and the leverage table, on the device
+``samples``      samples in progress: records that travel between all of these
+``batches``      what to do when memory runs out or the device is lost
+``memory``       how many samples fit
+``streams``      random numbers of a sample
+``kernels``      Triton kernels, each with its plain twin
+``arrays``       torch's spelling of the operations of :mod:`ndpp.linalg.operations`
+===============  ============================================================================================
+
+Letters in shapes, in all of these:
+
+=========  =============================================================================================
+``S``      samples of a group
+``wanted`` items that each of them will have, beyond the given ones
+``n``      items that each of them has
+``room``   items that there is room for on the present circle, wanted at most
+``r``      the rank
+``h``      nodes of the upper half of a circle; the others are their conjugates
+``c``      candidates of a round, per sample
+``b``      small matrices, S·h
+``2, 4``   real and imaginary parts; those of Zq and then of Zᵀq
+=========  =============================================================================================
 """
-
-from __future__ import annotations
-
-import dataclasses
-import warnings
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
-
-from ndpp.errors import InvalidInputError, MissingExtraError
-
-if TYPE_CHECKING:
-    from ndpp.samplers.base import Sampler
-
-Precision: TypeAlias = Literal["double", "single"]
-AnySampler = TypeVar("AnySampler", bound="Sampler")
-
-
-def with_engine(sampler: AnySampler, device: str | None, precision: Precision) -> AnySampler:
-    """Return a prepared sampler that draws on ``device``.
-
-    None and "cpu" are the CPU. Where torch finds no CUDA device at all, a warning says so and the CPU it is; a device that is not
-    there beside others is an error.
-    """
-    if precision not in get_args(Precision):
-        raise InvalidInputError(f"precision must be 'double' or 'single'; got {precision!r}")
-    place = _place(device)
-    if place is None:
-        if precision == "single" and device in (None, "cpu"):
-            raise InvalidInputError("precision='single' is for CUDA devices; the CPU engine works in double precision")
-        return sampler
-    from ndpp.samplers.exact import Exact
-    from ndpp.samplers.gpu.exact import ExactEngine
-    from ndpp.samplers.gpu.walk import WalkEngine
-
-    engine: Any = ExactEngine if isinstance(sampler, Exact) else WalkEngine
-    return dataclasses.replace(sampler, engine=engine.prepare(sampler, place, precision))  # type: ignore[type-var]
-
-
-def _place(device: str | None) -> Any:
-    if device is None or device == "cpu":
-        return None
-    name, _, number = str(device).partition(":")
-    if name != "cuda" or not (number.isdigit() or (number == "" and ":" not in str(device))):
-        raise InvalidInputError(f"device must be None, 'cpu', 'cuda' or 'cuda:1'; got {device!r}")
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("torch", "gpu", f"device={device!r}") from None
-    if not torch.cuda.is_available():
-        warnings.warn(
-            f"device={device!r} was asked for, but torch {torch.__version__} finds no CUDA device: drawing on the CPU. "
-            "The law is the same; the draws are those of device='cpu'.",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        return None
-    if number and int(number) >= torch.cuda.device_count():
-        raise InvalidInputError(
-            f"device={device!r} is not there: CUDA devices are 0 to {torch.cuda.device_count() - 1}"
-        )
-    return torch.device(device)

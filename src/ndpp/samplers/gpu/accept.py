@@ -1,4 +1,4 @@
-"""One item for each of many samples, proposed by leverage and judged in rounds: :class:`~ndpp.items.LeverageTable` side by side."""
+"""One item for each of many samples, proposed by leverage and accepted in rounds: :class:`~ndpp.items.LeverageTable` side by side."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import torch
 from torch import Tensor
 
 from ndpp.errors import BudgetExceededError
-from ndpp.samplers.gpu._streams import ROUNDS, Streams
+from ndpp.samplers.gpu.streams import ROUNDS, Streams
 
 FEW, MANY, CHEAP = 2, 4, 48
-"""Candidates of a round, as multiples of the mean number needed: one sample in seven needs a second round, or one in fifty, while more
-candidates cost nothing beside what is read for one. No law depends on them."""
+"""Candidates of a first round, as multiples of the mean number needed, and how many cost nothing next to what is read for one.
+
+With twice the mean number one sample in seven needs a second round (e⁻²), with four times one in fifty (e⁻⁴). Chosen by the time of whole
+samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
 GROWTH = 1, 1, 2, 4
 """By how much rounds grow: few samples are left for the later ones, which cost their launches and no more."""
 
 
 class Accepted(NamedTuple):
-    """A row for each sample, candidates looked at, and which samples met a chance outside [0, 1] and so have no row."""
+    """A row for each sample, the candidates looked at, and which samples met a probability outside [0, 1]: these have no row."""
 
     rows: Tensor
     proposals: Tensor
-    bad: Tensor
+    out_of_range: Tensor
 
 
-def candidates(rank: int, left: int) -> int:
-    """Return how many candidates a first round has where ``left`` of ``rank`` are taken on average."""
+def first_round(rank: int, left: int) -> int:
+    """Return how many candidates a first round has when ``left`` of ``rank`` are accepted on average; a multiple of eight."""
     mean = rank / left
     few = FEW if left > 1 else 1  # for the last item candidates cost more than what is read anew in another round
     return 8 * math.ceil(max(few * mean, min(MANY * mean, CHEAP)) / 8)
@@ -42,23 +44,34 @@ def accept(
     step: int,
     count: int,
     tolerance: float,
-    values: Callable[[Tensor, Tensor | None], Tensor],
+    probabilities: Callable[[Tensor, Tensor | None], Tensor],
 ) -> Accepted:
-    """Return the first candidate of each pending sample that is taken, ``values(rows, which)`` being qᵀMq.
+    """Return the first candidate of each pending sample that is accepted.
 
-    ``samples`` are their numbers, ``pending`` the places of those that want an item; ``which`` is None where that is all of them.
+    Parameters
+    ----------
+    streams, table
+        Where candidates come from: random numbers, and the leverage table on the device.
+    samples, pending : (S,) and (P,) Tensor
+        The samples' numbers, and the places of those that want an item.
+    step, count : int
+        The step that the random numbers belong to, and the candidates of a first round.
+    tolerance : float
+        How far outside [0, 1] rounding may take a probability of acceptance.
+    probabilities : callable
+        ``probabilities(rows, which)`` is qᵀMq for candidates (P, c) of the samples at the places ``which``, None being all of them.
     """
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
-    bad = torch.zeros_like(samples, dtype=torch.bool)
+    out_of_range = torch.zeros_like(samples, dtype=torch.bool)
     total = 0
     for turn in range(ROUNDS):
         if not len(pending):
-            return Accepted(rows, proposals, bad)
+            return Accepted(rows, proposals, out_of_range)
         width = count * GROWTH[min(turn, len(GROWTH) - 1)]
         places, total = torch.arange(width, device=samples.device), total + width
         which = None if len(pending) == len(samples) else pending
         drawn, bar = streams.propose(table, samples if which is None else samples[which], step, turn, width)
-        value = values(drawn, which)
+        value = probabilities(drawn, which)
         low, high = torch.aminmax(value / table[2][drawn], dim=1)
         off = ~((low >= -tolerance) & (high <= 1 + tolerance))
         place = torch.where(value > bar, places, width).amin(1)
@@ -66,7 +79,7 @@ def accept(
         taken = drawn.gather(1, place.clamp(max=width - 1)[:, None])[:, 0]
         rows[pending] = torch.where(found, taken, 0)
         proposals[pending] += torch.where(found, place + 1, width)
-        bad[pending] = off
+        out_of_range[pending] = off
         pending = pending[~(found | off)]
     raise BudgetExceededError(
         f"{total} items were proposed by their leverage and rejected in {ROUNDS} rounds, where the first of them has more than are needed "

@@ -15,8 +15,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,9 +29,8 @@ from ndpp.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
 from ndpp.samplers._dispatch import dispatch
 from ndpp.samplers.base import BATCH, Draw, Sampler, stream
-from ndpp.samplers.gpu import Precision, with_engine
-from ndpp.samplers.up import PreparedUp, UpStep
-from ndpp.samplers.up_direct import DirectUp
+from ndpp.samplers.walk.up import PreparedUp, UpStep
+from ndpp.samplers.walk.up_direct import DirectUp
 
 Start: TypeAlias = Literal["uniform", "greedy"] | Items
 """Where a chain begins: a uniform draw among the sets of positive probability, the greedy MAP set, or these items."""
@@ -78,7 +77,6 @@ class Walk(Sampler):
     burn_in: int = 0
     thin: int | None = None
     chains: int = 1
-    engine: Any = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -93,7 +91,6 @@ class Walk(Sampler):
         thin: int | None = None,
         chains: int | None = None,
         device: str | None = None,
-        precision: Precision = "double",
     ) -> Walk:
         """Pay what depends on the kernel alone.
 
@@ -114,9 +111,14 @@ class Walk(Sampler):
             Take the samples from long chains, this many steps apart.
         chains : int, optional
             How many long chains; 1 if None. Only with ``thin``.
-        device, precision : str, optional
-            As for :class:`Exact`. A GPU runs independent chains with ``DirectUp()``, in double precision.
+        device : str, optional
+            None or "cpu": walks run on the CPU. :class:`Exact` draws on a GPU.
         """
+        if device not in (None, "cpu"):
+            raise InvalidInputError(
+                f"walks run on the CPU; got device={device!r}. Leave device= out, or draw exact samples on a GPU with "
+                'Exact.prepare(kernel, size=…, device="cuda")'
+            )
         size = kernel.check_size(size)
         if thin is None and chains is not None:
             raise InvalidInputError(
@@ -126,7 +128,7 @@ class Walk(Sampler):
             raise InvalidInputError(
                 "steps= is for independent chains; with thin=, samples are `thin` steps apart. Give one of the two"
             )
-        sampler = cls(
+        return cls(
             kernel,
             size,
             up.prepare(kernel, size) if size > 1 else None,
@@ -137,7 +139,6 @@ class Walk(Sampler):
             None if thin is None else check_count(thin, "thin", least=1),
             check_count(1 if chains is None else chains, "chains", least=1),
         )
-        return with_engine(sampler, device, precision)
 
     # ---- the chain ---------------------------------------------------------------------------------------------------
 

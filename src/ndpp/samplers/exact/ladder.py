@@ -14,9 +14,8 @@ import numpy as np
 
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
-
-RUNG = 0.35
-"""Step of the ladder in log ρ. One step moves the mean size by about RUNG times its variance."""
+from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.samplers.exact.monitors import RUNG
 
 Value = TypeVar("Value", bound="AnyArray | tuple[AnyArray | float, ...]")
 
@@ -44,7 +43,7 @@ class Ladder:
 
     def real(self, rung: int) -> FloatArray:
         """Return Z at the radius itself."""
-        return self.remember(rung, lambda: self._at(np.array([np.exp(rung * RUNG)]))[0][0].real)
+        return self.remember(rung, lambda: self.at(np.array([np.exp(rung * RUNG)]))[0][0].real)
 
     def circle(self, rung: int, count: int) -> Circle:
         """Return Z at ``count`` nodes of the circle (half of them: the rest are conjugates)."""
@@ -69,12 +68,13 @@ class Ladder:
         return sum(_bytes(value) for value in self._kept.values())
 
     def _circle(self, t: ComplexArray) -> Circle:
-        Z, log_w = self._at(t)
+        Z, log_w = self.at(t)
         return Circle(np.stack([Z.real, Z.imag]), log_w, np.log(t))
 
-    def _at(self, t: AnyArray) -> tuple[AnyArray, ComplexArray]:
-        R, log_det = resolvent(self.coords, t)
-        Z, log_minor = condition_on(R, self.given)
+    def at(self, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
+        """Return Z(t) given the ladder's items and log w(t) for points t (m,), shapes (m, r, r) and (m,), on any device."""
+        R, log_det = resolvent(self.coords, t, ops)
+        Z, log_minor = condition_on(R, self.given, ops)
         return Z, log_det + log_minor
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,17 +30,19 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.samplers._ladder import RUNG, Ladder
-from ndpp.samplers._nodes import Nodes, Weighed, given_items
-from ndpp.samplers._plan import plan_from_law, plan_from_weights
-from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.gpu import Precision, with_engine
+from ndpp.linalg.minors import row_basis
+from ndpp.samplers._device import with_engine
+from ndpp.samplers.base import Draw, Engine, Sampler
+from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.monitors import RUNG, Tolerances, unbiased_count
+from ndpp.samplers.exact.nodes import Nodes, Weighed, given_items
+from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
 
-TRACE_TOLERANCE = 2e-8
-"""How far tr M may be from the number of items still to come. Divided by the number of nodes, this is the bias of the rule."""
-FRACTION_FLOOR = 1e-5
-"""Smallest surviving fraction. Rounding errors are divided by it."""
+TOLERANCES = Tolerances()
 ATTEMPTS = 8
+"""Most circles that are tried before a sample is given up."""
+ENGINE = "ndpp.samplers.gpu.exact:ExactEngine"
+"""What draws on a CUDA device. It builds on this module, so it is named here and loaded when a device is asked for."""
 
 
 class State(NamedTuple):
@@ -75,7 +77,7 @@ class Exact(Sampler):
     index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
-    engine: Any = field(default=None, repr=False)
+    engine: Engine | None = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -89,7 +91,6 @@ class Exact(Sampler):
         index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare,
         memory: int = 256 * 2**20,
         device: str | None = None,
-        precision: Precision = "double",
     ) -> Exact:
         """Pay for what depends on the kernel alone; refuse what cannot be drawn before any work.
 
@@ -108,8 +109,6 @@ class Exact(Sampler):
             Most bytes of cached circles. Peak memory beside X is this, 20n bytes of table and 16 N r² bytes per thread.
         device : str, optional
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, a warning, and the CPU.
-        precision : "double" or "single"
-            Of a GPU. In single precision a law is right to three digits or so, and the monitors allow as much.
         """
         kernel = _narrowed(kernel, given, exclude, candidates)
         rows = np.sort(kernel.rows_of(given, "given"))
@@ -123,17 +122,12 @@ class Exact(Sampler):
             )
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
         sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        return with_engine(sampler, device, precision)
+        return with_engine(sampler, device, ENGINE)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
         wanted = self.size - len(self.given) if self.size is not None else self._draw_count(rng)
-        state, proposals = self.start(wanted), 0
-        while len(state.rows) < wanted:
-            assert self.index is not None
-            drawn = self.index.draw_counted(rng, state.weighed.M)
-            proposals += drawn.proposals
-            state = self.add(state, int(drawn.rows[0]), wanted)
+        state, proposals = self.complete(rng, self.start(wanted), wanted)
         info = {
             "proposals": proposals,
             "rejections": proposals - wanted,
@@ -147,6 +141,16 @@ class Exact(Sampler):
         cdf = np.cumsum(self.size_law)
         return int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
 
+    def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
+        """Draw the items that are missing from ``wanted``; return the state with all of them, and how many were proposed."""
+        proposals = 0
+        while len(state.rows) < wanted:
+            assert self.index is not None
+            drawn = self.index.draw_counted(rng, state.weighed.M)
+            proposals += drawn.proposals
+            state = self.add(state, int(drawn.rows[0]), wanted)
+        return state, proposals
+
     # -- the chain of conditional laws ---------------------------------------------------------------------------------------
 
     def start(self, wanted: int) -> State:
@@ -158,6 +162,14 @@ class Exact(Sampler):
         rung, count, *weighed = self.ladder.remember(("start", wanted), lambda: self._first(nothing, wanted))
         nodes = self._nodes(nothing, rung, count, wanted)
         return _judged(nothing._replace(rung=rung, nodes=nodes, weighed=Weighed._make(weighed)), wanted)
+
+    def resume(self, rows: IntArray, wanted: int) -> State:
+        """Return the state of a sample that has these rows already, of ``wanted`` in all."""
+        start = self.start(wanted)
+        if not len(rows):
+            return start
+        bare = self.start(0)._replace(rung=start.rung, rows=rows, q=self.kernel.q_rows(rows))
+        return self._recentre(bare, wanted)[0]
 
     def _first(self, nothing: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
         size = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
@@ -199,7 +211,7 @@ class Exact(Sampler):
                 return _judged(state, left), count
             # First more nodes, up to where the rule has no bias at all; then other radii, away from an unlucky pole.
             if count <= self.kernel.rank:
-                count = min(2 * count, self._unbiased)
+                count = min(2 * count, unbiased_count(self.kernel.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
         raise PrecisionError(
@@ -215,36 +227,21 @@ class Exact(Sampler):
             rung = 2 * (self._centre(state, left) // 2)
             chosen = np.concatenate([self.ladder.given, state.q])
             law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG)), chosen).law
-            plan = plan_from_law(law, left) or (0.0, self._unbiased)
+            plan = plan_from_law(law, left) or (0.0, unbiased_count(self.kernel.rank))
         shift, count = plan
         return rung + round(shift / RUNG), count
 
     def _centre(self, state: State, left: int) -> int:
-        """Return the rung on which about ``left`` more items are expected: Newton steps on the ladder."""
-        rung, low, high = state.rung, -(10**9), 10**9
-        for _ in range(100):
-            Z = given_real(self.ladder.real(rung), state.q)
-            mean = float(np.trace(Z))
-            variance = max(mean - float(np.einsum("ij,ji->", Z, Z)), 1e-3)
-            step = round(float(np.clip((left - mean) / (variance * RUNG), -12, 12)))
-            if step == 0 or abs(mean - left) <= 0.3:
-                break
-            low, high = (rung, high) if step > 0 else (low, rung)
-            if high - low < 2:
-                break
-            rung = rung + step if low < rung + step < high else (low + high) // 2
-        return rung
-
-    @property
-    def _unbiased(self) -> int:
-        """The number of nodes that fold nothing."""
-        return 2 * (self.kernel.rank // 2 + 1)
+        """Return the rung on which about ``left`` more items are expected."""
+        basis = row_basis(state.q)[0][None]
+        rungs, _, _ = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([state.rung]))
+        return int(rungs[0])
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gave the items already chosen no further probability."""
         chosen = np.concatenate([self.ladder.given, state.q[:-1]])
         excess = np.abs(chosen @ state.weighed.M).max(initial=0.0)
-        if excess > 1e-6:
+        if excess > TOLERANCES.chosen:
             raise PrecisionError(
                 f"M q = 0 must hold for every item already chosen; it is off by {excess:.1g}. "
                 "Double precision cannot carry this kernel at this size; rescale X or ask for a smaller size."
@@ -253,15 +250,6 @@ class Exact(Sampler):
 
 _NO_NODES = Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex))
 _NOTHING = Weighed(np.empty((0, 0)), 0.0, 0.0)
-
-
-def given_real(R: FloatArray, q: FloatArray) -> FloatArray:
-    """Return R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for one real R."""
-    if len(q) == 0:
-        return R
-    q = np.linalg.qr(q.T)[0].T
-    right = q @ R
-    return R - (R @ q.T) @ np.linalg.solve(right @ q.T, right)
 
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
@@ -273,7 +261,7 @@ def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: I
 
 
 def _trustworthy(weighed: Weighed, left: int) -> bool:
-    return abs(weighed.trace - left) <= TRACE_TOLERANCE and weighed.fraction >= FRACTION_FLOOR
+    return bool(TOLERANCES.accepts(abs(weighed.trace - left), weighed.fraction))
 
 
 def _judged(state: State, left: int) -> State:

@@ -6,21 +6,25 @@ back, is lighter, and there is nothing below zero to fold: a smaller radius need
 
 The weights of a circle one is on give that law by a Fourier sum; without such a circle it comes from eigenvalues, or is modelled from
 its mean and variance. The monitors judge the outcome, so a poor plan costs time and not correctness.
+
+Re-centring finds the rung to plan from: the one on which about as many items are expected as are missing. It is written for many samples
+and for arrays of any kind; the CPU has one sample, the GPU as many as left their circle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
-from ndpp.samplers._ladder import RUNG
+from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.samplers.exact.monitors import COUNTS, RUNG
 
 PLANNED_BIAS, PLANNED_FRACTION = 1e-13, 1e-4
 """What a new circle is planned for where the law is known, with room for the drift of the items to come."""
 MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
 """The same where it is modelled."""
-COUNTS = np.array([4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024])
-"""Numbers of nodes to choose from: few, so that circles are shared between samples."""
 NOISE = 1e-12
 """Below this a probability taken from the weights is rounding."""
 
@@ -73,6 +77,55 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
         folded = np.maximum(log_law(left + COUNTS[None, :]), log_law(left - COUNTS[None, :])) - here
     good = (folded < np.log(MODELLED_BIAS)) & (here > np.log(MODELLED_FRACTION))
     return _fewest(good, here, shifts, COUNTS) or (0.0, int(COUNTS[-1]))
+
+
+def plan_from_moments(rungs: IntArray, mean: FloatArray, variance: FloatArray, left: int) -> list[tuple[int, int]]:
+    """Return a rung and a number of nodes for each of many samples, from what :func:`centre` gave.
+
+    Rungs are even, so that samples share more circles.
+    """
+    plans = (plan_circle(float(m), float(v), left) for m, v in zip(mean, variance))
+    return [(2 * ((int(rung) + round(shift / RUNG)) // 2), count) for rung, (shift, count) in zip(rungs, plans)]
+
+
+def centre(
+    moments_at: Callable[[int, IntArray], tuple[FloatArray, FloatArray]], left: int, rungs: IntArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the rung on which each of many samples expects about ``left`` more items, and mean and variance there.
+
+    Safeguarded Newton steps on the ladder, from the rungs given. ``moments_at(rung, which)`` returns mean and variance on a rung for the
+    samples at these places; see :func:`moments`.
+    """
+    rungs, low, high = rungs.copy(), np.full(len(rungs), -(10**9)), np.full(len(rungs), 10**9)
+    mean, variance, moving = np.zeros(len(rungs)), np.ones(len(rungs)), np.ones(len(rungs), bool)
+    for _ in range(100):
+        for rung in np.unique(rungs[moving]):
+            here = np.flatnonzero(moving & (rungs == rung))
+            mean[here], variance[here] = moments_at(int(rung), here)
+        variance = np.maximum(variance, 1e-3)
+        steps = np.round(np.clip(np.nan_to_num((left - mean) / (variance * RUNG)), -12, 12)).astype(np.int64)
+        moving &= np.isfinite(mean) & (steps != 0) & (np.abs(mean - left) > 0.3)
+        low, high = np.where(moving & (steps > 0), rungs, low), np.where(moving & (steps < 0), rungs, high)
+        moving &= high - low >= 2
+        inside = (low < rungs + steps) & (rungs + steps < high)
+        rungs = np.where(moving, np.where(inside, rungs + steps, (low + high) // 2), rungs)
+        if not moving.any():
+            break
+    return rungs, np.nan_to_num(mean, nan=1.0), np.nan_to_num(variance, nan=1.0)
+
+
+def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
+    """Return mean tr Z and variance tr Z − tr Z² of the number of items still to come, both (S,).
+
+    Z = R − RQᵀ(QRQᵀ)⁻¹QR for one real R (r, r) and each of the orthonormal rows Q in ``basis`` (S, i, r); no Z is formed.
+    """
+    i = basis.shape[1]
+    right, left = basis @ R, basis @ R.T
+    inner = ops.solve(right @ basis.mT, ops.concat([right @ left.mT, (right @ R) @ left.mT], 2))
+    first, second = inner[:, :, :i], inner[:, :, i:]
+    square = (R * R.T).sum() - 2 * ops.trace(second) + (first * first.mT).sum((1, 2))
+    mean = ops.trace(R) - ops.trace(first)
+    return mean, mean - square
 
 
 def _law_of_rest(log_w: ComplexArray, left: int) -> FloatArray:

@@ -25,9 +25,9 @@ from ndpp.errors import BudgetExceededError, ZeroProbabilityError
 from ndpp.items import ItemIndex, Tree
 from ndpp.kernel import LowRankKernel
 from ndpp.linalg import dominating
-from ndpp.samplers._bordered import Bordered, condition_bordered, draw_pair
 from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.symmetric import SpectralDPP
+from ndpp.samplers.walk.bordered import Bordered, condition_bordered, draw_pair
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,13 +16,21 @@ from ndpp.errors import DeviceError
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers.base import Draws
 
+
+class Limited(Protocol):
+    """What draws in batches: on a device, at most so many samples at a time."""
+
+    device: torch.device
+    most: int
+
+
 LOST = getattr(torch, "AcceleratorError", torch.cuda.CudaError)
 
 
 def in_batches(
-    engine: Any, draw: Callable[[Tensor], Draws], first: int, n_samples: int, times: int = 1
+    engine: Limited, draw: Callable[[Tensor], Draws], first: int, n_samples: int, times: int = 1
 ) -> Iterator[Draws]:
-    """Yield ``draw`` of the samples first, first + 1, …, at most ``times·engine.most`` at a time, fewer where memory runs out.
+    """Yield ``draw`` of the samples first, first + 1, …, at most ``times·engine.most`` at a time; ``most`` is halved if memory runs out.
 
     Raises
     ------
@@ -40,8 +48,7 @@ def in_batches(
         except torch.cuda.OutOfMemoryError as error:
             if len(samples) == 1:
                 raise DeviceError(
-                    f"the memory of {engine.device} does not hold one sample. Free some, draw on the CPU (device=None), or in "
-                    "precision='single'."
+                    f"the memory of {engine.device} does not hold one sample. Free some, or draw on the CPU (device=None)."
                 ) from error
             engine.most = max(1, len(samples) // (2 * times))
             times = 1 if engine.most == 1 else times

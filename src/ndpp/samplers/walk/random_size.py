@@ -20,9 +20,9 @@ from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.up import UpStep
-from ndpp.samplers.up_direct import DirectUp
-from ndpp.samplers.walk import Walk
+from ndpp.samplers.walk.sampler import Walk
+from ndpp.samplers.walk.up import UpStep
+from ndpp.samplers.walk.up_direct import DirectUp
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Node matrices of the exact sampler on the CPU: Z(t_j) at the points of a circle, conditioned on one more item at a time.
 
-The hot loop. Conditioning on an item with row q of Q is rank one at every node,
+The hot loop, compiled; :mod:`ndpp.samplers.gpu.group` has the GPU's. Conditioning on an item with row q of Q is rank one at every node,
 
     u = Zq,    v = qᵀZ,    π = qᵀu,    Z ← Z − uvᵀ/π,    w ← wπ,
 
@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 from ndpp._types import ComplexArray, FloatArray
+from ndpp.linalg import rank_one_condition
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
@@ -50,11 +51,8 @@ class Nodes(NamedTuple):
         return Nodes(self.Z, log_w), Weighed(M, trace, fraction)
 
     def plain_condition(self, q: FloatArray) -> tuple[Nodes, Weighed]:
-        """Do the same in three lines of array code: the oracle of :meth:`condition`."""
-        Z = self.Z[0] + 1j * self.Z[1]
-        u, v = Z @ q, q @ Z
-        pivots = u @ q
-        Z = Z - u[:, :, None] * v[:, None, :] / pivots[:, None, None]
+        """Do the same in three lines of array code: the twin of :meth:`condition`, and its oracle."""
+        Z, pivots = rank_one_condition(self.Z[0] + 1j * self.Z[1], q)
         nodes = Nodes(np.stack([Z.real, Z.imag]), self.log_w + np.log(pivots))
         return nodes, nodes.weigh()
 
@@ -62,7 +60,8 @@ class Nodes(NamedTuple):
 def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for Q_Y = ``given``, shape (y, r); weights up to one common factor.
 
-    Only the span of the rows matters; in an orthonormal basis of it items that nearly coincide cost no digits.
+    Only the span of the rows matters; in an orthonormal basis of it items that nearly coincide cost no digits. The plain twin is
+    :func:`ndpp.linalg.condition_on`.
     """
     basis = np.ascontiguousarray(np.linalg.qr(given.T)[0].T)
     Z, log_minor = np.empty_like(R), np.empty_like(log_w)

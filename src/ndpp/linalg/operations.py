@@ -1,0 +1,55 @@
+"""The operations that NumPy and torch spell differently, so that an algorithm is written once for the arrays of either.
+
+Everything else that the shared algorithms use has one spelling: arithmetic, ``@``, ``abs``, indexing, ``.sum(axis)``, ``.clip(least)``,
+``.mT``, ``.real``. NumPy's operations are the default everywhere; those of torch are in :mod:`ndpp.samplers.gpu.arrays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ndpp._types import AnyArray, FloatArray
+
+Array: TypeAlias = Any
+"""A NumPy array or a torch tensor."""
+
+
+class Operations(NamedTuple):
+    """What an algorithm asks of its arrays. Matrices are the last two axes; any axes before them are a batch.
+
+    ``array(values, like)`` puts a NumPy array where ``like`` lies, as a type that mixes with it; ``eye(n, like)`` is the identity there.
+    ``log_det(A)`` is log|det A| and the logarithm of det A/|det A|, which is imaginary; ``inverse(A)`` is A⁻¹ and these two.
+    """
+
+    array: Callable[[FloatArray, Array], Array]
+    eye: Callable[[int, Array], Array]
+    sqrt: Callable[[Array], Array]
+    log: Callable[[Array], Array]
+    concat: Callable[[list[Array], int], Array]
+    trace: Callable[[Array], Array]
+    solve: Callable[[Array, Array], Array]
+    log_det: Callable[[Array], tuple[Array, Array]]
+    inverse: Callable[[Array], tuple[Array, Array, Array]]
+
+
+def _log_det(A: AnyArray) -> tuple[AnyArray, AnyArray]:
+    # OpenBLAS divides by imaginary parts that are zero, which does no harm; the logarithm of zero is meant.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sign, log_abs = np.linalg.slogdet(A)
+        return log_abs, np.log(sign.astype(complex))
+
+
+NUMPY = Operations(
+    array=lambda values, like: values,  # NumPy mixes real and complex arrays
+    eye=lambda n, like: np.eye(n),
+    sqrt=np.sqrt,
+    log=np.log,
+    concat=np.concatenate,
+    trace=lambda A: np.trace(A, axis1=-2, axis2=-1),
+    solve=np.linalg.solve,
+    log_det=_log_det,
+    inverse=lambda A: (np.linalg.inv(A), *_log_det(A)),
+)

@@ -1,0 +1,46 @@
+"""torch's spelling of :class:`ndpp.linalg.operations.Operations`: with it, the algorithms of the CPU run on the device.
+
+Nothing here waits for the device, and what is singular shows in the monitors, not as an error. Determinants are of complex matrices.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ndpp.linalg.operations import Operations
+
+
+def log_det_of_factors(LU: Tensor, pivots: Tensor) -> Tensor:
+    """Return log det from what ``lu_factor_ex`` gave: every exchange of rows turns the sign."""
+    swaps = (pivots != torch.arange(1, LU.shape[-1] + 1, device=LU.device)).sum(-1) % 2
+    return LU.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 1j * (torch.pi * swaps.double())
+
+
+def _eye(n: int, like: Tensor) -> Tensor:
+    return torch.eye(n, dtype=like.dtype, device=like.device)
+
+
+def _log_det(A: Tensor) -> tuple[Tensor, Tensor]:
+    sign, log_abs = torch.linalg.slogdet(A)
+    return log_abs, sign.log()
+
+
+def _inverse(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the inverse and the determinant from one factorisation."""
+    LU, pivots, _ = torch.linalg.lu_factor_ex(A)
+    log_det = log_det_of_factors(LU, pivots)
+    return torch.linalg.lu_solve(LU, pivots, _eye(A.shape[-1], A).expand_as(LU)), log_det.real, 1j * log_det.imag
+
+
+TORCH = Operations(
+    array=lambda values, like: torch.from_numpy(values).to(like),  # torch does not multiply real and complex matrices
+    eye=_eye,
+    sqrt=torch.sqrt,
+    log=torch.log,
+    concat=torch.cat,
+    trace=lambda A: A.diagonal(dim1=-2, dim2=-1).sum(-1),
+    solve=lambda A, B: torch.linalg.solve_ex(A, B)[0],
+    log_det=_log_det,
+    inverse=_inverse,
+)

@@ -1,0 +1,140 @@
+"""Circles of the ladder on the device, and which one suits a sample: planned by mean and variance, for many samples at once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.linalg import nodes
+from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.monitors import RUNG
+from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
+from ndpp.samplers.gpu.arrays import TORCH
+from ndpp.samplers.gpu.catalogue import Catalogue
+
+
+class CircleKey(NamedTuple):
+    """Which circle: a rung of the ladder, and an even number of nodes, of which the conjugate half is not computed."""
+
+    rung: int
+    n_nodes: int
+
+
+@dataclass(eq=False)
+class Circle:
+    """Z at the h nodes of one circle, shared by every sample on it.
+
+    Attributes
+    ----------
+    to_sides, to_squares : (r, h·4·r) Tensor
+        ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does so for Z².
+    trace, log_w, log_t : (h,) complex Tensor
+        tr Z, the logarithms of the weights given the ladder's items, and those of the nodes.
+    catalogue : Catalogue
+    memory : int
+        Most bytes of ``table``.
+    looked_up : int
+        How many rows of ``table`` were wanted so far.
+    """
+
+    to_sides: Tensor
+    to_squares: Tensor
+    trace: Tensor
+    log_w: Tensor
+    log_t: Tensor
+    catalogue: Catalogue
+    memory: int
+    looked_up: int = 0
+
+    @cached_property
+    def table(self) -> Tensor | None:
+        """(n, 2h): qᵀZq of every item, real and imaginary parts side by side; None if memory does not allow it."""
+        q = self.catalogue.q
+        return None if q is None or q.element_size() * 2 * self.half * len(q) > self.memory else self.forms(q)
+
+    def table_for(self, uses: int) -> Tensor | None:
+        """Return the table for so many more rows to look up; None until as many were wanted as it has, which is when it pays."""
+        self.looked_up += uses
+        return self.table if self.looked_up >= self.catalogue.kernel.n_rows else None
+
+    @cached_property
+    def square_columns(self) -> Tensor:
+        """(r, h·2·r): the part of ``to_squares`` that gives Z²q alone."""
+        return _columns(self.to_squares, self.half)
+
+    @property
+    def half(self) -> int:
+        """Number of nodes h."""
+        return len(self.log_w)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes held."""
+        table = self.__dict__.get("table")
+        return self.to_sides.nbytes + self.to_squares.nbytes + (0 if table is None else table.nbytes)
+
+    def forms(self, q: Tensor) -> Tensor:
+        """Return qᵀZq for rows q (m, r), shape (m, 2h)."""
+        r = q.shape[1]
+        sides = _columns(self.to_sides, self.half)
+        out = torch.empty((len(q), 2 * self.half), dtype=q.dtype, device=q.device)
+        block = max(1, 2**26 // max(1, sides.shape[1]))
+        for start in range(0, len(q), block):
+            part = q[start : start + block]
+            out[start : start + block] = torch.einsum("mjr,mr->mj", (part @ sides).view(len(part), -1, r), part)
+        return out
+
+
+class Circles:
+    """The ladder's circles on one device, made when first wanted and kept within ``memory`` bytes."""
+
+    def __init__(self, ladder: Ladder, catalogue: Catalogue, memory: int) -> None:
+        self.ladder, self.catalogue, self.memory = ladder, catalogue, memory
+        self._kept: OrderedDict[CircleKey, Circle] = OrderedDict()
+        self._real: dict[int, Tensor] = {}
+
+    def __getitem__(self, key: CircleKey) -> Circle:
+        if key not in self._kept:
+            self._kept[key] = self._make(*key)
+            while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _make(self, rung: int, n_nodes: int) -> Circle:
+        t = torch.from_numpy(nodes(np.exp(rung * RUNG), n_nodes)).to(self.catalogue.device)
+        Z, log_w = self.ladder.at(t, TORCH)
+        return Circle(_sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.catalogue, self.memory // 4)
+
+    # -- the plan ----------------------------------------------------------------------------------------------------------------
+
+    def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
+        """Return the circle that suits each sample, for orthonormal rows q (S, i, r) of its items and a rung to begin at."""
+        plans = plan_from_moments(*centre(partial(self._moments, q), left, rungs), left)
+        return [CircleKey(*plan) for plan in plans]
+
+    def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        if rung not in self._real:
+            t = torch.full((1,), np.exp(rung * RUNG), dtype=torch.complex128, device=q.device)
+            self._real[rung] = self.ladder.at(t, TORCH)[0][0].real.contiguous()
+        mean, variance = moments(self._real[rung], q[torch.from_numpy(which).to(q.device)], TORCH)
+        return mean.cpu().numpy(), variance.cpu().numpy()
+
+
+def _columns(sides: Tensor, half: int) -> Tensor:
+    """Return the part of ``to_sides`` or ``to_squares`` that gives Zq alone, (r, h·2·r)."""
+    r = len(sides)
+    return sides.view(r, half, 4, r)[:, :, :2].reshape(r, -1)
+
+
+def _sides(Z: Tensor) -> Tensor:
+    """Return (r, h·4·r) with q @ sides = Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node."""
+    parts = torch.stack([Z.real.mT, Z.imag.mT, Z.real, Z.imag], 1)  # (h, 4, r, r)
+    return parts.permute(2, 0, 1, 3).reshape(Z.shape[1], -1).contiguous()

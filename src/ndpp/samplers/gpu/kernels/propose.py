@@ -1,0 +1,131 @@
+"""Candidates of many samples, drawn by their leverage from counter-based random numbers.
+
+Philox4x32-10 [Salmon et al., SC 2011] turns a counter of four words into four random words. The counter holds the candidate's place, the
+step and round, and the sample's number, so that no batch, group or round can change what a sample sees.
+"""
+
+import torch
+from torch import Tensor
+
+from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.runtime import jit, tl, triton
+
+MASK = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+BLOCK = 512
+"""Candidates of a program. The kernel is short and waits for memory: any few hundred do."""
+
+
+def propose(
+    table: tuple[Tensor, Tensor, Tensor], index: Tensor, key: tuple[int, int], where: int, count: int
+) -> tuple[Tensor, Tensor]:
+    """Return rows drawn by their leverage and, for each, leverage times a uniform: a row is taken if qᵀMq is above that. Both (S, count).
+
+    ``table`` holds thresholds, aliases and leverages of the items; ``index`` (S,) is the part of the counter that tells samples apart,
+    ``where`` the part that tells steps and rounds apart.
+    """
+    if not runtime.usable(index.device):
+        return propose_plain(table, index, key, where, count)
+    threshold, alias, leverage = table
+    rows = torch.empty(len(index), count, dtype=torch.int64, device=index.device)
+    bars = torch.empty(len(index), count, dtype=torch.float64, device=index.device)
+    propose_kernel[(triton.cdiv(rows.numel(), BLOCK),)](
+        threshold, alias, leverage, index, rows, bars, rows.numel(), len(alias), count, *key, where, BLOCK=BLOCK
+    )
+    return rows, bars
+
+
+# -- plain -----------------------------------------------------------------------------------------------------------------------
+
+
+def propose_plain(
+    table: tuple[Tensor, Tensor, Tensor], index: Tensor, key: tuple[int, int], where: int, count: int
+) -> tuple[Tensor, Tensor]:
+    """Return what :func:`propose` does, by torch."""
+    threshold, alias, leverage = table
+    cell, coin, chance = uniforms(index, key, where, count)
+    cells = (cell * len(alias)).long().clamp(max=len(alias) - 1)  # a product may be rounded up
+    rows = torch.where(coin < threshold[cells], cells, alias[cells])
+    return rows, chance * leverage[rows]
+
+
+def uniforms(index: Tensor, key: tuple[int, int], where: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return three uniforms for each of ``count`` candidates of each sample, (S, count) each; arguments as for :func:`propose`."""
+    step = torch.full((), where, dtype=torch.int64, device=index.device)
+    place = 2 * torch.arange(count, device=index.device)
+    words: list[Tensor] = []
+    for half in range(2):
+        counter = torch.broadcast_tensors(place + half, step, (index & MASK)[:, None], (index >> 32 & MASK)[:, None])
+        words.extend(philox(counter, key))
+    return unit(words[0], words[1]), unit(words[2], words[3]), unit(words[4], words[5])
+
+
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return four words of 32 bits, held in int64, for counters and a key held likewise.
+
+    Examples
+    --------
+    >>> zero = torch.zeros((), dtype=torch.int64)
+    >>> [hex(int(word)) for word in philox((zero, zero, zero, zero), (0, 0))]
+    ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
+    """
+    a, b, c, d = counter
+    k0, k1 = key
+    for _ in range(10):
+        p, q = a * MULTIPLIERS[0], c * MULTIPLIERS[1]  # wrap modulo 2**64: the bits are those of the unsigned product
+        a, b, c, d = (q >> 32 & MASK) ^ b ^ k0, q & MASK, (p >> 32 & MASK) ^ d ^ k1, p & MASK
+        k0, k1 = (k0 + WEYL[0]) & MASK, (k1 + WEYL[1]) & MASK
+    return a, b, c, d
+
+
+def unit(high: Tensor, low: Tensor) -> Tensor:
+    """Return 53 bits of two words as a number in [0, 1)."""
+    return ((high >> 5) * 2**26 + (low >> 6)).double() * 2.0**-53
+
+
+# -- Triton ----------------------------------------------------------------------------------------------------------------------
+
+
+@jit(do_not_specialize=["total", "n", "count", "key_low", "key_high", "where"])
+def propose_kernel(
+    threshold, alias, leverage, samples, rows, bars, total, n, count, key_low, key_high, where, BLOCK: tl.constexpr
+):
+    """Write rows and bars (S, count), total = S·count entries; twin: :func:`propose_plain`.
+
+    Grid: ⌈total/BLOCK⌉ programs, each of which draws BLOCK candidates that follow each other, whichever samples they belong to.
+    """
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    here, zero = at < total, at * 0
+    sample = tl.load(samples + at // count, mask=here, other=0)
+    place, low, high = 2 * (at % count), sample & 0xFFFFFFFF, (sample >> 32) & 0xFFFFFFFF
+    w0, w1, w2, w3 = _philox(place, zero + where, low, high, zero + key_low, zero + key_high)
+    w4, w5, _, _ = _philox(place + 1, zero + where, low, high, zero + key_low, zero + key_high)
+    cell = tl.minimum((_unit(w0, w1) * (zero + n).to(tl.float64)).to(tl.int64), n - 1)  # n, where rounded up
+    keep = _unit(w2, w3) < tl.load(threshold + cell, mask=here, other=0.0)
+    row = tl.where(keep, cell, tl.load(alias + cell, mask=here, other=0))
+    tl.store(rows + at, row, mask=here)
+    tl.store(bars + at, _unit(w4, w5) * tl.load(leverage + row, mask=here, other=0.0), mask=here)
+
+
+@jit
+def _philox(a, b, c, d, k0, k1):
+    """Return the four words of :func:`philox`."""
+    for _ in tl.static_range(10):
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (
+            ((q >> 32) & 0xFFFFFFFF) ^ b ^ k0,
+            q & 0xFFFFFFFF,
+            ((p >> 32) & 0xFFFFFFFF) ^ d ^ k1,
+            p & 0xFFFFFFFF,
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return a, b, c, d
+
+
+@jit
+def _unit(high, low):
+    """Return :func:`unit`."""
+    return ((high >> 5) * 67108864 + (low >> 6)).to(tl.float64) * 1.1102230246251565e-16
