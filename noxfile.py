@@ -224,6 +224,8 @@ def variables(setting: Setting, features: list[str], cache: Path) -> dict[str, s
 def probe(session: nox.Session, env: dict[str, str]) -> dict | None:
     """What is in use under these environment variables; None where it crashes."""
     answer = session.run("python", "-c", PROBE, env=env, silent=True, success_codes=range(-64, 256), log=False)
+    if answer is None:
+        session.skip("installed, and nothing run")
     lines = str(answer).strip().splitlines()
     return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
 
