@@ -182,7 +182,8 @@ def suite(session: nox.Session, versions: str) -> None:
 def install(session: nox.Session, versions: str) -> None:
     """Everything but torch as uv resolves it, wheels only; then torch by pip, where it comes without CUDA."""
     session.install("--upgrade", "pip", "uv")
-    folder = Path(session.create_tmp()).resolve()
+    folder = Path(session.virtualenv.location).resolve() / "matrix"
+    folder.mkdir(exist_ok=True)
     without, lock = folder / "without-torch.txt", folder / "versions.txt"
     without.write_text("torch ; python_version < '0'\n")
     resolution = "lowest-direct" if versions == "lowest" else "highest"
