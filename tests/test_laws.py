@@ -302,6 +302,7 @@ def test_more_checks_than_declared_fail_the_run(workers: list[str], tmp_path: Pa
         (tmp_path / name).write_text(
             text.replace(f"SUITE_CHECKS = {laws.SUITE_CHECKS}", "SUITE_CHECKS = 3"), encoding="utf-8"
         )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")  # the folder for temporary files may be part of a checkout
     (tmp_path / "test_four.py").write_text(
         "import laws, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test(i): laws.assert_mean([1, 2], 1.5)\n"
     )
