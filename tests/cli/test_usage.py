@@ -52,13 +52,19 @@ def test_version(call):
         (["sample"], "Usage"),
         (["sample", "SHELF", "-n", "many"], "number"),
         (["sample", "SHELF", "-n", "-3"], "number"),
-        (["sample", "SHELF", "--sampler", "gibbs"], "gibbs"),
+        (["sample", "SHELF", "--sampler", "gibbs"], "'gibbs' is not one of exact, walk, rejection-walk"),
+        (["sample", "SHELF", "--sampler", "naive"], "'naive' is not one of"),
+        (["diagnose", "SHELF", "--walk", "clock"], "'clock' is not one of walk, rejection-walk"),
         (["sample", "SHELF", "--resume"], "--resume continues the file that -o names"),
         (["sample", "SHELF", "--json", "--to", "csv"], "exclude each other"),
         (["sample", "SHELF", "--sampler", "walk", "-g", "tea", "-k", "3"], "--given needs --sampler exact"),
         (["sample", "SHELF", "--sampler", "cholesky", "-k", "3"], "any size"),
         (["sample", "SHELF", "--steps", "3"], "--steps and --start are for walks"),
-        (["sample", "SHELF", "--sampler", "clock", "--device", "cuda"], "others run on the CPU"),
+        (
+            ["sample", "SHELF", "--sampler", "clock", "--device", "cuda"],
+            "exact and walk with --size; others run on the CPU",
+        ),
+        (["sample", "SHELF", "--sampler", "walk", "--device", "cuda"], "others run on the CPU"),
         (["complete", "SHELF", "-g", "tea", "--size", "4", "--add", "1"], "exclude each other"),
         (["complete", "SHELF", "FILE", "-g", "tea"], "not from both"),
         (["map", "SHELF"], "--size"),
@@ -285,4 +291,6 @@ def test_the_shell_completes_commands_options_and_labels(capsys, monkeypatch, sh
     assert complete("sample", str(shelf), "--given", "b") == ["bread", "butter"]
     assert complete("sample", str(shelf), "--given", "tea,b") == ["tea,bread", "tea,butter"]
     assert complete("sample", "nowhere", "--given", "b") == []
+    assert complete("sample", str(shelf), "--sampler", "reject") == ["rejection-walk", "rejection"]
+    assert complete("diagnose", str(shelf), "--walk", "w") == ["walk"]
     assert complete("reproduce", "tab") == ["table1", "table2", "table3"]

@@ -16,9 +16,9 @@ from ndpp.experiments.chains import run_chains
 from ndpp.experiments.enumerated import tabled_walk
 from ndpp.experiments.record import Finding, Result
 from ndpp.experiments.samplers_timed import sampler_rows
-from ndpp.experiments.timing import step_times, timed
+from ndpp.experiments.timing import draw_times, step_times, timed
 from ndpp.items import Tree
-from ndpp.samplers import Exact, Rejection, RejectionUp, Walk
+from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
 
 ABOUT = {"quick": True, "seed": 3, "seconds": 1.0, "machine": record.machine()}
 
@@ -249,12 +249,19 @@ def test_steps_are_counted_with_their_closed_form():
     assert found.times.least <= found.times.median
 
 
+@pytest.mark.parametrize(("seconds", "draws"), [(0.0, 1 + 2), (60.0, 4 + 1000)])
+def test_warming_up_takes_no_longer_than_timing(monkeypatch, seconds, draws):
+    sampler, made = Exact.prepare(make_kernel(30, 6, rng=0), size=2), []
+    monkeypatch.setattr(Exact, "draw", lambda self, rng: made.append(rng))
+    draw_times(sampler, seed=0, seconds=seconds, least=2, warm=4)
+    assert len(made) == draws
+
+
 @pytest.mark.parametrize("size", [3, None])
 def test_a_row_for_every_sampler(size):
     kernel = make_kernel(30, 6, rng=0)
     rows = list(sampler_rows(kernel, Tree.prepare(kernel), size, seed=0, seconds=0.0))
-    names = ["Exact", "Walk(DirectUp)", "Walk(RejectionUp)", "Rejection"] + ["Cholesky", "Clock"] * (size is None)
-    assert [row["sampler"] for row in rows] == names
+    assert [row["sampler"] for row in rows] == [spec.label for spec in registry.offered(size)]
     assert all(row["seconds"] > 0 for row in rows)
     expected = Rejection.prepare(kernel, size=size).expected_proposals - 1
     assert rows[3]["rejections"] == pytest.approx(expected)

@@ -55,7 +55,6 @@ def one_step(case, size, up, n_draws, seed):
         ("broken pairs", 4, DirectUp(), 500),
         ("broken pairs", 4, RejectionUp(), 500),
         ("singular L_A", 4, DirectUp(), 500),
-        ("size is rank", 5, DirectUp(), 100),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "prepare") else str(value),
 )
@@ -133,11 +132,6 @@ def test_chains_reach_the_law():
     for start in ("uniform", "greedy"):
         draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(250, rng=7)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
-
-
-def test_size_of_the_rank():
-    kernel = BY_NAME["size is rank"].kernel
-    assert Walk.prepare(kernel, size=5).sample(3, rng=0).baskets[2].tolist() == [0, 1, 2, 3, 4]
 
 
 # ---- starts -------------------------------------------------------------------------------------------------------
@@ -323,12 +317,6 @@ def test_greedy_runs_that_step_over_sizes():
     sampler = RandomSize.prepare(BY_NAME["broken pairs"].kernel, start="greedy")
     assert [walk.start is None for walk in sampler.walks] == [False, False, True, False, True, False, True, False]
     assert sampler.walks[4].init(0).items.shape == (4,)
-
-
-def test_random_size_without_items():
-    """A kernel of rank zero has the empty set only."""
-    draws = RandomSize.prepare(LowRankKernel(np.zeros((3, 2)), np.eye(2))).sample(3, rng=0)
-    assert draws.baskets.sizes.tolist() == [0, 0, 0]
 
 
 def test_random_size_refuses_bad_settings():
