@@ -65,7 +65,7 @@ bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 figures: $(READY)  ## Write every published figure from the recorded results
 	$(BIN)/python docs/figures.py
 
-timings: $(READY)  ## Time the samplers (about ten minutes on two idle cores), keep the results, write the figures
+timings: $(READY)  ## Time the samplers (about twelve minutes on two idle cores), keep the results, write the figures
 	$(ONE_THREAD) $(BIN)/ndpp reproduce fig2 -o results
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_samplers.py -o results
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_prepare.py -o results/prepare.json
