@@ -25,6 +25,7 @@ PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 FORMATS = ("text", "csv", "tsv", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
+NAME_FORMAT = "Name its format with {format}"
 _END = "\0"  # no text that is read holds it
 
 
@@ -47,8 +48,8 @@ class Columns(NamedTuple):
         for name in self:
             if name not in there:
                 raise InvalidInputError(
-                    f"{what} has no column {name!r}; its columns are {', '.join(map(repr, there))}. "
-                    "Name the right ones with basket=… and item=…"
+                    f"{what} has no column {name!r}; its columns are {', '.join(map(repr, there))}",
+                    advice="Name the right ones with {basket} and {item}",
                 )
         return there.index(self.basket), there.index(self.item)
 
@@ -63,7 +64,7 @@ def format_of(path: PathOrFile, told: str | None) -> str:
         name = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
         return _SUFFIXES.get((name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower(), "text")
     if told not in FORMATS:
-        raise InvalidInputError(f"format must be one of {', '.join(FORMATS)}; got {told!r}")
+        raise InvalidInputError(f"must be one of {', '.join(FORMATS)}; got {told!r}", argument="format")
     return told
 
 
@@ -77,8 +78,8 @@ def read_text(source: PathOrFile, columns: Columns = COLUMNS) -> Long:
     """Return one basket a line. Words lie between tabs if the file has any, else commas if it has any, else spaces."""
     if columns != COLUMNS:
         raise InvalidInputError(
-            f"{_name(source)} is read as text, one basket a line, which has no columns {' and '.join(map(repr, columns))}. "
-            "Name its format with format=…"
+            f"{_name(source)} is read as text, one basket a line, which has no columns {' and '.join(map(repr, columns))}",
+            advice=NAME_FORMAT,
         )
     lines = read_lines(source)
     separator = next((mark for mark in "\t," if any(mark in line for line in lines)), None)
@@ -205,8 +206,8 @@ def write_text(target: PathOrFile, rows: Iterable[Sequence[str]], words: Sequenc
     for word in words:
         if word != word.strip() or not {"\n", "\r", "\t"}.isdisjoint(word):
             raise InvalidInputError(
-                f"a text file cannot hold the label {word!r} (tab, line end, or space at an end). "
-                "Write CSV or Parquet, or ids with as_labels=False."
+                f"a text file cannot hold the label {word!r} (tab, line end, or space at an end)",
+                advice="Write CSV or Parquet, or ids with {as_labels:False}.",
             )
     separator = " " if all(len(word.split()) == 1 and "," not in word for word in words) else "\t"
     with _writer(target) as file:
@@ -284,7 +285,7 @@ def _read(source: PathOrFile) -> str:
             f"{_name(source)} is empty; expected at least one line (a blank one is an empty basket)"
         )
     if "\0" in text:
-        raise InvalidInputError(f"{_name(source)} must be text; it holds binary data. Name its format with format=…")
+        raise InvalidInputError(f"{_name(source)} must be text; it holds binary data", advice=NAME_FORMAT)
     return text
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ndpp._checks import check_items
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
-from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
 from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows
 
@@ -53,9 +53,7 @@ class ItemRows:
             raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
         unknown = [label for label in labels if label not in self._id_of]
         if unknown:
-            raise InvalidInputError(
-                f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}"
-            )
+            raise UnknownLabelError(unknown[0], self.labels)
         return np.array([self._id_of[label] for label in labels], np.int64)
 
     @cached_property

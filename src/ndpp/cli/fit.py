@@ -19,6 +19,7 @@ from ndpp.cli import options as o
 from ndpp.cli.files import OTHERS, Source, check_output, need
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
+from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.io import save
 
 
@@ -129,7 +130,7 @@ def fit(
     estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
     train = _set_aside(data, test, seed, output)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="training was interrupted")  # said below, and how to go on
+        warnings.simplefilter("ignore", TrainingInterruptedWarning)  # said below, and how to go on
         estimator.fit(train, validation=judge, resume=resume)
     if estimator.ended_ == "interrupted":
         kept = f"training up to epoch {estimator.n_iter_} is kept in {os.fspath(part)!r}; --resume continues"
@@ -147,9 +148,7 @@ def _check_output(output: Path, part: Path, inputs: Sequence[str | None], *, tes
     for written in (output, *(_aside(output) if test else ())):
         check_output(written, *OTHERS, inputs=inputs)
     if part.exists() and not resume:
-        raise FileExistsError(
-            f"{os.fspath(part)!r} holds the training of an interrupted run; continue it with --resume, or delete it"
-        )
+        raise UnfinishedRunError(os.fspath(part), "the training")
     if not part.exists():  # an unwritable place is found out now, not after the first epoch
         part.touch()
         part.unlink()

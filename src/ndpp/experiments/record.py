@@ -127,6 +127,11 @@ def report(output: Path, names: Sequence[str]) -> Path:
     return path
 
 
+def as_row(record: NamedTuple) -> Row:
+    """Return a record as a row of a table: ``kept_by_chance`` becomes the column "kept by chance"."""
+    return {name.replace("_", " "): value for name, value in record._asdict().items()}
+
+
 def to_csv(rows: Sequence[Row]) -> str:
     """Return rows as CSV, a column for every key that occurs, numbers with six digits.
 

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ndpp._checks import check_count
+from ndpp._files import check_same
 from ndpp._types import FloatArray, Items, RngLike
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -74,10 +75,11 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         """
         baskets = read_baskets(self, X, reset=True)
         held_out = None if validation is None else read_baskets(self, validation, reset=False)
-        settings, rank, saved = self._settings(), self._checked_rank(baskets.n_items), self._saved(resume)
+        settings, rank, source = self._settings(), self._checked_rank(baskets.n_items), self._source(resume)
         made_with = self._made_with(baskets, held_out, rank, settings)
-        if saved is not None:
-            checkpoints.check_same(saved.record, made_with)
+        saved = None if source is None else checkpoints.read(source)
+        if source is not None and saved is not None:
+            check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
         possible = keep_possible(baskets, rank, self.oversize, "baskets")
         fitted, judged = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
@@ -209,9 +211,13 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         try:
             torch.device(self.device)
         except RuntimeError:
-            raise InvalidInputError(f"device must be 'cpu', 'cuda' or 'cuda:1'; got {self.device!r}") from None
+            raise InvalidInputError(
+                f"must be 'cpu', 'cuda' or 'cuda:1'; got {self.device!r}", argument="device"
+            ) from None
         if str(self.device).startswith("cuda") and not torch.cuda.is_available():
-            raise InvalidInputError(f"device {self.device!r} was asked for, but torch finds no CUDA; use device='cpu'")
+            raise InvalidInputError(
+                f"is {self.device!r}, but torch finds no CUDA", argument="device", advice="Use {device:'cpu'}."
+            )
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
         scale, family = self._start().scale(counts, len(baskets)), self._family()
         X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
@@ -231,14 +237,15 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         )
         return problem, Parameters(tensor(X), tensor(skew))
 
-    def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:
+    def _source(self, resume: bool | PathLike) -> PathLike | None:
+        """Return the checkpoint to continue from, None to begin anew."""
         if resume is False:
             return None
         if resume is not True:
-            return checkpoints.read(resume)
+            return resume
         if self.checkpoint is None:
             raise InvalidInputError("resume=True continues from the file that checkpoint= names, and it names none")
-        return checkpoints.read(self.checkpoint) if Path(self.checkpoint).exists() else None
+        return self.checkpoint if Path(self.checkpoint).exists() else None
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
@@ -246,7 +253,7 @@ def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = Fa
     valid = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
         bounds = "above 0" if above_zero else "at least 0" if most == np.inf else f"between 0 and {most:g}"
-        raise InvalidInputError(f"{name} must be a number, {bounds}; got {value!r}")
+        raise InvalidInputError(f"must be a number, {bounds}; got {value!r}", argument=name)
     return float(value)
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ndpp.baskets import Baskets
-from ndpp.errors import PrecisionError
+from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import Batch, shuffled
 from ndpp.learning.loss import Loss, Problem, Settings, log_probs, loss_and_gradient, pack_for
@@ -87,6 +87,7 @@ def train(
         warnings.warn(
             f"training was interrupted in epoch {len(run.history) + 1}; the best kernel so far is kept "
             f"(validation log-likelihood {run.best_value:.4g})",
+            TrainingInterruptedWarning,
             stacklevel=4,
         )
     return Outcome(run.best, run.history, ended)

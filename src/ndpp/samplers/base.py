@@ -153,7 +153,7 @@ class Sampler(ABC):
         try:
             done.extend(parts)
         except (BudgetExceededError, DeviceError, PrecisionError) as error:
-            error.partial = _joined(done) if done else self._collect([])  # type: ignore[union-attr]
+            error.partial = _joined(done) if done else self._collect([])
             raise
         return _joined(done) if done else self._collect([])
 
