@@ -11,18 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ndpp._checks import check_count
+from ndpp._progress import counted
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp.baskets import Baskets
-from ndpp.errors import BudgetExceededError, DeviceError, MissingExtraError, PrecisionError
+from ndpp.errors import BudgetExceededError, DeviceError, PrecisionError
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
-
-Part = TypeVar("Part", bound="list[Draw] | Draws")
 
 BATCH = 64
 """Most samples handed to a worker at a time. No draw depends on it."""
@@ -119,10 +118,10 @@ class Sampler(ABC):
         """
         batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
         if self.engine is not None:
-            return self._on_device(_progress(self.engine.draws(key, first, n_samples), n_samples, progress))
+            return self._on_device(counted(self.engine.draws(key, first, n_samples), n_samples, progress, "sampling"))
         done: list[Draw] = []
         try:
-            for batch in _progress(self._run(key, batches, n_jobs), n_samples, progress):
+            for batch in counted(self._run(key, batches, n_jobs), n_samples, progress, "sampling"):
                 done.extend(batch)
         except BudgetExceededError as error:
             error.partial = self._collect(done + list(error.partial or []))
@@ -187,19 +186,3 @@ def _batches(n_samples: int, first: int, most: int) -> list[range]:
 
 def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
     return sampler.draw_batch(key, indices)
-
-
-def _progress(batches: Iterator[Part], total: int, show: bool | str) -> Iterator[Part]:
-    if not show:
-        yield from batches
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        raise MissingExtraError("rich", "cli", "A progress bar") from None
-    with Progress(console=Console(stderr=True)) as bar:
-        task: Any = bar.add_task(show if isinstance(show, str) else "sampling", total=total)
-        for batch in batches:
-            yield batch
-            bar.update(task, advance=len(batch))
