@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ndpp._csv import BadLineError, records
 from ndpp._files import replacing
 from ndpp._types import IntArray
 from ndpp.errors import InvalidInputError, MissingExtraError
@@ -26,7 +27,6 @@ FORMATS = ("text", "csv", "tsv", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
 NAME_FORMAT = "Name its format with {format}"
-_END = "\0"  # no text that is read holds it
 
 
 class Long(NamedTuple):
@@ -95,14 +95,14 @@ def read_text(source: PathOrFile, columns: Columns = COLUMNS) -> Long:
 def read_csv(source: PathOrFile, columns: Columns, delimiter: str) -> Long:
     """Return the long form of a CSV file with a header; an empty field is a missing item."""
     text = _read(source)
-    rows = _records(text, _delimiter(text, columns, delimiter), _name(source))
+    rows = records(io.StringIO(text, newline=""), _name(source), delimiter=_delimiter(text, columns, delimiter))
     header = [name.strip() for name in next(rows, (1, [""]))[1]]
     basket, item = columns.find(header, _name(source))
     names: list[str] = []
     values: list[str] = []
     for line, row in rows:
         if len(row) <= max(basket, item) or not row[basket]:
-            raise _bad_line(_name(source), line, f"expected values for the columns {header}; got {row}")
+            raise BadLineError(_name(source), line, f"expected values for the columns {header}; got {row}")
         names.append(row[basket])
         values.append(row[item])
     return _number(names, values, [not value for value in values])
@@ -115,29 +115,6 @@ def _delimiter(text: str, columns: Columns, told: str) -> str:
         if set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}:
             return mark
     return told
-
-
-def _records(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the number of the line where it begins."""
-    # A quote that is never closed swallows the rest of the file, and with it the line that is added here.
-    rows = csv.reader(chain(io.StringIO(text, newline=""), [_END]), delimiter=delimiter)
-    line = 1
-    try:
-        for row in rows:
-            if row and row[-1].endswith(_END):
-                if row != [_END]:
-                    raise csv.Error('a quote (") is opened and never closed')
-                return
-            if row:
-                yield line, row
-            line = rows.line_num + 1
-    except csv.Error as reason:
-        hint = '; perhaps a quote (") is opened and never closed' if "field limit" in str(reason) else ""
-        raise _bad_line(name, line, f"{reason}{hint}") from None
-
-
-def _bad_line(name: str, line: int, reason: str) -> InvalidInputError:
-    return InvalidInputError(f"{name}, line {line}: {reason}. Repair or drop this line.")
 
 
 def read_parquet(source: PathOrFile, columns: Columns) -> Any:
