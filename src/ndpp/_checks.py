@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import InvalidInputError, PrecisionError, UnknownItemError
+
+Array = TypeVar("Array", bound=AnyArray)
 
 PROBABILITY_TOLERANCE = 1e-8
 """How far outside [0, 1] rounding may carry a probability before it is an error."""
@@ -75,6 +77,13 @@ def check_count(value: Any, name: str, *, least: int = 0, most: int | None = Non
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
         raise InvalidInputError(f"must be {bounds}; got {value}", argument=name)
     return int(value)
+
+
+def frozen(array: Array) -> Array:
+    """Return a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def clip_probabilities(values: FloatArray, what: str, *, tolerance: float = PROBABILITY_TOLERANCE) -> FloatArray:

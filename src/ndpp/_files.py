@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
-
-from ndpp.errors import OtherSettingsError
 
 
 @contextmanager
@@ -80,10 +76,3 @@ def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
             old.rename(target)
         for rest in (temporary, old):
             shutil.rmtree(rest, ignore_errors=True)
-
-
-def check_same(path: str | os.PathLike[str], then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise unless what ``path`` holds was made with these settings: others would not continue it to the same result."""
-    for name, value in json.loads(json.dumps(dict(now))).items():
-        if then.get(name) != value:
-            raise OtherSettingsError(os.fspath(path), name, then.get(name), value)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._checks import check_items
+from ndpp._checks import check_items, frozen
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
 from ndpp.linalg import Coordinates, coordinates, row_blocks
@@ -159,10 +159,3 @@ def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:
 
 def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: AnyArray) -> FloatArray:
     return function(_times(to_q, part))
-
-
-def frozen(array: AnyArray) -> AnyArray:
-    """Return a view that cannot be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

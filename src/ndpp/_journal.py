@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ndpp._files import check_same
+from ndpp._json import check_same
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, UnfinishedRunError
 

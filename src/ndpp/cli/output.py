@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ndpp._files import replacing
+from ndpp._json import to_json
 from ndpp._progress import Bar, progress_bar
 from ndpp.experiments.record import to_csv
 
@@ -90,27 +89,6 @@ def cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:,.0f}" if 1000 <= abs(float(value)) < 1e6 else f"{value:.4g}"
     return str(value)
-
-
-def to_json(value: Any) -> str:
-    """Return strict JSON: numpy's numbers as Python's, what is not finite as null.
-
-    Examples
-    --------
-    >>> to_json({"a": np.float64("nan"), "b": (np.int64(3), "ä")})
-    '{"a": null, "b": [3, "ä"]}'
-    """
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json_rows(file: IO[str], head: Mapping[str, Any], rows: Iterable[Sequence[Any]]) -> None:

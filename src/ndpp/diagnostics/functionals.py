@@ -47,7 +47,7 @@ def item_indicators(baskets: Baskets, items: Items) -> FloatArray:
     array([[1., 0.], [0., 1.]])
     """
     columns = baskets.to_csr().tocsc()[:, check_items(items, baskets.n_items)]
-    return columns.toarray().astype(np.float64)
+    return np.asarray(columns.toarray(), np.float64)
 
 
 def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n_items: int = 100) -> Functionals:

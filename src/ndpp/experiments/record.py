@@ -12,7 +12,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ndpp._files import replacing
+from ndpp._json import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,7 +97,7 @@ def write(name: str, title: str, result: Result, output: Path, *, about: Row) ->
         "tables": list(tables), "figures": pictures,
     }  # fmt: skip
     with replacing(output / f"{name}.json") as path:
-        path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=_plain) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=plain) + "\n", encoding="utf-8")
 
 
 def read(output: Path, name: str) -> Row | None:
@@ -216,8 +217,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _plain(value: Any) -> Any:
-    """Return a number or record of numpy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else asdict(value)

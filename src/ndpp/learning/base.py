@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ndpp._checks import check_count
-from ndpp._files import check_same
+from ndpp._json import check_same
 from ndpp._types import FloatArray, Items, RngLike
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from ndpp._checks import check_count
 from ndpp._progress import counted
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp.baskets import Baskets
-from ndpp.errors import BudgetExceededError, DeviceError, PrecisionError
+from ndpp.errors import PartialResultError
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
 
@@ -36,9 +37,23 @@ class Draw(NamedTuple):
     info: Mapping[str, float]
 
 
+class Monitor(StrEnum):
+    """What a draw watches rather than counts: its worst value tells something, its sum does not."""
+
+    FRACTION = "fraction"
+    TRACE_ERROR = "trace_error"
+
+    def worst(self, values: AnyArray) -> float:
+        """Return the least fraction, or the largest error."""
+        return float(np.min(values) if self is Monitor.FRACTION else np.max(values))
+
+
+MONITORS = frozenset(map(str, Monitor))
+
+
 @dataclass(frozen=True)
 class Draws:
-    """Many sets. ``info`` holds one array per counter (proposals, rejections, steps, seconds, …), one entry a draw."""
+    """Many sets. ``info`` holds one array per counter (proposals, rejections, steps, seconds, …) and monitor, one entry per draw."""
 
     baskets: Baskets
     info: Mapping[str, AnyArray]
@@ -48,8 +63,13 @@ class Draws:
 
     @property
     def totals(self) -> dict[str, float]:
-        """Each counter, summed over the draws."""
-        return {name: float(np.sum(values)) for name, values in self.info.items()}
+        """Each counter, summed over the draws; a :class:`Monitor` is none."""
+        return {name: float(np.sum(values)) for name, values in self.info.items() if name not in MONITORS}
+
+    @property
+    def worst(self) -> dict[Monitor, float]:
+        """The worst value of each :class:`Monitor` over the draws."""
+        return {name: name.worst(self.info[name]) for name in Monitor if len(self.info.get(name, ()))}
 
 
 def stream_key(rng: RngLike) -> IntArray:
@@ -80,7 +100,7 @@ class Sampler(ABC):
             began = time.perf_counter()
             try:
                 draw = self.draw(stream(key, index))
-            except BudgetExceededError as error:
+            except PartialResultError as error:
                 error.partial = draws
                 raise
             draws.append(Draw(draw.rows, {**draw.info, "seconds": time.perf_counter() - began}))
@@ -123,7 +143,7 @@ class Sampler(ABC):
         try:
             for batch in counted(self._run(key, batches, n_jobs), n_samples, progress, "sampling"):
                 done.extend(batch)
-        except BudgetExceededError as error:
+        except PartialResultError as error:
             error.partial = self._collect(done + list(error.partial or []))
             raise
         return self._collect(done)
@@ -151,7 +171,7 @@ class Sampler(ABC):
         done: list[Draws] = []
         try:
             done.extend(parts)
-        except (BudgetExceededError, DeviceError, PrecisionError) as error:
+        except PartialResultError as error:
             error.partial = _joined(done) if done else self._collect([])
             raise
         return _joined(done) if done else self._collect([])
