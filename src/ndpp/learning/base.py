@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -31,24 +31,29 @@ DEFAULT_RANK = 200
 PathLike = str | os.PathLike[str]
 
 
+estimator = dataclass(kw_only=True, eq=False, repr=False)
+"""Writes the constructor, which only stores: scikit-learn reads the parameters from its signature."""
+
+
+@estimator
 class LowRankDPP(DensityMixin, BaseEstimator):
     """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
 
-    rank: int | None
-    alpha: float
-    noise: float
-    init: Start | None
-    learning_rate: float
-    batch_size: int | None
-    max_epochs: int
-    patience: int
-    validation_fraction: float
-    oversize: Literal["drop", "raise"]
-    checkpoint: PathLike | None
-    device: str
-    dtype: str | None
-    random_state: Any
-    progress: bool
+    rank: int | None = field(default=None, kw_only=False)
+    alpha: float = 0.01
+    noise: float = 0.7
+    init: Start | None = None
+    learning_rate: float = 0.02
+    batch_size: int | None = None
+    max_epochs: int = 100
+    patience: int = 2
+    validation_fraction: float = 0.1
+    oversize: Literal["drop", "raise"] = "drop"
+    checkpoint: PathLike | None = None
+    device: str = "cpu"
+    dtype: str | None = None
+    random_state: Any = None
+    progress: bool = False
 
     @abstractmethod
     def _family(self) -> Family:
