@@ -150,8 +150,7 @@ def convergence(
     >>> print(convergence(kernel, short.sample(40, rng=0).baskets, n_chains=4))
     NOT CONVERGED, 4 chains of 10 sets: ...
     """
-    watched = functionals(kernel, baskets, n_chains=n_chains, n_items=n_items)
-    values = watched.values
+    names, values, is_item = functionals(kernel, baskets, n_chains=n_chains, n_items=n_items)
     n_draws = values.shape[1]
     if n_draws < 8:
         raise InvalidInputError(f"at least eight sets a chain are needed; got {n_draws}")
@@ -161,8 +160,8 @@ def convergence(
     inclusion = kernel.inclusion_probabilities(size=fixed)
     held = [np.bincount(baskets[c::n_chains].indices, minlength=kernel.n_items) == n_draws for c in range(n_chains)]
     return Convergence(
-        watched.names,
-        watched.is_item,
+        names,
+        is_item,
         psrf(values, split=True),
         effective_sample_size(values),
         max(threshold, _chance_psrf(*values.shape)),
