@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ndpp._checks import check_count
 from ndpp._json import check_same
+from ndpp._stacked import log_dets
 from ndpp._types import FloatArray, Items, RngLike
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -23,7 +24,7 @@ from ndpp.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
 from ndpp.learning.fit import train
-from ndpp.learning.loss import Problem, Settings, log_probs
+from ndpp.learning.loss import Problem, Settings
 from ndpp.learning.models import Family, Parameters, PopularityStart, Start, inner_matrix
 from ndpp.learning.objective import Likelihood
 
@@ -109,15 +110,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log-probability of each basket; −inf where it is zero, as for baskets larger than the rank."""
         check_is_fitted(self, "kernel_")
-        baskets, kernel = read_baskets(self, X, reset=False), self.kernel_
-        n_sym = int(np.sum(np.diag(kernel.W) == 1))  # W = Diag(I, A), and A has a zero diagonal
-        scale = np.linalg.norm(kernel.X, axis=1)
-        scale[scale == 0] = 1.0
-        rows, A = torch.from_numpy(kernel.X / scale[:, None]), torch.from_numpy(np.array(kernel.W[n_sym:, n_sym:]))
-        possible = baskets.sizes <= kernel.rank
-        out = np.full(len(baskets), -np.inf)
-        out[possible] = log_probs(Likelihood(torch.from_numpy(scale), n_sym), rows, A, baskets[possible])
-        return out
+        return log_dets(self.kernel_, read_baskets(self, X, reset=False)) - self.kernel_.log_normalizer()
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability of the baskets."""
