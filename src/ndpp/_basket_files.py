@@ -110,8 +110,8 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str) -> Long:
 
 def _delimiter(text: str, columns: Columns, told: str) -> str:
     """Return what lies between fields: as told, or the mark with which the header has both columns."""
-    header = next(filter(str.strip, io.StringIO(text, newline="")), "")
-    for mark in (told, *",;\t|"):
+    header = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
+    for mark in told + ",;\t|":
         if set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}:
             return mark
     return told

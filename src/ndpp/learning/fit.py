@@ -119,7 +119,7 @@ class _Run:
     def learning_rate(self) -> float:
         """The rate of the next step."""
         late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
-        return self.settings.learning_rate * self.rate * DROP ** (DROPS * late)
+        return float(self.settings.learning_rate * self.rate * DROP ** (DROPS * late))
 
     @property
     def ended(self) -> str | None:
