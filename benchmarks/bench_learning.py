@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from ndpp import Baskets, metrics
+from ndpp._progress import Bar
 from ndpp.datasets.folder import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.experiments.timing import Times, timed
 from ndpp.learning import NDPP, ONDPP, SymmetricDPP, fit
-from ndpp.learning.progress import Progress
 
 TARGET_MS = 120
 TARGET_GAIN, TARGET_SECONDS = 1.4, 20
@@ -110,7 +110,7 @@ def report_training() -> dict[str, Any]:
     floor = float(metrics.independent_items(train).log_likelihoods(val).mean())
     began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit._Run.epoch, []
 
-    def watched(run: Any, bar: Progress) -> dict[str, float]:
+    def watched(run: Any, bar: Bar) -> dict[str, float]:
         record = epoch(run, bar)
         times = [time.perf_counter() - began, time.process_time() - spent]
         curve.append([record["epoch"], record["step"], record["validation"] - floor, *(round(t, 1) for t in times)])

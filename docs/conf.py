@@ -31,7 +31,7 @@ numpydoc_xref_param_type = False
 add_module_names = False
 
 # Names of other projects in docstrings. Their inventories are not fetched: a build needs no network.
-OTHERS = "abc|collections|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|torch|typing"
+OTHERS = "abc|collections|enum|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|string|torch|typing"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS})\..*"),
     (r"py:class", r"ndpp\.(\w+\.)*_\w+.*"),

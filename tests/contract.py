@@ -209,7 +209,11 @@ def check_counters(draws: Draws, *, chain: bool) -> None:
         assert values.shape == (len(draws),)
         assert np.isfinite(values).all()
         assert (values >= 0).all()
-        assert abs(draws.totals[counter] - values.sum()) <= 1e-9 * values.sum()
+        if counter in draws.worst:
+            assert draws.worst[counter] in (values.min(), values.max())
+        else:
+            assert abs(draws.totals[counter] - values.sum()) <= 1e-9 * values.sum()
+    assert not set(draws.totals) & set(draws.worst)
 
 
 def n_independent(variant: Variant, sampler: Sampler) -> int:

@@ -107,7 +107,7 @@ def test_no_baskets_and_empty_baskets() -> None:
         ({"sets": ["abc"]}, "each basket must be a list"),
         ({"sets": [1, 2]}, "each basket must be a list"),
         ({"sets": [[5_000_000_000]]}, "Codes are labels"),
-        ({"sets": [[10**30]]}, "at most 2147483647; got 10{30}"),
+        ({"sets": [[10**30]]}, "up to 2147483647; got 10{30}"),
         ({"sets": [[0]], "labels": ["a", "a"]}, "distinct; 'a' comes 2 times"),
         ({"sets": [[0]], "labels": ["a", ""]}, "nonempty strings"),
         ({"sets": [[0]], "labels": "ab"}, "sequence of nonempty strings"),

@@ -182,7 +182,8 @@ def test_empirical_law_nears_the_exact_one():
 def test_functionals_of_interleaved_chains():
     kernel = BY_NAME["generic"].kernel
     draws = Naive.prepare(kernel).sample(24, rng=1).baskets
-    names, values = dg.functionals(kernel, draws, n_chains=3, n_items=4)
+    names, values, is_item = dg.functionals(kernel, draws, n_chains=3, n_items=4)
+    assert is_item.tolist() == [False, False, True, True, True, True]
     assert values.shape == (3, 8, len(names)) == (3, 8, 6)
     for i, basket in enumerate(draws):
         found = dict(zip(names, values[i % 3, i // 3]))
@@ -197,7 +198,9 @@ def test_functionals_of_interleaved_chains():
 def test_the_size_is_left_out_where_it_is_fixed():
     kernel = BY_NAME["generic"].kernel
     draws = Naive.prepare(kernel, size=3).sample(20, rng=1).baskets
-    assert "size" not in dg.functionals(kernel, draws, n_items=2).names
+    found = dg.functionals(kernel, draws, n_items=2)
+    assert "size" not in found.names
+    assert found.is_item.tolist() == [False, True, True]
 
 
 def test_items_are_called_by_their_labels():

@@ -325,7 +325,7 @@ def test_labels_name_items():
     assert kernel.ids(["sugar", "tea"]).tolist() == [2, 0]
     assert kernel.condition([1]).labels == kernel.labels
     assert kernel.exclude([1]).ids(["sugar"]).tolist() == [2]
-    with pytest.raises(InvalidInputError, match="unknown item label 'salt'"):
+    with pytest.raises(InvalidInputError, match="unknown label 'salt'"):
         kernel.ids(["salt"])
     with pytest.raises(InvalidInputError, match="no labels"):
         LowRankKernel(np.eye(2), np.eye(2)).ids(["tea"])

@@ -1,18 +1,15 @@
-"""Windows as far as files go, on Linux: no ``pread`` and no ``fcntl``, and what is open or mapped is not replaced or removed."""
+"""Windows as far as files go, on Linux: no ``pread``, and what is open or mapped is not replaced or removed."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ndpp import _files
-from ndpp.datasets import download
 
 
 def in_use(path: str | os.PathLike[str]) -> bool:
@@ -40,14 +37,6 @@ def refusing(true: Any) -> Any:
     return careful
 
 
-def locking(descriptor: int, mode: int, count: int) -> None:
-    """Lock as ``msvcrt`` does: at once, or not at all."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise PermissionError(errno.EACCES, "Permission denied") from None
-
-
 def imitate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process meet files as it would on Windows."""
     monkeypatch.delattr(os, "pread")
@@ -55,6 +44,3 @@ def imitate(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, name, refusing(getattr(os, name)))
     monkeypatch.setattr(_files, "WINDOWS", True)
     monkeypatch.setattr(_files, "PATIENCE", ())
-    monkeypatch.setattr(download, "fcntl", None)
-    monkeypatch.setattr(download, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
-    monkeypatch.setattr(download, "WAIT", 0.001)

@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ndpp._csv import BadLineError, records
 from ndpp._files import replacing
 from ndpp._types import IntArray
 from ndpp.errors import InvalidInputError, MissingExtraError
@@ -25,7 +26,7 @@ PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 FORMATS = ("text", "csv", "tsv", "parquet")
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
-_END = "\0"  # no text that is read holds it
+NAME_FORMAT = "Name its format with {format}"
 
 
 class Long(NamedTuple):
@@ -47,8 +48,8 @@ class Columns(NamedTuple):
         for name in self:
             if name not in there:
                 raise InvalidInputError(
-                    f"{what} has no column {name!r}; its columns are {', '.join(map(repr, there))}. "
-                    "Name the right ones with basket=… and item=…"
+                    f"{what} has no column {name!r}; its columns are {', '.join(map(repr, there))}",
+                    advice="Name the right ones with {basket} and {item}",
                 )
         return there.index(self.basket), there.index(self.item)
 
@@ -63,7 +64,7 @@ def format_of(path: PathOrFile, told: str | None) -> str:
         name = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
         return _SUFFIXES.get((name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower(), "text")
     if told not in FORMATS:
-        raise InvalidInputError(f"format must be one of {', '.join(FORMATS)}; got {told!r}")
+        raise InvalidInputError(f"must be one of {', '.join(FORMATS)}; got {told!r}", argument="format")
     return told
 
 
@@ -77,8 +78,8 @@ def read_text(source: PathOrFile, columns: Columns = COLUMNS) -> Long:
     """Return one basket a line. Words lie between tabs if the file has any, else commas if it has any, else spaces."""
     if columns != COLUMNS:
         raise InvalidInputError(
-            f"{_name(source)} is read as text, one basket a line, which has no columns {' and '.join(map(repr, columns))}. "
-            "Name its format with format=…"
+            f"{_name(source)} is read as text, one basket a line, which has no columns {' and '.join(map(repr, columns))}",
+            advice=NAME_FORMAT,
         )
     lines = read_lines(source)
     separator = next((mark for mark in "\t," if any(mark in line for line in lines)), None)
@@ -94,14 +95,14 @@ def read_text(source: PathOrFile, columns: Columns = COLUMNS) -> Long:
 def read_csv(source: PathOrFile, columns: Columns, delimiter: str) -> Long:
     """Return the long form of a CSV file with a header; an empty field is a missing item."""
     text = _read(source)
-    rows = _records(text, _delimiter(text, columns, delimiter), _name(source))
+    rows = records(io.StringIO(text, newline=""), _name(source), delimiter=_delimiter(text, columns, delimiter))
     header = [name.strip() for name in next(rows, (1, [""]))[1]]
     basket, item = columns.find(header, _name(source))
     names: list[str] = []
     values: list[str] = []
     for line, row in rows:
         if len(row) <= max(basket, item) or not row[basket]:
-            raise _bad_line(_name(source), line, f"expected values for the columns {header}; got {row}")
+            raise BadLineError(_name(source), line, f"expected values for the columns {header}; got {row}")
         names.append(row[basket])
         values.append(row[item])
     return _number(names, values, [not value for value in values])
@@ -109,34 +110,11 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str) -> Long:
 
 def _delimiter(text: str, columns: Columns, told: str) -> str:
     """Return what lies between fields: as told, or the mark with which the header has both columns."""
-    header = next(filter(str.strip, io.StringIO(text, newline="")), "")
-    for mark in (told, *",;\t|"):
+    header = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
+    for mark in told + ",;\t|":
         if set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}:
             return mark
     return told
-
-
-def _records(text: str, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the number of the line where it begins."""
-    # A quote that is never closed swallows the rest of the file, and with it the line that is added here.
-    rows = csv.reader(chain(io.StringIO(text, newline=""), [_END]), delimiter=delimiter)
-    line = 1
-    try:
-        for row in rows:
-            if row and row[-1].endswith(_END):
-                if row != [_END]:
-                    raise csv.Error('a quote (") is opened and never closed')
-                return
-            if row:
-                yield line, row
-            line = rows.line_num + 1
-    except csv.Error as reason:
-        hint = '; perhaps a quote (") is opened and never closed' if "field limit" in str(reason) else ""
-        raise _bad_line(name, line, f"{reason}{hint}") from None
-
-
-def _bad_line(name: str, line: int, reason: str) -> InvalidInputError:
-    return InvalidInputError(f"{name}, line {line}: {reason}. Repair or drop this line.")
 
 
 def read_parquet(source: PathOrFile, columns: Columns) -> Any:
@@ -205,8 +183,8 @@ def write_text(target: PathOrFile, rows: Iterable[Sequence[str]], words: Sequenc
     for word in words:
         if word != word.strip() or not {"\n", "\r", "\t"}.isdisjoint(word):
             raise InvalidInputError(
-                f"a text file cannot hold the label {word!r} (tab, line end, or space at an end). "
-                "Write CSV or Parquet, or ids with as_labels=False."
+                f"a text file cannot hold the label {word!r} (tab, line end, or space at an end)",
+                advice="Write CSV or Parquet, or ids with {as_labels:False}.",
             )
     separator = " " if all(len(word.split()) == 1 and "," not in word for word in words) else "\t"
     with _writer(target) as file:
@@ -284,7 +262,7 @@ def _read(source: PathOrFile) -> str:
             f"{_name(source)} is empty; expected at least one line (a blank one is an empty basket)"
         )
     if "\0" in text:
-        raise InvalidInputError(f"{_name(source)} must be text; it holds binary data. Name its format with format=…")
+        raise InvalidInputError(f"{_name(source)} must be text; it holds binary data", advice=NAME_FORMAT)
     return text
 
 

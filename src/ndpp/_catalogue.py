@@ -11,7 +11,7 @@ import numpy as np
 
 from ndpp._checks import check_count
 from ndpp._types import IntArray
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
 
 LARGEST_ID = 2**31 - 1
 """Larger integers are codes of some other system, not positions in a catalogue."""
@@ -48,15 +48,10 @@ def check_ids(ids: IntArray, n_items: int) -> None:
     """Raise unless every id is a position in a catalogue of ``n_items``."""
     low, high = (int(ids.min()), int(ids.max())) if ids.size else (0, -1)
     if low < 0 or high >= n_items:
-        raise InvalidInputError(
-            f"item ids must lie in 0..{n_items - 1}; unknown item id {low if low < 0 else high}. "
-            "Pass n_items= or labels= of the whole catalogue."
-        )
+        advice = "Pass n_items= or labels= of the whole catalogue."
+        raise UnknownItemError(low if low < 0 else high, n_items, advice=advice)
     if high > LARGEST_ID:
-        raise InvalidInputError(
-            f"item ids must be positions in a catalogue, up to {LARGEST_ID}; got {high}. "
-            "Codes are labels: pass them as strings or, where there is such an argument, with as_labels=True."
-        )
+        raise _no_position(high)
 
 
 def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple[str, ...] | None]:
@@ -68,7 +63,7 @@ def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple
         try:
             return np.fromiter(values, np.int64, len(values)), labels
         except OverflowError:
-            raise InvalidInputError(f"item ids must be at most {LARGEST_ID}; got {max(values, key=abs)}") from None
+            raise _no_position(max(values, key=abs)) from None
     if not all(issubclass(kind, str) for kind in kinds):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidInputError(f"items must be all integers (ids) or all strings (labels); got {names}")
@@ -77,9 +72,7 @@ def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple
     try:
         return np.fromiter(map(ids.__getitem__, values), np.int64, len(values)), labels
     except KeyError as unknown:
-        raise InvalidInputError(
-            f"unknown label {unknown.args[0]!r}; it is not among the {len(ids)} labels of the catalogue"
-        ) from None
+        raise UnknownLabelError(unknown.args[0], labels or ()) from None
 
 
 def interpret(words: list[str], labels: Sequence[str] | None, as_labels: bool | None) -> list[Any]:
@@ -87,17 +80,25 @@ def interpret(words: list[str], labels: Sequence[str] | None, as_labels: bool | 
     numeric = _all_integers(words)
     if as_labels is False and not numeric:
         wrong = next(word for word in words if not _all_integers([word]))
-        raise InvalidInputError(f"expected item ids (as_labels=False), whole numbers; got {wrong!r}")
+        raise InvalidInputError(f"item ids must be whole numbers; got {wrong!r}")
     if as_labels or not numeric:
         return words
     ids = [int(word) for word in words]
     if as_labels is None and labels is not None and words and set(words) <= set(labels):
         if max(ids) < len(labels):
             raise InvalidInputError(
-                "the whole numbers in this file may be ids or labels; say which with as_labels=False or as_labels=True"
+                "the whole numbers in this file may be ids or labels",
+                advice="Say which with {as_labels:False} or {as_labels:True}.",
             )
         return words
     return ids
+
+
+def _no_position(code: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"item ids must be positions in a catalogue, up to {LARGEST_ID}; got {code}",
+        advice="Codes are labels: pass them as text, or read them with {as_labels:True}.",
+    )
 
 
 def _all_integers(words: Iterable[str]) -> bool:

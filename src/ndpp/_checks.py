@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.errors import InvalidInputError, PrecisionError
+from ndpp.errors import InvalidInputError, PrecisionError, UnknownItemError
+
+Array = TypeVar("Array", bound=AnyArray)
 
 PROBABILITY_TOLERANCE = 1e-8
 """How far outside [0, 1] rounding may carry a probability before it is an error."""
@@ -51,17 +53,18 @@ def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
         return np.empty(0, np.int64)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"{name} must be a flat sequence of integer item ids; got {items!r}. "
-            "Labels are turned into ids by `kernel.ids(labels)`."
+            f"must be a flat sequence of integer item ids; got {items!r}",
+            argument=name,
+            advice="Labels are turned into ids by `kernel.ids(labels)`.",
         )
     ids = ids.astype(np.int64)
     unknown = ids[(ids < 0) | (ids >= n_items)]
     if unknown.size:
-        raise InvalidInputError(f"{name} must lie in 0..{n_items - 1}; unknown item id {unknown[0]}")
+        raise UnknownItemError(int(unknown[0]), n_items, argument=name)
     distinct, counts = np.unique(ids, return_counts=True)
     if distinct.size != ids.size:
         raise InvalidInputError(
-            f"{name} must not repeat an item; item {distinct[counts > 1][0]} comes {counts.max()} times"
+            f"must not repeat an item; item {distinct[counts > 1][0]} comes {counts.max()} times", argument=name
         )
     return ids
 
@@ -69,11 +72,18 @@ def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
 def check_count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
     """Return ``value`` as an integer in least..most."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidInputError(f"{name} must be an integer; got {value!r}")
+        raise InvalidInputError(f"must be an integer; got {value!r}", argument=name)
     if value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise InvalidInputError(f"{name} must be {bounds}; got {value}")
+        raise InvalidInputError(f"must be {bounds}; got {value}", argument=name)
     return int(value)
+
+
+def frozen(array: Array) -> Array:
+    """Return a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def clip_probabilities(values: FloatArray, what: str, *, tolerance: float = PROBABILITY_TOLERANCE) -> FloatArray:

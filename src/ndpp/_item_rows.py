@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._checks import check_items
+from ndpp._checks import check_items, frozen
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
-from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
 from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows
 
@@ -53,9 +53,7 @@ class ItemRows:
             raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
         unknown = [label for label in labels if label not in self._id_of]
         if unknown:
-            raise InvalidInputError(
-                f"unknown item label {unknown[0]!r}; the catalogue has {self.n_items} labels, such as {self.labels[0]!r}"
-            )
+            raise UnknownLabelError(unknown[0], self.labels)
         return np.array([self._id_of[label] for label in labels], np.int64)
 
     @cached_property
@@ -161,10 +159,3 @@ def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:
 
 def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: AnyArray) -> FloatArray:
     return function(_times(to_q, part))
-
-
-def frozen(array: AnyArray) -> AnyArray:
-    """Return a view that cannot be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from ndpp._json import check_same
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, UnfinishedRunError
 
 
 class Journal:
@@ -49,9 +50,7 @@ class Journal:
         self._length = 0
         old = read_made_with(target)
         if old is not None and not resume:
-            raise FileExistsError(
-                f"{str(self.path)!r} holds what an interrupted run has made; continue it with resume, or delete it"
-            )
+            raise UnfinishedRunError(str(self.path), "the baskets")
         if old is not None:
             check_same(self.path, old, made_with)
         self._file: IO[bytes] = open(self.path, "rb+" if old is not None else "wb")  # noqa: SIM115  closed by __exit__
@@ -121,13 +120,3 @@ def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
         return dict(json.loads(first))
     except (ValueError, TypeError):
         raise InvalidInputError(f"{str(path)!r} is no journal of baskets; move it out of the way") from None
-
-
-def check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise unless a journal was made with these settings: other ones would not continue it."""
-    for name, value in json.loads(json.dumps(dict(new))).items():
-        if old.get(name) != value:
-            raise InvalidInputError(
-                f"{str(path)!r} was made with another {name} ({old.get(name)!r}, now {value!r}); "
-                "resume with the same settings, or delete it to begin anew"
-            )

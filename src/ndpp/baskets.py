@@ -18,7 +18,7 @@ import numpy as np
 from ndpp import _basket_files as files
 from ndpp._basket_files import Columns, PathOrFile
 from ndpp._catalogue import check_ids, check_labels, check_n_items, encode, interpret
-from ndpp._checks import check_count
+from ndpp._checks import check_count, frozen
 from ndpp._types import AnyArray, IntArray, RngLike
 from ndpp.errors import InvalidInputError
 
@@ -67,7 +67,7 @@ class Baskets:
     def __post_init__(self) -> None:
         labels = check_labels(self.labels)
         n_items = check_n_items(self.n_items, labels)
-        indptr, indices = _frozen(self.indptr, "indptr"), _frozen(self.indices, "indices")
+        indptr, indices = _integers(self.indptr, "indptr"), _integers(self.indices, "indices")
         if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
             raise InvalidInputError(
                 f"indptr must rise from 0 to the number of indices, {len(indices)}; got {indptr}. "
@@ -233,7 +233,7 @@ class Baskets:
     def _trusted(cls, indptr: IntArray, indices: IntArray, n_items: int, labels: tuple[str, ...] | None) -> Baskets:
         """Return a record of fresh arrays that are known to be right."""
         made = object.__new__(cls)
-        made._set(_frozen(indptr, "indptr", copy=False), _frozen(indices, "indices", copy=False), n_items, labels)
+        made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), n_items, labels)
         return made
 
     @property
@@ -322,13 +322,11 @@ class Baskets:
         files.write(target, rows, names, format=format, columns=Columns(basket, item))
 
 
-def _frozen(value: Any, name: str, *, copy: bool = True) -> IntArray:
+def _integers(value: Any, name: str, *, copy: bool = True) -> IntArray:
     array = np.asarray(value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"{name} must be a flat array of integers; got shape {array.shape}, {array.dtype}")
-    array = array.astype(np.int64, copy=copy and array.flags.writeable)
-    array.flags.writeable = False
-    return array
+    return frozen(array.astype(np.int64, copy=copy and array.flags.writeable))
 
 
 def _members(members: Any) -> Any:

@@ -1,12 +1,74 @@
-"""What can go wrong, by name. Every message says what was expected, what came and what to do."""
+"""What can go wrong, by name. Every message says what was expected, what came and what to do.
+
+An error carries what it knows in fields, and its message is made from them. Code that decides reads the fields.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+from string import Formatter
 from typing import Any
+
+MOST_COMPARED = 20_000
+"""Labels among which similar ones are looked for, which takes about 10 µs each."""
+
+
+class Names(Formatter):
+    """What messages call the arguments of a function. The command has a subclass that names its options.
+
+    Examples
+    --------
+    >>> Names().format("Name the {format}, or read labels with {as_labels:True}")
+    'Name the format=…, or read labels with as_labels=True'
+    """
+
+    def argument(self, argument: str) -> str:
+        """Return the name of an argument."""
+        return argument
+
+    def setting(self, argument: str, value: str) -> str:
+        """Return how to set an argument, to any value if ``value`` is empty."""
+        return f"{argument}={value or '…'}"
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[str, str]:
+        """Return an argument in braces as its own value."""
+        return field_name, field_name
+
+    def format_field(self, value: str, format_spec: str) -> str:
+        """Return an argument in braces, with the value after its colon."""
+        return self.setting(value, format_spec)
 
 
 class NDPPError(Exception):
-    """Base of every error this library raises on purpose. It travels whole from a worker process to the one that waits for it."""
+    """Base of every error this library raises on purpose. It pickles losslessly: worker processes raise it, too.
+
+    Parameters
+    ----------
+    problem : str
+        What was expected and what came. Where ``argument`` is given, the sentence goes on from its name.
+    argument : str, optional
+        The argument at fault.
+    advice : str
+        What to do. Arguments stand in braces, ``{format}`` or ``{as_labels:True}``: callers name them in their own way.
+    """
+
+    def __init__(self, problem: str = "", *, argument: str | None = None, advice: str = "") -> None:
+        super().__init__(problem)
+        self.argument, self.advice = argument, advice
+
+    def text(self, names: Names | None = None) -> str:
+        """Return the message, with arguments called what ``names`` calls them."""
+        names = names or Names()
+        parts = [] if self.argument is None else [names.argument(self.argument)]
+        parts.append(str(self.args[0]))
+        if self.advice:
+            parts[-1] = parts[-1].removesuffix(".") + ("" if parts[-1].endswith("?") else ".")
+            parts.append(names.format(self.advice))
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def __reduce__(self) -> Any:
         return _again, (type(self), self.args, self.__dict__)
@@ -23,6 +85,26 @@ class InvalidInputError(NDPPError, ValueError):
     """An argument is not what the function takes."""
 
 
+class UnknownLabelError(InvalidInputError):
+    """A label is not in the catalogue. ``suggestions`` are labels that look like it, ``n_labels`` how many there are."""
+
+    def __init__(self, label: str, labels: Sequence[str]) -> None:
+        self.label, self.n_labels = label, len(labels)
+        self.suggestions = tuple(get_close_matches(str(label), labels, n=3)) if len(labels) <= MOST_COMPARED else ()
+        such_as = f", such as {labels[0]!r}" if labels else ""
+        hint = f"it is not among the {len(labels)} labels of the catalogue{such_as}"
+        hint = f"did you mean {self.suggestions[0]!r}?" if self.suggestions else hint
+        super().__init__(f"unknown label {label!r}; {hint}")
+
+
+class UnknownItemError(InvalidInputError):
+    """An item id, ``item``, is not in a catalogue of ``n_items``."""
+
+    def __init__(self, item: int, n_items: int, *, argument: str = "item ids", advice: str = "") -> None:
+        self.item, self.n_items = item, n_items
+        super().__init__(f"must lie in 0..{n_items - 1}; unknown item id {item}", argument=argument, advice=advice)
+
+
 class InvalidKernelError(InvalidInputError):
     """X and W do not define a nonsymmetric DPP."""
 
@@ -36,7 +118,7 @@ class ZeroProbabilityError(InvalidInputError):
 
 
 class NoConditionalKernelError(InvalidInputError):
-    """The items can occur, but the law of the rest is not an L-ensemble; use ``given=`` instead."""
+    """The items can occur, but the distribution of the remaining ones is not an L-ensemble; use ``given=`` instead."""
 
 
 class ModelFileError(NDPPError, ValueError):
@@ -51,35 +133,64 @@ class DataNotFoundError(NDPPError, FileNotFoundError):
     """A data set is not where it was looked for."""
 
 
+class UnfinishedRunError(NDPPError, FileExistsError):
+    """An interrupted run left ``path``, which a new one would overwrite."""
+
+    def __init__(self, path: str, what: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path!r} holds {what} of an interrupted run", advice="Continue it with {resume:True}, or delete it"
+        )
+
+
+class OtherSettingsError(InvalidInputError):
+    """What ``path`` holds was made with another value of ``setting``: ``then``, not ``now``."""
+
+    def __init__(self, path: str, setting: str, then: Any, now: Any) -> None:
+        self.path, self.setting, self.then, self.now = path, setting, then, now
+        super().__init__(
+            f"{path!r} was made with another {setting} ({then!r}, now {now!r})",
+            advice="Resume with the same data and settings, or delete it to begin anew",
+        )
+
+
 class MissingExtraError(NDPPError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency, ``package``, is not installed; ``extra`` brings it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        self.package, self.extra = package, extra
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed. Run: pip install 'ndpp[{extra}]'"
         )
 
 
-class BudgetExceededError(NDPPError, RuntimeError):
-    """A loop that may spin reached its budget. Carries the count and whatever was finished."""
+class PartialResultError(NDPPError):
+    """Base of the errors that can end a long computation. ``partial`` holds whatever was finished, or None."""
+
+    def __init__(self, problem: str = "", *, partial: Any = None, advice: str = "") -> None:
+        super().__init__(problem, advice=advice)
+        self.partial = partial
+
+
+class BudgetExceededError(PartialResultError, RuntimeError):
+    """A loop that may spin reached its budget, after ``count`` rounds."""
 
     def __init__(self, message: str, *, count: int, partial: Any = None) -> None:
-        super().__init__(message)
+        super().__init__(message, partial=partial)
         self.count = count
-        self.partial = partial
 
 
-class DeviceError(NDPPError, RuntimeError):
-    """A GPU ran out of memory or was lost. ``partial`` carries whatever was finished."""
-
-    def __init__(self, message: str, *, partial: Any = None) -> None:
-        super().__init__(message)
-        self.partial = partial
+class DeviceError(PartialResultError, RuntimeError):
+    """A GPU ran out of memory or was lost."""
 
 
-class PrecisionError(NDPPError, ArithmeticError):
+class PrecisionError(PartialResultError, ArithmeticError):
     """Double precision cannot carry this computation."""
 
 
 class PrecisionWarning(UserWarning):
     """Double precision carries this computation, with fewer digits than usual."""
+
+
+class TrainingInterruptedWarning(UserWarning):
+    """Training was interrupted; the best kernel so far is kept."""

@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ndpp._files import disk_errors, replacing, replacing_folder
+from ndpp._json import plain
 from ndpp._shards import Shard, crc32, open_shards, open_tensor, write_shards
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
@@ -263,15 +264,8 @@ def _crc32(arrays: Mapping[str, Any]) -> int:
 
 def _json(value: Any, name: str) -> str:
     try:
-        return json.dumps(value, default=_plain, allow_nan=False)
+        return json.dumps(value, default=plain, allow_nan=False)
     except (TypeError, ValueError) as reason:
         raise InvalidInputError(
             f"{name} must be plain JSON (text, finite numbers, lists, mappings): {reason}"
         ) from None
-
-
-def _plain(value: Any) -> Any:
-    """Return numpy's numbers and arrays as Python's."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not JSON")

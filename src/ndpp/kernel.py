@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ndpp._catalogue import check_labels
-from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities
-from ndpp._item_rows import ItemRows, frozen
+from ndpp._checks import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp._item_rows import ItemRows
 from ndpp._lazy import load
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
 from ndpp.errors import (

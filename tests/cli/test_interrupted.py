@@ -54,7 +54,7 @@ def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_
 
     refused = call("sample", plain, *SAMPLE, "-o", out)
     assert (refused.code, baskets_in(part)) == (1, kept)
-    assert "continue it with --resume, or delete it" in refused.err
+    assert "Continue it with --resume, or delete it" in refused.err
     other = call("sample", plain, "-n", 1000, "--size", 4, "-o", out, "--resume")
     assert "made with another sampler" in other.err
 
@@ -125,7 +125,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
 
     refused = call(*words[:-1], out)
     assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "continue it with --resume, or delete it" in refused.err
+    assert "Continue it with --resume, or delete it" in refused.err
 
     before = part.read_bytes()
     process = spawn(*words, "--resume", cwd=tmp_path)

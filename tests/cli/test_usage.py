@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["sample", "SHELF", "-o", "OUT/no/such/folder.txt"], "create it first"),
         (["fit", "MODELS/orders.csv", "-o", "OUT/no/such/model.safetensors"], "create it first"),
         (["sample", "MODELS/junk"], "cannot be read as an ndpp model"),
-        (["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--device", "cuda:9"], "use --device cpu"),
+        (["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--device", "cuda:9"], "Use --device cpu"),
         (
             ["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--device", "gpu"],
             "must be 'cpu', 'cuda' or 'cuda:1'",
@@ -151,6 +152,61 @@ def test_failures_are_one_clear_line(call, models, tmp_path, words, told):
     assert done.err.count("\n") == 1
     assert told in done.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def awkward(tmp_path) -> Path:
+    """A folder with what the advice of messages is about."""
+    (tmp_path / "numbers.txt").write_text("1 2\n")
+    (tmp_path / "names.txt").write_text("2\n1\n0\n")
+    (tmp_path / "codes.txt").write_text("0 4300000000\n")
+    (tmp_path / "long-codes.txt").write_text(f"0 {10**30}\n")
+    (tmp_path / "binary.txt").write_bytes(b"tea\0milk\n")
+    tabs = ndpp.LowRankKernel([[1.0], [1.0]], [[1.0]], labels=["green\ttea", "milk"])
+    ndpp.save(tabs, tmp_path / "tabs.safetensors")
+    (tmp_path / "damaged.safetensors.part").write_bytes(b"of something else")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["info", "MODELS/orders.csv", "--item", "sku"], "Name the right ones with --basket … and --item …"),
+        (["fit", "numbers.txt", "-o", "x", "--items", "names.txt"], "may be ids or labels. Say which with --ids or --labels."),
+        (["sample", "tabs.safetensors", "-o", "x.txt"], "Write CSV or Parquet, or ids with --ids."),
+        (["info", "MODELS/orders.txt", "--item", "sku"], "Name its format with --from …"),
+        (["info", "binary.txt"], "must be text; it holds binary data. Name its format with --from …"),
+        (["fit", "codes.txt", "-o", "x"], "Codes are labels: pass them as text, or read them with --labels."),
+        (["fit", "long-codes.txt", "-o", "x"], "Codes are labels: pass them as text, or read them with --labels."),
+        (["fit", "MODELS/orders.csv", "-o", "x", "--device", "cuda:9"], "Use --device cpu."),
+        (["fit", "MODELS/orders.csv", "-o", "damaged.safetensors"], "Continue it with --resume, or delete it"),
+        (["fit", "MODELS/orders.csv", "-o", "damaged.safetensors", "--resume"], "Delete it and train again."),
+        (["evaluate", "MODELS/plain.safetensors", "wrong.txt"], "unknown item id 99. Is this the catalogue of the model?"),
+        (["fit", "MODELS/orders.csv", "-o", "x", "--learning-rate", "0"], "--learning-rate must be a number, above 0; got 0.0"),
+        (["fit", "MODELS/orders.csv", "-o", "x", "--rank", "1"], "--rank must be at least 3; got 1"),
+        (["fit", "MODELS/orders.csv", "-o", "x", "--device", "tpu9"], "--device must be 'cpu', 'cuda' or 'cuda:1'; got 'tpu9'"),
+        (["sample", "MODELS/shelf.safetensors", "-g", "99", "--ids"], "unknown item id 99"),
+        (["sample", "MODELS/shelf.safetensors", "-g", "12"], "such as 'pasta'. Ids need --ids."),
+    ],
+)  # fmt: skip
+def test_advice_speaks_of_options(call, models, awkward, monkeypatch, words, told):
+    monkeypatch.chdir(awkward)
+    (awkward / "wrong.txt").write_text("1 99\n")
+    done = call(*(word.replace("MODELS", str(models)) for word in words))
+    assert done.code == 1
+    assert told in done.err
+    assert not re.search(r"\b[a-z_]+=", done.err)  # no argument of a function
+
+
+def test_training_of_other_settings_is_not_continued(call, models, tmp_path):
+    part = tmp_path / "x.safetensors.part"
+    ndpp.NDPP(rank=6, max_epochs=1, random_state=0, checkpoint=part).fit(ndpp.Baskets.read(models / "orders.csv"))
+    done = call("fit", models / "orders.csv", "-o", tmp_path / "x.safetensors", "--rank", 7, "--resume")
+    assert done.code == 1
+    assert done.err == (
+        f"ndpp: error: {str(part)!r} was made with another rank (6, now 7). "
+        "Resume with the same data and settings, or delete it to begin anew\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,12 @@ def test_exact_is_held_against_the_papers_walk_on_the_same_task():
 
 def test_a_sampler_of_another_law_does_not_hold():
     law = np.full(4, 0.25)
-    task = fig1.Task("task", np.arange(4), law, {}, {})
+    task = fig1.Task("task", "file", np.arange(4), law, [], [])
     for off, holds in (([0.0, 0.0], True), ([0.3, 0.0], False), ([0.0, 0.3], False)):
-        values = [float(np.abs(off[i]) + 0.01) for i in range(2)]
-        rows = [fig1._row(task, "Exact", 1000, name, value) for name, value in zip(fig1.DISTANCES, values)]
-        assert [finding.holds for finding in fig1._findings(task, rows, 0)] == [holds]
+        values = np.array([off]) + 0.01
+        lines = [fig1.Line(name, walk, [1000], values) for name, walk in (("Walker", False), ("Exact", True))]
+        found = fig1._findings(task, lines, 0)  # the name does not say what is a walk
+        assert [finding.holds for finding in found] == [holds, None]
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 import torch
 
+from ndpp._progress import Bar
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_baskets
 from ndpp.errors import PrecisionError
 from ndpp.learning import NDPP, checkpoint, fit
 from ndpp.learning.base import _kernel
 from ndpp.learning.models import Parameters
-from ndpp.learning.progress import Progress
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
 
@@ -46,7 +46,7 @@ def test_batches_grow_with_the_data(
     monkeypatch.setattr(fit, "MAX_STEPS", most)
     run = _run(baskets, batch_size=asked)
     assert (run.batch_size, run.n_steps) == (size, steps)
-    assert run.epoch(Progress(1, 0, show=False))["step"] == steps
+    assert run.epoch(Bar())["step"] == steps
 
 
 def test_half_a_step_is_half_a_step(baskets: Baskets):
@@ -126,7 +126,7 @@ def test_a_hair_is_no_improvement(baskets: Baskets, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(run, "judge", judged)
     for _ in range(3):
-        run.epoch(Progress(1, 0, show=False))
+        run.epoch(Bar())
         bad.append(run.bad)
     assert bad == [0, 1, 0]
 

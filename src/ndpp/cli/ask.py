@@ -47,7 +47,7 @@ def recommend(
     fixed = asked.indices if baskets is None else asked.indices[:0]  # a basket of a file is told of below
     allowed, _ = excluding(kernel, exclude, fixed, ids=ids)
     found: list[Recommendation | None] = []
-    with progress(len(asked), "recommending", show=len(asked) > 1) as advance:
+    with progress(len(asked), "recommending", show=len(asked) > 1) as bar:
         for items in asked:
             try:
                 found.append(best_items(allowed, items, n=number))
@@ -55,7 +55,7 @@ def recommend(
                 if len(asked) == 1:
                     raise
                 found.append(None)
-            advance(1)
+            bar.advance()
     if missing := found.count(None):
         warnings.warn(
             f"{missing} of {len(asked)} baskets have probability zero; nothing is recommended there", stacklevel=1
@@ -109,9 +109,9 @@ def map_(
     if baskets is not None:
         check_totals(allowed, starts, [size] * len(starts))
     rows: list[list[int]] = []
-    with progress(len(starts), "building", show=len(starts) > 1) as advance:
+    with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
             rows.append(greedy_map(allowed, size, given=items).tolist())
-            advance(1)
+            bar.advance()
     head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(row) for row in rows]}
     target.write(rows, head)

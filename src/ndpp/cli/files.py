@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from ndpp._basket_files import format_of
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli.options import Format
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
 from ndpp.io import load, load_header
 from ndpp.kernel import LowRankKernel
 
@@ -59,22 +58,25 @@ class Source(NamedTuple):
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
         format = None if self.format is None else self.format.value
-        return Baskets.read(target, format=format, basket=self.basket, item=self.item, **options)
+        try:
+            return Baskets.read(target, format=format, basket=self.basket, item=self.item, **options)
+        except UnknownItemError as unknown:
+            unknown.advice = "Is this the catalogue of the model?"
+            raise
 
     def read_for(self, kernel: LowRankKernel, *, ids: bool) -> Baskets:
         """Return the baskets over the items of a model, named as the model names them."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
             return Baskets(made.indptr, made.indices, kernel.n_items, kernel.labels)
-        return self.read_with(kernel.labels, hint=" If the baskets hold ids, say --ids.")
+        return self.read_with(kernel.labels, hint="If the baskets hold ids, say --ids.")
 
     def read_with(self, labels: tuple[str, ...], *, hint: str = "") -> Baskets:
         """Return the baskets over a labelled catalogue."""
         try:
             return self.read(labels=labels, as_labels=True)
-        except InvalidInputError as reason:
-            unknown = "unknown label" in str(reason)
-            raise InvalidInputError(f"{self.name}: {reason}.{hint}" if unknown else str(reason)) from None
+        except UnknownLabelError as unknown:
+            raise InvalidInputError(f"{self.name}: {unknown}", advice=hint) from None
 
 
 def load_model(path: Path) -> LowRankKernel:
@@ -110,10 +112,11 @@ def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -
     # A label may hold a comma; a word that is a label as a whole is not taken apart.
     names = [name for word in words or () for name in ([word] if word in known else map(str.strip, word.split(",")))]
     if kernel.labels is not None and not ids:
-        for name in names:
-            if name not in known:
-                raise InvalidInputError(_unknown(name, kernel.labels))
-        return kernel.ids(names)
+        try:
+            return kernel.ids(names)
+        except UnknownLabelError as unknown:
+            unknown.advice = "Ids need --ids." if unknown.label.isdigit() else ""
+            raise
     for name in names:
         if not name.isdigit():
             why = "as --ids asks" if ids else "since this model has no labels"
@@ -153,12 +156,6 @@ def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: So
     if source is not None:
         return source.read_for(kernel, ids=ids)
     return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
-
-
-def _unknown(name: str, labels: Sequence[str]) -> str:
-    near = get_close_matches(name, labels, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; they are called {labels[0]!r}, for instance"
-    return f"no item of the model is called {name!r}{hint}" + (" Ids need --ids." if name.isdigit() else "")
 
 
 def is_plain(path: Path | None) -> bool:

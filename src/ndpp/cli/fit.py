@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from ndpp.cli import options as o
 from ndpp.cli.files import OTHERS, Source, check_output, need
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
+from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.io import save
 
 
@@ -34,71 +36,82 @@ ESTIMATORS = {Family.ndpp: "NDPP", Family.ondpp: "ONDPP", Family.symmetric: "Sym
 TRAINING = "Training (left out: the estimator's own default)"
 
 
-def _tuning(*names: str, help: str, least: int | None = None) -> Any:
+def _tuning(help: str, *names: str, least: int | None = None) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=TRAINING, show_default=False, min=least)
+
+
+ModelFile = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.", show_default=False)
+]
+Kind = Annotated[
+    Family,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="ndpp: items attract and repel; ondpp: the same, easy to sample by rejection; symmetric: repel only.",
+    ),
+]
+Rank = Annotated[
+    int | None,
+    typer.Option(
+        "--rank",
+        "-r",
+        metavar="N",
+        min=1,
+        help="Columns of the kernel: no basket can be larger. Left out: the number of items, at most 200.",
+    ),
+]
+Validation = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A file of baskets to judge on; left out, a tenth of BASKETS is set aside."),
+]
+Test = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Set this many baskets aside at random, for ndpp evaluate: OUTPUT.test.csv, the others in OUTPUT.train.csv.",
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Threads of torch; left out: its own choice.")
+]
+ItemFile = Annotated[str | None, typer.Option(metavar="FILE", help="A file whose line i names item i.")]
+Epochs = Annotated[int | None, _tuning("Maximum number of epochs.", "--epochs", least=1)]
+Patience = Annotated[int | None, _tuning("Epochs without progress before the learning rate drops.", least=1)]
+LearningRate = Annotated[float | None, _tuning("Of Adam.")]
+BatchSize = Annotated[int | None, _tuning("Baskets per step.", least=1)]
+Noise = Annotated[float | None, _tuning("Relative noise on the rows in training; 0 switches it off.")]
+Alpha = Annotated[float | None, _tuning("Weight of the symmetric part's penalty.")]
+Beta = Annotated[float | None, _tuning("Weight of the skew part's penalty.")]
+Gamma = Annotated[float | None, _tuning("ondpp: weight of the rejection sampler's proposals.")]
 
 
 def fit(
     baskets: o.BasketFile,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.", show_default=False)
-    ],
-    family: Annotated[
-        Family,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="ndpp: items attract and repel; ondpp: the same, easy to sample by rejection; symmetric: repel only.",
-        ),
-    ] = Family.ndpp,
-    rank: Annotated[
-        int | None,
-        typer.Option(
-            "--rank",
-            "-r",
-            metavar="N",
-            min=1,
-            help="Columns of the kernel: no basket can be larger. Left out: the number of items, at most 200.",
-        ),
-    ] = None,
-    validation: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A file of baskets to judge on; left out, a tenth of BASKETS is set aside."),
-    ] = None,
-    test: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Set this many baskets aside at random, for ndpp evaluate: OUTPUT.test.csv, the others in OUTPUT.train.csv.",
-        ),
-    ] = 0,
+    output: ModelFile,
+    family: Kind = Family.ndpp,
+    rank: Rank = None,
+    validation: Validation = None,
+    test: Test = 0,
     seed: o.Seed = 0,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Threads of torch; left out: its own choice.")
-    ] = None,
+    jobs: Threads = None,
     device: o.Device = "cpu",
     json: o.Json = False,
     resume: o.Resume = False,
-    items: Annotated[str | None, typer.Option(metavar="FILE", help="A file whose line i names item i.")] = None,
+    items: ItemFile = None,
     labels: o.AsLabels = None,
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
-    epochs: Annotated[int | None, _tuning("--epochs", help="When to stop at the latest.", least=1)] = None,
-    patience: Annotated[
-        int | None, _tuning("--patience", help="Epochs without progress before the learning rate drops.", least=1)
-    ] = None,
-    learning_rate: Annotated[float | None, _tuning("--learning-rate", help="Of Adam.")] = None,
-    batch_size: Annotated[int | None, _tuning("--batch-size", help="Baskets per step.", least=1)] = None,
-    noise: Annotated[
-        float | None, _tuning("--noise", help="Relative noise on the rows in training; 0 switches it off.")
-    ] = None,
-    alpha: Annotated[float | None, _tuning("--alpha", help="Weight of the symmetric part's penalty.")] = None,
-    beta: Annotated[float | None, _tuning("--beta", help="Weight of the skew part's penalty.")] = None,
-    gamma: Annotated[
-        float | None, _tuning("--gamma", help="ondpp: weight of the rejection sampler's proposals.")
-    ] = None,
+    epochs: Epochs = None,
+    patience: Patience = None,
+    learning_rate: LearningRate = None,
+    batch_size: BatchSize = None,
+    noise: Noise = None,
+    alpha: Alpha = None,
+    beta: Beta = None,
+    gamma: Gamma = None,
 ) -> None:
     """Fit a model to baskets.
 
@@ -115,12 +128,8 @@ def fit(
     part = journal_path(output)
     _check_output(output, part, (baskets, validation, items), test=test, resume=resume)
     source = Source(baskets, from_, basket, item)
-    with working("reading baskets"):
-        data = source.read(as_labels=labels, items=items)
-        judge = None if validation is None else _judges(source.beside(validation), data)
+    data, judged = _read(source, validation, items, as_labels=labels)
     need(not test or test < len(data), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
-    if labels is None and items is None:
-        _warn_of_codes(data)
     chosen = {
         "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
         "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
@@ -128,16 +137,67 @@ def fit(
     estimator = _estimator(family, {key: value for key, value in chosen.items() if value is not None}, jobs)
     estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
     train = _set_aside(data, test, seed, output)
+    _train(estimator, train, judged, part, resume=resume)
+    about = Provenance.of(estimator, source, train, seed)
+    save(estimator.kernel_, output, metadata=asdict(about))
+    part.unlink(missing_ok=True)
+    emit(about.report(output), None, as_json=json)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How a model came about: no clock, no path, so that a resumed run writes the same file."""
+
+    model: str
+    baskets: dict[str, str | int]
+    seed: int
+    settings: dict[str, Any]
+    epochs: int
+    ended: str
+    validation_log_likelihood: float
+
+    @classmethod
+    def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
+        """Return how a fitted estimator came about."""
+        left_out = ("checkpoint", "progress", "init", "random_state")
+        return cls(
+            model=type(estimator).__name__,
+            baskets={"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
+            seed=seed,
+            settings={name: value for name, value in estimator.get_params().items() if name not in left_out},
+            epochs=estimator.n_iter_,
+            ended=estimator.ended_,
+            validation_log_likelihood=max(record["validation"] for record in estimator.history_),
+        )
+
+    def report(self, output: Path) -> Report:
+        """Return what the command prints."""
+        row = {
+            "model": os.fspath(output), "epochs": self.epochs, "ended": self.ended,
+            "validation log-likelihood": self.validation_log_likelihood,
+        }  # fmt: skip
+        return Report({"output": os.fspath(output), **asdict(self)}, [row])
+
+
+def _read(
+    source: Source, validation: str | None, items: str | None, *, as_labels: bool | None
+) -> tuple[Baskets, Baskets | None]:
+    """Return the baskets to fit on, and those to judge on if a file names them."""
+    with working("reading baskets"):
+        data = source.read(as_labels=as_labels, items=items)
+        judged = None if validation is None else _judges(source.beside(validation), data)
+    if as_labels is None and items is None:
+        _warn_of_codes(data)
+    return data, judged
+
+
+def _train(estimator: Any, train: Baskets, judged: Baskets | None, part: Path, *, resume: bool) -> None:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="training was interrupted")  # said below, and how to go on
-        estimator.fit(train, validation=judge, resume=resume)
+        warnings.simplefilter("ignore", TrainingInterruptedWarning)  # said below, and how to go on
+        estimator.fit(train, validation=judged, resume=resume)
     if estimator.ended_ == "interrupted":
         kept = f"training up to epoch {estimator.n_iter_} is kept in {os.fspath(part)!r}; --resume continues"
         raise Interrupted(kept if part.exists() else "no epoch was finished, so nothing was kept")
-    about = _about(estimator, source, train, seed)
-    save(estimator.kernel_, output, metadata=about)
-    part.unlink(missing_ok=True)
-    emit(_report(output, about), None, as_json=json)
 
 
 def _check_output(output: Path, part: Path, inputs: Sequence[str | None], *, test: int, resume: bool) -> None:
@@ -147,9 +207,7 @@ def _check_output(output: Path, part: Path, inputs: Sequence[str | None], *, tes
     for written in (output, *(_aside(output) if test else ())):
         check_output(written, *OTHERS, inputs=inputs)
     if part.exists() and not resume:
-        raise FileExistsError(
-            f"{os.fspath(part)!r} holds the training of an interrupted run; continue it with --resume, or delete it"
-        )
+        raise UnfinishedRunError(os.fspath(part), "the training")
     if not part.exists():  # an unwritable place is found out now, not after the first epoch
         part.touch()
         part.unlink()
@@ -201,26 +259,3 @@ def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
     for baskets, path in zip((parts.train, parts.test), _aside(output)):
         baskets.write(path)
     return parts.train
-
-
-def _about(estimator: Any, source: Source, train: Baskets, seed: int) -> dict[str, Any]:
-    """Return how the model came about: no clock, no path, so that a resumed run writes the same file."""
-    left_out = ("checkpoint", "progress", "init", "random_state")
-    settings = {name: value for name, value in estimator.get_params().items() if name not in left_out}
-    return {
-        "model": type(estimator).__name__,
-        "baskets": {"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
-        "seed": seed,
-        "settings": settings,
-        "epochs": estimator.n_iter_,
-        "ended": estimator.ended_,
-        "validation_log_likelihood": max(record["validation"] for record in estimator.history_),
-    }
-
-
-def _report(output: Path, about: Mapping[str, Any]) -> Report:
-    row = {
-        "model": os.fspath(output), "epochs": about["epochs"], "ended": about["ended"],
-        "validation log-likelihood": about["validation_log_likelihood"],
-    }  # fmt: skip
-    return Report({"output": os.fspath(output), **about}, [row])

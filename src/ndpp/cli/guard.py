@@ -15,30 +15,44 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import NoReturn, ParamSpec, TextIO
+from typing import Any, NoReturn, ParamSpec, TextIO, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from ndpp._files import WINDOWS
-from ndpp.errors import NDPPError
+from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 
 FAILED, INTERRUPTED = 1, 130
-SPOKEN = {  # the library speaks of arguments, the command of options
-    "basket=… and item=…": "--basket … and --item …",
-    "with as_labels=False or as_labels=True": "with --ids or --labels",
-    "or ids with as_labels=False": "or ids with --ids",
-    "Name its format with format=…": "Name its format with --from …",
-    "pass them as strings or, where there is such an argument, with as_labels=True": "read them with --labels",
-    "use device='cpu'": "use --device cpu",
-    "continue it with resume, or delete it": "continue it with --resume, or delete it",
-    "or train anew without resume=": "or delete it to train anew",
-    "Train again without resume=": "Delete it and train again",
-    "Pass n_items= or labels= of the whole catalogue.": "Is this the catalogue of the model?",
-}
+ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs"}
+"""Options that have another name than the arguments they stand for."""
+SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
+"""Options without a value."""
+
+
+class Options(Names):
+    """Arguments as the options of a command, where it has such an option."""
+
+    def __init__(self, command: Callable[..., None]) -> None:
+        self.known: set[Any] = set()
+        for name, annotation in get_type_hints(command, include_extras=True).items():
+            for option in get_args(annotation):
+                if isinstance(option, OptionInfo):  # the first name of an annotation is kept as its default
+                    self.known.update([option.default, *(option.param_decls or ()), "--" + name.replace("_", "-")])
+
+    def argument(self, argument: str) -> str:
+        """Return the name of the option."""
+        option = "--" + ALIASES.get(argument, argument).replace("_", "-")
+        return option if option in self.known else argument
+
+    def setting(self, argument: str, value: str) -> str:
+        """Return the option with its value."""
+        shown = value.strip("'") or "…"
+        return SWITCHES.get((argument, value)) or f"{self.argument(argument)} {shown}"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -61,7 +75,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
                     traceback.print_exc()
                 # In the middle of an import, a library may make any other exception of an interrupt.
                 known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
-                end_with(KeyboardInterrupt() if interrupts and not known else error)
+                end_with(KeyboardInterrupt() if interrupts and not known else error, Options(command))
 
     return run
 
@@ -119,7 +133,7 @@ def install() -> None:
     warnings.simplefilter("default", UserWarning)
 
 
-def end_with(error: BaseException) -> NoReturn:
+def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
     """End the command with one line for what went wrong, if anything did, and an exit code."""
     if isinstance(error, SystemExit):
         raise error
@@ -129,7 +143,7 @@ def end_with(error: BaseException) -> NoReturn:
     if isinstance(error, KeyboardInterrupt):
         print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
     else:
-        print(f"ndpp: error: {in_words(error)}", file=sys.stderr)
+        print(f"ndpp: error: {in_words(error, names)}", file=sys.stderr)
     _close_stdout()
     raise SystemExit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
 
@@ -141,19 +155,19 @@ def reader_left(error: BaseException | None) -> bool:
     return isinstance(error, BrokenPipeError)
 
 
-def in_words(error: BaseException) -> str:
+def in_words(error: BaseException, names: Names | None = None) -> str:
     """Return what happened on one line, in the words of the command."""
     if isinstance(error, OSError) and not isinstance(error, NDPPError) and error.strerror:
         name = f"{str(error.filename)!r}: " if error.filename else "could not write the output: "
         text = name + error.strerror
     elif isinstance(error, MemoryError):
         text = "there is not enough memory for this. Ask for less at a time, or a smaller model"
-    elif isinstance(error, NDPPError | OSError | FileExistsError):
+    elif isinstance(error, NDPPError):
+        text = error.text(names)
+    elif isinstance(error, OSError):
         text = str(error)
     else:
         text = f"{type(error).__name__}: {error} (unexpected; --debug shows where)"
-    for theirs, ours in SPOKEN.items():
-        text = text.replace(theirs, ours)
     return " ".join(text.split())
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 
+from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, load_model
-from ndpp.cli.output import Report, emit, working
+from ndpp.cli.output import Report, Row, emit, working
 from ndpp.cli.samplers import WALKS, Start, names_option, prepare
 from ndpp.errors import InvalidInputError
+from ndpp.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
 
 
@@ -24,22 +27,60 @@ class Holdout(StrEnum):
     largest_id = "largest-id"
 
 
+class Score(NamedTuple):
+    """A metric of one model on the baskets, with its interval; ``n_zero`` baskets have probability zero under the model."""
+
+    model: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    level: float
+    n: int
+    n_zero: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g}" + ("" if np.isnan(self.low) else f" ({self.low:.4g} to {self.high:.4g})")
+
+
+TrainFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Baskets the model was fitted on: simple baselines are made from them."),
+]
+Top = Annotated[
+    int, typer.Option("--top", metavar="N", min=1, help="Count how often the held-out item is among the first so many.")
+]
+HoldoutRule = Annotated[
+    Holdout, typer.Option(help="Which item of a basket is held out; largest-id is that of published figures.")
+]
+Level = Annotated[float, typer.Option(metavar="N", min=0.0, max=1.0, help="Of the intervals.")]
+Resamples = Annotated[int, typer.Option(metavar="N", min=0, help="Resamples behind the intervals.")]
+WalkSize = Annotated[
+    int | None,
+    typer.Option(
+        "--size", "-k", metavar="N", min=2, help="Items of each basket; left out, the likeliest number of at least two."
+    ),
+]
+WalkName = Annotated[str, names_option(WALKS, help="Which walk")]
+Steps = Annotated[int | None, typer.Option(metavar="N", min=0, help="Steps of a walk; size² if left out.")]
+StartOption = Annotated[Start, typer.Option(help="Where a walk begins.")]
+Chains = Annotated[int, typer.Option(metavar="N", min=2, help="Long chains.")]
+PerChain = Annotated[
+    int,
+    typer.Option(
+        "--number", "-n", metavar="N", min=20, help="Baskets of each long chain, of independent chains, and exact ones."
+    ),
+]
+
+
 def evaluate(
     model: o.Model,
     baskets: o.BasketFile,
-    train: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Baskets the model was fitted on: simple baselines are made from them."),
-    ] = None,
-    top: Annotated[
-        int,
-        typer.Option("--top", metavar="N", min=1, help="Count how often the held-out item is among the first so many."),
-    ] = 10,
-    holdout: Annotated[
-        Holdout, typer.Option(help="Which item of a basket is held out; largest-id is that of published figures.")
-    ] = Holdout.random,
-    level: Annotated[float, typer.Option(metavar="N", min=0.0, max=1.0, help="Of the intervals.")] = 0.95,
-    bootstrap: Annotated[int, typer.Option(metavar="N", min=0, help="Resamples behind the intervals.")] = 1000,
+    train: TrainFile = None,
+    top: Top = 10,
+    holdout: HoldoutRule = Holdout.random,
+    level: Level = 0.95,
+    bootstrap: Resamples = 1000,
     seed: o.Seed = 0,
     output: o.Output = None,
     json: o.Json = False,
@@ -66,75 +107,58 @@ def evaluate(
     asked = source.read_for(kernel, ids=ids)
     if not len(asked):
         raise InvalidInputError(f"{source.name} holds no basket; at least one is needed to judge a model on")
-    models: dict[str, Any] = {"model": kernel}
-    if train is None:
-        models["independent items (the model's own)"] = metrics.independent_margins(kernel)
-    else:
-        seen = source.beside(train).read_for(kernel, ids=ids)
-        models |= {
-            "independent items": metrics.independent_items(seen),
-            "item-item cosine": metrics.item_item_cosine(seen),
-        }
+    seen = None if train is None else source.beside(train).read_for(kernel, ids=ids)
     rule = metrics.LargestId() if holdout is Holdout.largest_id else metrics.RandomHoldout()
-    rows, shown = [], []
+    judged: list[list[Score]] = []
     with working("evaluating") as now:
-        for name, judged in models.items():  # one at a time to tell how far it is; the seed holds out the same items
+        for name, judge in {
+            "model": kernel,
+            **_baselines(kernel, seen),
+        }.items():  # one at a time, to tell how far it is
             now(f"evaluating {name}")
-            result = metrics.compare(
-                {name: judged}, asked, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed
-            )
-            estimates = [estimate for estimate in result.rows[0][1:] if estimate is not None]
-            rows += [
-                {
-                    "model": name,
-                    "metric": e.name,
-                    **{k: getattr(e, k) for k in ("value", "low", "high", "level", "n", "n_zero")},
-                }
-                for e in estimates
-            ]
-            cells = {
-                e.name: f"{e.value:.4g}" + ("" if np.isnan(e.low) else f" ({e.low:.4g} to {e.high:.4g})")
-                for e in estimates
-            }
-            shown.append({"": name, **cells})
-    shown = [{key: row.get(key, "–") for key in shown[0]} for row in shown]
-    zero = max(row["n_zero"] for row in rows if row["model"] == "model")
+            # The seed holds out the same items for every model.
+            judged.append(_scores(name, judge, asked, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed))
     notes = [f"{len(asked):,} baskets; {level:.0%} intervals in brackets."]
-    if zero:
+    if zero := max(score.n_zero for score in judged[0]):
         notes.append(f"{zero:,} baskets have probability zero under the model and count in AUC alone.")
-    emit(
-        Report({"n_baskets": len(asked), "level": level, "seed": seed, "results": rows}, rows, shown, notes),
-        output,
-        as_json=json,
-    )
+    rows = [score._asdict() for scores in judged for score in scores]
+    data = {"n_baskets": len(asked), "level": level, "seed": seed, "results": rows}
+    emit(Report(data, rows, _side_by_side(judged), notes), output, as_json=json)
+
+
+def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
+    """Return simple models to compare with, made from the baskets of --train or, without them, from the model itself."""
+    from ndpp import metrics
+
+    if train is None:
+        return {"independent items (the model's own)": metrics.independent_margins(kernel)}
+    return {"independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train)}
+
+
+def _scores(name: str, judged: Any, asked: Baskets, **options: Any) -> list[Score]:
+    from ndpp import metrics
+
+    found = metrics.compare({name: judged}, asked, **options).rows[0][1:]
+    return [Score(name, e.name, e.value, e.low, e.high, e.level, e.n, e.n_zero) for e in found if e is not None]
+
+
+def _side_by_side(judged: Sequence[Sequence[Score]]) -> list[Row]:
+    """Return a row per model and a column per metric, as people read them."""
+    cells = [{score.metric: str(score) for score in scores} for scores in judged]
+    return [
+        {"": scores[0].model, **{metric: own.get(metric, "–") for metric in cells[0]}}
+        for scores, own in zip(judged, cells)
+    ]
 
 
 def diagnose(
     model: o.Model,
-    size: Annotated[
-        int | None,
-        typer.Option(
-            "--size",
-            "-k",
-            metavar="N",
-            min=2,
-            help="Items of each basket; left out, the likeliest number of at least two.",
-        ),
-    ] = None,
-    walk: Annotated[str, names_option(WALKS, help="Which walk")] = WALK.name,
-    steps: Annotated[int | None, typer.Option(metavar="N", min=0, help="Steps of a walk; size² if left out.")] = None,
-    start: Annotated[Start, typer.Option(help="Where a walk begins.")] = Start.uniform,
-    chains: Annotated[int, typer.Option(metavar="N", min=2, help="Long chains.")] = 4,
-    number: Annotated[
-        int,
-        typer.Option(
-            "--number",
-            "-n",
-            metavar="N",
-            min=20,
-            help="Baskets of each long chain, of independent chains, and exact ones.",
-        ),
-    ] = 200,
+    size: WalkSize = None,
+    walk: WalkName = WALK.name,
+    steps: Steps = None,
+    start: StartOption = Start.uniform,
+    chains: Chains = 4,
+    number: PerChain = 200,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     output: o.Output = None,

@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 from ndpp import _basket_files as basket_files
 from ndpp._files import replacing
 from ndpp._journal import Journal
+from ndpp._progress import Bar
 from ndpp.baskets import Baskets
 from ndpp.cli.files import OTHERS, check_output, is_plain, need
 from ndpp.cli.guard import Interrupted, say
@@ -67,16 +68,16 @@ def keep(
     """
     began = time.perf_counter()
     if not is_plain(target.output):
-        with progress(n_baskets, "drawing", show=not sys.stdout.isatty()) as advance:
-            target.write(_as_they_come(draw(0), advance), made_with)
+        with progress(n_baskets, "drawing", show=not sys.stdout.isatty()) as bar:
+            target.write(_as_they_come(draw(0), bar), made_with)
         return
     assert target.output is not None
     with Journal(target.output, made_with, resume=resume) as journal:
         try:
-            with progress(n_baskets, "drawing", done=len(journal)) as advance:
+            with progress(n_baskets, "drawing", done=len(journal)) as bar:
                 for part in draw(len(journal)) if len(journal) < n_baskets else ():
                     journal.append(part)
-                    advance(len(part))
+                    bar.advance(len(part))
         except KeyboardInterrupt:
             if not len(journal):
                 journal.remove()
@@ -91,9 +92,9 @@ def keep(
     say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(target.output)!r}")
 
 
-def _as_they_come(parts: Iterable[Baskets], advance: Callable[[int], None]) -> Iterator[list[int]]:
+def _as_they_come(parts: Iterable[Baskets], bar: Bar) -> Iterator[list[int]]:
     """Yield the rows of each part, and hand what was written to the system before the next part is drawn."""
     for part in parts:
         yield from part.to_lists()
         sys.stdout.flush()
-        advance(len(part))
+        bar.advance(len(part))

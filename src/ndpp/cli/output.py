@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from ndpp._files import replacing
+from ndpp._json import to_json
+from ndpp._progress import Bar, progress_bar
 from ndpp.experiments.record import to_csv
 
 Row = dict[str, Any]
@@ -92,27 +91,6 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def to_json(value: Any) -> str:
-    """Return strict JSON: numpy's numbers as Python's, what is not finite as null.
-
-    Examples
-    --------
-    >>> to_json({"a": np.float64("nan"), "b": (np.int64(3), "ä")})
-    '{"a": null, "b": [3, "ä"]}'
-    """
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def write_json_rows(file: IO[str], head: Mapping[str, Any], rows: Iterable[Sequence[Any]]) -> None:
     """Write one JSON object, the baskets last and one a line as they come; it is whole once they are all there."""
     file.write(to_json(head)[:-1] + ', "baskets": [')
@@ -121,19 +99,9 @@ def write_json_rows(file: IO[str], head: Mapping[str, Any], rows: Iterable[Seque
     file.write("\n]}\n")
 
 
-@contextmanager
-def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error if that is a terminal; call what is given with the number of things done since."""
-    console = Console(stderr=True)
-    if not (show and console.is_interactive):
-        yield lambda count: None
-        return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(what, total=total, completed=done)
-        yield lambda count: bar.advance(task, count)
+def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> AbstractContextManager[Bar]:
+    """Return a progress bar, which is shown if standard error is a terminal."""
+    return progress_bar(total, what, done=done, show=show and Console(stderr=True).is_interactive, keep=False)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tables of any length, read in blocks: CSV (plain, gzip, zip) through pyarrow, Excel workbooks through openpyxl.
+"""Tables of any length, read row by row: CSV (plain, gzip, zip), and Excel workbooks through openpyxl.
 
 Text that is not UTF-8 is taken for Latin-1, in which some copies of the public files are written. A long table,
 (basket, item) a row, is numbered as it comes: 16 bytes a row and a dictionary of the distinct names.
@@ -6,26 +6,30 @@ Text that is not UTF-8 is taken for Latin-1, in which some copies of the public 
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._csv import BadLineError, records
+from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 
 MAX_ROWS = 100
 """Baskets of more rows are dropped, as in the literature."""
-BLOCK_BYTES, BLOCK_ROWS = 2**24, 50_000
-"""How much of a CSV file, and of a workbook, is in memory at a time."""
 
 PathLike = str | os.PathLike[str]
 
@@ -49,7 +53,7 @@ def read_long(
     item: str,
     title: str | None = None,
     number: str | None = None,
-    keep: Callable[[FloatArray], Any] | None = None,
+    keep: Callable[[float], bool] | None = None,
     header: Sequence[str] | None = None,
     delimiter: str = ",",
 ) -> LongTable:
@@ -64,48 +68,40 @@ def read_long(
     title, number : str, optional
         Two columns that may be missing: an item's longer name, and a number for ``keep``.
     keep : callable, optional
-        Which rows count, as a function of their numbers; all, without such a column.
+        Which rows count, as a function of their number; all, without such a column.
     header : sequence of str, optional
         Names of the columns of a file that does not begin with them.
     delimiter : str
         What stands between values.
     """
-    pa = _pyarrow()
-    there = header or read_header(path)
-    known = [name for name in (title, number) if name is not None and name in there]
-    baskets: dict[bytes, int] = {}
-    items: dict[bytes, int] = {}
+    there = list(header or read_header(path))
+    titled, numbered = title in there, keep is not None and number in there
+    wanted = [basket, item, str(title) if titled else item, str(number) if numbered else item]
+    baskets: dict[str, int] = {}
+    items: dict[str, int] = {}
     titles: dict[int, str] = {}
-    parts: list[tuple[IntArray, IntArray]] = []
-    wanted = {name: name != number for name in (basket, item, *known)}
-    for rows in _blocks(path, wanted, there, named=header is None, delimiter=delimiter):
-        rows = rows.filter(pa.compute.and_(rows[basket].is_valid(), rows[item].is_valid()))
-        if keep is not None and number in known:
-            rows = rows.filter(pa.array(keep(rows[number].to_numpy(zero_copy_only=False))))
-        parts.append((_number(baskets, rows[basket]), _number(items, rows[item])))
-        if title in known:
-            ids, first = np.unique(parts[-1][1][_numpy(rows[title].is_valid())], return_index=True)
-            texts = rows[title].drop_null().take(pa.array(first)).to_pylist()
-            titles = dict(zip(ids.tolist(), map(_text, texts))) | titles
+    of_basket, of_item = array("q"), array("q")
+    for line, (name, code, text, value) in _rows(path, wanted, there, named=header is None, delimiter=delimiter):
+        if not (name and code) or (numbered and keep and not keep(_float(value, path, line))):
+            continue
+        of_basket.append(baskets.setdefault(name, len(baskets)))
+        of_item.append(place := items.setdefault(code, len(items)))
+        if titled and text and place not in titles:
+            titles[place] = _text(text)
     if not items:
         raise InvalidInputError(f"{path} holds no row that counts; expected values in columns {basket!r} and {item!r}")
-    of_basket, of_item = map(np.concatenate, zip(*parts))
-    return LongTable(of_basket, of_item, list(map(_text, items)), titles)
+    return LongTable(np.array(of_basket), np.array(of_item), list(map(_text, items)), titles)
 
 
 def read_header(path: PathLike) -> list[str]:
     """Return the names of the columns."""
-    with _opened(path) as (name, source):
-        if name.endswith(".xlsx"):
-            return [str(value) for value in next(_workbook(source), ())]
-        with _csv_reader(name, source, {}, None, ",") as reader:
-            return list(reader.schema.names)
+    with _opened(path, ",") as rows:
+        return [_text(name) for name in next(rows, (1, []))[1]]
 
 
 def read_column(path: PathLike, name: str) -> Iterator[str]:
     """Yield the values of a column of text."""
-    for rows in _blocks(path, {name: True}, read_header(path)):
-        yield from map(_text, rows[name].drop_null().to_pylist())
+    return (_text(value) for _, value in _rows(path, [name], read_header(path)) if value)
 
 
 def assemble(table: LongTable, labels: Sequence[str], *, whole_catalogue: bool = False) -> Baskets:
@@ -132,74 +128,54 @@ def distinct(labels: Sequence[str]) -> list[str]:
     return out
 
 
-def _blocks(
-    path: PathLike, wanted: Mapping[str, bool], there: Sequence[str], *, named: bool = True, delimiter: str = ","
-) -> Iterator[Any]:
-    """Yield record batches of the wanted columns, bytes where the value is true, else numbers.
+def _rows(
+    path: PathLike, wanted: Sequence[str], there: Sequence[str], *, named: bool = True, delimiter: str = ","
+) -> Iterator[tuple[int, Any]]:
+    """Yield the values of the wanted columns, or the one value, "" where there is none, with the number of the line.
 
     ``there`` are the names of all columns; the file begins with them if ``named``.
     """
-    pa = _pyarrow()
     if missing := [name for name in wanted if name not in there]:
         raise InvalidInputError(
             f"{path} has no column {missing[0]!r}; its columns are {', '.join(map(repr, there))}. "
             "Pass the original file, with its line of names."
         )
-    types = {name: pa.binary() if text else pa.float64() for name, text in wanted.items()}
-    with _opened(path) as (name, source):
-        if not name.endswith(".xlsx"):
-            with _csv_reader(name, source, types, None if named else there, delimiter) as reader:
-                yield from reader
-            return
-        rows = _workbook(source)
-        next(rows)
-        places = [there.index(column) for column in wanted]
-        while block := list(islice(rows, BLOCK_ROWS)):
-            columns = ([_cell(row[place], text) for row in block] for place, text in zip(places, wanted.values()))
-            yield pa.record_batch(dict(zip(wanted, map(pa.array, columns, types.values()))))
+    pick = itemgetter(*map(there.index, wanted))
+    with _opened(path, delimiter) as rows:
+        for line, row in islice(rows, int(named), None):
+            if len(row) != len(there):
+                raise BadLineError(str(path), line, f"expected {len(there)} values, one per column; got {len(row)}")
+            yield line, pick(row)
 
 
 @contextmanager
-def _opened(path: PathLike) -> Iterator[tuple[str, Any]]:
-    """Give the name of a file and what to read it from; of a zip archive, its largest member."""
+def _opened(path: PathLike, delimiter: str) -> Iterator[Iterator[tuple[int, list[str]]]]:
+    """Give the rows of a file, with their lines; of a zip archive, those of its largest member. Text is as in Latin-1."""
     if not os.path.isfile(path):
         raise DataNotFoundError(f"no such file: {str(path)!r}. Pass the path of the original data file.")
-    if Path(path).suffix.lower() != ".zip":
-        yield Path(path).name.lower(), os.fspath(path)
-        return
     try:
-        archive = zipfile.ZipFile(path)
-        largest = max(archive.infolist(), key=lambda member: member.file_size)
-    except (zipfile.BadZipFile, ValueError) as reason:
-        raise InvalidInputError(f"{path} is not a zip archive of a data file: {reason}. Fetch it again.") from None
-    with archive, archive.open(largest) as member:
-        name = largest.filename.lower()
-        # A workbook is read back and forth, which a compressed stream is slow at.
-        yield name, io.BytesIO(member.read()) if name.endswith(".xlsx") else member
+        with ExitStack() as stack:
+            name, source = Path(path).name.lower(), cast(Any, stack.enter_context(open(path, "rb")))
+            if name.endswith(".zip"):
+                archive = stack.enter_context(zipfile.ZipFile(source))
+                largest = max(archive.infolist(), key=lambda member: member.file_size, default=None)
+                if largest is None:
+                    raise zipfile.BadZipFile("it is empty")
+                name, source = largest.filename.lower(), stack.enter_context(archive.open(largest))
+            elif name.endswith(".gz"):
+                source = stack.enter_context(gzip.open(source))
+            if name.endswith(".xlsx"):
+                yield _workbook(source)
+                return
+            if source.peek(3)[:3] == codecs.BOM_UTF8:
+                source.read(3)
+            lines = stack.enter_context(io.TextIOWrapper(source, encoding="latin-1", newline=""))
+            yield records(lines, str(path), delimiter=delimiter, quoted=delimiter == ",")
+    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as reason:
+        raise InvalidInputError(f"{path} is not a whole archive of a data file: {reason}. Fetch it again.") from None
 
 
-@contextmanager
-def _csv_reader(
-    name: str, source: Any, types: Mapping[str, Any], header: Sequence[str] | None, delimiter: str
-) -> Iterator[Any]:
-    pa = _pyarrow()
-    try:
-        with pa.csv.open_csv(
-            source,
-            read_options=pa.csv.ReadOptions(block_size=BLOCK_BYTES, column_names=header),
-            parse_options=pa.csv.ParseOptions(
-                delimiter=delimiter, quote_char='"' if delimiter == "," else False, newlines_in_values=delimiter == ","
-            ),
-            convert_options=pa.csv.ConvertOptions(
-                column_types=types, include_columns=list(types), strings_can_be_null=True, null_values=[""]
-            ),
-        ) as reader:
-            yield reader
-    except pa.ArrowException as reason:
-        raise InvalidInputError(f"{name} is not a table that can be read: {reason}") from None
-
-
-def _workbook(source: Any) -> Iterator[Sequence[Any]]:
+def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of the first sheet of a workbook."""
     try:
         import openpyxl
@@ -207,45 +183,31 @@ def _workbook(source: Any) -> Iterator[Sequence[Any]]:
         raise MissingExtraError(
             "openpyxl", "data", "Reading an Excel workbook (a CSV export needs no such package)"
         ) from None
-    book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+    # A workbook is read back and forth, which a compressed stream is slow at.
+    book = openpyxl.load_workbook(io.BytesIO(source.read()), read_only=True, data_only=True)
     try:
-        yield from book.worksheets[0].iter_rows(values_only=True)
+        for line, row in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
+            yield line, [_cell(value) for value in row]
     finally:
         book.close()
 
 
-def _cell(value: Any, text: bool) -> bytes | float | None:
-    if value is None or value == "":
-        return None
-    if not text:
-        return float(value)
+def _cell(value: Any) -> str:
     # A column of codes holds numbers where a code is made of digits only.
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value).encode()
+    text = "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    return text.encode().decode("latin-1")
 
 
-def _number(known: dict[bytes, int], column: Any) -> IntArray:
-    """Return the numbers of the values of a column; new values get the next ones."""
-    encoded = column.dictionary_encode()
-    numbers = [known.setdefault(value, len(known)) for value in encoded.dictionary.to_pylist()]
-    return np.asarray(numbers, np.int64)[_numpy(encoded.indices)]
-
-
-def _numpy(column: Any) -> Any:
-    return column.to_numpy(zero_copy_only=False)
-
-
-def _text(value: bytes) -> str:
+def _float(value: str, path: PathLike, line: int) -> float:
     try:
-        return value.decode()
+        return float(value or "nan")
+    except ValueError:
+        raise BadLineError(str(path), line, f"expected a number; got {_text(value)!r}") from None
+
+
+def _text(value: str) -> str:
+    """Return text that was read as Latin-1 as what it is: UTF-8, if it can be that."""
+    try:
+        return value if value.isascii() else value.encode("latin-1").decode()
     except UnicodeDecodeError:
-        return value.decode("latin-1")
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.csv
-    except ImportError:
-        raise MissingExtraError("pyarrow", "data", "Reading the original files of a data set") from None
-    return pyarrow
+        return value

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import fdtri, gammainc
 
-from ndpp._types import FloatArray
+from ndpp._types import BoolArray, FloatArray
 from ndpp.baskets import Baskets
 from ndpp.diagnostics.chains import effective_sample_size, psrf
 from ndpp.diagnostics.functionals import Functionals, functionals
@@ -33,6 +33,8 @@ class Convergence:
     ----------
     names : tuple of str
         The functionals.
+    is_item : (n_functionals,) array of bool
+        Which of them tell whether an item is in.
     psrf, ess : (n_functionals,) array
         R-hat of the halved chains, and effective sample sizes of all chains together.
     psrf_allowed : float
@@ -48,6 +50,7 @@ class Convergence:
     """
 
     names: tuple[str, ...]
+    is_item: BoolArray
     psrf: FloatArray
     ess: FloatArray
     psrf_allowed: float
@@ -60,9 +63,8 @@ class Convergence:
     @property
     def effective_draws(self) -> float:
         """Least effective sample size of log det, the size and the median item: that of the worst of many items is low by chance."""
-        is_item = np.array([name.startswith("item ") for name in self.names])
-        items = [np.median(self.ess[is_item])] if is_item.any() else []
-        return float(min([*self.ess[~is_item], *items]))
+        items = [np.median(self.ess[self.is_item])] if self.is_item.any() else []
+        return float(min([*self.ess[~self.is_item], *items]))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -93,14 +95,20 @@ class Convergence:
         """Whether nothing speaks against convergence."""
         return not self.problems
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """What was found, without advice."""
         run = f"{self.n_chains} chain{'s' * (self.n_chains > 1)} of {self.n_draws} sets"
         if self.converged:
             return (
                 f"Nothing speaks against convergence of {run}: R-hat at most {self.psrf.max():.3f}, "
-                f"about {self.effective_draws:.0f} effective draws, over {len(self.names)} functionals."
+                f"about {self.effective_draws:.0f} effective draws, over {len(self.names)} functionals"
             )
-        return f"NOT CONVERGED, {run}: {'; '.join(self.problems)}. Run longer, or draw exactly with kernel.sample()."
+        return f"NOT CONVERGED, {run}: {'; '.join(self.problems)}"
+
+    def __str__(self) -> str:
+        advice = "" if self.converged else " Run longer, or draw exactly with kernel.sample()."
+        return f"{self.summary}.{advice}"
 
 
 def convergence(
@@ -142,8 +150,7 @@ def convergence(
     >>> print(convergence(kernel, short.sample(40, rng=0).baskets, n_chains=4))
     NOT CONVERGED, 4 chains of 10 sets: ...
     """
-    watched = functionals(kernel, baskets, n_chains=n_chains, n_items=n_items)
-    values = watched.values
+    names, values, is_item = functionals(kernel, baskets, n_chains=n_chains, n_items=n_items)
     n_draws = values.shape[1]
     if n_draws < 8:
         raise InvalidInputError(f"at least eight sets a chain are needed; got {n_draws}")
@@ -153,7 +160,8 @@ def convergence(
     inclusion = kernel.inclusion_probabilities(size=fixed)
     held = [np.bincount(baskets[c::n_chains].indices, minlength=kernel.n_items) == n_draws for c in range(n_chains)]
     return Convergence(
-        watched.names,
+        names,
+        is_item,
         psrf(values, split=True),
         effective_sample_size(values),
         max(threshold, _chance_psrf(*values.shape)),

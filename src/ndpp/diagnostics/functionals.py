@@ -8,17 +8,18 @@ import numpy as np
 
 from ndpp._checks import check_count, check_items
 from ndpp._stacked import log_dets as _log_dets
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.kernel import LowRankKernel
 
 
 class Functionals(NamedTuple):
-    """Values of some functionals along chains: (n_chains, n_draws, n_functionals), and their names."""
+    """Values of some functionals along chains: (n_chains, n_draws, n_functionals), their names, and which of them tell of an item."""
 
     names: tuple[str, ...]
     values: FloatArray
+    is_item: BoolArray
 
 
 def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
@@ -46,7 +47,7 @@ def item_indicators(baskets: Baskets, items: Items) -> FloatArray:
     array([[1., 0.], [0., 1.]])
     """
     columns = baskets.to_csr().tocsc()[:, check_items(items, baskets.n_items)]
-    return columns.toarray().astype(np.float64)
+    return np.asarray(columns.toarray(), np.float64)
 
 
 def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n_items: int = 100) -> Functionals:
@@ -77,13 +78,14 @@ def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n
             "Drop the last few, or check n_chains"
         )
     watched = _telling(baskets, check_count(n_items, "n_items"))
-    names = ["log det", "size", *(f"item {_name(baskets, item)}" for item in watched)]
-    columns = [log_dets(kernel, baskets)[:, None], baskets.sizes[:, None], item_indicators(baskets, watched)]
-    values = np.hstack(columns)
-    if np.ptp(baskets.sizes) == 0:
-        names, values = names[:1] + names[2:], np.delete(values, 1, axis=1)
+    names, columns = ["log det"], [log_dets(kernel, baskets)[:, None]]
+    if np.ptp(baskets.sizes) > 0:
+        names, columns = [*names, "size"], [*columns, baskets.sizes[:, None].astype(np.float64)]
+    n_others = len(names)
+    names += [f"item {_name(baskets, item)}" for item in watched]
+    values = np.hstack([*columns, item_indicators(baskets, watched)])
     by_chain = values.reshape(-1, n_chains, values.shape[1]).swapaxes(0, 1)
-    return Functionals(tuple(names), by_chain)
+    return Functionals(tuple(names), by_chain, np.arange(len(names)) >= n_others)
 
 
 def _telling(baskets: Baskets, n_items: int) -> IntArray:

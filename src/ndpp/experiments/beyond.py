@@ -9,7 +9,9 @@ been touched after k² steps. The diagnostics are asked what they say to learned
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from ndpp.diagnostics import convergence as diagnose
 from ndpp.diagnostics import energy_test, log_dets
 from ndpp.experiments.chains import log_det_gap, noise_of_gap, run_chains
 from ndpp.experiments.kernels import learned_file
-from ndpp.experiments.record import Finding, Result, Row, number
+from ndpp.experiments.record import Finding, Result, as_row, number
 from ndpp.experiments.timing import draw_times, step_times
 from ndpp.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence
@@ -40,17 +42,48 @@ class Case(NamedTuple):
     pairs: bool
 
 
+class Look(NamedTuple):
+    """The sets of all chains after some steps: how much of the start is kept, how far they are from exact draws.
+
+    ``kept_closed_form`` and ``error_of_kept`` are of tight pairs only, ``gap`` of other kernels only.
+    """
+
+    kernel: str
+    k: int
+    pairs: bool
+    chains: int
+    look: str
+    steps: int
+    kept: float
+    kept_by_chance: float
+    gap: float | None
+    noise_of_the_gap: float
+    p: float
+    seconds: float
+    seconds_of_exact: float
+    kept_closed_form: float | None
+    error_of_kept: float | None
+
+    @property
+    def name(self) -> str:
+        """The kernel and the size."""
+        return f"{self.kernel}, k = {self.k}"
+
+
 def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     """Run chains on all kernels; compare with exact draws; ask the diagnostics."""
-    rows: list[Row] = []
+    looks: list[Look] = []
     verdicts: list[Finding] = []
     for case in _cases(quick, seed):
-        rows += _distances(case, seed=seed)
+        looks += _distances(case, seed=seed)
         if case.size <= 20:
             verdicts.append(_verdict(case, seed=seed))
         say(f"{case.name}, k = {case.size}")
-    settings = {"kernels": "; ".join(dict.fromkeys(row["kernel"] for row in rows)), "ε": EPSILON}
-    return Result(settings, [*_findings(rows), *verdicts], {"": rows}, {"": convergence(_panels(rows))}, NOTES)
+    settings = {"kernels": "; ".join(dict.fromkeys(look.kernel for look in looks)), "ε": EPSILON}
+    by_case = [list(own) for _, own in groupby(looks, key=lambda look: (look.kernel, look.k))]
+    findings = [finding for own in by_case for finding in _findings(own)]
+    table = [as_row(look) for look in looks]
+    return Result(settings, [*findings, *verdicts], {"": table}, {"": convergence(_panels(by_case))}, NOTES)
 
 
 NOTES = (
@@ -82,13 +115,12 @@ def _cases(quick: bool, seed: int) -> list[Case]:
             Case("synthetic, n = 200, d = 8", kernel, 6, 24, False),
             Case("tight pairs, n = 24", pair_kernel(12), 6, 24, True),
         ]
-    learned = [(f"UK Retail, learned ({name})", learned_file(f"uk_retail_{name}")) for name in "AB"]
+    sizes = {"A": ((10, 200), (20, 60)), "B": ((10, 200), (20, 60), (50, 12))}  # k² = 2,500 steps take their time
     cases = [
-        Case(name, kernel, size, chains, False)
-        for name, kernel in learned
-        if kernel is not None
-        for size, chains in ((10, 200), (20, 60), (50, 12))
-        if size < 50 or name.endswith("(B)")  # k² = 2,500 steps take their time
+        Case(f"UK Retail, learned ({name})", learned, size, chains, False)
+        for name in sizes
+        if (learned := learned_file(f"uk_retail_{name}")) is not None
+        for size, chains in sizes[name]
     ]
     cases = cases or [Case("synthetic, n = 2,000, d = 40", make_kernel(2000, 40, rng=seed), 10, 200, False)]
     return [
@@ -97,7 +129,7 @@ def _cases(quick: bool, seed: int) -> list[Case]:
     ]
 
 
-def _distances(case: Case, *, seed: int) -> list[Row]:
+def _distances(case: Case, *, seed: int) -> list[Look]:
     exact = Exact.prepare(case.kernel, size=case.size)
     start = exact.sample(1, rng=seed).baskets[0]
     truth = exact.sample(4 * case.chains, rng=seed).baskets
@@ -109,21 +141,19 @@ def _distances(case: Case, *, seed: int) -> list[Row]:
     seconds = draw_times(exact, seed=seed, seconds=0.3).median
     step = step_times(walk, start, seed=seed, seconds=0.3).times.median
     chance = case.size / case.kernel.n_items  # of a uniform start, and of a typical one where all items are alike
-    rows: list[Row] = []
+    out = []
     for (name, steps), here in zip(named.items(), sets[1:]):
-        rows.append({
-            "kernel": case.name, "k": case.size, "pairs": case.pairs, "chains": case.chains, "look": name, "steps": steps,
-            "kept": kept_share(sets[0], here), "kept by chance": chance,
-            "gap": None if case.pairs else log_det_gap(case.kernel, here, values),
-            "noise of the gap": noise_of_gap(case.chains, len(truth)),
-            "p": energy_test(here, truth[: case.chains], rng=seed).p_value,
-            "seconds": steps * step, "seconds of Exact": seconds,
-        })  # fmt: skip
-        if case.pairs:
-            expected = still_there(steps, case.size, case.kernel.n_items // 2)
-            error = np.sqrt(expected * (1 - expected) / (case.chains * case.size / 2))
-            rows[-1] |= {"kept, closed form": expected, "error of kept": float(error)}
-    return rows
+        expected = still_there(steps, case.size, case.kernel.n_items // 2) if case.pairs else None
+        out.append(Look(
+            kernel=case.name, k=case.size, pairs=case.pairs, chains=case.chains, look=name, steps=steps,
+            kept=kept_share(sets[0], here), kept_by_chance=chance,
+            gap=None if case.pairs else log_det_gap(case.kernel, here, values),
+            noise_of_the_gap=noise_of_gap(case.chains, len(truth)),
+            p=energy_test(here, truth[: case.chains], rng=seed).p_value,
+            seconds=steps * step, seconds_of_exact=seconds, kept_closed_form=expected,
+            error_of_kept=None if expected is None else math.sqrt(expected * (1 - expected) / (case.chains * case.size / 2)),
+        ))  # fmt: skip
+    return out
 
 
 def still_there(steps: int, size: int, n_pairs: int) -> float:
@@ -162,42 +192,39 @@ def _verdict(case: Case, *, seed: int) -> Finding:
     sets = run_chains(Walk.prepare(case.kernel, size=case.size), chains, looks, seed=seed, starts=starts)
     in_turn = Baskets.from_lists([items for here in sets for items in here], n_items=case.kernel.n_items)
     found = diagnose(case.kernel, in_turn, n_chains=chains, ess_wanted=20)
-    text = str(found).split(". Run longer")[0].removesuffix(".")
-    return Finding(f"{case.name}, k = {case.size}: what `diagnostics.convergence` says", "", text)
+    return Finding(f"{case.name}, k = {case.size}: what `diagnostics.convergence` says", "", found.summary)
 
 
-def _panels(rows: list[Row]) -> list[Panel]:
+def _panels(by_case: Sequence[Sequence[Look]]) -> list[Panel]:
     kept, gaps = [], []
-    for key in dict.fromkeys((row["kernel"], row["k"]) for row in rows):
-        own = [row for row in rows if (row["kernel"], row["k"]) == key]
-        x = [row["steps"] / row["k"] for row in own]
-        label = f"{key[0]}, k = {key[1]}"
-        kept.append(Curve(label, x, [max(row["kept"], 1e-3) for row in own]))
-        if not own[0]["pairs"]:
-            gaps.append(Curve(label, x, [max(row["gap"], 1e-3) for row in own]))
-        else:
-            kept.append(Curve(f"{label}, closed form", x, [row["kept, closed form"] for row in own]))
-    noise = {"noise of the fewest chains": max(row["noise of the gap"] for row in rows if not row["pairs"])}
+    for own in by_case:
+        x, name = [look.steps / look.k for look in own], own[0].name
+        kept.append(Curve(name, x, [max(look.kept, 1e-3) for look in own]))
+        if closed := [look.kept_closed_form for look in own if look.kept_closed_form is not None]:
+            kept.append(Curve(f"{name}, closed form", x, closed))
+        if measured := [max(look.gap, 1e-3) for look in own if look.gap is not None]:
+            gaps.append(Curve(name, x, measured))
+    noise = max(own[0].noise_of_the_gap for own in by_case if own[0].gap is not None)
+    levels = {"noise of the fewest chains": noise}
     return [
         Panel("What is left of the start", "steps / k", "share of the start kept", kept),
-        Panel("Distance from exact draws", "steps / k", "gap in log det, standard deviations", gaps, levels=noise),
+        Panel("Distance from exact draws", "steps / k", "gap in log det, standard deviations", gaps, levels=levels),
     ]
 
 
-def _findings(rows: Sequence[Row]) -> list[Finding]:
-    found = []
-    for key in dict.fromkeys((row["kernel"], row["k"]) for row in rows):
-        own = [row for row in rows if (row["kernel"], row["k"]) == key]
-        name, last = f"{key[0]}, k = {key[1]}", own[-1]
-        kept = ", ".join(f"{row['look']}: {row['kept']:.0%}" for row in own) + f" (chance {last['kept by chance']:.0%})"
-        found.append(Finding(f"{name}: share of the start kept", "k² steps are enough", kept))
-        if last["pairs"]:
-            text = ", ".join(f"{row['look']}: {row['kept, closed form']:.0%}" for row in own)
-            error = max(abs(row["kept"] - row["kept, closed form"]) / row["error of kept"] for row in own)
-            found.append(Finding(f"{name}: the same in closed form", "", f"{text}; {error:.1f} s.e.", error < 5))
-        gaps = [(row["look"], "" if row["gap"] is None else f"gap {row['gap']:.2f}, ", row["p"]) for row in own]
-        text = "; ".join(f"{look}: {gap}p = {p:.3f}" for look, gap, p in gaps)
-        found.append(Finding(f"{name}: distance from exact draws", "", text))
-        text = f"{number(last['seconds'])} s and {number(last['seconds of Exact'])} s"
-        found.append(Finding(f"{name}: k² steps, and one exact sample", "", text))
+def _findings(own: Sequence[Look]) -> list[Finding]:
+    name, last = own[0].name, own[-1]
+    kept = ", ".join(f"{look.look}: {look.kept:.0%}" for look in own) + f" (chance {last.kept_by_chance:.0%})"
+    found = [Finding(f"{name}: share of the start kept", "k² steps are enough", kept)]
+    closed = [(look, look.kept_closed_form, look.error_of_kept) for look in own]
+    known = [(look, share, error) for look, share, error in closed if share is not None and error is not None]
+    if known:
+        text = ", ".join(f"{look.look}: {share:.0%}" for look, share, _ in known)
+        worst = max(abs(look.kept - share) / error for look, share, error in known)
+        found.append(Finding(f"{name}: the same in closed form", "", f"{text}; {worst:.1f} s.e.", worst < 5))
+    gaps = [("" if look.gap is None else f"gap {look.gap:.2f}, ") for look in own]
+    text = "; ".join(f"{look.look}: {gap}p = {look.p:.3f}" for look, gap in zip(own, gaps))
+    found.append(Finding(f"{name}: distance from exact draws", "", text))
+    text = f"{number(last.seconds)} s and {number(last.seconds_of_exact)} s"
+    found.append(Finding(f"{name}: k² steps, and one exact sample", "", text))
     return found

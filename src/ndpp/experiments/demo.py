@@ -23,6 +23,7 @@ from ndpp.learning import NDPP
 from ndpp.metrics import compare as compare_models
 from ndpp.metrics import independent_items, item_item_cosine
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
+from ndpp.samplers.base import Sampler
 
 OUTPUT = Path("demo-output")
 N_VALIDATION, N_TEST = 500, 1000
@@ -126,16 +127,18 @@ def show_completions(kernel: LowRankKernel) -> None:
 def show_samplers(kernel: LowRankKernel, n_draws: int) -> None:
     """Draw the same law by exact sampling and by two walks, and say how long each takes and whether they agree."""
     _title(f"Sets of {SIZE} items: exact sampling against Markov chains")
-    samplers = {
-        "Exact": Exact.prepare(kernel, size=SIZE),
-        "Walk(DirectUp)": Walk.prepare(kernel, size=SIZE, up=DirectUp()),
-        "Walk(RejectionUp), the paper's": Walk.prepare(kernel, size=SIZE, up=RejectionUp()),
-    }
-    exact = samplers["Exact"].sample(n_draws, rng=0).baskets
-    for name, sampler in samplers.items():
+    reference = Exact.prepare(kernel, size=SIZE)
+    slow = max(20, n_draws // 10)
+    samplers: list[tuple[str, Sampler, int]] = [
+        ("Exact", reference, n_draws),
+        ("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), n_draws),
+        ("Walk(RejectionUp), the paper's", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slow),
+    ]
+    exact = reference.sample(n_draws, rng=0).baskets
+    for name, sampler, number in samplers:
         sampler.sample(1, rng=1)  # compiles, fills the caches
         began = time.perf_counter()
-        draws = sampler.sample(max(20, n_draws // 10) if "Rejection" in name else n_draws, rng=2).baskets
+        draws = sampler.sample(number, rng=2).baskets
         each = (time.perf_counter() - began) / len(draws)
         verdict = compare(kernel, exact, draws)
         found = "same law as far as can be seen" if verdict.agrees else f"another law: {verdict.worst} differs"

@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 import threadpoolctl
 
 from ndpp._files import replacing
+from ndpp._json import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,7 +139,7 @@ def write(name: str, title: str, result: Result, output: Path, *, about: Row) ->
         "tables": list(tables), "figures": pictures,
     }  # fmt: skip
     with replacing(output / f"{name}.json") as path:
-        text = json.dumps(content, indent=1, ensure_ascii=False, default=_plain) + "\n"
+        text = json.dumps(content, indent=1, ensure_ascii=False, default=plain) + "\n"
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -169,6 +170,11 @@ def report(output: Path, names: Sequence[str]) -> Path:
         text = "\n\n".join(head + [_section(record) for record in found]) + "\n"
         temporary.write_text(text, encoding="utf-8", newline="\n")
     return path
+
+
+def as_row(record: NamedTuple) -> Row:
+    """Return a record as a row of a table: ``kept_by_chance`` becomes the column "kept by chance"."""
+    return {name.replace("_", " "): value for name, value in record._asdict().items()}
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -276,8 +282,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _plain(value: Any) -> Any:
-    """Return a number or record of numpy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else asdict(value)

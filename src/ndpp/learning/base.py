@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ndpp._checks import check_count
+from ndpp._json import check_same
+from ndpp._stacked import log_dets
 from ndpp._types import FloatArray, Items, RngLike
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -22,7 +24,7 @@ from ndpp.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
 from ndpp.learning.fit import train
-from ndpp.learning.loss import Problem, Settings, log_probs
+from ndpp.learning.loss import Problem, Settings
 from ndpp.learning.models import Family, Parameters, PopularityStart, Start, inner_matrix
 from ndpp.learning.objective import Likelihood
 
@@ -30,24 +32,29 @@ DEFAULT_RANK = 200
 PathLike = str | os.PathLike[str]
 
 
+estimator = dataclass(kw_only=True, eq=False, repr=False)
+"""Writes the constructor, which only stores: scikit-learn reads the parameters from its signature."""
+
+
+@estimator
 class LowRankDPP(DensityMixin, BaseEstimator):
     """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
 
-    rank: int | None
-    alpha: float
-    noise: float
-    init: Start | None
-    learning_rate: float
-    batch_size: int | None
-    max_epochs: int
-    patience: int
-    validation_fraction: float
-    oversize: Literal["drop", "raise"]
-    checkpoint: PathLike | None
-    device: str
-    dtype: str | None
-    random_state: Any
-    progress: bool
+    rank: int | None = field(default=None, kw_only=False)
+    alpha: float = 0.01
+    noise: float = 0.7
+    init: Start | None = None
+    learning_rate: float = 0.02
+    batch_size: int | None = None
+    max_epochs: int = 100
+    patience: int = 2
+    validation_fraction: float = 0.1
+    oversize: Literal["drop", "raise"] = "drop"
+    checkpoint: PathLike | None = None
+    device: str = "cpu"
+    dtype: str | None = None
+    random_state: Any = None
+    progress: bool = False
 
     @abstractmethod
     def _family(self) -> Family:
@@ -74,10 +81,11 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         """
         baskets = read_baskets(self, X, reset=True)
         held_out = None if validation is None else read_baskets(self, validation, reset=False)
-        settings, rank, saved = self._settings(), self._checked_rank(baskets.n_items), self._saved(resume)
+        settings, rank, source = self._settings(), self._checked_rank(baskets.n_items), self._source(resume)
         made_with = self._made_with(baskets, held_out, rank, settings)
-        if saved is not None:
-            checkpoints.check_same(saved.record, made_with)
+        saved = None if source is None else checkpoints.read(source)
+        if source is not None and saved is not None:
+            check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
         possible = keep_possible(baskets, rank, self.oversize, "baskets")
         fitted, judged = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
@@ -102,15 +110,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log-probability of each basket; −inf where it is zero, as for baskets larger than the rank."""
         check_is_fitted(self, "kernel_")
-        baskets, kernel = read_baskets(self, X, reset=False), self.kernel_
-        n_sym = int(np.sum(np.diag(kernel.W) == 1))  # W = Diag(I, A), and A has a zero diagonal
-        scale = np.linalg.norm(kernel.X, axis=1)
-        scale[scale == 0] = 1.0
-        rows, A = torch.from_numpy(kernel.X / scale[:, None]), torch.from_numpy(np.array(kernel.W[n_sym:, n_sym:]))
-        possible = baskets.sizes <= kernel.rank
-        out = np.full(len(baskets), -np.inf)
-        out[possible] = log_probs(Likelihood(torch.from_numpy(scale), n_sym), rows, A, baskets[possible])
-        return out
+        return log_dets(self.kernel_, read_baskets(self, X, reset=False)) - self.kernel_.log_normalizer()
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability of the baskets."""
@@ -209,9 +209,13 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         try:
             torch.device(self.device)
         except RuntimeError:
-            raise InvalidInputError(f"device must be 'cpu', 'cuda' or 'cuda:1'; got {self.device!r}") from None
+            raise InvalidInputError(
+                f"must be 'cpu', 'cuda' or 'cuda:1'; got {self.device!r}", argument="device"
+            ) from None
         if str(self.device).startswith("cuda") and not torch.cuda.is_available():
-            raise InvalidInputError(f"device {self.device!r} was asked for, but torch finds no CUDA; use device='cpu'")
+            raise InvalidInputError(
+                f"is {self.device!r}, but torch finds no CUDA", argument="device", advice="Use {device:'cpu'}."
+            )
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
         scale, family = self._start().scale(counts, len(baskets)), self._family()
         X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
@@ -231,14 +235,15 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         )
         return problem, Parameters(tensor(X), tensor(skew))
 
-    def _saved(self, resume: bool | PathLike) -> checkpoints.Checkpoint | None:
+    def _source(self, resume: bool | PathLike) -> PathLike | None:
+        """Return the checkpoint to continue from, None to begin anew."""
         if resume is False:
             return None
         if resume is not True:
-            return checkpoints.read(resume)
+            return resume
         if self.checkpoint is None:
             raise InvalidInputError("resume=True continues from the file that checkpoint= names, and it names none")
-        return checkpoints.read(self.checkpoint) if Path(self.checkpoint).exists() else None
+        return self.checkpoint if Path(self.checkpoint).exists() else None
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
@@ -246,7 +251,7 @@ def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = Fa
     valid = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
         bounds = "above 0" if above_zero else "at least 0" if most == np.inf else f"between 0 and {most:g}"
-        raise InvalidInputError(f"{name} must be a number, {bounds}; got {value!r}")
+        raise InvalidInputError(f"must be a number, {bounds}; got {value!r}", argument=name)
     return float(value)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ndpp._files import disk_errors, replacing
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.errors import ModelFileError
 
 FORMAT = "ndpp-training"
 FORMAT_VERSION = 1
@@ -54,19 +54,8 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
         if isinstance(reason, ModelFileError):
             raise
         raise ModelFileError(
-            f"{str(path)!r} is no checkpoint, or damaged: {reason}. Train again without resume="
+            f"{str(path)!r} is no checkpoint, or damaged: {reason}", advice="Delete it and train again."
         ) from None
-
-
-def check_same(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raise unless the checkpoint was made with these data and settings: it could not continue to the same result."""
-    for name, value in json.loads(json.dumps(dict(wanted))).items():
-        then = record["made_with"].get(name)
-        if then != value:
-            raise InvalidInputError(
-                f"the checkpoint was made with another {name} ({then!r}, now {value!r}); "
-                "resume with the same data and settings, or train anew without resume="
-            )
 
 
 def fingerprint(baskets: Baskets) -> int:

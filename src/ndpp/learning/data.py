@@ -30,7 +30,7 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
         try:
             matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
         except ValueError as reason:
-            if not (hasattr(X, "columns") and "could not convert" in str(reason)):
+            if not hasattr(X, "columns") or np.asarray(X).dtype.kind in "biuf":
                 raise
             raise InvalidInputError(
                 f"a data frame of baskets holds zeros and ones, a column per item: {reason}. "

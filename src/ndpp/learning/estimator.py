@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from ndpp.learning.base import LowRankDPP, PathLike, number
-from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs, Start
+from ndpp.learning.base import LowRankDPP, estimator, number
+from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs
 
 
+@estimator
 class NDPP(LowRankDPP):
     """A nonsymmetric DPP, L = VVᵀ + B(D − Dᵀ)Bᵀ with V, B and D all learned [Gartrell et al., ICLR 2021].
 
@@ -77,44 +76,8 @@ class NDPP(LowRankDPP):
     True
     """
 
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        skew_share: float = 0.9,
-        alpha: float = 0.01,
-        beta: float = 0.01,
-        noise: float = 0.7,
-        init: Start | None = None,
-        learning_rate: float = 0.02,
-        batch_size: int | None = None,
-        max_epochs: int = 100,
-        patience: int = 2,
-        validation_fraction: float = 0.1,
-        oversize: Literal["drop", "raise"] = "drop",
-        checkpoint: PathLike | None = None,
-        device: str = "cpu",
-        dtype: str | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.skew_share = skew_share
-        self.alpha = alpha
-        self.beta = beta
-        self.noise = noise
-        self.init = init
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.oversize = oversize
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.progress = progress
+    skew_share: float = 0.9
+    beta: float = 0.01
 
     def _family(self) -> Family:
         return FreeSkew(number(self.skew_share, "skew_share", most=1.0))
@@ -123,6 +86,7 @@ class NDPP(LowRankDPP):
         return number(self.alpha, "alpha"), number(self.beta, "beta"), 0.0
 
 
+@estimator
 class ONDPP(LowRankDPP):
     """An orthogonal NDPP: D block diagonal with σ_j > 0, BᵀB = I, VᵀB = 0 [Han et al., ICLR 2022].
 
@@ -139,46 +103,9 @@ class ONDPP(LowRankDPP):
     (4, 4)
     """
 
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        skew_share: float = 0.5,
-        alpha: float = 0.01,
-        beta: float = 0.01,
-        gamma: float = 0.0,
-        noise: float = 0.7,
-        init: Start | None = None,
-        learning_rate: float = 0.02,
-        batch_size: int | None = None,
-        max_epochs: int = 100,
-        patience: int = 2,
-        validation_fraction: float = 0.1,
-        oversize: Literal["drop", "raise"] = "drop",
-        checkpoint: PathLike | None = None,
-        device: str = "cpu",
-        dtype: str | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.skew_share = skew_share
-        self.alpha = alpha
-        self.beta = beta
-        self.gamma = gamma
-        self.noise = noise
-        self.init = init
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.oversize = oversize
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.progress = progress
+    skew_share: float = 0.5
+    beta: float = 0.01
+    gamma: float = 0.0
 
     def _family(self) -> Family:
         return OrthogonalPairs(number(self.skew_share, "skew_share", most=1.0))
@@ -187,6 +114,7 @@ class ONDPP(LowRankDPP):
         return number(self.alpha, "alpha"), number(self.beta, "beta"), number(self.gamma, "gamma")
 
 
+@estimator
 class SymmetricDPP(LowRankDPP):
     """A symmetric low-rank DPP, L = VVᵀ: items only repel each other [Gartrell, Paquet & Koenigstein, AAAI 2017].
 
@@ -200,41 +128,6 @@ class SymmetricDPP(LowRankDPP):
     >>> bool(model.score([[0, 2]]) > model.score([[0, 1]]))
     True
     """
-
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        alpha: float = 0.01,
-        noise: float = 0.7,
-        init: Start | None = None,
-        learning_rate: float = 0.02,
-        batch_size: int | None = None,
-        max_epochs: int = 100,
-        patience: int = 2,
-        validation_fraction: float = 0.1,
-        oversize: Literal["drop", "raise"] = "drop",
-        checkpoint: PathLike | None = None,
-        device: str = "cpu",
-        dtype: str | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.rank = rank
-        self.alpha = alpha
-        self.noise = noise
-        self.init = init
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.oversize = oversize
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.progress = progress
 
     def _family(self) -> Family:
         return NoSkew()

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndpp._progress import Bar, progress_bar
 from ndpp.baskets import Baskets
-from ndpp.errors import PrecisionError
+from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import Batch, shuffled
 from ndpp.learning.loss import Loss, Problem, Settings, log_probs, loss_and_gradient, pack_for
 from ndpp.learning.models import Parameters
-from ndpp.learning.progress import Progress
 
 BATCH_SIZE, MIN_STEPS, MAX_STEPS = 100, 50, 200
 """Baskets per step where nothing else is asked for, and more where a pass over the baskets would take more than
@@ -71,12 +71,14 @@ def train(
         run.restore(resume)
     ended = run.ended
     try:
-        with Progress(settings.max_epochs * run.n_steps, len(run.history) * run.n_steps, show=progress) as bar:
+        total, done = settings.max_epochs * run.n_steps, len(run.history) * run.n_steps
+        with progress_bar(total, "epoch 1", done=done, show=progress, left="at most") as bar:
             while ended is None:
                 if len(run.history) >= settings.max_epochs:
                     ended = "max_epochs"
                     break
-                bar.epoch(run.epoch(bar))
+                now = run.epoch(bar)
+                bar.tell(f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}")
                 ended = run.ended
                 if path is not None:
                     checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with), "seed": seed})
@@ -87,6 +89,7 @@ def train(
         warnings.warn(
             f"training was interrupted in epoch {len(run.history) + 1}; the best kernel so far is kept "
             f"(validation log-likelihood {run.best_value:.4g})",
+            TrainingInterruptedWarning,
             stacklevel=4,
         )
     return Outcome(run.best, run.history, ended)
@@ -116,20 +119,20 @@ class _Run:
     def learning_rate(self) -> float:
         """The rate of the next step."""
         late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
-        return self.settings.learning_rate * self.rate * DROP ** (DROPS * late)
+        return float(self.settings.learning_rate * self.rate * DROP ** (DROPS * late))
 
     @property
     def ended(self) -> str | None:
         return "converged" if self.drops > DROPS else None
 
-    def epoch(self, bar: Progress) -> dict[str, float]:
+    def epoch(self, bar: Bar) -> dict[str, float]:
         """Make one epoch's steps, judge the result, and adapt the learning rate."""
         began, losses = time.perf_counter(), []
         sizes = self._noise_sizes()
         for _ in range(self.passes):
             for which in shuffled(self.rng, len(self.baskets), self.batch_size):
                 losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), sizes))
-                bar.step()
+                bar.advance()
         needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
         value = self.judge()
         self.bad = 0 if value > needed else self.bad + 1

@@ -1,6 +1,6 @@
 """Samplers behind one interface: ``prepare`` pays what depends on the kernel alone, ``sample`` draws."""
 
-from ndpp.samplers.base import Draw, Draws, Sampler
+from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
@@ -16,6 +16,7 @@ __all__ = [
     "Draw",
     "Draws",
     "Exact",
+    "Monitor",
     "Naive",
     "NaiveUp",
     "RandomSize",

@@ -10,19 +10,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ndpp._checks import check_count
+from ndpp._progress import counted
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp.baskets import Baskets
-from ndpp.errors import BudgetExceededError, DeviceError, MissingExtraError, PrecisionError
+from ndpp.errors import PartialResultError
 from ndpp.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
-
-Part = TypeVar("Part", bound="list[Draw] | Draws")
 
 BATCH = 64
 """Most samples handed to a worker at a time. No draw depends on it."""
@@ -37,9 +37,23 @@ class Draw(NamedTuple):
     info: Mapping[str, float]
 
 
+class Monitor(StrEnum):
+    """What a draw watches rather than counts: its worst value tells something, its sum does not."""
+
+    FRACTION = "fraction"
+    TRACE_ERROR = "trace_error"
+
+    def worst(self, values: AnyArray) -> float:
+        """Return the least fraction, or the largest error."""
+        return float(np.min(values) if self is Monitor.FRACTION else np.max(values))
+
+
+MONITORS = frozenset(map(str, Monitor))
+
+
 @dataclass(frozen=True)
 class Draws:
-    """Many sets. ``info`` holds one array per counter (proposals, rejections, steps, seconds, …), one entry a draw."""
+    """Many sets. ``info`` holds one array per counter (proposals, rejections, steps, seconds, …) and monitor, one entry per draw."""
 
     baskets: Baskets
     info: Mapping[str, AnyArray]
@@ -49,8 +63,13 @@ class Draws:
 
     @property
     def totals(self) -> dict[str, float]:
-        """Each counter, summed over the draws."""
-        return {name: float(np.sum(values)) for name, values in self.info.items()}
+        """Each counter, summed over the draws; a :class:`Monitor` is none."""
+        return {name: float(np.sum(values)) for name, values in self.info.items() if name not in MONITORS}
+
+    @property
+    def worst(self) -> dict[Monitor, float]:
+        """The worst value of each :class:`Monitor` over the draws."""
+        return {name: name.worst(self.info[name]) for name in Monitor if len(self.info.get(name, ()))}
 
 
 class Engine(Protocol):
@@ -88,7 +107,7 @@ class Sampler(ABC):
             began = time.perf_counter()
             try:
                 draw = self.draw(stream(key, index))
-            except BudgetExceededError as error:
+            except PartialResultError as error:
                 error.partial = draws
                 raise
             draws.append(Draw(draw.rows, {**draw.info, "seconds": time.perf_counter() - began}))
@@ -126,12 +145,12 @@ class Sampler(ABC):
         """
         batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
         if self.engine is not None:
-            return self._on_device(_progress(self.engine.draws(key, first, n_samples), n_samples, progress))
+            return self._on_device(counted(self.engine.draws(key, first, n_samples), n_samples, progress, "sampling"))
         done: list[Draw] = []
         try:
-            for batch in _progress(self._run(key, batches, n_jobs), n_samples, progress):
+            for batch in counted(self._run(key, batches, n_jobs), n_samples, progress, "sampling"):
                 done.extend(batch)
-        except BudgetExceededError as error:
+        except PartialResultError as error:
             error.partial = self._collect(done + list(error.partial or []))
             raise
         return self._collect(done)
@@ -159,8 +178,8 @@ class Sampler(ABC):
         done: list[Draws] = []
         try:
             done.extend(parts)
-        except (BudgetExceededError, DeviceError, PrecisionError) as error:
-            error.partial = _joined(done) if done else self._collect([])  # type: ignore[union-attr]
+        except PartialResultError as error:
+            error.partial = _joined(done) if done else self._collect([])
             raise
         return _joined(done) if done else self._collect([])
 
@@ -194,19 +213,3 @@ def _batches(n_samples: int, first: int, most: int) -> list[range]:
 
 def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
     return sampler.draw_batch(key, indices)
-
-
-def _progress(batches: Iterator[Part], total: int, show: bool | str) -> Iterator[Part]:
-    if not show:
-        yield from batches
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        raise MissingExtraError("rich", "cli", "A progress bar") from None
-    with Progress(console=Console(stderr=True)) as bar:
-        task: Any = bar.add_task(show if isinstance(show, str) else "sampling", total=total)
-        for batch in batches:
-            yield batch
-            bar.update(task, advance=len(batch))
