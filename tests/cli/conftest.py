@@ -25,6 +25,7 @@ def call(capsys, monkeypatch):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
         capsys.readouterr()
         with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+            warnings.simplefilter("default")  # as in a process of its own, which prints them
             run([str(word) for word in arguments])
         return Done.of(int(ended.value.code or 0), *capsys.readouterr())
 

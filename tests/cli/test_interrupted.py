@@ -131,7 +131,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     process = spawn(*words, "--resume", cwd=tmp_path)
     wait_for(lambda: part.read_bytes() != before, process)
     process.kill()
-    process.wait()
+    end(process)
     assert not out.exists()
 
     assert end(spawn(*words, "--resume", cwd=tmp_path)).code == 0

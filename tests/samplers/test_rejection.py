@@ -22,7 +22,7 @@ from ndpp.samplers.rejection import Rejection
 def test_law_over_many_draws():
     case = BY_NAME["singular W"]
     sampler = Rejection.prepare(case.kernel)
-    draws = sampler.sample(50_000, rng=0)
+    draws = sampler.sample(10_000, rng=0)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
     laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
     np.testing.assert_array_equal(draws.info["rejections"], draws.info["proposals"] - 1)
@@ -49,7 +49,7 @@ def test_law_over_many_draws():
 def test_law_and_closed_form(name, size):
     case = BY_NAME[name]
     sampler = Rejection.prepare(case.kernel, size=size)
-    draws = sampler.sample(2_000, rng=1)
+    draws = sampler.sample(1_000, rng=1)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
     laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
 
