@@ -17,7 +17,7 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo test lint format docs bench mutants clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ docs: $(READY)  ## Build the documentation into docs/_build/html; a warning is a
 
 bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
+
+mutants: $(READY)  ## Change the source in 72 places, one at a time, and see which changes the tests miss (hours)
+	@mkdir -p build
+	$(BIN)/python tests/mutation.py list -o build/mutants.json
+	$(BIN)/python tests/mutation.py run build/mutants.json -o build/mutation.json $(ARGS)
 
 clean:  ## Remove what was built, the virtual environment included
 	rm -rf $(VENV) docs/_build docs/api/generated build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

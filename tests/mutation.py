@@ -251,9 +251,10 @@ def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run mutants and write how each ended, after every one: a run that was stopped goes on where it was."""
+    """Run mutants and write how each ended, after every one, so that a run that was stopped can go on."""
     mutants = [Mutant(**record) for record in json.loads(options.mutants.read_text(encoding="utf-8"))]
-    results = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else []
+    resumed = options.resume and options.output.exists()
+    results = json.loads(options.output.read_text(encoding="utf-8")) if resumed else []
     known = {tuple(result[name] for name in Mutant._fields) for result in results}
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         warm = Path(folder) / "warm"
@@ -313,6 +314,7 @@ def main() -> int:
     running.add_argument("--tests", type=Path, default=ROOT / "tests")
     running.add_argument("--deselect", action="append", default=[], metavar="TEST", help="a test to leave out")
     running.add_argument("--seconds", type=int, default=900, help="processor time after which a mutant hangs")
+    running.add_argument("--resume", action="store_true", help="keep the results that the output file holds already")
     running.add_argument("--through", default="", metavar="COMMAND", help='start each run with this, e.g. "nice -n 19"')
     running.add_argument("-o", "--output", type=Path, required=True)
     running.set_defaults(command=run)
