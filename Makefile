@@ -59,7 +59,7 @@ docs: $(READY)  ## Build the documentation into docs/_build/html; a warning is a
 bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
 
-mutants: $(READY)  ## Change the source in 72 places, one at a time, and see which changes the tests miss (hours)
+mutants: $(READY)  ## Change the source in 72 places, one at a time, and see which the tests miss (an hour or two)
 	@mkdir -p build
 	$(BIN)/python tests/mutation.py list -o build/mutants.json
 	$(BIN)/python tests/mutation.py run build/mutants.json -o build/mutation.json $(ARGS)

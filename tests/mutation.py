@@ -36,7 +36,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("linalg", "items", "samplers")
 UNTOUCHED = ("ndpp/samplers/gpu/_kernels.py", "ndpp/samplers/gpu/_fused.py")  # Triton's part runs on a GPU only
-TESTS = ("linalg", "items", "samplers", "test_kernel*.py", "test_inference.py")
+TESTS = ("linalg", "items", "samplers", "test_kernel*.py", "test_inference.py", "test_scale.py")
+EVERY = ("samplers/test_contract.py", "samplers/test_exact.py", "test_kernel.py")
 SWAPS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.In: ("in", "not in"),
@@ -196,22 +197,19 @@ def mutated(mutant: Mutant, code: str) -> str | None:
 # -- running them ------------------------------------------------------------------------------------------------------------
 
 
-def test_files(tests: Path, mutant: Mutant | None) -> list[str]:
-    """Return the files to run: first those named after the changed module, then those that speak of it, small ones first."""
-    found = {
-        path
-        for pattern in TESTS
-        for one in tests.glob(pattern)
-        for path in (one.rglob("test_*.py") if one.is_dir() else [one])
-    }
-    parts = [part.lstrip("_") for part in Path(mutant.file).with_suffix("").parts[1:]] if mutant else ["nothing"]
-
-    def nearness(path: Path) -> tuple[bool, bool, int]:
-        mirrored = path.stem.removeprefix("test_") in parts
-        named = re.search(rf"\b_?{parts[-1]}\b", path.read_text(encoding="utf-8")) is not None
-        return not mirrored, not named, path.stat().st_size
-
-    return [path.relative_to(tests.parent).as_posix() for path in sorted(sorted(found), key=nearness)]
+def files_to_run(tests: Path, mutant: Mutant | None, *, everything: bool) -> list[str]:
+    """Return the files to run: those named after the changed module, or else those that speak of it; then ``EVERY``, or all ``TESTS``."""
+    within = [path for pattern in TESTS for path in sorted(tests.glob(pattern))]
+    found = [path for one in within for path in (sorted(one.rglob("test_*.py")) if one.is_dir() else [one])]
+    first: list[Path] = []
+    if mutant:
+        parts = [part.lstrip("_") for part in Path(mutant.file).with_suffix("").parts[1:]]
+        first = [path for part in parts for path in found if path.stem == f"test_{part}"]
+        named = re.compile(rf"\b_?{parts[-1]}\b")
+        small_first = sorted(found, key=lambda path: path.stat().st_size)
+        first = first or [path for path in small_first if named.search(path.read_text(encoding="utf-8"))]
+    rest = found if everything or not mutant else [tests / name for name in EVERY]
+    return [path.relative_to(tests.parent).as_posix() for path in dict.fromkeys(first + rest)]
 
 
 def run_tests(tree: Path, files: list[str], options: argparse.Namespace) -> tuple[int, str]:
@@ -237,7 +235,7 @@ def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, 
             return mutant._asdict() | {"outcome": "gone", "by": "", "seconds": 0.0}
         place.write_text(code, encoding="utf-8")
         began = time.perf_counter()
-        status, output = run_tests(tree, test_files(tree / "tests", mutant), options)
+        status, output = run_tests(tree, files_to_run(tree / "tests", mutant, everything=options.all), options)
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     if status == 0:
         outcome, by = "survived", ""
@@ -258,16 +256,17 @@ def run(options: argparse.Namespace) -> int:
     known = {tuple(result[name] for name in Mutant._fields) for result in results}
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         warm = Path(folder) / "warm"
-        rubbish = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
-        shutil.copytree(options.source, warm / "src", ignore=rubbish)
-        shutil.copytree(options.tests, warm / "tests", ignore=rubbish)
+        shutil.copytree(options.source, warm / "src")  # with what has been compiled already
+        shutil.copytree(options.tests, warm / "tests")
         shutil.copy2(options.tests.parent / "pyproject.toml", warm)
-        status, output = run_tests(warm, test_files(warm / "tests", None), options)
+        files = [] if options.unchecked else files_to_run(warm / "tests", None, everything=True)
+        status, output = run_tests(warm, files, options) if files else (0, "")
         if status:
             print(output[-3000:], "\nThe tests must pass without a mutant first.", sep="\n")
             return 2
+        began = time.perf_counter()
         for mutant in mutants:
-            if mutant not in known:
+            if mutant not in known and time.perf_counter() - began < options.stop_after:
                 results.append(trial(mutant, warm, options))
                 options.output.write_text(json.dumps(results, indent=1, ensure_ascii=False), encoding="utf-8")
                 print(describe(results[-1]), flush=True)
@@ -314,7 +313,12 @@ def main() -> int:
     running.add_argument("--tests", type=Path, default=ROOT / "tests")
     running.add_argument("--deselect", action="append", default=[], metavar="TEST", help="a test to leave out")
     running.add_argument("--seconds", type=int, default=900, help="processor time after which a mutant hangs")
+    running.add_argument(
+        "--all", action="store_true", help=f"run all of {', '.join(TESTS)}, not {', '.join(EVERY)} alone"
+    )
+    running.add_argument("--unchecked", action="store_true", help="the tests are known to pass without a mutant")
     running.add_argument("--resume", action="store_true", help="keep the results that the output file holds already")
+    running.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="begin no more then")
     running.add_argument("--through", default="", metavar="COMMAND", help='start each run with this, e.g. "nice -n 19"')
     running.add_argument("-o", "--output", type=Path, required=True)
     running.set_defaults(command=run)

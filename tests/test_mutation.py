@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,15 @@ def test_the_draw_is_that_of_the_seed_and_spread_over_the_files():
 
 
 def test_tests_named_after_the_module_run_first():
-    files = mutation.test_files(SOURCE.parent / "tests", Mutant("ndpp/linalg/skew.py", 1, 0, "", "", ""))
-    assert files[0] == "tests/linalg/test_skew.py"
-    assert "tests/samplers/test_contract.py" in files
-    assert len(files) == len(set(files))
+    tests, mutant = SOURCE.parent / "tests", Mutant("ndpp/linalg/skew.py", 1, 0, "", "", "")
+    files = mutation.files_to_run(tests, mutant, everything=False)
+    assert files == ["tests/linalg/test_skew.py", *(f"tests/{name}" for name in mutation.EVERY)]
+    everything = mutation.files_to_run(tests, mutant, everything=True)
+    assert everything[0] == files[0]
+    assert len(everything) == len(set(everything)) > len(files)
+    assert set(everything) == set(mutation.files_to_run(tests, None, everything=True))
+    unnamed = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/_nodes.py"), everything=False)
+    assert "tests/samplers/test_exact.py" in unnamed  # it speaks of _nodes, and no file is named after it
 
 
 @pytest.fixture
@@ -122,12 +128,14 @@ def outcomes(project: Path, mutants: list[Mutant]) -> list[dict]:
     (project / "mutants.json").write_text(json.dumps([mutant._asdict() for mutant in mutants]))
     options = argparse.Namespace(
         mutants=project / "mutants.json", output=project / "results.json", source=project / "src",
-        tests=project / "tests", resume=False, seconds=3, deselect=[], through="",
+        tests=project / "tests", resume=False, seconds=3, deselect=[], through="", all=True,
+        unchecked=False, stop_after=60,
     )  # fmt: skip
     assert mutation.run(options) == 0
     return json.loads(options.output.read_text())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="processor time is limited by POSIX means")
 def test_killed_survived_hung_and_gone(project: Path):
     file = "ndpp/linalg/clip.py"
     killed = Mutant(file, 2, 10, "max", "min", "    low = max(x, 0)")
