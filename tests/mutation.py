@@ -18,20 +18,26 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import importlib
+import importlib.util
 import json
 import os
 import random
 import re
-import shlex
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("linalg", "items", "samplers")
@@ -48,15 +54,7 @@ NAMES = {"minimum": "maximum", "min": "max", "argmax": "argmin", "any": "all", "
 NAMES |= {there: here for here, there in NAMES.items()}
 STRINGS = {"left": "right", "right": "left"}
 
-RUNNER = """
-import importlib.util, pathlib, resource, signal, sys
-import pytest
-source, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-assert source in pathlib.Path(importlib.util.find_spec("ndpp").origin).parents, "another ndpp comes first"
-resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-signal.alarm(6 * seconds)  # one that waits for ever uses no time
-sys.exit(pytest.main(sys.argv[3:]))
-"""
+HEAVY = ("numba", "scipy.linalg", "scipy.stats", "torch")  # imported once, for all mutants
 
 
 class Mutant(NamedTuple):
@@ -213,15 +211,45 @@ def files_to_run(tests: Path, mutant: Mutant | None, *, everything: bool) -> lis
 
 
 def run_tests(tree: Path, files: list[str], options: argparse.Namespace) -> tuple[int, str]:
-    """Run pytest in a copy of the tree; return its exit code and what it printed."""
-    pytest = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=line", "-rfE", *files]
-    pytest += [f"--deselect={test}" for test in options.deselect]
-    command = [*shlex.split(options.through), sys.executable, "-c", RUNNER, str(tree / "src"), str(options.seconds)]
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environment["PYTHONPATH"] = str(tree / "src")
-    done = subprocess.run([*command, *pytest], cwd=tree, env=environment, text=True, capture_output=True)
-    return done.returncode, done.stdout + done.stderr
+    """Run pytest in a copy of the tree, in a process of its own; return its exit code (< 0: the signal) and what it printed."""
+    arguments = [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "_hypothesis_pytestplugin",
+        "--hypothesis-seed=0",
+        "--tb=line",
+        "-rfE",
+        *files,
+    ]
+    arguments += [f"--deselect={test}" for test in options.deselect]
+    log = tree / "log.txt"
+    if not (child := os.fork()):
+        code = 70
+        try:
+            with log.open("w") as out:
+                os.dup2(out.fileno(), 1)
+                os.dup2(out.fileno(), 2)
+            os.setsid()
+            os.chdir(tree)
+            os.environ["PYTHONPATH"] = str(tree / "src")  # for the processes that tests start
+            sys.path.insert(0, str(tree / "src"))
+            if not str(importlib.util.find_spec("ndpp")).count(str(tree)):
+                raise ImportError("another ndpp comes first")
+            resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
+            signal.alarm(6 * options.seconds)  # one that waits for ever uses no time
+            code = int(pytest.main(arguments))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what the tests have left running
+    return status, log.read_text(errors="replace")
 
 
 def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -241,8 +269,10 @@ def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, 
         outcome, by = "survived", ""
     elif failed or "while loading conftest" in output:
         outcome, by = "killed", failed[1] if failed else "import"
-    elif status in (-9, -14, -24, 137, 142, 152):  # SIGKILL, SIGALRM, SIGXCPU; 128 more from a shell
+    elif status in (-signal.SIGXCPU, -signal.SIGKILL, -signal.SIGALRM):
         outcome, by = "killed", "time"
+    elif status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS):  # compiled code has no bounds to check
+        outcome, by = "killed", "crash"
     else:
         raise RuntimeError(f"pytest ended with {status}:\n{output[-3000:]}")
     return mutant._asdict() | {"outcome": outcome, "by": by, "seconds": round(time.perf_counter() - began, 1)}
@@ -251,6 +281,11 @@ def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, 
 def run(options: argparse.Namespace) -> int:
     """Run mutants and write how each ended, after every one, so that a run that was stopped can go on."""
     mutants = [Mutant(**record) for record in json.loads(options.mutants.read_text(encoding="utf-8"))]
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # each start would take seconds
+    os.environ.pop("NUMBA_CACHE_DIR", None)  # compiled code belongs to its copy
+    for name in HEAVY:
+        importlib.import_module(name)
     resumed = options.resume and options.output.exists()
     results = json.loads(options.output.read_text(encoding="utf-8")) if resumed else []
     known = {tuple(result[name] for name in Mutant._fields) for result in results}
@@ -262,7 +297,9 @@ def run(options: argparse.Namespace) -> int:
         files = [] if options.unchecked else files_to_run(warm / "tests", None, everything=True)
         status, output = run_tests(warm, files, options) if files else (0, "")
         if status:
-            print(output[-3000:], "\nThe tests must pass without a mutant first.", sep="\n")
+            print(
+                output[-3000:], f"\nThe tests must pass without a mutant first; pytest ended with {status}.", sep="\n"
+            )
             return 2
         began = time.perf_counter()
         for mutant in mutants:
@@ -319,7 +356,6 @@ def main() -> int:
     running.add_argument("--unchecked", action="store_true", help="the tests are known to pass without a mutant")
     running.add_argument("--resume", action="store_true", help="keep the results that the output file holds already")
     running.add_argument("--stop-after", type=float, default=float("inf"), metavar="SECONDS", help="begin no more then")
-    running.add_argument("--through", default="", metavar="COMMAND", help='start each run with this, e.g. "nice -n 19"')
     running.add_argument("-o", "--output", type=Path, required=True)
     running.set_defaults(command=run)
     comparing = commands.add_parser("compare", help="exit 1 where a mutant was killed in the first run only")
