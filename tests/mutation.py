@@ -349,7 +349,7 @@ def main() -> int:
     running.add_argument("--source", type=Path, default=ROOT / "src")
     running.add_argument("--tests", type=Path, default=ROOT / "tests")
     running.add_argument("--deselect", action="append", default=[], metavar="TEST", help="a test to leave out")
-    running.add_argument("--seconds", type=int, default=900, help="processor time after which a mutant hangs")
+    running.add_argument("--seconds", type=int, default=400, help="processor time after which a mutant hangs")
     running.add_argument(
         "--all", action="store_true", help=f"run all of {', '.join(TESTS)}, not {', '.join(EVERY)} alone"
     )
