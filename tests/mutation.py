@@ -264,7 +264,7 @@ def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, 
         place.write_text(code, encoding="utf-8")
         began = time.perf_counter()
         status, output = run_tests(tree, files_to_run(tree / "tests", mutant, everything=options.all), options)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
     if status == 0:
         outcome, by = "survived", ""
     elif failed or "while loading conftest" in output:
