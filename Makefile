@@ -17,7 +17,7 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-matrix lint format docs bench figures timings clean
+.PHONY: help setup demo test test-matrix lint format docs bench figures timings mutants clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ timings: $(READY)  ## Time the samplers (about twelve minutes on two idle cores)
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_prepare.py -o results/prepare.json
 	$(BIN)/python docs/pictures.py overview
 	$(BIN)/python docs/figures.py
+
+mutants: $(READY)  ## Change the source in 72 places, one at a time, and see which the tests miss (an hour or two)
+	@mkdir -p build
+	$(BIN)/python tests/mutation.py list -o build/mutants.json
+	$(BIN)/python tests/mutation.py run build/mutants.json -o build/mutation.json $(ARGS)
 
 clean:  ## Remove what was built, the virtual environment included
 	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .coverage htmlcov coverage.xml .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -24,8 +24,8 @@ def call(capsys, monkeypatch):
         data = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
         capsys.readouterr()
-        with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
-            warnings.simplefilter("default")  # as in a process of its own, which prints them
+        # Warnings are printed, as in a process of its own.
+        with warnings.catch_warnings(action="default"), pytest.raises(SystemExit) as ended:
             run([str(word) for word in arguments])
         return Done.of(int(ended.value.code or 0), *capsys.readouterr())
 

@@ -157,6 +157,14 @@ def test_inputs_are_untouched_and_draws_repeat(prepare, kernel):
     assert index.draw(np.random.default_rng(6), M, 0).shape == (0,)
 
 
+@pytest.mark.parametrize("prepare", [LeverageTable.prepare, Tree.prepare])
+def test_what_an_index_holds_cannot_be_written(prepare, kernel):
+    index = prepare(kernel)
+    arrays = [value for name, value in vars(index).items() if isinstance(value, np.ndarray) and name != "leverage"]
+    assert len(arrays) == 2
+    assert not any(array.flags.writeable for array in arrays)
+
+
 @every_index
 def test_bad_queries_are_refused(prepare, kernel):
     index, rng = prepare(kernel), np.random.default_rng(7)
@@ -319,3 +327,9 @@ def test_inverted_cdf_never_returns_a_place_of_weight_zero():
     weights = np.array([0.0, 1.0, 0.0, 2.0, 0.0])
     uniforms = np.array([0.0, 1 / 3 - 1e-12, 1 / 3 + 1e-12, np.nextafter(1.0, 0.0)])
     np.testing.assert_array_equal(invert_cdf(weights, uniforms), [1, 1, 3, 3])
+
+
+def test_inverted_cdf_of_weights_so_small_that_the_product_rounds_up_to_the_total():
+    least = np.nextafter(0.0, 1.0)
+    assert 0.75 * least == least
+    np.testing.assert_array_equal(invert_cdf(np.array([0.0, least, 0.0]), np.array([0.75])), [1])

@@ -26,6 +26,9 @@ def test_node_count_is_the_smallest_that_folds_nothing():
     law = np.array([0.0, 0.25, 0.0, 0.5, 0.0, 0.25, 0.0])
     assert node_count(law, 3) == 4
     assert node_count(np.array([0.5, 0.0, 0.5]), 0) == 4
+    assert (
+        node_count(np.array([0.5, 0.0, 0.25, 0.25]), 1) == 6
+    )  # any part of the others is too much for an entry of zero
     for count in range(2, node_count(np.full(9, 1 / 9), 4), 2):
         assert any((k - 4) % count == 0 for k in range(9) if k != 4)
 

@@ -143,3 +143,21 @@ def test_row_blocks_cover_every_row_once(monkeypatch):
     rows = np.concatenate([np.arange(23)[block] for block in row_blocks(X)])
     assert rows.tolist() == list(range(23))
     assert max(block.stop - block.start for block in row_blocks(X)) == 5
+
+
+def test_small_blocks_cover_every_row_once_and_fit_the_cache(monkeypatch):
+    monkeypatch.setattr(module, "CACHE_BYTES", 8 * 3 * 5)
+    X = np.arange(69.0).reshape(23, 3)
+    parts = [(block, part.copy()) for block, part in module._blocks(X, np.float64)]
+    assert [block.start for block, _ in parts] == list(range(0, 23, 5))
+    np.testing.assert_array_equal(np.vstack([part for _, part in parts]), X)
+
+
+def test_what_is_dropped_as_rounding_is_accounted_for():
+    """Two items that differ by little more than rounding: their difference is dropped, and its size in L is told."""
+    difference = 100 * module.EPS
+    coords = coordinates(np.eye(2), np.array([[1.0, 1 - difference], [1 - difference, 1.0]]))
+    assert coords.rank == 1
+    assert difference <= coords.dropped <= 2 * difference
+    assert coordinates(np.eye(2), np.ones((2, 2))).dropped == 0
+    assert coordinates(np.eye(2), np.eye(2)).dropped == 0

@@ -97,6 +97,17 @@ def test_log_minor_of_dependent_rows_is_minus_infinity():
     assert log_minor(nearly, W, weights=weights) > -np.inf
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_log_minor_of_many_rows_of_which_one_depends_on_the_others(seed: int):
+    """Rounding grows with the number of rows, and so does what is taken for it."""
+    rng = np.random.default_rng(seed)
+    X, W = random_ndpp(40, 48, rng)
+    weights = schur_weights(W)
+    assert log_minor(X, W, weights=weights) > -np.inf
+    X[-1] = rng.standard_normal(39) @ X[:-1]
+    assert log_minor(X, W, weights=weights) == -np.inf
+
+
 def test_log_minor_of_a_skew_kernel():
     """Odd minors of a skew matrix are zero, however large its entries."""
     rng = np.random.default_rng(3)

@@ -27,7 +27,7 @@ from ndpp.samplers import Exact, Walk
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
-from ndpp.samplers.gpu import accept, batches, run
+from ndpp.samplers.gpu import accept, batches, catalogue, run
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
@@ -248,6 +248,24 @@ def test_forms_are_tabulated_once_that_pays_which_changes_no_draw(device: str):
     assert sampler.sample(10, rng=0).baskets == few
 
 
+def test_forms_are_tabulated_only_where_memory_allows():
+    circle = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3)).engine.circles[CircleKey(0, 8)]
+    room = 8 * 2 * circle.half * circle.catalogue.kernel.n_rows
+    assert dataclasses.replace(circle, memory=room).table.nbytes == room
+    assert dataclasses.replace(circle, memory=room - 1).table is None
+
+
+def test_a_catalogue_that_does_not_fit_is_read_from_the_host(monkeypatch: pytest.MonkeyPatch):
+    """Rows of Q may take a third of the memory that is free."""
+    kernel, rows = BY_NAME["generic"].kernel, torch.tensor([[5, 0], [3, 3], [7, 1]])
+    room = kernel.n_rows * kernel.rank * 8
+    for free, kept in ((3 * room, True), (3 * room - 1, False)):
+        monkeypatch.setattr(catalogue, "free_memory", lambda device, free=free: free)
+        items = catalogue.Catalogue(kernel, torch.device("cpu"))
+        assert (items.q is not None) == kept
+        np.testing.assert_allclose(items.rows(rows), kernel.q_rows(rows.numpy().ravel()).reshape(3, 2, -1))
+
+
 @on_devices
 @pytest.mark.parametrize("size", [None, 3])
 def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str):
@@ -287,6 +305,16 @@ def test_memory_exhausted_halves_the_batch():
     broken = Broken(small.engine, torch.cuda.OutOfMemoryError("no room"), lambda it: it.calls[-1] > 20)
     assert small.sample(50, rng=1).baskets.to_lists() == whole.baskets.to_lists()
     assert broken.calls == [50, 25, 12, 12, 12, 12, 2]
+
+
+@pytest.mark.parametrize(("most", "calls"), [(20, [50, 24, 12, 12, 12, 12, 2]), (10, [50, 24, 12, *[1] * 50])])
+def test_memory_exhausted_where_the_size_is_free(most: int, calls: list[int]):
+    """Batches are four times as large there, down to single samples."""
+    sampler = Exact.prepare(BY_NAME["generic"].kernel)
+    whole, small = on("cpu", sampler).sample(50, rng=1), on("cpu", sampler)
+    broken = Broken(small.engine, torch.cuda.OutOfMemoryError("no room"), lambda it: it.calls[-1] > most)
+    assert small.sample(50, rng=1).baskets.to_lists() == whole.baskets.to_lists()
+    assert broken.calls == calls
 
 
 def test_memory_for_not_even_one_sample_is_a_clear_error():

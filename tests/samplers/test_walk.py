@@ -326,3 +326,13 @@ def test_random_size_refuses_bad_settings():
         RandomSize.prepare(kernel, start="other")
     with pytest.raises(InvalidInputError, match="steps"):
         RandomSize.prepare(kernel, steps=-1)
+
+
+def test_counters_that_a_draw_does_not_have_are_zero():
+    """Sets of fewer than two items need no chain, and so no candidates for a pair."""
+    case = BY_NAME["generic"]
+    draws = RandomSize.prepare(LowRankKernel(case.X, 0.05 * case.W), steps=1).sample(40, rng=0)
+    small = draws.baskets.sizes < 2
+    assert 0 < small.sum() < 40
+    assert not draws.info["candidates"][small].any()
+    assert draws.info["candidates"][~small].all()
