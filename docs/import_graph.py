@@ -90,7 +90,7 @@ def spread(row: list[str], wish: dict[str, float]) -> dict[str, float]:
 
 
 def svg(imports: Imports) -> str:
-    """Return the picture. Its ``metadata`` lists the edges, "a -> b"; the arrow that shows one has the id "a.b"."""
+    """Return the picture. Its ``metadata`` lists the edges, "a -> b"; the line that draws one has the id "a.b"."""
     bands = [rows_of(floor, drawn(imports)) for floor in imports.floors]
     x, routes = place(rows := [row for band in bands for row in band], drawn(imports))
     y = {name: ROW * i + ROW // 2 for i, row in enumerate(rows) for name in row}

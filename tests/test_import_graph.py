@@ -35,7 +35,7 @@ def edges_in(text: str) -> set[tuple[str, ...]]:
     }
 
 
-def arrows_in(text: str) -> set[tuple[str, ...]]:
+def lines_in(text: str) -> set[tuple[str, ...]]:
     """Return the edges that a picture draws."""
     return {tuple(path.get("id").split(".")) for path in ElementTree.fromstring(text).iter(f"{SVG}path")}
 
@@ -52,12 +52,12 @@ def test_the_picture_lists_the_imports_of_now(import_graph, imports):
     assert {("cli", "samplers"), ("samplers", "items"), ("kernel", "linalg")} <= listed
 
 
-def test_arrows_lead_to_all_that_is_imported(import_graph, imports):
+def test_lines_lead_to_all_that_is_imported(import_graph, imports):
     lowest = set(imports.floors[-1])
     upper = {(a, b) for a, b in imports.edges if b not in lowest}
-    arrows = arrows_in(import_graph.TO.read_text(encoding="utf-8"))
-    assert arrows <= upper
-    assert reachable(arrows) == reachable(upper)
+    lines = lines_in(import_graph.TO.read_text(encoding="utf-8"))
+    assert lines <= upper
+    assert reachable(lines) == reachable(upper)
 
 
 @pytest.mark.parametrize("edge", [("linalg", "_lazy"), ("explain", "io")])
@@ -71,7 +71,7 @@ def test_another_import_is_noticed(import_graph, imports, edge):
 
 def test_an_import_that_is_gone_is_noticed(import_graph, imports):
     text = import_graph.svg(imports._replace(edges=imports.edges - {("samplers", "items")}))
-    assert ("samplers", "items") not in edges_in(text) | arrows_in(text)
+    assert ("samplers", "items") not in edges_in(text) | lines_in(text)
 
 
 def test_a_cycle_is_an_error(import_graph, imports):
