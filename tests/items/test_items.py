@@ -176,8 +176,9 @@ def test_bad_queries_are_refused(prepare, kernel):
         index.draw(rng, np.zeros((6, 6)))
     with pytest.raises(PrecisionError):
         index.draw(rng, np.full((6, 6), np.nan))
-    with pytest.raises(PrecisionError):
-        index.draw(rng, np.diag([1.0, 1, 1, 1, 1, -0.9]), 1000)
+    q = kernel.q_rows(np.argmax(kernel.coordinates.leverage, keepdims=True))[0]
+    with pytest.raises(PrecisionError):  # the weight of one item is negative, in whatever basis
+        index.draw(rng, np.eye(6) - 1.9 * np.outer(q, q) / (q @ q), 1000)
 
 
 # ---- tree -----------------------------------------------------------------------------------------------------------

@@ -131,6 +131,18 @@ def test_a_hair_is_no_improvement(baskets: Baskets, monkeypatch: pytest.MonkeyPa
     assert bad == [0, 1, 0]
 
 
+def test_the_best_parameters_are_kept_and_not_the_last(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
+    run, values, kept = _run(baskets), iter([-3.0, -1.0, -2.0]), []
+    monkeypatch.setattr(fit, "log_probs", lambda *_: torch.tensor([next(values)]))
+    for _ in range(3):
+        run._step(*_batch(run))
+        run.judge()
+        kept.append(run.best.X.clone())
+    assert not torch.equal(kept[0], kept[1])
+    assert torch.equal(kept[1], kept[2])
+    assert run.best_value == -1.0
+
+
 def test_a_checkpoint_holds_all_that_changes(baskets: Baskets, tmp_path: Path):
     run, other = _run(baskets), _run(baskets)
     for _ in range(3):
