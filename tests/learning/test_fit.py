@@ -234,7 +234,7 @@ def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    _, said = child.communicate(timeout=120)
+    _, said = child.communicate(timeout=60)
     assert child.returncode == 0
     assert b"interrupted in epoch" in said
     best, n_epochs, n_items = np.load(tmp_path / "out.npy")

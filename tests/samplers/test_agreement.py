@@ -19,7 +19,7 @@ from ndpp import LowRankKernel
 from ndpp.diagnostics import compare, compare_with_law, convergence
 from ndpp.samplers import Cholesky, Clock, Exact, Walk
 
-N_DRAWS = {Exact: 60, Cholesky: 40, Clock: 25}
+N_DRAWS = {Exact: 75, Cholesky: 75, Clock: 50}
 
 
 @cache

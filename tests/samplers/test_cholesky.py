@@ -58,7 +58,7 @@ def test_probabilities_multiply_to_those_of_sets(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "n_draws"), [("mostly skew", 10_000), ("broken pairs", 3_000), ("duplicate rows", 3_000)]
+    ("name", "n_draws"), [("mostly skew", 10_000), ("broken pairs", 5_000), ("duplicate rows", 5_000)]
 )
 def test_law(name, n_draws):
     case = BY_NAME[name]

@@ -45,7 +45,7 @@ def test_rates_fall_as_the_clock_runs_down():
 
 @pytest.mark.parametrize(
     ("name", "n_draws"),
-    [("two items", 8_000), ("broken pairs", 800), ("singular L_A", 800), ("badly scaled rows", 800)],
+    [("two items", 8_000), ("broken pairs", 1_500), ("singular L_A", 1_500), ("badly scaled rows", 1_000)],
 )
 def test_law(name, n_draws):
     case = BY_NAME[name]

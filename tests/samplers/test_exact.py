@@ -139,7 +139,7 @@ def test_monitors_on_learned_kernels(name: str, size: int, samples: int):
 # -- the draws ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "draws"), [("generic", 20_000), ("zero diagonal", 5_000)])
+@pytest.mark.parametrize(("name", "draws"), [("generic", 50_000), ("zero diagonal", 10_000)])
 def test_unconstrained_law(name: str, draws: int):
     case = BY_NAME[name]
     laws.assert_law(Exact.prepare(case.kernel).sample(draws, rng=1).baskets, oracles.enumerate_law(case.L))
@@ -147,7 +147,7 @@ def test_unconstrained_law(name: str, draws: int):
 
 def test_law_of_one_size_with_given_and_excluded_items():
     case = BY_NAME["generic"]
-    draws = Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6]).sample(15_000, rng=2)
+    draws = Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6]).sample(50_000, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 

@@ -59,7 +59,7 @@ def draw_pairs(up, kept, n_draws, seed):
 def test_law_and_closed_form(name, kept):
     case = BY_NAME[name]
     up = RejectionUp().prepare(case.kernel, len(kept) + 2)
-    pairs, proposals = draw_pairs(up, kept, 500, 1)
+    pairs, proposals = draw_pairs(up, kept, 1_000, 1)
     laws.assert_law(pairs, pair_law(case, kept))
     laws.assert_mean(proposals, up.expected_proposals(np.array(kept, np.int64)))
 
@@ -81,7 +81,7 @@ def test_law_over_many_draws():
 def test_other_indexes_serve_as_well(index):
     case = BY_NAME["generic"]
     up = RejectionUp(index=index.prepare).prepare(case.kernel)
-    laws.assert_law(draw_pairs(up, (0, 5), 500, 3)[0], pair_law(case, (0, 5)))
+    laws.assert_law(draw_pairs(up, (0, 5), 1_000, 3)[0], pair_law(case, (0, 5)))
 
 
 def test_law_check_rejects_a_missing_acceptance_test(monkeypatch):
@@ -164,7 +164,7 @@ def without_own_minors():
 def test_singular_sets_kept_are_completed_without_rejection(case, kept, border, index):
     assert len(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))).E) == border
     up = RejectionUp(index=index.prepare).prepare(case.kernel)
-    pairs, proposals = draw_pairs(up, kept, 500, 5)
+    pairs, proposals = draw_pairs(up, kept, 1_000, 5)
     laws.assert_law(pairs, pair_law(case, kept))
     assert (proposals == 1).all()
     assert up.expected_proposals(np.array(kept)) == 1.0

@@ -18,8 +18,8 @@ from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
 from ndpp.samplers.gpu.kernels.runtime import LARGEST, jit, tl, triton
 
 SETTINGS = {8: (8, 4, 1, 1), 16: (16, 4, 1, 1), 24: (16, 4, 3, 1), 32: (16, 8, 3, 1), 64: (16, 8, 3, 2)}
-"""Columns and rows of a tile, how many tiles are fetched ahead, and warps of a program, by the size of the matrix at most. Each was the
-fastest of its neighbours on an H200; ``benchmarks/gpu.py --only kernels`` measures the outcome, ``docs/gpu.md`` has it. Several warps must
+"""Columns and rows of a tile, how many tiles are fetched ahead, and warps of a program, by the size of the matrix at most. They were chosen
+by timing on an H200; ``benchmarks/gpu.py --only kernels`` measures the outcome, ``docs/gpu.md`` has it. Several warps must
 fetch ahead: then they share what they fetch, and wait for each other before any writes."""
 
 

@@ -16,7 +16,7 @@ from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, tl, triton
 SMALL = 8
 """Most items that the kernel without matrix units judges: half a tile, so that a tile would be half empty."""
 WIDTH = (64, 16)
-"""Candidates of a program, without and with matrix units. Both were the fastest of the powers of two on an H200; see "How close to what
+"""Candidates of a program, without and with matrix units. They were chosen by timing on an H200; see "How close to what
 the device can do" in ``docs/gpu.md`` for what ``benchmarks/gpu.py --only kernels`` measures with them."""
 
 
