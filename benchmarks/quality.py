@@ -25,7 +25,7 @@ import threadpoolctl
 import torch
 
 from ndpp import Baskets, metrics, save
-from ndpp._files import replacing
+from ndpp._atomic import replacing
 from ndpp.datasets import load_complete_journey
 from ndpp.datasets.folder import load_baskets
 from ndpp.errors import DataNotFoundError

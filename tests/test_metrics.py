@@ -9,10 +9,10 @@ import pytest
 
 import laws
 from kernels import AWKWARD, data_folder, learned
-from ndpp import Baskets, LowRankKernel, _stacked, metrics
+from ndpp import Baskets, LowRankKernel, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import next_item_scores
+from ndpp.inference import batched, next_item_scores
 from ndpp.metrics import LargestId, RandomHoldout, likelihood
 from ndpp.metrics.estimates import Bootstrap, by_size
 from ndpp.metrics.likelihood import random_sets
@@ -64,7 +64,7 @@ def test_chunks_make_no_difference(monkeypatch, small):
     kernel, baskets = make_kernel(60, 10, rng=0), random_baskets(60, 100, most=9)
     if small:
         for name, value in (("CHUNK_ITEMS", 20), ("STACK_ENTRIES", 50), ("BLOCK_ROWS", 7)):
-            monkeypatch.setattr(_stacked, name, value)
+            monkeypatch.setattr(batched, name, value)
         monkeypatch.setattr("ndpp.metrics.ranking.CHUNK_SCORES", 200)
     plain = [kernel.log_prob(items) for items in baskets]
     np.testing.assert_allclose(metrics.log_likelihoods(kernel, baskets), plain, rtol=1e-9)
@@ -77,7 +77,7 @@ def test_chunks_make_no_difference(monkeypatch, small):
 def test_the_careful_route_gives_the_same(monkeypatch):
     kernel, baskets = make_kernel(30, 10, rng=0), random_baskets(30, 50, most=9)
     fast = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
-    monkeypatch.setattr(_stacked, "SURE", 0.0)
+    monkeypatch.setattr(batched, "SURE", 0.0)
     careful = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
     for one, other in zip(fast, careful):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)

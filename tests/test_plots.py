@@ -13,7 +13,7 @@ from ndpp import explain, plots
 from ndpp.datasets import make_baskets
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
 from ndpp.plots.maps import _layout, _spread

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count, check_items
 from ndpp._types import FloatArray, IntArray, Items
+from ndpp._validation import check_count, check_items
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 
 ZERO = 1e-12

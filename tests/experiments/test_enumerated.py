@@ -11,7 +11,7 @@ from ndpp.datasets import make_kernel
 from ndpp.diagnostics import exact_law, total_variation
 from ndpp.errors import InvalidInputError
 from ndpp.experiments.enumerated import tabled_random_size, tabled_walk
-from ndpp.experiments.kept import masks_of
+from ndpp.experiments.stored_draws import masks_of
 from ndpp.samplers import DirectUp, NaiveUp, RejectionUp, Walk
 
 

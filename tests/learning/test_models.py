@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 import torch
 
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.models import (
     Family,
     FreeSkew,

@@ -98,17 +98,17 @@ def test_settings_of_rejection_and_a_tree_arrive():
 @every_sampler
 def test_what_serves_every_kernel_is_offered(spec):
     large, skewed = LowRankKernel(np.eye(600), np.eye(600)), BY_NAME["generic"].kernel
-    ask = Request(2 if spec.draws(2) else None, steps=0)
+    request = Request(2 if spec.draws(2) else None, steps=0)
     if spec.max_items is not None:
         with pytest.raises(InvalidInputError, match=f"at most {spec.max_items} items"):
-            spec.prepare(large, ask)
-        spec.prepare(LowRankKernel(np.eye(spec.max_items, 3), np.eye(3)), ask)
+            spec.prepare(large, request)
+        spec.prepare(LowRankKernel(np.eye(spec.max_items, 3), np.eye(3)), request)
     elif spec.symmetric_only:
         with pytest.raises(InvalidKernelError, match="symmetric"):
-            spec.prepare(skewed, ask)
+            spec.prepare(skewed, request)
     else:
         assert spec.is_offered
-        spec.prepare(skewed, ask)
+        spec.prepare(skewed, request)
 
 
 def test_where_a_gpu_draws():

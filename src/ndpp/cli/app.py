@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ndpp
-from ndpp.cli import ask, draw, fit, info, judge
+from ndpp.cli import draw, evaluate, fit, info, recommend
 from ndpp.cli import run as runs
 from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
 
@@ -23,8 +23,13 @@ app = typer.Typer(
 )
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Models": {"fit": fit.fit, "info": info.info, "evaluate": judge.evaluate, "diagnose": judge.diagnose},
-    "Baskets": {"sample": draw.sample, "complete": draw.complete, "recommend": ask.recommend, "map": ask.map_},
+    "Models": {"fit": fit.fit, "info": info.info, "evaluate": evaluate.evaluate, "diagnose": evaluate.diagnose},
+    "Baskets": {
+        "sample": draw.sample,
+        "complete": draw.complete,
+        "recommend": recommend.recommend,
+        "map": recommend.map_,
+    },
     "Experiments": {"demo": runs.demo, "reproduce": runs.reproduce, "bench": runs.bench},
 }
 

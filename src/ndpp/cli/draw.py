@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from ndpp import samplers
-from ndpp._journal import read_made_with
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
+from ndpp.cli.deliver import Target, deliver
 from ndpp.cli.files import (
     Source,
     check_totals,
@@ -24,7 +24,7 @@ from ndpp.cli.files import (
     load_model,
     need,
 )
-from ndpp.cli.keep import Target, keep
+from ndpp.cli.journal import read_made_with
 from ndpp.cli.samplers import SPECS, Start, engine_of, names_option, prepare
 from ndpp.samplers.registry import EXACT, Request
 
@@ -84,7 +84,7 @@ def sample(
             count = min(BLOCK, number - begin)
             yield from (part.baskets for part in ready.stream(count, rng=seed, n_jobs=jobs, first=first + begin))
 
-    keep(draw, number, target, made_with=made_with, resume=resume)
+    deliver(draw, number, target, made_with=made_with, resume=resume)
 
 
 def complete(
@@ -143,7 +143,7 @@ def complete(
                 part.baskets for part in ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin)
             )
 
-    keep(draw, number * len(starts), target, made_with=made_with, resume=resume)
+    deliver(draw, number * len(starts), target, made_with=made_with, resume=resume)
 
 
 def _totals(starts: Baskets, size: int | None, add: int | None) -> list[int | None]:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import typer
 
-from ndpp._basket_files import format_of
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.files import format_of
 from ndpp.cli.options import Format
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
-from ndpp.io import load, load_header
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.files import load, load_header
+from ndpp.laws.kernel import LowRankKernel
 
 OTHERS = (".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors")
 """Suffixes that promise a format; whatever else a file is called, it holds text."""

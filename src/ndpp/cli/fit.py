@@ -14,14 +14,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ndpp._journal import journal_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHERS, Source, check_output, need
 from ndpp.cli.guard import Interrupted
+from ndpp.cli.journal import journal_path
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
-from ndpp.io import save
+from ndpp.laws.files import save
 
 
 class Family(StrEnum):

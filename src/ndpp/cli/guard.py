@@ -20,7 +20,7 @@ from typing import Any, NoReturn, ParamSpec, TextIO, get_args, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from ndpp._files import WINDOWS
+from ndpp._atomic import WINDOWS
 from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")

@@ -11,13 +11,13 @@ import numpy as np
 import typer
 from safetensors import safe_open
 
-from ndpp._journal import read_made_with
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, fingerprint
+from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, Row, emit
-from ndpp.io import load, load_header
+from ndpp.laws.files import load, load_header
 
 BAR = 40
 """Characters of the longest bar."""

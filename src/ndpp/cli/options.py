@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ndpp.errors import NDPPError
-from ndpp.io import load_header
+from ndpp.laws.files import load_header
 
 
 class Format(StrEnum):

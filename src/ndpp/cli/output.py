@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ndpp._files import replacing
+from ndpp._atomic import replacing
 from ndpp._json import to_json
 from ndpp._progress import Bar, progress_bar
 from ndpp.experiments.record import to_csv

@@ -122,9 +122,9 @@ def bench(
     with working("making the kernel") as now:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
         wanted = None if any_size else size
-        ask = Request(wanted, max_proposals=MOST_PROPOSALS)
+        request = Request(wanted, max_proposals=MOST_PROPOSALS)
         ready = {
-            spec.name: partial(spec.prepare, kernel, ask._replace(device=device) if spec.on_gpu else ask)
+            spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)
             for spec in offered(wanted)
         }
         # A tiny kernel first: what is compiled or imported once is nobody's time.

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from ndpp.cli.files import need
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Sampler
 from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
 
@@ -41,21 +41,21 @@ def engine_of(sampler: Sampler) -> str:
     return "cpu" if sampler.engine is None else "cuda"
 
 
-def prepare(name: str, kernel: LowRankKernel, ask: Request) -> Sampler:
+def prepare(name: str, kernel: LowRankKernel, request: Request) -> Sampler:
     """Return a prepared sampler; say which options it does not know."""
     spec = SPECS[name]
     able = " or ".join(other.name for other in SPECS.values() if other.takes_given)
-    need(spec.takes_given or not len(ask.given), f"--given needs --sampler {able}; {name} cannot hold items fixed")
+    need(spec.takes_given or not len(request.given), f"--given needs --sampler {able}; {name} cannot hold items fixed")
     need(
-        spec.draws(ask.size),
+        spec.draws(request.size),
         f"{name} draws baskets of any size; leave --size out, or use {EXACT.name}"
-        if ask.size is not None
+        if request.size is not None
         else f"{name} draws baskets of one size; give --size, or use {EXACT.name}",
     )
     need(
-        spec.is_chain or (ask.steps is None and ask.start == Start.uniform),
+        spec.is_chain or (request.steps is None and request.start == Start.uniform),
         f"--steps and --start are for walks; {name} is none",
     )
     able = " or ".join(other.name for other in SPECS.values() if other.on_gpu)
-    need(spec.on_gpu or ask.device == "cpu", f"--device needs --sampler {able}; others run on the CPU")
-    return spec.prepare(kernel, ask)
+    need(spec.on_gpu or request.device == "cpu", f"--device needs --sampler {able}; others run on the CPU")
+    return spec.prepare(kernel, request)

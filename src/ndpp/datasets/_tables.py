@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from scipy import sparse
 
-from ndpp._csv import BadLineError, records
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
+from ndpp.baskets.lines import BadLineError, records
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 
 MAX_ROWS = 100

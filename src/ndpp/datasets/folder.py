@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ndpp._basket_files import read_lines
 from ndpp.baskets import Baskets
+from ndpp.baskets.files import read_lines
 from ndpp.datasets._tables import distinct
 from ndpp.errors import DataNotFoundError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 SHELF = {
     "starch": ("pasta", "rice", "noodles"),

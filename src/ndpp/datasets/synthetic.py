@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 
 class PlantedBaskets(NamedTuple):

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.diagnostics.functionals import log_dets
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 PER_BIN = 25
 """Draws expected for each class of sizes, so that its share is nearly normal."""

@@ -19,7 +19,7 @@ from ndpp.baskets import Baskets
 from ndpp.diagnostics.chains import effective_sample_size, psrf
 from ndpp.diagnostics.functionals import Functionals, functionals
 from ndpp.errors import InvalidInputError, MissingExtraError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 ALPHA = 1e-4
 """How often each sign may show on independent draws, by chance."""

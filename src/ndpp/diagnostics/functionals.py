@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count, check_items
-from ndpp._stacked import log_dets as _log_dets
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
+from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.inference.batched import log_dets as _log_dets
+from ndpp.laws.kernel import LowRankKernel
 
 
 class Functionals(NamedTuple):

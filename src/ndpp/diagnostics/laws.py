@@ -14,7 +14,7 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.diagnostics.functionals import log_dets
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 MOST_SETS = 2**20
 """Sets that are enumerated, at most."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import RngLike
+from ndpp._validation import check_count
 from ndpp.diagnostics.agreement import Agreement, compare, compare_with_law
 from ndpp.diagnostics.convergence import Convergence, convergence
 from ndpp.errors import InvalidInputError

@@ -24,7 +24,7 @@ from ndpp.experiments.chains import log_det_gap, noise_of_gap, run_chains
 from ndpp.experiments.kernels import learned_file
 from ndpp.experiments.record import Finding, Result, as_row, number
 from ndpp.experiments.timing import draw_times, step_times
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence
 from ndpp.samplers import Exact, Walk
 

@@ -9,7 +9,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.diagnostics import log_dets
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Walk
 
 

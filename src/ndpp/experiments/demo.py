@@ -17,8 +17,8 @@ from ndpp.datasets import load_complete_journey
 from ndpp.diagnostics import compare
 from ndpp.explain import Pairs
 from ndpp.inference import recommend
-from ndpp.io import save
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.files import save
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import NDPP
 from ndpp.metrics import compare as compare_models
 from ndpp.metrics import independent_items, item_item_cosine

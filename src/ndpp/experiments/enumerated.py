@@ -15,7 +15,7 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.naive import Naive, minors
 
 MOST_SETS = 5000

@@ -18,9 +18,9 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.datasets import cache_folder, make_kernel
 from ndpp.diagnostics import sup_distance, total_variation
 from ndpp.experiments.enumerated import tabled_random_size, tabled_walk
-from ndpp.experiments.kept import drawn
 from ndpp.experiments.record import Finding, Result, Row, number
-from ndpp.kernel import LowRankKernel
+from ndpp.experiments.stored_draws import drawn
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
 from ndpp.samplers.base import Sampler

@@ -15,7 +15,7 @@ from ndpp.datasets import make_kernel
 from ndpp.experiments.record import Finding, Result, Row, number
 from ndpp.experiments.timing import draw_times, prepared, step_times
 from ndpp.items import Tree
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
 

@@ -27,8 +27,8 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.datasets import cache_folder, load_baskets, make_kernel
 from ndpp.errors import DataNotFoundError
-from ndpp.io import load, load_metadata, save
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.files import load, load_metadata, save
+from ndpp.laws.kernel import LowRankKernel
 
 RANK = 200
 LARGEST_SIGMA = 0.1

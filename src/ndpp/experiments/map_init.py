@@ -20,7 +20,7 @@ from ndpp.experiments.enumerated import TabledWalk, tabled_walk
 from ndpp.experiments.kernels import learned_file
 from ndpp.experiments.record import Finding, Result, Row
 from ndpp.inference import greedy_map
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence
 from ndpp.samplers import Exact, Walk
 

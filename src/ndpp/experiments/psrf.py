@@ -20,7 +20,7 @@ from ndpp.diagnostics import log_dets
 from ndpp.diagnostics import psrf as r_hat
 from ndpp.experiments.chains import run_chains
 from ndpp.experiments.record import Finding, Result, Row
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence
 from ndpp.samplers import Walk
 

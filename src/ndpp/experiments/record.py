@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import threadpoolctl
 
-from ndpp._files import replacing
+from ndpp._atomic import replacing
 from ndpp._json import plain
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ndpp._types import FloatArray
 from ndpp.experiments.record import Row
 from ndpp.experiments.timing import Times, draw_times, proposal_times, step_times
 from ndpp.items import ItemIndex
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Rejection, Walk, registry
 from ndpp.samplers.registry import Request, SamplerSpec, Timing
 
@@ -39,23 +39,23 @@ def sampler_rows(
     """
     rows = {Timing.DRAW: _draw_row, Timing.STEP: _step_row, Timing.PROPOSAL: _proposal_row}
     for spec in registry.offered(size):
-        ask = Request(size, tree=index, max_proposals=np.inf)
-        found = rows[spec.timing](spec, kernel, ask, seed=seed, seconds=seconds)
+        request = Request(size, tree=index, max_proposals=np.inf)
+        found = rows[spec.timing](spec, kernel, request, seed=seed, seconds=seconds)
         yield {"sampler": spec.label, "rejections": None, "expected": False, **found}
 
 
-def _draw_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
+def _draw_row(spec: SamplerSpec, kernel: LowRankKernel, request: Request, *, seed: int, seconds: float) -> Row:
     warm = max(1, round(WARM_PER_SECOND * seconds))
-    sampler = spec.prepare(kernel, ask)
+    sampler = spec.prepare(kernel, request)
     return _took(draw_times(sampler, seed=seed, seconds=seconds, least=2, warm=warm))
 
 
-def _step_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
+def _step_row(spec: SamplerSpec, kernel: LowRankKernel, request: Request, *, seed: int, seconds: float) -> Row:
     law = kernel.size_distribution()
-    typical = max(2, _median(law)) if ask.size is None else ask.size
-    steps = float(law @ np.arange(len(law)) ** 2) if ask.size is None else float(ask.size**2)
+    typical = max(2, _median(law)) if request.size is None else request.size
+    steps = float(law @ np.arange(len(law)) ** 2) if request.size is None else float(request.size**2)
     start = registry.EXACT.prepare(kernel, Request(typical)).sample(1, rng=seed).baskets[0]
-    walk = spec.prepare(kernel, ask._replace(size=typical))
+    walk = spec.prepare(kernel, request._replace(size=typical))
     assert isinstance(walk, Walk)
     found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
     rejections = None if found.expected_proposals is None else found.expected_proposals - 1
@@ -63,8 +63,8 @@ def _step_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: i
     return {**took, "rejections": rejections, "steps": steps, "counted": found.proposals - 1}
 
 
-def _proposal_row(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> Row:
-    sampler = spec.prepare(kernel, ask)
+def _proposal_row(spec: SamplerSpec, kernel: LowRankKernel, request: Request, *, seed: int, seconds: float) -> Row:
+    sampler = spec.prepare(kernel, request)
     assert isinstance(sampler, Rejection)
     one = proposal_times(sampler, kernel, seed=seed, seconds=seconds / 2)
     whole, rejections = one.scaled(sampler.expected_proposals), sampler.expected_proposals - 1

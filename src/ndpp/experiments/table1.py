@@ -13,7 +13,7 @@ from ndpp.datasets import make_kernel
 from ndpp.experiments.record import Finding, Result, Row, number
 from ndpp.experiments.timing import draw_times, prepared, proposal_times, step_times
 from ndpp.items import Tree
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import NaiveUp, Rejection, RejectionUp, Walk
 from ndpp.samplers.registry import (
@@ -100,17 +100,17 @@ def _times(kernel: LowRankKernel, size: int, *, seed: int, seconds: float, only_
     """Return seconds of one draw, step or proposal of every sampler, or only of those that draw sets of one size."""
     again, coordinates = prepared(lambda: LowRankKernel(kernel.X, kernel.W))
     tree, for_tree = prepared(lambda: Tree.prepare(again))
-    ask = Request(size, tree=tree, max_proposals=float("inf"))
+    request = Request(size, tree=tree, max_proposals=float("inf"))
     specs = offered(size) + ([] if only_of_size else [spec for spec in offered(None) if not spec.draws(size)])
-    found = {spec.label: _unit(spec, kernel, ask, seed=seed, seconds=seconds) for spec in specs}
+    found = {spec.label: _unit(spec, kernel, request, seed=seed, seconds=seconds) for spec in specs}
     return found if only_of_size else {**found, PREPARATION: coordinates + for_tree}
 
 
-def _unit(spec: SamplerSpec, kernel: LowRankKernel, ask: Request, *, seed: int, seconds: float) -> float:
-    sampler = spec.prepare(kernel, ask if spec.draws(ask.size) else ask._replace(size=None))
+def _unit(spec: SamplerSpec, kernel: LowRankKernel, request: Request, *, seed: int, seconds: float) -> float:
+    sampler = spec.prepare(kernel, request if spec.draws(request.size) else request._replace(size=None))
     if spec.timing is Timing.STEP:
         assert isinstance(sampler, Walk)
-        start = kernel.sample(1, size=ask.size, rng=seed)[0]
+        start = kernel.sample(1, size=request.size, rng=seed)[0]
         return step_times(sampler, start, seed=seed, seconds=seconds).times.median
     if spec.timing is Timing.PROPOSAL:
         assert isinstance(sampler, Rejection)

@@ -16,7 +16,7 @@ from ndpp.experiments.record import Finding, Result, Row, markdown_table, number
 from ndpp.experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, REJECTION, sampler_rows, times_exact
 from ndpp.experiments.timing import prepared
 from ndpp.items import Tree
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, rejections
 
 SIZES = (10, 50, None)

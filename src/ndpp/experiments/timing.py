@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Sampler, stream, stream_key
 from ndpp.samplers.rejection import Rejection, minor_ratio
 from ndpp.samplers.walk import Walk

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ndpp._checks import PROBABILITY_TOLERANCE, check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.linalg.minors import quadratic_forms
 
 if TYPE_CHECKING:
-    from ndpp.kernel import LowRankKernel
+    from ndpp.laws.kernel import LowRankKernel
 
 
 class ItemDraws(NamedTuple):

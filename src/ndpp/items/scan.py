@@ -24,7 +24,7 @@ from ndpp.items.base import (
 from ndpp.linalg.minors import quadratic_forms
 
 if TYPE_CHECKING:
-    from ndpp.kernel import LowRankKernel
+    from ndpp.laws.kernel import LowRankKernel
 
 
 @dataclass(frozen=True, eq=False)

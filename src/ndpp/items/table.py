@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
-from ndpp._checks import check_count, clip_probabilities
 from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._validation import check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
 
 if TYPE_CHECKING:
-    from ndpp.kernel import LowRankKernel
+    from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. No law depends on it."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import (
     ItemDraws,
@@ -30,7 +30,7 @@ from ndpp.items.base import (
 )
 
 if TYPE_CHECKING:
-    from ndpp.kernel import LowRankKernel
+    from ndpp.laws.kernel import LowRankKernel
 
 LEAST_LEAF = 8
 """Rows of a leaf below which another level of nodes costs more than it saves."""

@@ -13,14 +13,14 @@ import torch
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ndpp._checks import check_count
 from ndpp._json import check_same
-from ndpp._stacked import log_dets
 from ndpp._types import FloatArray, Items, RngLike
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference import Recommendation, recommend
-from ndpp.kernel import LowRankKernel
+from ndpp.inference.batched import log_dets
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
 from ndpp.learning.fit import train

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ndpp._files import disk_errors, replacing
+from ndpp._atomic import disk_errors, replacing
 from ndpp.baskets import Baskets
 from ndpp.errors import ModelFileError
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
 RESAMPLED = 2_000_000

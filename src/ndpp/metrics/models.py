@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ndpp._stacked import log_dets, next_scores
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
-from ndpp.kernel import LowRankKernel
+from ndpp.inference.batched import log_dets, next_scores
+from ndpp.laws.kernel import LowRankKernel
 
 
 @dataclass(frozen=True, eq=False)

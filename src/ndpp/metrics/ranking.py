@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate

@@ -14,7 +14,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError
 from ndpp.explain import Pairs
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
 from ndpp.plots._base import ATTRACT, NEUTRAL, figure, short
 

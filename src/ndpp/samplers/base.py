@@ -16,12 +16,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._progress import counted
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import PartialResultError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
 
 BATCH = 64

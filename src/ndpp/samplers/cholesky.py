@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 import numba
 import numpy as np
 
-from ndpp._checks import PROBABILITY_TOLERANCE, check_count
 from ndpp._types import BoolArray, FloatArray
+from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import PrecisionError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import resolvent
 from ndpp.samplers.base import Draw, Sampler
 

@@ -31,11 +31,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemIndex, LeverageTable
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import condition_on, rank_one_condition, resolvent
 from ndpp.samplers.base import Draw, Sampler
 

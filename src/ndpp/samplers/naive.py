@@ -10,10 +10,10 @@ from itertools import combinations
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
 from ndpp.samplers.base import Draw, Sampler
 

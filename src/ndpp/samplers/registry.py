@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from ndpp._types import Items
 from ndpp.errors import InvalidInputError
 from ndpp.items import ItemIndex
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
@@ -184,12 +184,14 @@ def find(name: str) -> SamplerSpec:
 def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
     """Return what prepares a walk with this up-step, of one size or of a random one."""
 
-    def prepare(kernel: LowRankKernel, ask: Request) -> Sampler:
-        tree = ask.tree
+    def prepare(kernel: LowRankKernel, request: Request) -> Sampler:
+        tree = request.tree
         step = up if tree is None or not isinstance(up, RejectionUp) else replace(up, index=lambda _: tree)
-        if ask.size is None:
-            return RandomSize.prepare(kernel, up=step, steps=ask.steps, start=ask.start)
-        return Walk.prepare(kernel, size=ask.size, up=step, steps=ask.steps, start=ask.start, device=ask.device)
+        if request.size is None:
+            return RandomSize.prepare(kernel, up=step, steps=request.steps, start=request.start)
+        return Walk.prepare(
+            kernel, size=request.size, up=step, steps=request.steps, start=request.start, device=request.device
+        )
 
     return prepare
 
@@ -197,7 +199,9 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 EXACT = SamplerSpec(
     name="exact",
     cls=Exact,
-    prepare=lambda kernel, ask: Exact.prepare(kernel, size=ask.size, given=ask.given, device=ask.device),
+    prepare=lambda kernel, request: Exact.prepare(
+        kernel, size=request.size, given=request.given, device=request.device
+    ),
     exact=True,
     sizes=Sizes.BOTH,
     summary="exact, and its cost does not grow with the number of items",
@@ -241,8 +245,8 @@ PAPERS_WALK = SamplerSpec(
 REJECTION = SamplerSpec(
     name="rejection",
     cls=Rejection,
-    prepare=lambda kernel, ask: Rejection.prepare(
-        kernel, size=ask.size, max_proposals=ask.max_proposals, index=ask.tree
+    prepare=lambda kernel, request: Rejection.prepare(
+        kernel, size=request.size, max_proposals=request.max_proposals, index=request.tree
     ),
     exact=True,
     sizes=Sizes.BOTH,
@@ -255,7 +259,7 @@ REJECTION = SamplerSpec(
 CHOLESKY = SamplerSpec(
     name="cholesky",
     cls=Cholesky,
-    prepare=lambda kernel, ask: Cholesky.prepare(kernel),
+    prepare=lambda kernel, request: Cholesky.prepare(kernel),
     exact=True,
     sizes=Sizes.ANY,
     summary="exact, one pass over all items, nothing to prepare",
@@ -266,7 +270,7 @@ CHOLESKY = SamplerSpec(
 CLOCK = SamplerSpec(
     name="clock",
     cls=Clock,
-    prepare=lambda kernel, ask: Clock.prepare(kernel),
+    prepare=lambda kernel, request: Clock.prepare(kernel),
     exact=True,
     sizes=Sizes.ANY,
     summary="exact, in real arithmetic: a check of the exact sampler",
@@ -292,7 +296,7 @@ NAIVE_WALK = SamplerSpec(
 NAIVE = SamplerSpec(
     name="naive",
     cls=Naive,
-    prepare=lambda kernel, ask: Naive.prepare(kernel, size=ask.size),
+    prepare=lambda kernel, request: Naive.prepare(kernel, size=request.size),
     exact=True,
     sizes=Sizes.BOTH,
     summary="exact, by enumeration of all sets",
@@ -304,7 +308,7 @@ NAIVE = SamplerSpec(
 SYMMETRIC = SamplerSpec(
     name="symmetric-tree",
     cls=SymmetricTree,
-    prepare=lambda kernel, ask: SymmetricTree.prepare(kernel, size=ask.size, index=ask.tree),
+    prepare=lambda kernel, request: SymmetricTree.prepare(kernel, size=request.size, index=request.tree),
     exact=True,
     sizes=Sizes.BOTH,
     summary="exact, for symmetric kernels: a mixture of elementary DPPs",

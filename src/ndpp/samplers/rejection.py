@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ndpp._checks import check_count, clip_probabilities
 from ndpp._types import FloatArray
+from ndpp._validation import check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items import ItemIndex, Scan, Tree
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import dominating
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.symmetric import SpectralDPP

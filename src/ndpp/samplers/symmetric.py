@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from ndpp._checks import check_count, check_matrix
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count, check_matrix
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelError, PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, Tree
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import skew_part, symmetric_part
 from ndpp.samplers.base import Draw, Sampler
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._checks import PROBABILITY_TOLERANCE
+from ndpp._validation import PROBABILITY_TOLERANCE
 
 RUNG = 0.35
 """Step of the ladder in log ρ. One step moves the mean size by about RUNG times its variance."""

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count, check_items
 from ndpp._types import FloatArray, IntArray, Items
+from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.linalg.minors import row_basis
 from ndpp.samplers._device import with_engine

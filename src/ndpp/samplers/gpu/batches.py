@@ -13,7 +13,7 @@ from torch import Tensor
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import DeviceError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draws
 
 

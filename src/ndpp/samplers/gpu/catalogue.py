@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ndpp.items import ItemIndex, LeverageTable
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.gpu.memory import free_memory
 
 

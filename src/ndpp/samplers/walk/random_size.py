@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.walk.sampler import Walk
 from ndpp.samplers.walk.up import UpStep

@@ -20,12 +20,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import AnyArray, IntArray, Items, Jobs, RngLike
+from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.inference import greedy_map
 from ndpp.items import ItemIndex, LeverageTable
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
 from ndpp.samplers._dispatch import dispatch
 from ndpp.samplers.base import BATCH, Draw, Sampler, stream

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from ndpp._types import IntArray
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 
 class PreparedUp(Protocol):

@@ -27,11 +27,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from ndpp._checks import clip_probabilities
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import clip_probabilities
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix, unit_of
 
 LOSS = 1e-7

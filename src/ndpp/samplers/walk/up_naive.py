@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
 from ndpp.samplers.naive import minors
 

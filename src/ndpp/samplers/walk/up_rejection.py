@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, ZeroProbabilityError
 from ndpp.items import ItemIndex, Tree
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import dominating
 from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.symmetric import SpectralDPP

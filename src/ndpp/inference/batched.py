@@ -16,7 +16,7 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 EPS = float(np.finfo(np.float64).eps)
 SURE = 1e-6

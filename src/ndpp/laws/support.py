@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._checks import check_items, frozen
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp._validation import check_items, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
 from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows

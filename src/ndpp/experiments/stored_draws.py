@@ -12,7 +12,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 
-from ndpp._files import replacing
+from ndpp._atomic import replacing
 from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.samplers.base import Sampler

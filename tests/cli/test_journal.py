@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ndpp import Baskets
-from ndpp._journal import Journal, journal_path, read_made_with
+from ndpp.cli.journal import Journal, journal_path, read_made_with
 from ndpp.errors import InvalidInputError
 
 MADE_WITH = {"seed": 3, "size": None, "given": [1, 2]}

@@ -1,4 +1,4 @@
-"""Files and tables of baskets: text, CSV, Parquet, data frames. ``_catalogue`` says what the words in them mean."""
+"""Files and tables of baskets: text, CSV, Parquet, data frames. ``labels`` says what the words in them mean."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._csv import BadLineError, records
-from ndpp._files import replacing
+from ndpp._atomic import replacing
 from ndpp._types import IntArray
+from ndpp.baskets.lines import BadLineError, records
 from ndpp.errors import InvalidInputError, MissingExtraError
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._checks import check_count
 from ndpp._types import IntArray
+from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
 
 LARGEST_ID = 2**31 - 1

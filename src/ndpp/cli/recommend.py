@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ndpp.cli import options as o
+from ndpp.cli.deliver import Target
 from ndpp.cli.files import Source, check_output, check_totals, excluding, fingerprint, given_baskets, load_model
-from ndpp.cli.keep import Target
 from ndpp.cli.output import Report, Row, emit, progress
 from ndpp.errors import ZeroProbabilityError
 from ndpp.inference import Recommendation, greedy_map

@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ndpp import _basket_files as basket_files
-from ndpp._files import replacing
-from ndpp._journal import Journal
+from ndpp._atomic import replacing
 from ndpp._progress import Bar
 from ndpp.baskets import Baskets
+from ndpp.baskets import files as basket_files
 from ndpp.cli.files import OTHERS, check_output, is_plain, need
 from ndpp.cli.guard import Interrupted, say
+from ndpp.cli.journal import Journal
 from ndpp.cli.options import Format
 from ndpp.cli.output import progress, write_json_rows
 
@@ -54,7 +54,7 @@ class Target(NamedTuple):
         basket_files.write(stream if self.output is None else self.output, named, self.labels, format=kind)
 
 
-def keep(
+def deliver(
     draw: Callable[[int], Iterator[Baskets]],
     n_baskets: int,
     target: Target,

@@ -16,7 +16,7 @@ from ndpp.cli.files import Source, check_output, load_model
 from ndpp.cli.output import Report, Row, emit, working
 from ndpp.cli.samplers import WALKS, Start, names_option, prepare
 from ndpp.errors import InvalidInputError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
 
 

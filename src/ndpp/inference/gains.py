@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg as sl
 
 from ndpp._types import FloatArray
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import Coordinates
 
 EPS = float(np.finfo(np.float64).eps)

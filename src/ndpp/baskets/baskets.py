@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from ndpp import _basket_files as files
-from ndpp._basket_files import Columns, PathOrFile
-from ndpp._catalogue import check_ids, check_labels, check_n_items, encode, interpret
-from ndpp._checks import check_count, frozen
 from ndpp._types import AnyArray, IntArray, RngLike
+from ndpp._validation import check_count, frozen
+from ndpp.baskets import files
+from ndpp.baskets.files import Columns, PathOrFile
+from ndpp.baskets.labels import check_ids, check_labels, check_n_items, encode, interpret
 from ndpp.errors import InvalidInputError
 
 
