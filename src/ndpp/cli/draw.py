@@ -56,7 +56,7 @@ def sample(
 ) -> None:
     """Draw baskets from a model: one a line on standard output, or into a file.
 
-    Baskets are written as they are drawn. With -o they are kept in FILE.part until FILE is whole; after Ctrl-C, a crash
+    Baskets are written as they are drawn. With -o they are kept in FILE.ndpp-part until FILE is whole; after Ctrl-C, a crash
     or a full disk, the same command with --resume goes on to the very same file.
 
     \b
