@@ -208,7 +208,7 @@ BAD = {
     "X of other shape": (lambda p: _rewrite_arrays(p, X=np.ones((7, 3))), r"X should be \(7, 4\) floats"),
     "W of other shape": (lambda p: _rewrite_arrays(p, W=np.eye(3)), r"W should be \(4, 4\) floats; it is \(3, 3\)"),
     "integers": (lambda p: _rewrite_arrays(p, W=np.eye(4, dtype=np.int64)), r"floats; it is \(4, 4\), int64"),
-    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights; it holds X"),
+    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights, background; it holds X"),
     "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
     "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
