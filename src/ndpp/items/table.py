@@ -72,7 +72,7 @@ class LeverageTable(ItemIndex):
 
     def propose(self, rng: np.random.Generator, n_rows: int) -> IntArray:
         """Return ``n_rows`` independent rows, row a with probability ℓ_a / Σℓ."""
-        return _look_up(self.threshold, self.alias, rng.random((2, n_rows)))
+        return look_up(self.threshold, self.alias, rng.random((2, n_rows)))
 
     def draw_counted(
         self,
@@ -112,7 +112,7 @@ class LeverageTable(ItemIndex):
             needed = round(1.1 * missing / rate, 6)
             n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
             uniforms = rng.random((3, n_rows))
-            rows = _look_up(self.threshold, self.alias, uniforms)
+            rows = look_up(self.threshold, self.alias, uniforms)
             accepted = self._accepted(rows, uniforms[2], M, factor, bound, missing)
             drawn.append(rows[accepted])
             missing -= accepted.size
@@ -154,7 +154,7 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
 
 
 @njit(nogil=False)  # releasing the GIL costs more than this loop
-def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:
+def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:
     """Return a row for each column of ``uniforms``: its first entry names a cell, its second keeps that row or takes the alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
