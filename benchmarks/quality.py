@@ -142,7 +142,7 @@ def training(model: Any) -> dict[str, Any]:
 
 def judge(model: Any, floor: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = [e for e in metrics.compare({"": model}, test, rng=0).rows[0][1:] if e is not None]
+    found = [e for e in metrics.compare_models({"": model}, test, rng=0).rows[0][1:] if e is not None]
     if metrics.models.has_law(model):
         found.append(metrics.log_likelihood_gain(model, floor, test, rng=0))
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}

@@ -18,14 +18,13 @@ import numpy as np
 
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_kernel
-from ndpp.diagnostics import convergence as diagnose
-from ndpp.diagnostics import energy_test, log_dets
+from ndpp.diagnostics import diagnose_chains, energy_test, log_dets
 from ndpp.experiments.chains import log_det_gap, noise_of_gap, run_chains
 from ndpp.experiments.kernels import learned_file
 from ndpp.experiments.record import Finding, Result, as_row, number
 from ndpp.experiments.timing import draw_times, step_times
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 
 EPSILON = 0.001
@@ -83,7 +82,7 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     by_case = [list(own) for _, own in groupby(looks, key=lambda look: (look.kernel, look.k))]
     findings = [finding for own in by_case for finding in _findings(own)]
     table = [as_row(look) for look in looks]
-    return Result(settings, [*findings, *verdicts], {"": table}, {"": convergence(_panels(by_case))}, NOTES)
+    return Result(settings, [*findings, *verdicts], {"": table}, {"": convergence_curves(_panels(by_case))}, NOTES)
 
 
 NOTES = (
@@ -191,8 +190,8 @@ def _verdict(case: Case, *, seed: int) -> Finding:
     starts = case.kernel.sample(chains, size=case.size, rng=seed) if case.pairs else None
     sets = run_chains(Walk.prepare(case.kernel, size=case.size), chains, looks, seed=seed, starts=starts)
     in_turn = Baskets.from_lists([items for here in sets for items in here], n_items=case.kernel.n_items)
-    found = diagnose(case.kernel, in_turn, n_chains=chains, ess_wanted=20)
-    return Finding(f"{case.name}, k = {case.size}: what `diagnostics.convergence` says", "", found.summary)
+    found = diagnose_chains(case.kernel, in_turn, n_chains=chains, ess_wanted=20)
+    return Finding(f"{case.name}, k = {case.size}: what `diagnostics.diagnose_chains` says", "", found.summary)
 
 
 def _panels(by_case: Sequence[Sequence[Look]]) -> list[Panel]:

@@ -21,7 +21,7 @@ from ndpp.experiments.enumerated import tabled_random_size, tabled_walk
 from ndpp.experiments.record import Finding, Result, Row, number
 from ndpp.experiments.stored_draws import drawn
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 
@@ -108,7 +108,7 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
     panels = [_panel(task, lines, j) for j in range(len(DISTANCES)) for task, lines in zip(tasks, found)]
     findings = [finding for task, lines in zip(tasks, found) for finding in _findings(task, lines[1:], seed)]
     rows = [row for task, lines in zip(tasks, found) for line in lines for row in line.rows(task.name)]
-    return Result(settings, findings, {"": rows}, {"": convergence(panels)}, NOTES)
+    return Result(settings, findings, {"": rows}, {"": convergence_curves(panels)}, NOTES)
 
 
 NOTES = (

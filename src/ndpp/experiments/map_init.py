@@ -21,7 +21,7 @@ from ndpp.experiments.kernels import learned_file
 from ndpp.experiments.record import Finding, Result, Row
 from ndpp.inference import greedy_map
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 
 BOUNDS = (0.25, 0.01)
@@ -43,7 +43,9 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
             say(f"{name}, k = {size}")
     settings = {"(n, d, k) of small catalogues": cases, "kernels each": n_kernels, "chains": 16 if quick else 64}
     findings = [*_small_findings(exact_rows), *_chain_findings(chain_rows)]
-    return Result(settings, findings, {"small": exact_rows, "chains": chain_rows}, {"": convergence(panels)}, NOTES)
+    return Result(
+        settings, findings, {"small": exact_rows, "chains": chain_rows}, {"": convergence_curves(panels)}, NOTES
+    )
 
 
 NOTES = (

@@ -21,7 +21,7 @@ from ndpp.diagnostics import psrf as r_hat
 from ndpp.experiments.chains import run_chains
 from ndpp.experiments.record import Finding, Result, Row
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Walk
 
 THRESHOLD = 1.1
@@ -73,7 +73,7 @@ def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
         "threshold": THRESHOLD,
     }
     findings = [*_findings(rows), *_checks(checks, arviz)]
-    return Result(settings, findings, {"": rows}, {"": convergence([_panel(rows)])}, NOTES)
+    return Result(settings, findings, {"": rows}, {"": convergence_curves([_panel(rows)])}, NOTES)
 
 
 NOTES = (
