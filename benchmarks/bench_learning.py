@@ -21,7 +21,7 @@ import torch
 
 from ndpp import Baskets, metrics
 from ndpp._progress import Bar
-from ndpp.datasets.folder import load_baskets
+from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.experiments.timing import Times, timed

@@ -26,8 +26,7 @@ import torch
 
 from ndpp import Baskets, metrics, save
 from ndpp._atomic import replacing
-from ndpp.datasets import load_complete_journey
-from ndpp.datasets.folder import load_baskets
+from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.items import Scan
