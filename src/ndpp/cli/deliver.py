@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ndpp._atomic import one_writer, replacing
-from ndpp._progress import Bar
+from ndpp._progress import ProgressBar
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
 from ndpp.cli.files import OTHERS, check_output, is_plain, need
@@ -92,7 +92,7 @@ def deliver(
     say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(target.output)!r}")
 
 
-def _as_they_come(parts: Iterable[Baskets], bar: Bar) -> Iterator[list[int]]:
+def _as_they_come(parts: Iterable[Baskets], bar: ProgressBar) -> Iterator[list[int]]:
     """Yield the rows of each part, and hand what was written to the system before the next part is drawn."""
     for part in parts:
         yield from part.to_lists()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -19,28 +20,15 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
 
+if TYPE_CHECKING:
+    from ndpp.metrics import Estimate, ModelScores
 
-class Holdout(StrEnum):
+
+class HoldoutName(StrEnum):
     """Which item of a basket is held out."""
 
     random = "random"
     largest_id = "largest-id"
-
-
-class Score(NamedTuple):
-    """A metric of one model on the baskets, with its interval; ``n_zero`` baskets have probability zero under the model."""
-
-    model: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    level: float
-    n: int
-    n_zero: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g}" + ("" if np.isnan(self.low) else f" ({self.low:.4g} to {self.high:.4g})")
 
 
 TrainFile = Annotated[
@@ -51,7 +39,7 @@ Top = Annotated[
     int, typer.Option("--top", metavar="N", min=1, help="Count how often the held-out item is among the first so many.")
 ]
 HoldoutRule = Annotated[
-    Holdout, typer.Option(help="Which item of a basket is held out; largest-id is that of published figures.")
+    HoldoutName, typer.Option(help="Which item of a basket is held out; largest-id is that of published figures.")
 ]
 Level = Annotated[float, typer.Option(metavar="N", min=0.0, max=1.0, help="Of the intervals.")]
 Resamples = Annotated[int, typer.Option(metavar="N", min=0, help="Resamples behind the intervals.")]
@@ -78,7 +66,7 @@ def evaluate(
     baskets: o.BasketFile,
     train: TrainFile = None,
     top: Top = 10,
-    holdout: HoldoutRule = Holdout.random,
+    holdout: HoldoutRule = HoldoutName.random,
     level: Level = 0.95,
     bootstrap: Resamples = 1000,
     seed: o.Seed = 0,
@@ -108,22 +96,20 @@ def evaluate(
     if not len(asked):
         raise InvalidInputError(f"{source.name} holds no basket; at least one is needed to judge a model on")
     seen = None if train is None else source.beside(train).read_for(kernel, ids=ids)
-    rule = metrics.LargestId() if holdout is Holdout.largest_id else metrics.RandomHoldout()
-    judged: list[list[Score]] = []
+    rule = metrics.LargestId() if holdout is HoldoutName.largest_id else metrics.RandomHoldout()
+    options: dict[str, Any] = {"k": top, "holdout": rule, "level": level, "n_boot": bootstrap, "rng": seed}
+    scores: list[ModelScores] = []
     with working("evaluating") as now:
-        for name, judge in {
-            "model": kernel,
-            **_baselines(kernel, seen),
-        }.items():  # one at a time, to tell how far it is
+        for name, compared in {"model": kernel, **_baselines(kernel, seen)}.items():  # one at a time, to show progress
             now(f"evaluating {name}")
             # The seed holds out the same items for every model.
-            judged.append(_scores(name, judge, asked, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed))
+            scores += metrics.compare_models({name: compared}, asked, **options).rows
     notes = [f"{len(asked):,} baskets; {level:.0%} intervals in brackets."]
-    if zero := max(score.n_zero for score in judged[0]):
+    if zero := max(estimate.n_zero for estimate in scores[0].estimates):
         notes.append(f"{zero:,} baskets have probability zero under the model and count in AUC alone.")
-    rows = [score._asdict() for scores in judged for score in scores]
+    rows = [_record(own.name, estimate) for own in scores for estimate in own.estimates]
     data = {"n_baskets": len(asked), "level": level, "seed": seed, "results": rows}
-    emit(Report(data, rows, _side_by_side(judged), notes), output, as_json=json)
+    emit(Report(data, rows, _side_by_side(scores), notes), output, as_json=json)
 
 
 def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
@@ -135,20 +121,22 @@ def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
     return {"independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train)}
 
 
-def _scores(name: str, judged: Any, asked: Baskets, **options: Any) -> list[Score]:
-    from ndpp import metrics
+def _record(model: str, estimate: Estimate) -> Row:
+    """Return the fields of an estimate, without its classes of sizes."""
+    fields = asdict(estimate)
+    del fields["by_size"]
+    return {"model": model, "metric": fields.pop("name"), **fields}
 
-    found = metrics.compare({name: judged}, asked, **options).rows[0][1:]
-    return [Score(name, e.name, e.value, e.low, e.high, e.level, e.n, e.n_zero) for e in found if e is not None]
+
+def _side_by_side(scores: Sequence[ModelScores]) -> list[Row]:
+    """Return a row per model and a column per metric."""
+    rows = [{"": own.name, **{estimate.name: _cell(estimate) for estimate in own.estimates}} for own in scores]
+    return [dict.fromkeys(rows[0], "–") | row for row in rows]
 
 
-def _side_by_side(judged: Sequence[Sequence[Score]]) -> list[Row]:
-    """Return a row per model and a column per metric, as people read them."""
-    cells = [{score.metric: str(score) for score in scores} for scores in judged]
-    return [
-        {"": scores[0].model, **{metric: own.get(metric, "–") for metric in cells[0]}}
-        for scores, own in zip(judged, cells)
-    ]
+def _cell(estimate: Estimate) -> str:
+    interval = "" if np.isnan(estimate.low) else f" ({estimate.low:.4g} to {estimate.high:.4g})"
+    return f"{estimate.value:.4g}{interval}"
 
 
 def diagnose(
@@ -205,7 +193,7 @@ def diagnose(
 def _agreement(found: Any) -> dict[str, Any]:
     return {
         "agrees": found.agrees,
-        "largest": float(np.abs(found.z).max(initial=0.0)),
+        "largest": found.largest,
         "limit": found.limit,
         "worst": found.worst,
         "n_draws": found.n_draws,

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ndpp._atomic import replacing
 from ndpp._json import to_json
-from ndpp._progress import Bar, progress_bar
+from ndpp._progress import ProgressBar, progress_bar
 from ndpp.experiments.record import to_csv
 
 Row = dict[str, Any]
@@ -99,7 +99,7 @@ def write_json_rows(file: IO[str], head: Mapping[str, Any], rows: Iterable[Seque
     file.write("\n]}\n")
 
 
-def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> AbstractContextManager[Bar]:
+def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> AbstractContextManager[ProgressBar]:
     """Return a progress bar, which is shown if standard error is a terminal."""
     return progress_bar(total, what, done=done, show=show and Console(stderr=True).is_interactive, keep=False)
 
