@@ -23,7 +23,7 @@ def test_it_goes_on_where_it_stopped(target):
     with Journal(target, MADE_WITH, resume=True) as journal:
         assert len(journal) == 2
         journal.append(SECOND)
-        assert list(journal.rows()) == [[0, 12], [], [3]]
+        assert list(journal.baskets()) == [[0, 12], [], [3]]
         journal.remove()
     assert not journal_path(target).exists()
 
@@ -35,7 +35,7 @@ def test_a_torn_line_is_cut_off(target, piece):
     with Journal(target, MADE_WITH, resume=True) as journal:
         assert len(journal) == 2
         journal.append(SECOND)
-        assert list(journal.rows()) == [[0, 12], [], [3]]
+        assert list(journal.baskets()) == [[0, 12], [], [3]]
 
 
 def test_cut_at_every_byte_it_still_goes_on(target):
@@ -44,7 +44,7 @@ def test_cut_at_every_byte_it_still_goes_on(target):
         journal_path(target).write_bytes(whole[:end])
         with Journal(target, MADE_WITH, resume=True) as journal:
             rows = [[0, 12], []][: len(journal)]
-            assert list(journal.rows()) == rows
+            assert list(journal.baskets()) == rows
             journal.append(FIRST[len(rows) :])
         assert journal_path(target).read_bytes() == whole
 
@@ -69,6 +69,6 @@ def test_other_settings_do_not_continue_it(target):
 def test_a_strange_file_is_left_alone(tmp_path):
     path = journal_path(tmp_path / "out.txt")
     path.write_text("my notes\nare here\n")
-    with pytest.raises(InvalidInputError, match="no journal"):
+    with pytest.raises(InvalidInputError, match="not a journal"):
         Journal(tmp_path / "out.txt", MADE_WITH, resume=True)
     assert path.read_text() == "my notes\nare here\n"
