@@ -83,22 +83,19 @@ def evaluate(
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
     seen = None if train is None else source.sibling(train).read_for(kernel, ids=ids)
     rule = metrics.LargestId() if holdout is Holdout.largest_id else metrics.RandomHoldout()
-    scores: list[Score] = []
-    with working("evaluating") as show:
-        for name, one in {"model": kernel, **_baselines(kernel, seen)}.items():
-            show(f"evaluating {name}")
-            # With one seed, the same items are held out for every model.
-            found = metrics.compare({name: one}, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed)
-            scores += [
-                Score(name, e.name, e.value, e.low, e.high, e.level, e.n, e.n_zero)
-                for e in found.rows[0][1:]
-                if e is not None
-            ]
+    models = {"model": kernel, **_baselines(kernel, seen)}
+    with working("evaluating"):
+        found = metrics.compare(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed).rows
+    scores = [
+        Score(name, e.name, e.value, e.low, e.high, e.level, e.n, e.n_zero)
+        for name, *row in found
+        for e in row
+        if e is not None
+    ]
     notes = [f"{len(test):,} baskets; {level:.0%} intervals in brackets."]
     if n_zero := max(score.n_zero for score in scores if score.model == "model"):
         notes.append(f"{n_zero:,} baskets have probability zero under the model; only AUC includes them.")
-    results = [score._asdict() for score in scores]
-    data = {"n_baskets": len(test), "level": level, "seed": seed, "results": results}
+    data = {"n_baskets": len(test), "level": level, "seed": seed, "results": [score._asdict() for score in scores]}
     emit(Report(data, Table.of(scores), _side_by_side(scores), notes), output, as_json=json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -100,10 +101,9 @@ def _is_text(path: Path) -> bool:
     with open(path, "rb") as file:
         start = file.read(1000)
     try:
-        start.decode()
-    except UnicodeDecodeError as odd:
-        return odd.start > 990  # a character cut in two
-    return b"\0" not in start
+        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(start)  # the last character may be cut in two
+    except UnicodeDecodeError:
+        return False
 
 
 def fingerprint(path: Path) -> str:

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NoReturn, ParamSpec, TextIO, get_args, get_type_hints
+from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -82,18 +82,6 @@ def say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Show a warning as one line, like an error."""
-    print(f"ndpp: warning: {message}", file=sys.stderr)
-
-
 def install() -> None:
     """Show each warning as one line, and make every item name printable: replaced on a terminal if need be, UTF-8 elsewhere.
 
@@ -105,7 +93,7 @@ def install() -> None:
                 stream.reconfigure(errors="replace")
             else:
                 stream.reconfigure(encoding="utf-8", newline="\n")
-    warnings.showwarning = show_warning
+    warnings.showwarning = lambda message, *_, **__: print(f"ndpp: warning: {message}", file=sys.stderr)
     warnings.simplefilter("default", UserWarning)
 
 
