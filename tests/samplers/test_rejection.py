@@ -168,7 +168,7 @@ def test_learned_kernels_have_the_published_figure(name, expected):
 def test_budget_error_carries_the_count_and_the_partial_result(monkeypatch):
     case = BY_NAME["generic"]
     sampler = Rejection.prepare(case.kernel)
-    monkeypatch.setattr(rejection, "TAIL", 8 / sampler.max_proposals)
+    monkeypatch.setattr(rejection, "BUDGET_FACTOR", 8 / sampler.max_proposals)
     with pytest.raises(BudgetExceededError, match="8 proposals were all rejected") as caught:
         sampler.sample(2_000, rng=6)
     assert caught.value.count == 8
