@@ -111,7 +111,7 @@ def test_old_names_work_and_warn(module: str) -> None:
 
 
 def test_the_warning_for_an_old_name_points_at_its_user():
-    with pytest.warns(DeprecationWarning, match="compare") as caught:
+    with pytest.warns(DeprecationWarning, match="compare is now") as caught:
         exec(compile("from ndpp.metrics import compare", __file__, "exec"), {})
     assert {warning.filename for warning in caught} == {__file__}
 

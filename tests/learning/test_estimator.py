@@ -278,7 +278,7 @@ def test_bad_baskets(X: Any, message: str):
     ("X", "message"),
     [
         ([[6]], "unknown item id 6"),
-        ([["tea"]], "the model has no labels; give items as ids 0 to 5"),
+        ([["tea"]], "the model has no labels; give items as ids below 6"),
         (Baskets.from_lists([[0]], n_items=9), "has 6 items; these baskets have 9"),
         (np.ones((2, 5)), "X has 5 features, but NDPP is expecting 6"),
     ],

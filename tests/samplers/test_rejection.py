@@ -18,7 +18,6 @@ from ndpp.linalg import dominating
 from ndpp.samplers import rejection
 from ndpp.samplers.rejection import Rejection
 
-
 DRAWS = 1_000
 """As many as show a missing acceptance test; ``MANY``, of few sets, show one that is a little wrong."""
 MANY = 5_000

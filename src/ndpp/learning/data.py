@@ -44,7 +44,7 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
         sets = list(X)
         named = any(isinstance(item, str) for members in sets if hasattr(members, "__len__") for item in members)
         if named and not reset and labels is None:
-            raise InvalidInputError(f"the model has no labels; give items as ids 0 to {n_items - 1}. Got {X!r:.60}")
+            raise InvalidInputError(f"the model has no labels; give items as ids below {n_items}. Got {X!r:.60}")
         baskets = Baskets.from_lists(sets, n_items=n_items, labels=labels)
     if reset:
         estimator.n_features_in_, estimator.labels_ = baskets.n_items, baskets.labels

@@ -34,7 +34,7 @@ class Parameters(NamedTuple):
 
 
 class KernelFamily(ABC):
-    """The parametrization of A and the constraints on the columns of X."""
+    """The parametrization of A, by default A = D − Dᵀ, and the constraints on the columns of X, by default none."""
 
     skew_rate: ClassVar[float] = 1.0
     """Learning rate of the parameters of A, relative to that of X̂."""
@@ -47,21 +47,21 @@ class KernelFamily(ABC):
         """Return the smallest and the largest valid rank for this many items."""
         return 3, None
 
-    @abstractmethod
     def matrix(self, skew: Tensor) -> Tensor:
         """Return A."""
+        return skew - skew.T
 
-    @abstractmethod
     def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
         """Convert a skew-symmetric gradient in A into the gradient in its parameters."""
+        return 2 * in_A
 
-    @abstractmethod
     def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
         """Return Gaussian parameters of A with standard deviation ``spread``."""
+        return spread * rng.standard_normal((n_skew, n_skew))
 
     def constrain(self, parameters: Parameters, scale: Tensor, n_sym: int) -> None:
         """Project X onto the constraints, in place."""
-        return  # most families have none
+        return
 
     def tangent(self, parameters: Parameters, in_X: Tensor, scale: Tensor, n_sym: int) -> Tensor:
         """Return the gradient in X̂ along the constraints."""
@@ -82,7 +82,7 @@ class KernelFamily(ABC):
 
 @dataclass(frozen=True)
 class FreeSkew(KernelFamily):
-    """A = D − Dᵀ without constraints; a fraction ``share`` of the columns is skew."""
+    """A fraction ``share`` of the columns is skew; no constraints."""
 
     share: float = 0.5
 
@@ -92,14 +92,6 @@ class FreeSkew(KernelFamily):
         """Return the split: at least one symmetric column, without which no set of odd size could occur."""
         n_skew = min(max(2, 2 * int(rank * self.share / 2 + 1e-9)), (rank - 1) // 2 * 2)
         return rank - n_skew, n_skew
-
-    def matrix(self, skew: Tensor) -> Tensor:
-        """Return D − Dᵀ."""
-        return skew - skew.T
-
-    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
-        """Return the gradient in D."""
-        return 2 * in_A
 
     def correct_for_noise(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
         """Multiply V by (1 + r̄²)², with r̄² the mean of r_i² over occurrences, and b_i by (1 + r_i²)^−¼.
@@ -111,10 +103,6 @@ class FreeSkew(KernelFamily):
         mean = (scale[:, None] ** 2 * noise**2).sum() / (scale**2).sum()
         parameters.X[:, :n_sym].mul_((1 + mean) ** 2)
         parameters.X[:, n_sym:].mul_((1 + noise**2) ** -0.25)
-
-    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
-        """Return a Gaussian D."""
-        return spread * rng.standard_normal((n_skew, n_skew))
 
 
 @dataclass(frozen=True)
@@ -179,20 +167,8 @@ class NoSkew(KernelFamily):
         return 1, None
 
     def columns(self, rank: int) -> tuple[int, int]:
-        """Make all columns symmetric."""
+        """Make all columns symmetric; D is empty."""
         return rank, 0
-
-    def matrix(self, skew: Tensor) -> Tensor:
-        """Return an empty matrix."""
-        return skew.new_zeros(0, 0)
-
-    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
-        """Return an empty gradient."""
-        return torch.zeros_like(skew)
-
-    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
-        """Return an empty array."""
-        return np.zeros(0)
 
 
 class TrainingStart(ABC):

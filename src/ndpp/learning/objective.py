@@ -138,12 +138,3 @@ class Likelihood:
         M = torch.cat([C[: self.n_sym], A.double() @ C[self.n_sym :]])
         M.diagonal().add_(1.0)
         return M
-
-
-def plain_log_probs(likelihood: Likelihood, X: Tensor, A: Tensor, baskets: list[list[int]]) -> Tensor:
-    """Return log P of each basket from the dense kernel, in O(n³): the reference for tests."""
-    scaled, h = likelihood.scale[:, None] * X, likelihood.n_sym
-    L = scaled[:, :h] @ scaled[:, :h].T + scaled[:, h:] @ A @ scaled[:, h:].T
-    log_normalizer = torch.logdet(L + torch.eye(len(L), dtype=X.dtype))
-    log_dets = [torch.logdet(L[items][:, items]) if items else 0 * log_normalizer for items in baskets]
-    return torch.stack(log_dets) - log_normalizer

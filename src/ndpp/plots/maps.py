@@ -56,7 +56,8 @@ def pair_graph(pairs: Pairs) -> Figure:
     for item, angle in zip(items, np.degrees(angles)):
         left = angle < -90 - 1e-6
         turn: dict[str, Any] = {"rotation": angle + 180 * left, "ha": "right" if left else "left"}
-        axes.text(*(1.05 * places[item]), labels[item], va="center", fontsize=9, rotation_mode="anchor", **turn)
+        x, y = 1.05 * places[item]
+        axes.text(x, y, labels[item], va="center", fontsize=9, rotation_mode="anchor", **turn)
     drawn.legend(loc="outside lower center", ncols=2, frameon=False)
     return drawn
 
@@ -87,7 +88,7 @@ def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = N
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
     points = np.array(list(places.values()))
     area = 200 * popularity[items] / popularity[items].max()
-    axes.scatter(*points.T, s=area + 8, color=NEUTRAL, alpha=0.75, lw=0, zorder=2)
+    axes.scatter(points[:, 0], points[:, 1], s=area + 8, color=NEUTRAL, alpha=0.75, lw=0, zorder=2)
     for item, (x, y) in places.items():
         label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
         axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)
