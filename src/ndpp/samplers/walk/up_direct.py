@@ -245,11 +245,11 @@ def first_weights(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
     before = factors.left[rows] - (q @ given.G) @ given.X  # qᵀB^A
     after = factors.right[rows] - (q @ given.F.T) @ given.U.T  # B^Aq
     weights = given.trace * np.einsum("ij,ij->i", before, q) - np.einsum("ij,ij->i", before, after)
-    return weights * (2 / given.pairs)
+    return np.asarray(weights * (2 / given.pairs))
 
 
 def second_weights(factors: Factors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
     """Return q_bᵀMq_b for the second form and these rows, without forming it. O(kr) each."""
     k, parts = len(given.F), factors.Q[rows] @ chosen.columns
     own = factors.diagonal[rows] - np.einsum("ij,ij->i", parts[:, :k], parts[:, k : 2 * k])  # qᵀB^Aq
-    return (chosen.p * own - parts[:, -2] * parts[:, -1]) / chosen.total
+    return np.asarray((chosen.p * own - parts[:, -2] * parts[:, -1]) / chosen.total)
