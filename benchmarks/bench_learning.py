@@ -20,7 +20,7 @@ import torch
 
 from ndpp import Baskets, metrics
 from ndpp._progress import Bar
-from ndpp.datasets.folder import load_baskets
+from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.experiments.timing import Times, timed
@@ -44,13 +44,13 @@ def uk_retail() -> Baskets:
 def run_of(estimator: Any, baskets: Baskets) -> Any:
     model = estimator(RANK, batch_size=BATCH, random_state=0)
     problem, start = model._problem(baskets, RANK, np.random.default_rng(0))
-    return fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
+    return fit.TrainingRun(problem, model._settings(), start, baskets, baskets[:300], 0)
 
 
 def steps(estimator: Any, baskets: Baskets) -> Times:
     """Time whole steps: batch, noise, loss, gradient, Adam, constraints, running mean."""
     run = run_of(estimator, baskets)
-    order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_sizes()
+    order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_scales()
 
     def step(i: int) -> None:
         which = order[(i * BATCH) % (len(baskets) - BATCH) :][:BATCH]
@@ -105,29 +105,29 @@ def report_steps() -> dict[str, Any]:
 def report_training() -> dict[str, Any]:
     """Print the gain over independent items on validation baskets, epoch by epoch."""
     train, val, _ = uk_retail().split(300, 2000, rng=0)
-    floor = float(metrics.independent_items(train).log_likelihoods(val).mean())
-    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit._Run.epoch, []
+    baseline = float(metrics.independent_items(train).log_likelihoods(val).mean())
+    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit.TrainingRun.epoch, []
 
     def watched(run: Any, bar: Bar) -> dict[str, float]:
         record = epoch(run, bar)
         times = [time.perf_counter() - began, time.process_time() - spent]
-        curve.append([record["epoch"], record["step"], record["validation"] - floor, *(round(t, 1) for t in times)])
+        curve.append([record["epoch"], record["step"], record["validation"] - baseline, *(round(t, 1) for t in times)])
         print("epoch {:3.0f}  step {:5.0f}  gain {:6.3f}  {:6.1f} s  (CPU {:6.1f} s)".format(*curve[-1]), flush=True)
         return record
 
-    fit._Run.epoch = watched  # type: ignore[method-assign]
+    fit.TrainingRun.epoch = watched  # type: ignore[method-assign]
     model = NDPP(RANK, random_state=0).fit(train, validation=val)
-    print(f"{model.ended_}: gain {model.score(val) - floor:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
+    print(f"{model.ended_}: gain {model.score(val) - baseline:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
     return {"training": curve, "ended": model.ended_, "threads": torch.get_num_threads()}
 
 
 def report_memory() -> dict[str, Any]:
     baskets = load_baskets("instacart_train").select(min_size=1, max_size=100)
     run = run_of(NDPP, baskets)
-    sizes, order = run._noise_sizes(), np.random.default_rng(0).permutation(len(baskets))
+    sizes, order = run._noise_scales(), np.random.default_rng(0).permutation(len(baskets))
     cpu = torch.device("cpu")
     step = timed(lambda i: run._step(fit.pack_for(baskets, order[i * BATCH :][:BATCH], cpu), sizes), least=5, seconds=1)
-    run.judge()
+    run.validate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"n = {baskets.n_items}, d = {RANK}: {1e3 * step.least_wall:.0f} ms per step, peak memory {peak:.2f} GiB; target 8"
@@ -145,7 +145,7 @@ def test_step(benchmark):
     torch.set_num_threads(1)
     baskets = uk_retail()
     run = run_of(NDPP, baskets)
-    sizes = run._noise_sizes()
+    sizes = run._noise_scales()
     batch = fit.pack_for(baskets, np.arange(BATCH), torch.device("cpu"))
     benchmark.pedantic(lambda: run._step(batch, sizes), rounds=20, warmup_rounds=3)
     assert benchmark.stats.stats.min * 1e3 <= TARGET_MS

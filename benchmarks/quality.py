@@ -26,8 +26,7 @@ import torch
 
 from ndpp import Baskets, metrics, save
 from ndpp._atomic import replacing
-from ndpp.datasets import load_complete_journey
-from ndpp.datasets.folder import load_baskets
+from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.items import Scan
@@ -142,7 +141,7 @@ def training(model: Any) -> dict[str, Any]:
 
 def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = [e for e in metrics.compare({"": model}, test, rng=0).rows[0][1:] if e is not None]
+    found = [e for e in metrics.compare_models({"": model}, test, rng=0).rows[0][1:] if e is not None]
     if metrics.models.has_law(model):
         found.append(metrics.log_likelihood_gain(model, baseline, test, rng=0))
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}

@@ -99,7 +99,7 @@ def tutorial() -> None:
         os.chdir(DOCS)
     names["pairs"] = explain.strongest_pairs(names["kernel"], n=4)
     plots.pair_graph(names["pairs"]).savefig(STATIC / "tutorial-pairs.png", dpi=90)
-    sizes = plots.size_law({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
+    sizes = plots.size_distributions({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
     sizes.savefig(STATIC / "tutorial-sizes.png", dpi=110)
 
 

@@ -177,7 +177,7 @@ def test_baskets_are_written_over_old_ones(tmp_path, suffix):
 def test_training_goes_on_from_a_checkpoint_that_it_replaces(tmp_path, monkeypatch):
     baskets = Baskets.from_lists([[0, 1], [2], [1, 3], [0, 2, 3]] * 20)
     settings = {"rank": 4, "random_state": 0, "batch_size": 20, "patience": 9, "max_epochs": 4}
-    path, true, left = tmp_path / "run.part", checkpoint.write, iter(range(2))
+    path, true, left = tmp_path / "run.ndpp-part", checkpoint.write, iter(range(2))
 
     def interrupted(*arguments: Any) -> None:
         if next(left, None) is None:

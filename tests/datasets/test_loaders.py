@@ -69,7 +69,7 @@ def test_uk_retail_from_a_workbook_and_its_archive(tmp_path, monkeypatch):
         archive.write(tmp_path / "Online Retail.xlsx", "Online Retail.xlsx")
     fetched = []
     monkeypatch.setattr(
-        "ndpp.datasets.originals.fetch", lambda url, sha256: fetched.append(url) or tmp_path / "online+retail.zip"
+        "ndpp.datasets.loaders.fetch", lambda url, sha256: fetched.append(url) or tmp_path / "online+retail.zip"
     )
     check_uk(datasets.load_uk_retail(download=True))
     assert fetched == ["https://archive.ics.uci.edu/static/public/352/online+retail.zip"]
@@ -180,7 +180,7 @@ def test_a_long_table_is_numbered_as_it_comes(tmp_path):
         (b"InvoiceNo,StockCode\n1,2,3\n", "retail.csv, line 2: expected 2 values, one per column; got 3"),
         (b"InvoiceNo,StockCode,Quantity\n1,2,3\n1,2,many\n", "line 3: expected a number; got 'many'"),
         (b'InvoiceNo,StockCode\n1,"2\n1,3\n', "line 2: a quote .* never closed"),
-        (b"InvoiceNo,StockCode,Quantity\n1,2,-1\n", "no row that counts"),
+        (b"InvoiceNo,StockCode,Quantity\n1,2,-1\n", "no usable row"),
     ],
 )
 def test_files_that_are_something_else(tmp_path, content, message):
@@ -191,11 +191,11 @@ def test_files_that_are_something_else(tmp_path, content, message):
 
 def test_broken_archives(tmp_path):
     (tmp_path / "retail.zip").write_bytes(b"PK no")
-    with pytest.raises(InvalidInputError, match="not a whole archive"):
+    with pytest.raises(InvalidInputError, match="not a complete archive"):
         datasets.load_uk_retail(tmp_path / "retail.zip")
     with zipfile.ZipFile(tmp_path / "retail.zip", "w"):
         pass
-    with pytest.raises(InvalidInputError, match="not a whole archive"):
+    with pytest.raises(InvalidInputError, match="not a complete archive"):
         datasets.load_uk_retail(tmp_path / "retail.zip")
 
 
@@ -299,5 +299,5 @@ def test_a_broken_gzip_file(tmp_path):
     whole = gzip.compress(write_uk(tmp_path / "retail.csv").read_bytes())
     for content in (whole[:-9], b"plain text"):
         (tmp_path / "retail.csv.gz").write_bytes(content)
-        with pytest.raises(InvalidInputError, match="not a whole archive of a data file"):
+        with pytest.raises(InvalidInputError, match="not a complete archive"):
             datasets.load_uk_retail(tmp_path / "retail.csv.gz")

@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ndpp._atomic import replacing
+from ndpp._atomic import one_writer, replacing
 from ndpp._json import to_json
-from ndpp._progress import Bar
+from ndpp._progress import ProgressBar
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
@@ -80,7 +80,7 @@ def deliver(
         with progress(n_baskets, "drawing", show=not sys.stdout.isatty()) as bar:
             target.write(_flushed(draw(0), bar), made_with)
         return
-    with Journal(target.output, made_with, resume=resume) as journal:
+    with one_writer(target.output), Journal(target.output, made_with, resume=resume) as journal:
         try:
             with progress(n_baskets, "drawing", done=len(journal)) as bar:
                 for part in draw(len(journal)) if len(journal) < n_baskets else ():
@@ -99,7 +99,7 @@ def deliver(
     say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(target.output)!r}")
 
 
-def _flushed(parts: Iterable[Baskets], bar: Bar) -> Iterator[list[int]]:
+def _flushed(parts: Iterable[Baskets], bar: ProgressBar) -> Iterator[list[int]]:
     """Yield the baskets of each part, and flush standard output before the next part is drawn."""
     for part in parts:
         yield from part.to_lists()

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ndpp import samplers
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
@@ -44,8 +43,8 @@ def sample(
 ) -> None:
     """Draw baskets from a model, one per line on standard output or into a file.
 
-    Baskets are written as they are drawn. With -o, FILE.part holds them until FILE is complete; after Ctrl-C, a crash or a full
-    disk, the same command with --resume continues and produces the same file.
+    Baskets are written as they are drawn. With -o, FILE.ndpp-part holds them until FILE is complete; after Ctrl-C, a crash or a
+    full disk, the same command with --resume continues and produces the same file.
 
     \b
     Examples:
@@ -123,7 +122,7 @@ def complete(
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
             begin = max(done, i * number)
-            ready = samplers.Exact.prepare(allowed, size=sizes[i], given=starts[i], device=device)
+            ready = allowed.sampler(size=sizes[i], given=starts[i], device=device)
             parts = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin)
             yield from (part.baskets for part in parts)
 

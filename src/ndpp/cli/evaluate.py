@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -16,35 +17,22 @@ from ndpp.cli.files import Source, check_output, load_model
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
-from ndpp.experiments.record import Table, grouped
+from ndpp.experiments.record import Table
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
+
+if TYPE_CHECKING:
+    from ndpp.metrics import Estimate, ModelScores
 
 HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
 
 
-class Holdout(StrEnum):
+class HoldoutName(StrEnum):
     """Which item of a basket is held out."""
 
     random = "random"
     largest_id = "largest-id"
-
-
-class Score(NamedTuple):
-    """A metric of one model with its interval; ``n_zero`` baskets have probability zero under the model."""
-
-    model: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    level: float
-    n: int
-    n_zero: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g}" + ("" if np.isnan(self.low) else f" ({self.low:.4g} to {self.high:.4g})")
 
 
 def evaluate(
@@ -52,7 +40,7 @@ def evaluate(
     baskets: o.BasketFile,
     train: Annotated[str | None, o.file("Baskets that the model was fitted on, for simple baselines.")] = None,
     top: Annotated[int, o.number("Rank within which a held-out item counts as found.", least=1)] = 10,
-    holdout: Annotated[Holdout, typer.Option(help=HELD_OUT)] = Holdout.random,
+    holdout: Annotated[HoldoutName, typer.Option(help=HELD_OUT)] = HoldoutName.random,
     level: Annotated[float, o.number("Level of the intervals.", max=1.0)] = 0.95,
     bootstrap: Annotated[int, o.number("Resamples for the intervals.")] = 1000,
     seed: o.Seed = 0,
@@ -82,21 +70,17 @@ def evaluate(
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
     seen = None if train is None else source.sibling(train).read_for(kernel, ids=ids)
-    rule = metrics.LargestId() if holdout is Holdout.largest_id else metrics.RandomHoldout()
+    rule = metrics.LargestId() if holdout is HoldoutName.largest_id else metrics.RandomHoldout()
     models = {"model": kernel, **_baselines(kernel, seen)}
     with working("evaluating"):
-        found = metrics.compare(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed).rows
-    scores = [
-        Score(name, e.name, e.value, e.low, e.high, e.level, e.n, e.n_zero)
-        for name, *row in found
-        for e in row
-        if e is not None
-    ]
+        scores = metrics.compare_models(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed).rows
     notes = [f"{len(test):,} baskets; {level:.0%} intervals in brackets."]
-    if n_zero := max(score.n_zero for score in scores if score.model == "model"):
+    if n_zero := max(estimate.n_zero for estimate in scores[0].estimates):
         notes.append(f"{n_zero:,} baskets have probability zero under the model; only AUC includes them.")
-    data = {"n_baskets": len(test), "level": level, "seed": seed, "results": [score._asdict() for score in scores]}
-    emit(Report(data, Table.of(scores), _side_by_side(scores), notes), output, as_json=json)
+    results = [_record(own.name, estimate) for own in scores for estimate in own.estimates]
+    data = {"n_baskets": len(test), "level": level, "seed": seed, "results": results}
+    table = Table(list(results[0]), [list(result.values()) for result in results])
+    emit(Report(data, table, _side_by_side(scores), notes), output, as_json=json)
 
 
 def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
@@ -108,12 +92,25 @@ def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
     return {"independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train)}
 
 
-def _side_by_side(scores: Sequence[Score]) -> Table:
+def _record(model: str, estimate: Estimate) -> dict[str, Any]:
+    """Return the fields of an estimate, without its classes of sizes."""
+    fields = asdict(estimate)
+    del fields["by_size"]
+    return {"model": model, "metric": fields.pop("name"), **fields}
+
+
+def _side_by_side(scores: Sequence[ModelScores]) -> Table:
     """Return a table with a line per model and a column per metric."""
-    metrics = list(grouped(scores, lambda score: score.metric))
-    by_model = grouped(scores, lambda score: score.model)
-    cells = [(name, {score.metric: str(score) for score in own}) for name, own in by_model.items()]
-    return Table(["", *metrics], [[name, *(own.get(metric, "–") for metric in metrics)] for name, own in cells])
+    cells = [{estimate.name: _cell(estimate) for estimate in own.estimates} for own in scores]
+    names = list(cells[0])
+    return Table(
+        ["", *names], [[own.name, *(cell.get(name, "–") for name in names)] for own, cell in zip(scores, cells)]
+    )
+
+
+def _cell(estimate: Estimate) -> str:
+    interval = "" if np.isnan(estimate.low) else f" ({estimate.low:.4g} to {estimate.high:.4g})"
+    return f"{estimate.value:.4g}{interval}"
 
 
 def diagnose(
@@ -166,10 +163,9 @@ def diagnose(
 
 
 def _agreement(found: Any) -> dict[str, Any]:
-    largest = float(np.abs(found.z).max(initial=0.0))
     return {
         "agrees": found.agrees,
-        "largest": largest,
+        "largest": found.largest,
         "limit": found.limit,
         "worst": found.worst,
         "n_draws": found.n_draws,

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._atomic import one_writer, part_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
 from ndpp.cli.guard import Interrupted
-from ndpp.cli.journal import journal_path
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.experiments.record import Table
@@ -73,8 +73,8 @@ def fit(
 ) -> None:
     """Fit a model to baskets.
 
-    OUTPUT.part holds the state of training after every epoch; after Ctrl-C or a crash, the same command with --resume continues and
-    produces the same model. CSV and Parquet files are in long form, with one row for each item of each basket.
+    OUTPUT.ndpp-part holds the state of training after every epoch; after Ctrl-C or a crash, the same command with --resume
+    continues and produces the same model. CSV and Parquet files are in long form, with one row for each item of each basket.
 
     \b
     Examples:
@@ -83,22 +83,24 @@ def fit(
       ndpp fit orders.csv -o model.safetensors --test 500
       ndpp fit baskets.txt -o model.safetensors --resume
     """
-    part = journal_path(output)
-    _check_files(output, part, (baskets, validation, items), test=test, resume=resume)
-    source = Source(baskets, from_, basket, item)
-    data, held_out = _read(source, validation, items, as_labels=labels)
-    require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
-    options = {
-        "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
-        "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
-    }  # fmt: skip
-    estimator = _estimator(family, options, jobs)
-    estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
-    train = _set_aside(data, test, seed, output)
-    _train(estimator, train, held_out, part, resume=resume)
-    about = Provenance.of(estimator, source, train, seed)
-    save(estimator.kernel_, output, metadata=asdict(about))
-    part.unlink(missing_ok=True)
+    part = part_path(output)
+    _check_output(output, (baskets, validation, items), test=test)
+    with one_writer(output):
+        _check_part(part, resume=resume)
+        source = Source(baskets, from_, basket, item)
+        data, held_out = _read(source, validation, items, as_labels=labels)
+        require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
+        options = {
+            "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
+            "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
+        }  # fmt: skip
+        estimator = _estimator(family, options, jobs)
+        estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
+        train = _set_aside(data, test, seed, output)
+        _train(estimator, train, held_out, part, resume=resume)
+        about = Provenance.of(estimator, source, train, seed)
+        save(estimator.kernel_, output, metadata=asdict(about))
+        part.unlink(missing_ok=True)
     emit(about.report(output), None, as_json=json)
 
 
@@ -136,12 +138,16 @@ class Provenance:
         return Report({"output": path, **asdict(self)}, table)
 
 
-def _check_files(output: Path, part: Path, inputs: Sequence[str | None], *, test: int, resume: bool) -> None:
+def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
     """Raise if a file cannot be written, or would be lost, before any work."""
     if output.is_dir() or (output.exists() and not output.is_file()):
         raise OSError(f"expected a regular file to save the model to; got {os.fspath(output)!r}")
     for written in (output, *(_split_files(output) if test else ())):
         check_output(written, *OTHER_FORMATS, inputs=inputs)
+
+
+def _check_part(part: Path, *, resume: bool) -> None:
+    """Raise if the state of an earlier training would be overwritten, or if none can be written."""
     if part.exists() and not resume:
         raise UnfinishedRunError(os.fspath(part), "the training")
     if not part.exists():  # fail now if it cannot be written, not after the first epoch

@@ -1,20 +1,28 @@
 """A journal of baskets next to the file they will go to, so that an interrupted run loses none of them.
 
-``out.csv.part`` starts with a line of JSON that says how its baskets are made, followed by one basket of ids per line. Lines are
-flushed as they come: a process killed at any time leaves complete lines and perhaps a partial one, which the next run cuts off.
+``out.csv.ndpp-part`` starts with a line of JSON that marks it as a journal and says how its baskets are made, followed by one
+basket of ids per line. Lines are flushed as they come: a process killed at any time leaves complete lines and perhaps a partial
+one, which the next run cuts off. Any other file of that name is left alone.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Generator, Mapping
-from pathlib import Path
 from typing import IO, Any
 
+from ndpp._atomic import part_path
 from ndpp._json import check_same
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, UnfinishedRunError
+
+KIND = "ndpp_journal"
+VERSION = 1
+MARK = f'{{"{KIND}": {VERSION}'.encode()
+"""How the first line of every journal begins."""
+BASKET = re.compile(rb"(\d+( \d+)*)?\n")
 
 
 class Journal:
@@ -42,7 +50,7 @@ class Journal:
     """
 
     def __init__(self, target: str | os.PathLike[str], made_with: Mapping[str, Any], *, resume: bool = False) -> None:
-        self.path = journal_path(target)
+        self.path = part_path(target)
         self._length = 0
         old = read_made_with(target)
         if old is not None and not resume:
@@ -51,15 +59,20 @@ class Journal:
             check_same(self.path, old, made_with)
         self._file: IO[bytes] = open(self.path, "wb" if old is None else "rb+")  # noqa: SIM115  closed by __exit__
         if old is None:
-            self._write(json.dumps(dict(made_with)) + "\n")
+            self._write(json.dumps({KIND: VERSION, **made_with}) + "\n")
         else:
             self._length = self._cut_partial_line() - 1
 
     def _cut_partial_line(self) -> int:
         """Remove what follows the last complete line, and return the number of complete lines."""
-        lines = end = 0
+        end, lines = len(self._file.readline()), 1
         for line in self._file:
             if line.endswith(b"\n"):
+                if not BASKET.fullmatch(line):
+                    self._file.close()
+                    raise InvalidInputError(
+                        f"line {lines + 1} of {str(self.path)!r} is damaged", advice="Delete the file."
+                    )
                 lines, end = lines + 1, end + len(line)
         self._file.truncate(end)
         self._file.seek(end)
@@ -95,22 +108,30 @@ class Journal:
         self._file.close()
 
 
-def journal_path(target: str | os.PathLike[str]) -> Path:
-    """Return the path of the journal of ``target``."""
-    real = Path(os.path.realpath(target))
-    return real.with_name(real.name + ".part")
-
-
 def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return how the baskets in the journal of ``target`` are made, None if there are none."""
-    path = journal_path(target)
-    if not path.is_file():
+    """Return how the baskets in the journal of ``target`` are made, None if there are none.
+
+    Raises
+    ------
+    InvalidInputError
+        There is a file of that name, but it is not a journal.
+    """
+    path = part_path(target)
+    if not path.exists():
         return None
+    foreign = InvalidInputError(
+        f"{str(path)!r} is not a journal of baskets, or it is damaged", advice="Move it out of the way."
+    )
+    if not path.is_file():
+        raise foreign
     with open(path, "rb") as file:
         first, more = file.readline(), file.read(1)
-    if not more:  # killed before the first basket
-        return None
+    if not first.endswith(b"\n") and (MARK.startswith(first) or first.startswith(MARK)):
+        return None  # killed within the first line
     try:
-        return dict(json.loads(first))
-    except (ValueError, TypeError):
-        raise InvalidInputError(f"{str(path)!r} is not a journal of baskets; move it out of the way") from None
+        made_with = json.loads(first)
+    except ValueError:
+        raise foreign from None
+    if not isinstance(made_with, dict) or made_with.pop(KIND, None) != VERSION:
+        raise foreign
+    return made_with if more else None  # killed before there was a basket

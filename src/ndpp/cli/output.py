@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ndpp._json import to_json
-from ndpp._progress import Bar, progress_bar
+from ndpp._progress import ProgressBar, progress_bar
 from ndpp.experiments.record import Table, write_text
 
 WIDE = 1000
@@ -83,7 +83,7 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> AbstractContextManager[Bar]:
+def progress(total: int, what: str, *, done: int = 0, show: bool = True) -> AbstractContextManager[ProgressBar]:
     """Return a progress bar, shown if standard error is a terminal."""
     return progress_bar(total, what, done=done, show=show and Console(stderr=True).is_interactive, keep=False)
 

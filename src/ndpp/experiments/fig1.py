@@ -20,7 +20,7 @@ from ndpp.experiments.enumerated import enumerate_random_size, enumerate_walk
 from ndpp.experiments.record import Finding, Result, Say, grouped, number
 from ndpp.experiments.stored_draws import draw_masks
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 
@@ -107,7 +107,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     panels = [_panel(distance, records) for distance in DISTANCES for _, records in found]
     findings = [finding for task, records in found for finding in _findings(task, records, seed)]
     table = [record for _, records in found for record in records]
-    return Result(settings, findings, {"": table}, convergence(panels), NOTES)
+    return Result(settings, findings, {"": table}, convergence_curves(panels), NOTES)
 
 
 NOTES = (

@@ -17,7 +17,7 @@ from ndpp.diagnostics import log_dets
 from ndpp.experiments.chains import run_chains
 from ndpp.experiments.record import Finding, Result, Say, grouped
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Walk
 
 THRESHOLD = 1.1
@@ -50,7 +50,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     # Of each n: sizes and mixing times, as far as the chains were long enough.
     reached = [(time.n, time.k, time.mixing_time) for time in found if time.mixing_time is not None]
     by_n = {n: [(k, steps) for _, k, steps in own] for n, own in grouped(reached, lambda point: point[0]).items()}
-    return Result(settings, _findings(by_n), {"": found}, convergence([_panel(by_n)]), NOTES)
+    return Result(settings, _findings(by_n), {"": found}, convergence_curves([_panel(by_n)]), NOTES)
 
 
 NOTES = (
