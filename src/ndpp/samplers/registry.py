@@ -76,9 +76,7 @@ class SamplerSpec:
     timing: Timing = Timing.DRAW  #: What benchmarks time; ``Timing.STEP`` for chains and only for them.
     takes_given: bool = False  #: Whether sets can contain given items.
     on_gpu: bool = False  #: Whether it can draw on a GPU.
-    max_items: int | None = (
-        None  #: Largest catalogue of an oracle, which enumerates and is neither timed nor offered by the command.
-    )
+    max_items: int | None = None  #: Largest catalogue of an oracle, which is neither timed nor offered by the command.
     symmetric_only: bool = False  #: Whether it requires a symmetric kernel.
     pictured: bool = True  #: Whether the tables of the README and the theory page include it.
 
@@ -132,10 +130,10 @@ def find(name: str) -> SamplerSpec:
     >>> find("rejection-walk").expression
     'Walk(up=RejectionUp())'
     """
-    for spec in SAMPLERS:
-        if spec.name == name:
-            return spec
-    raise InvalidInputError(f"there is no sampler {name!r}; choose from {', '.join(spec.name for spec in SAMPLERS)}")
+    known = {spec.name: spec for spec in SAMPLERS}
+    if name not in known:
+        raise InvalidInputError(f"there is no sampler {name!r}; choose from {', '.join(known)}")
+    return known[name]
 
 
 def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:

@@ -121,8 +121,11 @@ class ExactEngine:
         for count in torch.unique(wanted).tolist():
             places = (wanted == count).nonzero()[:, 0]
             rows[places, count : count + len(given)] = given
-            for part in torch.split(places, self._batch(count)) if count else ():
-                drawn = run.draw(numbers[part], count, self.schedule(count))
+            schedule = self.schedule(count) if count else []
+            stages = [(stage.circle.n_nodes, stage.stop) for stage in schedule]
+            fit = samples_that_fit(self.device, sampler.kernel.rank, count, stages, self.max_samples)
+            for part in torch.split(places, fit) if count else ():
+                drawn = run.draw(numbers[part], count, schedule)
                 at = drawn.samples.numbers - first
                 rows[at, :count] = drawn.samples.rows
                 for total, value in zip(counters, drawn.samples.counters):
@@ -147,8 +150,3 @@ class ExactEngine:
         cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
         uniform = streams.uniforms(numbers, COUNT_STEP, 0, 1)[0][:, 0]
         return torch.searchsorted(cdf, uniform * cdf[-1], right=True)
-
-    def _batch(self, wanted: int) -> int:
-        """Return how many samples go through their schedule in parallel."""
-        stages = [(stage.circle.n_nodes, stage.stop) for stage in self.schedule(wanted)]
-        return samples_that_fit(self.device, self.sampler.kernel.rank, wanted, stages, self.max_samples)

@@ -1,20 +1,8 @@
 """Takes samples through the circles of a schedule, and tries other circles with samples that fail a monitor.
 
 No item is drawn from a distribution that fails a monitor. A sample that fails one leaves its group with the items it has and becomes part
-of a task: these samples, with this many items, on that circle. If the circle of a task is not suitable, the next kind of task follows:
-
-========== ============================================================ ==================================================
-kind       circle                                                       if it is not suitable
-========== ============================================================ ==================================================
-SCHEDULED  that of the schedule                                         WIDENED; OWN if no item is chosen yet
-WIDENED    the same radius with twice the nodes: most failures are due  OWN, on a circle planned for each sample
-           to too few nodes, and one such circle serves all samples
-OWN        one of their own                                             OWN with twice the nodes, up to where the rule is
-                                                                        unbiased; then at two other radii; then ON_CPU
-ON_CPU     none: the CPU draws the missing items                        an error
-========== ============================================================ ==================================================
-
-A sample that leaves a circle after drawing items there is WIDENED again. Samples with all items of the stage rejoin the others at its end.
+of a task: these samples, with this many items, on that circle. If the circle is not suitable, the next :class:`Kind` of task follows. A
+sample that leaves a circle after drawing items there is WIDENED again. Samples with all items of the stage rejoin the others at its end.
 """
 
 from __future__ import annotations
@@ -40,12 +28,16 @@ RUNG_SHIFTS = 2, -4
 
 
 class Kind(Enum):
-    """What a task tries; see the table above."""
+    """What a task tries, and what follows if it fails."""
 
     SCHEDULED = auto()
+    """The circle of the schedule. Then WIDENED, or OWN if no item is chosen yet."""
     WIDENED = auto()
+    """Twice the nodes: most failures are due to too few, and one such circle serves all samples. Then OWN, planned for each sample."""
     OWN = auto()
+    """Circles of their own. Then twice the nodes, up to where the rule is unbiased; then two other radii; then ON_CPU."""
     ON_CPU = auto()
+    """The CPU draws the missing items, or raises an error."""
 
 
 @dataclass(frozen=True, eq=False)
