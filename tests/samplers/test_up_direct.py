@@ -15,11 +15,10 @@ from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Scan, Tree
-from ndpp.linalg import inclusion_matrix
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg import inclusion_matrix, quadratic_forms
+from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk import up_direct
 from ndpp.samplers.walk.up_direct import (
-    MAX_LOSS,
     DirectUp,
     choose,
     condition,

@@ -11,8 +11,9 @@ from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference.batched import ZERO, next_scores
-from ndpp.inference.gains import Gains, eliminate
+from ndpp.inference.gains import Gains
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg.schur import eliminate
 
 
 class Recommendation(NamedTuple):

@@ -31,14 +31,12 @@ from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix, unit_of
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk.up import no_pair
 
-MAX_LOSS = 1e-7
-"""Largest estimated error of a form; above it, a draw takes the slow, safe route. The estimate is usually ten times too high."""
 BLOCK = 0.5
 """Items proposed at once, as a fraction of the expected number needed. No distribution depends on it."""
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
