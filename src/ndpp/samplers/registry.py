@@ -150,112 +150,65 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 
 EXACT = SamplerSpec(
-    name="exact",
-    cls=Exact,
-    prepare=lambda kernel, request: Exact.prepare(
-        kernel, size=request.size, given=request.given, device=request.device
-    ),
-    sizes=Sizes.BOTH,
+    name="exact", cls=Exact, sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
+    prepare=lambda kernel, ask: Exact.prepare(kernel, size=ask.size, given=ask.given, device=ask.device),
     summary="exact, and its cost does not grow with the number of items",
-    cost="O(k N r² + r³ log k)",
-    unit_cost="O(k N r² + r³ log k), whatever n",
-    preparation="O(n r² + N r³)",
-    source="Theorem 4",
-    remark="what `kernel.sample` uses",
-    takes_given=True,
-    on_gpu=True,
-)
+    cost="O(k N r² + r³ log k)", unit_cost="O(k N r² + r³ log k), whatever n", preparation="O(n r² + N r³)",
+    source="Theorem 4", remark="what `kernel.sample` uses",
+)  # fmt: skip
 WALK = SamplerSpec(
-    name="walk",
-    cls=Walk,
-    any_size_cls=RandomSize,
-    up=DirectUp(),
-    prepare=_walk(DirectUp()),
-    exact=False,
-    sizes=Sizes.BOTH,
+    name="walk", cls=Walk, any_size_cls=RandomSize, sizes=Sizes.BOTH, exact=False, timing=Timing.STEP,
+    up=DirectUp(), prepare=_walk(DirectUp()),
     summary="a Markov chain that rejects no pair of items",
-    cost="O(k r² t), or O(r³ t) for large n",
-    unit_cost="O(k r²) per step, or O(r³)",
+    cost="O(k r² t), or O(r³ t) for large n", unit_cost="O(k r²) per step, or O(r³)",
     source="Theorem 7",
-    timing=Timing.STEP,
-)
+)  # fmt: skip
 PAPERS_WALK = replace(
-    WALK,
-    name="rejection-walk",
-    up=RejectionUp(),
-    prepare=_walk(RejectionUp()),
+    WALK, name="rejection-walk", up=RejectionUp(), prepare=_walk(RejectionUp()),
     summary="the paper's Markov chain; its rejections grow with the skew part",
-    cost="O((r² log n + r³)(1 + κ)² t)",
-    unit_cost="O(r³ + r² log n) per step",
-    source="[Han et al., ICML 2022](#han2022mcmc)",
-    remark="the paper's",
-)
+    cost="O((r² log n + r³)(1 + κ)² t)", unit_cost="O(r³ + r² log n) per step",
+    source="[Han et al., ICML 2022](#han2022mcmc)", remark="the paper's",
+)  # fmt: skip
 REJECTION = SamplerSpec(
-    name="rejection",
-    cls=Rejection,
-    prepare=lambda kernel, request: Rejection.prepare(
-        kernel, size=request.size, max_proposals=request.max_proposals, index=request.tree
+    name="rejection", cls=Rejection, sizes=Sizes.BOTH, timing=Timing.PROPOSAL,
+    prepare=lambda kernel, ask: Rejection.prepare(
+        kernel, size=ask.size, max_proposals=ask.max_proposals, index=ask.tree
     ),
-    sizes=Sizes.BOTH,
     summary="exact, for kernels with a small skew part",
-    cost="O((k³ log n + k⁴ + r)(1 + α)^r)",
-    unit_cost="k·O(r² log n) per proposal",
+    cost="O((k³ log n + k⁴ + r)(1 + α)^r)", unit_cost="k·O(r² log n) per proposal",
     source="[Han et al., ICLR 2022](#han2022sampling)",
-    timing=Timing.PROPOSAL,
-)
+)  # fmt: skip
 CHOLESKY = SamplerSpec(
-    name="cholesky",
-    cls=Cholesky,
-    prepare=lambda kernel, request: Cholesky.prepare(kernel),
-    sizes=Sizes.ANY,
+    name="cholesky", cls=Cholesky, sizes=Sizes.ANY, prepare=lambda kernel, ask: Cholesky.prepare(kernel),
     summary="exact, one pass over all items, nothing to prepare",
-    cost="O(n r²)",
-    preparation="–",
+    cost="O(n r²)", preparation="–",
     source="[Poulson, 2020](#poulson2020); [Han et al., ICLR 2022](#han2022sampling)",
-)
+)  # fmt: skip
 CLOCK = SamplerSpec(
-    name="clock",
-    cls=Clock,
-    prepare=lambda kernel, request: Clock.prepare(kernel),
-    sizes=Sizes.ANY,
+    name="clock", cls=Clock, sizes=Sizes.ANY, prepare=lambda kernel, ask: Clock.prepare(kernel),
     summary="exact, in real arithmetic: a check of the exact sampler",
     cost="O(k r³)",
     source="this library",
-)
+)  # fmt: skip
 NAIVE_WALK = replace(
-    WALK,
-    name="naive-walk",
-    up=NaiveUp(),
-    prepare=_walk(NaiveUp()),
+    WALK, name="naive-walk", up=NaiveUp(), prepare=_walk(NaiveUp()), max_items=NaiveUp().max_items,
     summary="a Markov chain that enumerates all pairs of items",
-    cost="O(n² k³ t)",
-    unit_cost="O(n² k³) per step",
-    preparation="–",
+    cost="O(n² k³ t)", unit_cost="O(n² k³) per step", preparation="–",
     source="[Alimohammadi et al., 2021](#alimohammadi2021)",
-    max_items=NaiveUp().max_items,
-)
+)  # fmt: skip
 NAIVE = SamplerSpec(
-    name="naive",
-    cls=Naive,
-    prepare=lambda kernel, request: Naive.prepare(kernel, size=request.size),
-    sizes=Sizes.BOTH,
+    name="naive", cls=Naive, sizes=Sizes.BOTH, max_items=18, pictured=False,
+    prepare=lambda kernel, ask: Naive.prepare(kernel, size=ask.size),
     summary="exact, by enumeration of all sets",
-    cost="O(n)",
-    preparation="O(2ⁿ n³)",
-    max_items=18,
-    pictured=False,
-)
+    cost="O(n)", preparation="O(2ⁿ n³)",
+)  # fmt: skip
 SYMMETRIC = SamplerSpec(
-    name="symmetric-tree",
-    cls=SymmetricTree,
-    prepare=lambda kernel, request: SymmetricTree.prepare(kernel, size=request.size, index=request.tree),
-    sizes=Sizes.BOTH,
+    name="symmetric-tree", cls=SymmetricTree, sizes=Sizes.BOTH, symmetric_only=True, pictured=False,
+    prepare=lambda kernel, ask: SymmetricTree.prepare(kernel, size=ask.size, index=ask.tree),
     summary="exact, for symmetric kernels: a mixture of elementary DPPs",
     cost="O(k r² log n)",
     source="[Han et al., ICML 2022](#han2022mcmc)",
-    symmetric_only=True,
-    pictured=False,
-)
+)  # fmt: skip
 
 SAMPLERS: tuple[SamplerSpec, ...] = (EXACT, WALK, PAPERS_WALK, REJECTION, CHOLESKY, CLOCK, NAIVE_WALK, NAIVE, SYMMETRIC)
 """All samplers, in the order of lists and tables."""

@@ -116,7 +116,7 @@ class ExactEngine:
         wanted = self._counts(streams, numbers)
         given = torch.from_numpy(sampler.given).to(self.device)
         rows = torch.full((len(numbers), int(wanted.max()) + len(given)), sampler.kernel.n_rows, device=self.device)
-        counters, on_cpu = Counters.zero(len(numbers), self.device), np.zeros(len(numbers), np.int64)
+        counters = Counters.zero(len(numbers), self.device)
         run = Run(self.context(streams), partial(stream, key), self.max_samples)
         for count in torch.unique(wanted).tolist():
             places = (wanted == count).nonzero()[:, 0]
@@ -126,15 +126,14 @@ class ExactEngine:
             fit = samples_that_fit(self.device, sampler.kernel.rank, count, stages, self.max_samples)
             for part in torch.split(places, fit) if count else ():
                 drawn = run.draw(numbers[part], count, schedule)
-                at = drawn.samples.numbers - first
-                rows[at, :count] = drawn.samples.rows
-                for total, value in zip(counters, drawn.samples.counters):
+                at = drawn.numbers - first
+                rows[at, :count] = drawn.rows
+                for total, value in zip(counters, drawn.counters):
                     total[at] = value
-                on_cpu[np.array(drawn.on_cpu, np.int64) - first] = 1
         counts = wanted.cpu().numpy()
         info: dict[str, AnyArray] = {name: value.cpu().numpy() for name, value in zip(Counters._fields, counters)}
-        info |= {"rejections": info["proposals"] - counts, "on_cpu": on_cpu}
-        info["seconds"] = np.full(len(numbers), (time.perf_counter() - began) / len(numbers))
+        seconds = np.full(len(numbers), (time.perf_counter() - began) / len(numbers))
+        info |= {"rejections": info["proposals"] - counts, "seconds": seconds}
         return Draws(self._baskets(rows, counts + len(given)), info)
 
     def _baskets(self, rows: Tensor, sizes: AnyArray) -> Baskets:

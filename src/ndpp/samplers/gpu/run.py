@@ -59,13 +59,6 @@ class Outcome(NamedTuple):
     refused: list[Samples]
 
 
-class Drawn(NamedTuple):
-    """Complete samples, in any order, and the numbers of those that the CPU finished."""
-
-    samples: Samples
-    on_cpu: list[int]
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """Draws samples that want the same number of items, at most ``max_samples`` in parallel.
@@ -77,15 +70,14 @@ class Run:
     rng: Callable[[int], np.random.Generator]
     max_samples: int
 
-    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Drawn:
-        """Return the samples with these numbers, with ``wanted`` items each."""
-        samples = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank)
-        on_cpu: list[Samples] = []
+    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Samples:
+        """Return the samples with these numbers, in any order, with ``wanted`` items each."""
+        samples, complete = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank), list[Samples]()
         for stage in schedule:
             if len(samples.numbers):
-                samples, complete = self._through(samples, stage)
-                on_cpu += complete
-        return Drawn(Samples.join([samples, *on_cpu]), [number for part in on_cpu for number in part.numbers.tolist()])
+                samples, on_cpu = self._through(samples, stage)
+                complete += on_cpu
+        return Samples.join([samples, *complete])
 
     def _through(self, samples: Samples, stage: Stage) -> tuple[Samples, list[Samples]]:
         """Take samples through a stage; return those with all of its items, and those that the CPU completed."""
@@ -154,7 +146,6 @@ class Run:
         return unbiased_count(self.context.sampler.kernel.rank)
 
     def _wider(self, circle: CircleKey) -> CircleKey:
-        """Return the circle with twice the nodes, up to the number at which the rule is unbiased."""
         return CircleKey(circle.rung, min(2 * circle.n_nodes, self._full))
 
     def _split(self, task: Task, stop: int) -> list[Task]:
@@ -170,11 +161,11 @@ class Run:
         return [replace(task, samples=samples.take(places[i : i + fit])) for i in range(0, count, fit)]
 
     def _complete_on_cpu(self, task: Task) -> Samples:
-        """Draw the missing items on the CPU, one sample at a time."""
         sampler, samples = self.context.sampler, task.samples
         for i, number in enumerate(samples.numbers.tolist()):
             state = sampler.resume(samples.rows[i, : task.n].cpu().numpy(), samples.wanted)
             state, proposals = sampler.complete(self.rng(number), state, samples.wanted)
             samples.counters.proposals[i] += proposals
+            samples.counters.on_cpu[i] = 1
             samples.rows[i] = torch.from_numpy(state.rows)
         return samples

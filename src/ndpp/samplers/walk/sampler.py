@@ -137,13 +137,7 @@ class Walk(Sampler):
         )
 
     def init(self, rng: RngLike, start: Start | None = None) -> WalkState:
-        """Return the first state of a chain: ``start``, or the start given to ``prepare``.
-
-        Raises
-        ------
-        BudgetExceededError
-            No uniform set of positive probability was found.
-        """
+        """Return the first state of a chain: ``start``, or the start given to ``prepare``."""
         rows = self.start if start is None else _start_rows(self.kernel, self.size, start)
         if rows is None:
             rows = self._uniform(np.random.default_rng(rng))

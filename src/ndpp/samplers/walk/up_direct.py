@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -116,11 +117,6 @@ class PreparedDirectUp:
         """Draw a pair that completes the rows kept, in ascending order, and return it with counters.
 
         ``item_proposals`` counts proposals of single items, ``fallbacks`` items drawn by the slow, safe route.
-
-        Raises
-        ------
-        ZeroProbabilityError
-            No pair completes the rows kept.
         """
         first, second, fallbacks = None, None, 0
         given = condition(self.B, self.kernel.q_rows(kept_rows))
@@ -137,8 +133,7 @@ class PreparedDirectUp:
     def _first(self, rng: np.random.Generator, given: Given) -> ItemDraws:
         if self.factors is None:
             return self.index.draw_counted(rng, first_form(given))
-        factors = self.factors
-        return self._accept(rng, 2, lambda rows: first_probabilities(factors, given, rows))
+        return self._accept(rng, 2, partial(first_probabilities, self.factors, given))
 
     def _second(self, rng: np.random.Generator, given: Given, row: int) -> ItemDraws | None:
         """Draw the second item; return None if too few digits are left after the first."""
@@ -147,8 +142,7 @@ class PreparedDirectUp:
             return None
         if self.factors is None:
             return self.index.draw_counted(rng, second_form(given, chosen))
-        factors = self.factors
-        return self._accept(rng, 1, lambda rows: second_probabilities(factors, given, chosen, rows))
+        return self._accept(rng, 1, partial(second_probabilities, self.factors, given, chosen))
 
     def _accept(
         self, rng: np.random.Generator, trace: int, probabilities: Callable[[IntArray], FloatArray]

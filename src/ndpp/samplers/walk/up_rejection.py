@@ -73,15 +73,7 @@ class PreparedRejectionUp:
     budget: int
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
-        """Draw a pair that completes the rows kept, in ascending order, and return it with the counters.
-
-        Raises
-        ------
-        ZeroProbabilityError
-            No pair completes the rows kept.
-        BudgetExceededError
-            More than ``budget`` proposals are expected, or were rejected.
-        """
+        """Draw a pair that completes the rows kept, in ascending order, and return it with the counters."""
         law = condition_bordered(self.kernel.coordinates, self.kernel.q_rows(kept_rows))
         if len(law.E):
             return np.sort(draw_pair(rng, law, self.index)), {"proposals": 1, "rejections": 0}
