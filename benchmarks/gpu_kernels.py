@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from ndpp.samplers.gpu.accept import first_round
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels.border import border
+from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.judge import judge
 from ndpp.samplers.gpu.kernels.layout import even, tight
-from ndpp.samplers.gpu.kernels.weighed_rows import weighed_rows
+from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
+from ndpp.samplers.gpu.proposals import first_round
 
 Row = dict[str, Any]
 
@@ -40,20 +40,20 @@ def ceilings() -> Row:
 Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
 
 
-def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int, entering: bool) -> Iterator[Part]:
+def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity: int, entering: bool) -> Iterator[Part]:
     """The operations of the step after n items, on random numbers of the shapes it has; bytes are counted once each."""
     r, c, h = engine.sampler.kernel.rank, first_round(engine.sampler.kernel.rank, wanted - n), half
     real = {"dtype": torch.float64, "device": engine.device}
     item = 8
     rows = torch.randint(0, engine.sampler.kernel.n_rows, (S, c), device=engine.device)
     table, w = torch.randn(engine.sampler.kernel.n_rows, 2 * h, **real), torch.randn(S, h, 2, **real)
-    weights = w.view(S, 2 * h)
+    w_parts = w.view(S, 2 * h)
     own = S * c * (item * (2 * h + 1) + 8)
     if n == 0:
-        yield "own forms qᵀZq", lambda: weighed_rows(table, rows, weights), own, 0
+        yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts), own, 0
         return
-    yield "gather rows of Q", lambda: engine.catalogue.rows(rows), 2 * item * S * c * r, 0
-    F, q = torch.randn(S, room, h * 4, r, **real), torch.randn(S, c, r, **real)
+    yield "gather rows of Q", lambda: engine.device_rows.take(rows), 2 * item * S * c * r, 0
+    F, q = torch.randn(S, capacity, h * 4, r, **real), torch.randn(S, c, r, **real)
     lines = 4 * h * n
     used = F[:, :n].view(S, lines, r)
     yield (
@@ -62,20 +62,20 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         item * S * (lines * r + c * r + lines * c),
         2 * S * lines * r * c,
     )
-    inverse, less = torch.randn(S * h, 2, even(room), even(room), **real), torch.randn(S, h, c, **real)
+    inverse, minus = torch.randn(S * h, 2, even(capacity), even(capacity), **real), torch.randn(S, h, c, **real)
     products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
     wide = torch.view_as_complex(w)
     traffic = item * S * h * (4 * n * c + 2 * n * n + c)
-    yield "judge", lambda: judge(products, inverse, wide), traffic, 8 * S * h * n * n * c
-    yield "own forms qᵀZq", lambda: weighed_rows(table, rows, weights, less), own + item * S * h * c, 0
+    yield "correction", lambda: correction(products, inverse, wide), traffic, 8 * S * h * n * n * c
+    yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts, minus), own + item * S * h * c, 0
     sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
     if entering:
-        basis = torch.randn(S * room, r, **real)
+        basis = torch.randn(S * capacity, r, **real)
         yield (
             "another circle q̂·Z",
             lambda: basis @ sides,
-            item * S * room * (4 * h + 1) * r,
-            2 * S * room * r * 4 * h * r,
+            item * S * capacity * (4 * h + 1) * r,
+            2 * S * capacity * r * 4 * h * r,
         )
         columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
         yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r

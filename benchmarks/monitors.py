@@ -42,9 +42,13 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
 
 def main(samples: int, out: Path | None) -> None:
     results = {"machine": machine(), "samples": samples, "rows": []}
-    for _, name, _, kernel in from_files(print):
+    for named in from_files(print):
         for size in (10, 50, 100, 190):
-            row = {"kernel": name[-2], "size": size, **watch(Exact.prepare(kernel, size=size), size, samples)}
+            row = {
+                "kernel": named.name[-2],
+                "size": size,
+                **watch(Exact.prepare(named.kernel, size=size), size, samples),
+            }
             results["rows"].append(row)
             print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
     if out:

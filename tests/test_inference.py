@@ -218,7 +218,7 @@ def test_streamed_kernels_agree_with_stored_ones(monkeypatch: pytest.MonkeyPatch
     wanted = [greedy_map(kernel, 6, given=[7]).tolist() for kernel in (whole, part, skew)]
     module = importlib.import_module("ndpp.linalg.coordinates")
     monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(importlib.import_module("ndpp.linalg.factor"), "BLOCK_BYTES", 1024)
     whole = LowRankKernel(X.astype(np.float32), W)
     streamed = [whole, whole.restrict(np.arange(5, 50)), LowRankKernel(skew.X, skew.W)]
     assert all(kernel.coordinates.Q is None for kernel in streamed)

@@ -188,8 +188,8 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="3", ndpp_version="9.9")),
-        r"format version 3, written by ndpp 9\.9; this ndpp knows versions up to 2\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="4", ndpp_version="9.9")),
+        r"format version 4, written by ndpp 9\.9; this ndpp knows versions up to 3\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),
@@ -208,7 +208,7 @@ BAD = {
     "X of other shape": (lambda p: _rewrite_arrays(p, X=np.ones((7, 3))), r"X should be \(7, 4\) floats"),
     "W of other shape": (lambda p: _rewrite_arrays(p, W=np.eye(3)), r"W should be \(4, 4\) floats; it is \(3, 3\)"),
     "integers": (lambda p: _rewrite_arrays(p, W=np.eye(4, dtype=np.int64)), r"floats; it is \(4, 4\), int64"),
-    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights; it holds X"),
+    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights, background; it holds X"),
     "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
     "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),

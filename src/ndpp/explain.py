@@ -167,8 +167,10 @@ class _Marginals(NamedTuple):
 
     def correlations(self, block: IntArray, others: IntArray) -> FloatArray:
         """Return the correlations between the items of ``block`` and of ``others``."""
-        q, rest = (self.kernel.q_rows(self.kernel.rows_of(items)) for items in (block, others))
+        q, rest = (self.kernel.ties.q_rows(self.kernel.rows_of(items)) for items in (block, others))
         covariance = -((q @ self.R) @ rest.T) * ((q @ self.R.T) @ rest.T)
+        if self.kernel.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
+            covariance /= np.outer(1 + self.kernel.background[block], 1 + self.kernel.background[others])
         scale = np.outer(self._spread(block), self._spread(others))
         return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
 
@@ -190,7 +192,7 @@ def _marginals(model: Any) -> _Marginals:
     kernel = getattr(model, "kernel_", model)
     if not isinstance(kernel, LowRankKernel):
         raise InvalidInputError(f"expected a kernel or a fitted estimator; got {type(model).__name__}")
-    return _Marginals(kernel, kernel.inclusion_probabilities(), tilted_law(kernel.coordinates, 1.0).marginal)
+    return _Marginals(kernel, kernel.inclusion_probabilities(), tilted_law(kernel.ties.coordinates, 1.0).marginal)
 
 
 def _text(attracting: str, repelling: str, pairs: Pairs, name: Callable[[Pair], str]) -> str:

@@ -145,5 +145,5 @@ def test_without_a_device_the_cpu_draws_and_says_so(call, plain):
     words = ["sample", plain, "-n", 3, "--size", 2, "--seed", 1, "--json"]
     done = call(*words, "--device", "cuda")
     assert done.json == call(*words).json
-    assert done.err.startswith("ndpp: warning: device='cuda' was asked for, but torch")
+    assert done.err.startswith("ndpp: warning: the device 'cuda' is not available: torch")
     assert call("sample", plain, "--device", "abacus").code == 1

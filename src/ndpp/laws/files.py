@@ -1,4 +1,4 @@
-"""Kernels on disk: a safetensors file with X, W (support, weights where they matter) and JSON metadata in its header.
+"""Kernels on disk: a safetensors file with X, W (support, weights, background where they matter) and JSON metadata in its header.
 
 The header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation`` ("xw"), ``ndpp_version``, a
 CRC-32 of the arrays, the labels and whatever the caller adds, such as the training configuration. Nothing is ever
@@ -33,8 +33,8 @@ from ndpp.linalg import schur_weights
 from ndpp.rows import Rows
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 2
-"""The newest version of the format that this library reads. A single file is of version 1, a folder of version 2."""
+FORMAT_VERSION = 3
+"""The newest version that this library reads. A single file is of version 1, a folder of version 2; with a background, of version 3."""
 INDEX = "kernel.safetensors"
 """The file of a folder that holds everything but X."""
 
@@ -93,6 +93,8 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
         arrays["weights"] = np.ascontiguousarray(
             kernel._weights
         )  # a conditional's rounding is that of where it came from
+    if kernel.background is not None:
+        arrays["background"] = np.ascontiguousarray(kernel.background)
     if isinstance(kernel.X, Rows):
         with replacing_folder(path, INDEX) as folder, disk_errors(path):
             shards = write_shards(kernel.X, folder)
@@ -112,7 +114,7 @@ def _write(
 ) -> None:
     header = {
         "format": FORMAT,
-        "format_version": "2" if shards else "1",
+        "format_version": "3" if "background" in arrays else "2" if shards else "1",
         "ndpp_version": importlib.metadata.version("ndpp"),
         "parametrisation": "xw",
         "n_items": str(kernel.n_items),
@@ -159,10 +161,11 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
         header = _header(file, path)
         wanted = {"W"} if header.shards else {"X", "W"}
         names = set(file.keys())
-        if not wanted <= names <= {*wanted, "support", "weights"}:
+        if not wanted <= names <= {*wanted, "support", "weights", "background"}:
             expected = ", ".join(sorted(wanted, reverse=True))
             raise _bad(
-                path, f"expected the arrays {expected}, perhaps support, weights; it holds {', '.join(sorted(names))}"
+                path,
+                f"expected the arrays {expected}, perhaps support, weights, background; it holds {', '.join(sorted(names))}",
             )
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
@@ -230,7 +233,9 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
         if version < 1 or fields["parametrisation"] != "xw":
             raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
         shards = tuple(Shard(str(name), int(n), int(crc)) for name, n, crc in json.loads(fields.get("shards", "[]")))
-        if bool(shards) != (version == 2) or any(Path(shard.name).name != shard.name for shard in shards):
+        if (version < 3 and bool(shards) != (version == 2)) or any(
+            Path(shard.name).name != shard.name for shard in shards
+        ):
             raise ValueError(f"format_version {version}, {len(shards)} shards")
         labels = json.loads(fields["labels"])
         return ModelHeader(

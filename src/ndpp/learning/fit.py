@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
 
 from ndpp._progress import ProgressBar, progress_bar
 from ndpp.baskets import Baskets
@@ -43,8 +44,6 @@ STATE = ("best_value", "rate", "bad", "drops", "step", "history")
 """Attributes of :class:`TrainingRun` that a checkpoint stores as JSON."""
 PARAMETERS = ("now", "before", "mean", "best")
 """Attributes of :class:`TrainingRun` that hold parameters."""
-ADAM = ("step", "exp_avg", "exp_avg_sq")
-"""The state of Adam."""
 
 
 class TrainingOutcome(NamedTuple):
@@ -96,6 +95,26 @@ def train(
     return TrainingOutcome(run.best, run.history, ended)
 
 
+class _Moments(NamedTuple):
+    """The state of Adam for one tensor."""
+
+    step: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Moments:
+        """Return the state before the first step."""
+        return cls(tensor.new_zeros((), dtype=torch.float32), torch.zeros_like(tensor), torch.zeros_like(tensor))
+
+    def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
+        """Take one step, in place."""
+        # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
+        constants = {"weight_decay": 0.0, "eps": 1e-14, "amsgrad": False, "maximize": False}
+        moments: tuple[list[Tensor], ...] = [self.exp_avg], [self.exp_avg_sq], [], [self.step]
+        adam([tensor], [gradient], *moments, fused=True, lr=rate, beta1=0.9, beta2=0.999, **constants)
+
+
 class TrainingRun:
     """The state that changes during training."""
 
@@ -111,9 +130,7 @@ class TrainingRun:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
         self.seed = seed
         self.now, self.before, self.mean, self.best = (start.clone() for _ in PARAMETERS)
-        groups = [{"params": [tensor]} for _, tensor in self._optimized()]
-        # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
-        self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
+        self.adam = {part: _Moments.of(tensor) for part, tensor in self._optimized()}
         self.rng = np.random.default_rng(seed)
         self.generator = torch.Generator(device=start.X.device).manual_seed(seed)
         self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
@@ -174,12 +191,11 @@ class TrainingRun:
         """Take one step and return the previous loss, as a tensor: converting it would synchronise the GPU."""
         loss, family, likelihood = self._finite_loss(batch, scales), self.problem.family, self.problem.likelihood
         in_X = family.tangent(self.now, loss.gradient.X, likelihood.scale, likelihood.n_sym)
-        for now, before, gradient in zip(self.now, self.before, (in_X, loss.gradient.skew)):
+        for now, before in zip(self.now, self.before):
             before.copy_(now)
-            now.grad = gradient
-        for group, relative in zip(self.optimizer.param_groups, (1.0, family.skew_rate)):
-            group["lr"] = self.learning_rate * relative
-        self.optimizer.step()
+        rates = self.learning_rate, self.learning_rate * family.skew_rate
+        for (part, tensor), gradient, rate in zip(self._optimized(), (in_X, loss.gradient.skew), rates):
+            self.adam[part].move(tensor, gradient, rate)
         family.constrain(self.now, likelihood.scale, likelihood.n_sym)
         self.step += 1
         weight = max(1 - MEAN_DECAY, 9 / (self.step + 9))  # larger at first, to forget the start sooner
@@ -231,8 +247,8 @@ class TrainingRun:
         out = {"generator": self.generator.get_state()}
         for name in PARAMETERS:
             out |= {f"{name}.{part}": tensor for part, tensor in getattr(self, name)._asdict().items()}
-        for part, tensor in self._optimized():
-            out |= {f"adam.{part}.{name}": self.optimizer.state[tensor][name] for name in ADAM}
+        for part, moments in self.adam.items():
+            out |= {f"adam.{part}.{name}": tensor for name, tensor in moments._asdict().items()}
         return out
 
     def record(self) -> dict[str, Any]:
@@ -250,9 +266,9 @@ class TrainingRun:
         for name in PARAMETERS:
             for part, tensor in getattr(self, name)._asdict().items():
                 tensor.copy_(tensors[f"{name}.{part}"])
-        for part, tensor in self._optimized():
-            state = {name: tensors[f"adam.{part}.{name}"].to(tensor.device) for name in ADAM}
-            self.optimizer.state[tensor] = state
+        for part, moments in self.adam.items():
+            for name, tensor in moments._asdict().items():
+                tensor.copy_(tensors[f"adam.{part}.{name}"])
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
         """Return the tensors that Adam updates, which must not be empty."""

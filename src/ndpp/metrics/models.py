@@ -13,7 +13,8 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
-from ndpp.inference.batched import log_dets, next_scores
+from ndpp.inference.batched import Form, log_dets
+from ndpp.inference.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
 
 
@@ -130,7 +131,7 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     model = _model(kernel, baskets)
     if not isinstance(model, LowRankKernel):
         return np.asarray(model.scores(baskets), np.float64)
-    out = next_scores(model, baskets)
+    out = batched_scores(Form.of_kernel(model), baskets)
     for i in np.flatnonzero(np.isnan(out).any(axis=1)):
         with suppress(ZeroProbabilityError):
             out[i] = next_item_scores(model, baskets[i])

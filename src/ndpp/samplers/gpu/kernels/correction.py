@@ -1,88 +1,87 @@
-"""What the items chosen take away from candidates: Re w_j xᵀG_j⁻¹y at every node, x = qᵀU_j and y = V_jq.
+"""What the items chosen subtract from the probabilities of proposals: Re w_j xᵀG_j⁻¹y at every node, x = qᵀU_j and y = V_jq.
 
-The products of candidates with the sides are one large matrix product, which cuBLAS makes. What is left is a small quadratic form for
-each candidate, node and sample. Up to ``SMALL`` items a program multiplies with ordinary instructions; above, tiles of G⁻¹ and y go
-through the matrix units.
+The products of proposals with the sides are one large matrix product, by cuBLAS. What is left is a small quadratic form for each proposal,
+node and sample. Up to ``SMALL`` items, a program multiplies with ordinary instructions; above that, tiles of G⁻¹ and y go through the
+matrix units.
 """
 
 import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.arithmetic import put
 from ndpp.samplers.gpu.kernels.layout import pairs, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, put, tl, triton
 
 SMALL = 8
-"""Most items that the kernel without matrix units judges: half a tile, so that a tile would be half empty."""
+"""Maximum number of items for the kernel without matrix units: half a tile."""
 WIDTH = (64, 16)
-"""Candidates of a program, without and with matrix units. They were chosen by timing on an H200; see "How close to what
-the device can do" in ``docs/gpu.md`` for what ``benchmarks/gpu.py --only kernels`` measures with them."""
+"""Proposals per program, without and with matrix units. Chosen by timing on an H200; ``docs/gpu.md`` has the measurements of
+``benchmarks/gpu.py --only kernels``."""
 
 
-def judge(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
+def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
     """Return Re w_j xᵀG_j⁻¹y at each node, shape (S, h, c).
 
-    ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y; ``inverse`` (S·h, 2, room, room) holds G⁻¹ as in
-    :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is (S, h). Kernels take 16 bytes at a time: c must be a multiple of 8, room
-    even, and the column after the n-th finite.
+    ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y; ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ as in
+    :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is (S, h). Kernels read 16 bytes at a time: c must be a multiple of 8,
+    capacity even, and the column after the n-th finite.
     """
-    (S, n, h, _, c), room = products.shape, inverse.shape[2]
-    if not (runtime.usable(products.device) and c % 8 == 0 and room % 2 == 0):
-        return judge_plain(products, inverse, w)
+    (S, n, h, _, c), capacity = products.shape, inverse.shape[2]
+    if not (runtime.usable(products.device) and c % 8 == 0 and capacity % 2 == 0):
+        return correction_plain(products, inverse, w)
     out = torch.empty(S, h, c, dtype=inverse.dtype, device=inverse.device)
     C = WIDTH[n > SMALL]
-    grid, sizes = (S * h * triton.cdiv(c, C),), (n, h, c // 8, room // 2)
+    grid, shape = (S * h * triton.cdiv(c, C),), (n, h, c // 8, capacity // 2)
     arrays = products, inverse, torch.view_as_real(w), out
     if n <= SMALL:
         N = runtime.power_of_two(n, 4)
-        judge_small_kernel[grid](*arrays, *sizes, N=N, C=C, U=16 // N, num_warps=1)
+        correction_small_kernel[grid](*arrays, *shape, N=N, C=C, U=16 // N, num_warps=1)
     else:
         tiles, turns = min(triton.cdiv(n, TILE), LARGEST // TILE), triton.cdiv(n, LARGEST)
-        judge_kernel[grid](*arrays, *sizes, N=TILE, C=C, T=tiles, TURNS=turns, num_warps=1, num_stages=min(2, tiles))
+        options = {"num_warps": 1, "num_stages": min(2, tiles)}
+        correction_kernel[grid](*arrays, *shape, N=TILE, C=C, T=tiles, TURNS=turns, **options)
     return out
 
 
-def judge_plain(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
-    """Return what :func:`judge` does, by torch."""
+def correction_plain(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
+    """Twin of :func:`correction`."""
     S, n, h, _, _ = products.shape
     G = pairs(tight(inverse, n)).view(S, h, n, n)
     x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
     return (w[:, :, None] * (x * (G @ y)).sum(2)).real
 
 
-# -- Triton ----------------------------------------------------------------------------------------------------------------------
-
-
-@jit
+@jit()
 def _place(half, count, C: tl.constexpr):
-    """Return which matrix a program has, its sample and node, and its C candidates.
+    """Return the matrix of a program, its sample and node, and its C proposals.
 
-    Programs that share a matrix run side by side, so that it is read from memory once.
+    Programs that share a matrix are adjacent, so that it is read from memory once.
     """
     blocks = tl.cdiv(count, C)
     node = tl.program_id(0).to(tl.int64) // blocks
     return node, node // half, node % half, tl.program_id(0) % blocks * C + tl.arange(0, C)
 
 
-@jit(do_not_specialize=["n", "half", "eights", "twos"])
-def judge_small_kernel(P, inverse, w, out, n, half, eights, twos, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr):
-    """Write out (S, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`judge_plain`.
+@jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
+def correction_small_kernel(
+    P, inverse, w, out, n, half, count_by_8, capacity_by_2, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr
+):
+    """Write out (S, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`correction_plain`.
 
-    P (S, n, half, 4, count), inverse (S·half, 2, room, room), w (S, half, 2). count = 8·eights and room = 2·twos: said so, the compiler
-    knows what they are multiples of. Grid: S·half·⌈count/C⌉ programs of one warp, each for C candidates at one node of one sample; y is
-    kept in registers, the loop over rows is unrolled U times.
+    P (S, n, half, 4, count), inverse (S·half, 2, capacity, capacity), w (S, half, 2). count = 8·count_by_8 and capacity =
+    2·capacity_by_2, so that the compiler knows their divisors. Grid: S·half·⌈count/C⌉ programs of one warp, each for C proposals at one
+    node of one sample; y is kept in registers, the loop over rows is unrolled U times.
     """
-    count, room, even, i = 8 * eights, 2 * twos, (n + 1) // 2 * 2, tl.arange(0, N)
+    count, capacity, even, i = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
     node, s, j, c = _place(half, count, C)
     step, total = half * 4 * count, tl.zeros((C,), tl.float64)
-    g, at = inverse + node * 2 * room * room, P + (s * n * half + j) * 4 * count
+    g, at = inverse + node * 2 * capacity * capacity, P + (s * n * half + j) * 4 * count
     y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
     y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for k in tl.range(0, n, loop_unroll_factor=U):
         g_re = tl.load(g + k * even + i, mask=i < even, other=0.0)[:, None]
-        g_im = tl.load(g + room * room + k * even + i, mask=i < even, other=0.0)[:, None]
+        g_im = tl.load(g + capacity * capacity + k * even + i, mask=i < even, other=0.0)[:, None]
         x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)
         x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0)
         re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
@@ -90,19 +89,30 @@ def judge_small_kernel(P, inverse, w, out, n, half, eights, twos, N: tl.constexp
     tl.store(out + node * count + c, total, mask=c < count)
 
 
-@jit(do_not_specialize=["n", "half", "eights", "twos"])
-def judge_kernel(
-    P, inverse, w, out, n, half, eights, twos, N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr
+@jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
+def correction_kernel(
+    P,
+    inverse,
+    w,
+    out,
+    n,
+    half,
+    count_by_8,
+    capacity_by_2,
+    N: tl.constexpr,
+    C: tl.constexpr,
+    T: tl.constexpr,
+    TURNS: tl.constexpr,
 ):
-    """Write out (S, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`judge_plain`.
+    """Write out (S, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`correction_plain`.
 
-    Arrays and grid as for :func:`judge_small_kernel`. T tiles of G⁻¹y are summed at a time, in registers, so that y is read once; more
-    than T·N items take TURNS of that.
+    Arrays and grid as for :func:`correction_small_kernel`. T tiles of G⁻¹y are summed at a time, in registers, so that y is read once;
+    more than T·N items take several TURNS.
     """
-    count, room, even = 8 * eights, 2 * twos, (n + 1) // 2 * 2
+    count, capacity, even = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2
     node, s, j, c = _place(half, count, C)
     step, total = half * 4 * count, tl.zeros((C,), tl.float64)
-    g, at = inverse + node * 2 * room * room, P + (s * n * half + j) * 4 * count
+    g, at = inverse + node * 2 * capacity * capacity, P + (s * n * half + j) * 4 * count
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for turn in tl.static_range(TURNS):
         zero = tl.zeros((N, C), tl.float64)
@@ -116,7 +126,7 @@ def judge_kernel(
                 i = (turn * T + t) * N + tl.arange(0, N)
                 place, inside = i[:, None] * even + m[None, :], (i < n)[:, None] & (m < even)[None, :]
                 g_re = tl.load(g + place, mask=inside, other=0.0)
-                g_im = tl.load(g + room * room + place, mask=inside, other=0.0)
+                g_im = tl.load(g + capacity * capacity + place, mask=inside, other=0.0)
                 a = tl.dot(g_re, y_re, re[t], input_precision="ieee", out_dtype=tl.float64)
                 b = tl.dot(g_re, y_im, im[t], input_precision="ieee", out_dtype=tl.float64)
                 b = tl.dot(g_im, y_re, b, input_precision="ieee", out_dtype=tl.float64)
