@@ -111,7 +111,7 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
         if job.model == "ONDPP":
             index = Scan.prepare(model.kernel_)
             found["proposals"] = Rejection.prepare(model.kernel_, max_proposals=np.inf, index=index).expected_proposals
-    return found | {"metrics": judge(model, metrics.independent_items(train), test) if len(test) else {}}
+    return found | {"metrics": evaluate(model, metrics.independent_items(train), test) if len(test) else {}}
 
 
 def fitted(
@@ -139,11 +139,11 @@ def training(model: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def judge(model: Any, floor: Any, test: Baskets) -> dict[str, Any]:
+def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = [e for e in metrics.compare_models({"": model}, test, rng=0).rows[0][1:] if e is not None]
-    if metrics.models.has_law(model):
-        found.append(metrics.log_likelihood_gain(model, floor, test, rng=0))
+    found = metrics.compare_models({"": model}, test, rng=0).rows[0].estimates
+    if metrics.models.has_probabilities(model):
+        found.append(metrics.log_likelihood_gain(model, baseline, test, rng=0))
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
 
 
