@@ -1,7 +1,7 @@
-"""Trace and eigenvalues of M along whole exact samples of the learned kernels: ``python benchmarks/monitors.py [SAMPLES] [FILE.json]``.
+"""Trace and eigenvalues of M during exact samples of the learned kernels: ``python benchmarks/monitors.py [SAMPLES] [FILE.json]``.
 
-For each kernel and size: the worst |tr M − items still to come| over every item of every sample, the range of the eigenvalues of sym(M)
-over every tenth item, the smallest surviving fraction, and how often a sample was re-centred.
+For each kernel and size: the largest |tr M − items still to draw| over all items of all samples, the range of the eigenvalues of sym(M)
+at every tenth item, the smallest surviving fraction, and the re-centrings per sample.
 """
 
 from __future__ import annotations
