@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ndpp import Baskets, metrics
-from ndpp._progress import Bar
+from ndpp._progress import ProgressBar
 from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
@@ -108,7 +108,7 @@ def report_training() -> dict[str, Any]:
     baseline = float(metrics.independent_items(train).log_likelihoods(val).mean())
     began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit.TrainingRun.epoch, []
 
-    def watched(run: Any, bar: Bar) -> dict[str, float]:
+    def watched(run: Any, bar: ProgressBar) -> dict[str, float]:
         record = epoch(run, bar)
         times = [time.perf_counter() - began, time.process_time() - spent]
         curve.append([record["epoch"], record["step"], record["validation"] - baseline, *(round(t, 1) for t in times)])

@@ -141,8 +141,8 @@ def training(model: Any) -> dict[str, Any]:
 
 def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = [e for e in metrics.compare_models({"": model}, test, rng=0).rows[0][1:] if e is not None]
-    if metrics.models.has_law(model):
+    found = metrics.compare_models({"": model}, test, rng=0).rows[0].estimates
+    if metrics.models.has_probabilities(model):
         found.append(metrics.log_likelihood_gain(model, baseline, test, rng=0))
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
 
