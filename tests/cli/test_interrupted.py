@@ -388,12 +388,16 @@ def test_experiments_that_were_finished_are_kept(call, tmp_path, monkeypatch):
 @only_posix.signals
 def test_two_commands_for_one_file_do_not_mix(call, plain, tmp_path):
     out, part = tmp_path / "out.txt", tmp_path / "out.txt.ndpp-part"
-    assert call("sample", plain, *SAMPLE, "-o", tmp_path / "whole.txt").code == 0
-    first = spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path)
+    assert call("sample", plain, "-n", 400, *SAMPLE, "-o", tmp_path / "whole.txt").code == 0
+    first = spawn("sample", plain, "-n", 400, *SAMPLE, "-o", out, cwd=tmp_path)
     wait_for(lambda: baskets_in(part) > 20, first)
     first.send_signal(signal.SIGSTOP)
     try:
-        for words in ([*SAMPLE, "-o", out], [*SAMPLE, "-o", out, "--resume"], ["-n", 9, "--seed", 1, "-o", out]):
+        for words in (
+            ["-n", 400, *SAMPLE, "-o", out],
+            ["-n", 400, *SAMPLE, "-o", out, "--resume"],
+            ["-n", 9, "--seed", 1, "-o", out],
+        ):
             second = call("sample", plain, *words)
             assert second.code == 1
             assert (

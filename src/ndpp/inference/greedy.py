@@ -15,12 +15,11 @@ import numpy as np
 from ndpp._types import BoolArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
-from ndpp.inference.gains import EPS, Gains, eliminate
+from ndpp.inference.gains import Gains
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
-SURE = 1e-6
-"""Relative error of a gain above which gains are formed anew."""
 TINY = float(np.finfo(np.float64).tiny)
 PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
@@ -105,7 +104,7 @@ def _sequence(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iter
             gains = Gains.fresh(kernel, given)
         certain = np.where(allowed & (gains.values > gains.noise), gains.values, 0.0)
         best = int(np.argmax(certain))
-        if not gains.is_fresh and gains.noise[allowed].max(initial=0.0) > SURE * certain[best]:
+        if not gains.is_fresh and gains.noise[allowed].max(initial=0.0) > MAX_LOSS * certain[best]:
             gains = None
             continue
         group = (best,) if certain[best] > 0 else _best_pair(kernel, gains, allowed)
@@ -160,7 +159,7 @@ def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tu
         coupling = np.zeros(len(allowed))
         if given is not None:
             coupling = np.where(allowed, np.linalg.norm(kernel.q_times(given.null), axis=1), 0.0)
-            coupling[coupling <= 64 * EPS * np.abs(given.null).max()] = 0.0
+            coupling[coupling <= ROUNDING * np.abs(given.null).max()] = 0.0
         best = int(np.argmax(coupling))
         if not coupling[best]:
             raise ZeroProbabilityError(

@@ -24,7 +24,7 @@ from ndpp._validation import check_count, check_items, check_matrix, clip_probab
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel, never_together
 from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, schur_weights, tilted_law
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 

@@ -38,7 +38,8 @@ from ndpp.linalg import (
     schur_weights,
     tilted_law,
 )
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import condition_inner
 from ndpp.rows import Rows, as_rows
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
@@ -299,15 +300,7 @@ class LowRankKernel(ItemRows, Law):
             )
         if len(rows) == self.n_rows:
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
-        # In an orthonormal basis of their rows the given items' own sizes drop out; they are then given no direction by rounding.
-        basis = np.linalg.qr(self.x_rows(rows).T)[0]
-        old = np.asarray(self.W, np.float64)
-        left, right = old @ basis, basis.T @ old
-        inverse = np.linalg.inv(basis.T @ left)
-        W = old - left @ inverse @ right
-        W = W - basis @ (basis.T @ W)
-        W = W - (W @ basis) @ basis.T
-        reach = schur_weights(np.abs(old) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+        W, reach = condition_inner(np.asarray(self.W, np.float64), self.x_rows(rows))
         return self._with(W, np.delete(self.support, rows), reach)
 
     def restrict(self, items: Items) -> LowRankKernel:

@@ -111,8 +111,15 @@ class _Moments(NamedTuple):
     def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
         """Take one step, in place."""
         # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
-        constants = {"beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "eps": 1e-14, "amsgrad": False, "maximize": False}
-        moments = [self.exp_avg], [self.exp_avg_sq], [], [self.step]
+        constants = {
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "weight_decay": 0.0,
+            "eps": 1e-14,
+            "amsgrad": False,
+            "maximize": False,
+        }
+        moments: tuple[list[Tensor], ...] = [self.exp_avg], [self.exp_avg_sq], [], [self.step]
         adam([tensor], [gradient], *moments, fused=True, lr=rate, **constants)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray
-from ndpp.linalg import rank_one_condition
+from ndpp.linalg.schur import rank_one_condition, row_basis
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
@@ -63,7 +63,7 @@ def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     Only the span of the rows matters; in an orthonormal basis of it items that nearly coincide cost no digits. The plain twin is
     :func:`ndpp.linalg.condition_on`.
     """
-    basis = np.ascontiguousarray(np.linalg.qr(given.T)[0].T)
+    basis = np.ascontiguousarray(row_basis(given)[0])
     Z, log_minor = np.empty_like(R), np.empty_like(log_w)
     _given_items(R, basis, Z, log_minor)
     return Nodes(Z, log_w + log_minor)

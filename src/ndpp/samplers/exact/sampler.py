@@ -30,7 +30,7 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.linalg.minors import row_basis
+from ndpp.linalg.schur import row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Sampler
 from ndpp.samplers.exact.ladder import Ladder

@@ -23,10 +23,8 @@ from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import resolvent
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 
-EPS = float(np.finfo(np.float64).eps)
-SURE = 1e-6
-"""Estimated error of log det A_J, or of a score beside the best one, from which a basket is left to the careful routines."""
 CHUNK_ITEMS = 50_000
 """Items of baskets that are worked on at a time: so many rows of Q may be in memory."""
 ZERO = 1e-12
@@ -119,7 +117,7 @@ def scores(form: Form, baskets: Baskets) -> FloatArray:
         # What may be lost of the largest row that is not in the basket must not matter beside the best score.
         for i in chosen[baskets.sizes[chosen] < most]:
             beside = order[: baskets.sizes[i] + 1]
-            if least[beside[~np.isin(beside, baskets[i])]].max(initial=0.0) > SURE * out[i].max():
+            if least[beside[~np.isin(beside, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
                 out[i] = np.nan
     out[baskets.sizes == most] *= 0.0  # NaN stays
     out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] *= 0.0
@@ -175,7 +173,7 @@ def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
         keep = (sign > 0) & np.isfinite(log_det)
         numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], np.linalg.inv(A[keep])
         # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε.
-        sure = 16 * EPS * np.abs(inverse).sum(axis=(1, 2)) <= SURE
+        sure = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) <= MAX_LOSS
         log_det = log_det + np.log(table.sizes[places] ** 2 * table.factor[places]).sum(axis=1)
         yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
 
