@@ -141,9 +141,8 @@ def training(model: Any) -> dict[str, Any]:
 
 def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    scores = metrics.compare_models({"": model}, test, rng=0).rows[0]
-    found = scores.estimates
-    if scores.log_likelihood is not None:  # it has probabilities
+    found = metrics.compare_models({"": model}, test, rng=0).rows[0].estimates
+    if metrics.models.has_probabilities(model):
         found.append(metrics.log_likelihood_gain(model, baseline, test, rng=0))
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
 

@@ -354,7 +354,7 @@ def test_refusals():
     for device in ("gpu", "cuda:x", "cuda:", "mps"):
         with pytest.raises(InvalidInputError, match="device must be None, 'cpu', 'cuda' or 'cuda:1'"):
             Exact.prepare(kernel, size=2, device=device)
-    with pytest.raises(InvalidInputError, match=r"walks run on the CPU; got device='cuda'.*Exact\.prepare"):
+    with pytest.raises(InvalidInputError, match=r"device must be None or 'cpu' for walks; got 'cuda'.*Exact\.prepare"):
         Walk.prepare(kernel, size=2, device="cuda")
     assert Walk.prepare(kernel, size=2, device="cpu").engine is None
 
