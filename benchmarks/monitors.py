@@ -24,11 +24,11 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
     for i in range(samples):
         rng, state = stream(key, i), sampler.start(size)
         while len(state.rows) < size:
-            traces.append(abs(state.weighed.trace - (size - len(state.rows))))
+            traces.append(abs(state.inclusion.trace - (size - len(state.rows))))
             if len(state.rows) % 10 == 0:
-                values = np.linalg.eigvalsh((state.weighed.M + state.weighed.M.T) / 2)
+                values = np.linalg.eigvalsh((state.inclusion.M + state.weighed.M.T) / 2)
                 lowest, highest = min(lowest, values[0]), max(highest, values[-1] - 1)
-            state = sampler.add(state, int(sampler.index.draw(rng, state.weighed.M)[0]), size)
+            state = sampler.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]), size)
         fractions.append(state.fraction)
         recentred += state.recentred
     return {
