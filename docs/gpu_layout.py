@@ -39,7 +39,14 @@ def shared(ax: Axes) -> None:
 
 def sample(ax: Axes) -> None:
     """What one sample carries."""
-    text(ax, 7.6, 9.6, f"One of S samples, with n = {N} items chosen and a capacity of {CAPACITY}", weight="bold", size=9.5)
+    text(
+        ax,
+        7.6,
+        9.6,
+        f"One of S samples, with n = {N} items chosen and a capacity of {CAPACITY}",
+        weight="bold",
+        size=9.5,
+    )
     for i in range(CAPACITY):
         box(ax, 7.6, 8.8 - 0.36 * i, 1.9, 0.3, OWN if i < N else EMPTY)
     text(ax, 8.55, 6.75, "basis q̂ (wanted, r)", align="center")

@@ -151,7 +151,7 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 EXACT = SamplerSpec(
     name="exact", cls=Exact, sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
-    prepare=lambda kernel, ask: Exact.prepare(kernel, size=ask.size, given=ask.given, device=ask.device),
+    prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
     cost="O(k N r² + r³ log k)", unit_cost="O(k N r² + r³ log k), whatever n", preparation="O(n r² + N r³)",
     source="Theorem 4", remark="what `kernel.sample` uses",
@@ -171,21 +171,21 @@ PAPERS_WALK = replace(
 )  # fmt: skip
 REJECTION = SamplerSpec(
     name="rejection", cls=Rejection, sizes=Sizes.BOTH, timing=Timing.PROPOSAL,
-    prepare=lambda kernel, ask: Rejection.prepare(
-        kernel, size=ask.size, max_proposals=ask.max_proposals, index=ask.tree
+    prepare=lambda kernel, request: Rejection.prepare(
+        kernel, size=request.size, max_proposals=request.max_proposals, index=request.tree
     ),
     summary="exact, for kernels with a small skew part",
     cost="O((k³ log n + k⁴ + r)(1 + α)^r)", unit_cost="k·O(r² log n) per proposal",
     source="[Han et al., ICLR 2022](#han2022sampling)",
 )  # fmt: skip
 CHOLESKY = SamplerSpec(
-    name="cholesky", cls=Cholesky, sizes=Sizes.ANY, prepare=lambda kernel, ask: Cholesky.prepare(kernel),
+    name="cholesky", cls=Cholesky, sizes=Sizes.ANY, prepare=lambda kernel, request: Cholesky.prepare(kernel),
     summary="exact, one pass over all items, nothing to prepare",
     cost="O(n r²)", preparation="–",
     source="[Poulson, 2020](#poulson2020); [Han et al., ICLR 2022](#han2022sampling)",
 )  # fmt: skip
 CLOCK = SamplerSpec(
-    name="clock", cls=Clock, sizes=Sizes.ANY, prepare=lambda kernel, ask: Clock.prepare(kernel),
+    name="clock", cls=Clock, sizes=Sizes.ANY, prepare=lambda kernel, request: Clock.prepare(kernel),
     summary="exact, in real arithmetic: a check of the exact sampler",
     cost="O(k r³)",
     source="this library",
@@ -198,13 +198,13 @@ NAIVE_WALK = replace(
 )  # fmt: skip
 NAIVE = SamplerSpec(
     name="naive", cls=Naive, sizes=Sizes.BOTH, max_items=18, pictured=False,
-    prepare=lambda kernel, ask: Naive.prepare(kernel, size=ask.size),
+    prepare=lambda kernel, request: Naive.prepare(kernel, size=request.size),
     summary="exact, by enumeration of all sets",
     cost="O(n)", preparation="O(2ⁿ n³)",
 )  # fmt: skip
 SYMMETRIC = SamplerSpec(
     name="symmetric-tree", cls=SymmetricTree, sizes=Sizes.BOTH, symmetric_only=True, pictured=False,
-    prepare=lambda kernel, ask: SymmetricTree.prepare(kernel, size=ask.size, index=ask.tree),
+    prepare=lambda kernel, request: SymmetricTree.prepare(kernel, size=request.size, index=request.tree),
     summary="exact, for symmetric kernels: a mixture of elementary DPPs",
     cost="O(k r² log n)",
     source="[Han et al., ICML 2022](#han2022mcmc)",

@@ -125,11 +125,19 @@ class Exact(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        wanted = int(invert_cdf(self.size_law, rng.random(1))[0]) if self.size is None else self.size - len(self.given)
+        wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
         info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
         info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
+
+    def draw_count(self, rng: np.random.Generator) -> int:
+        """Draw the number of items in addition to the given ones."""
+        return int(invert_cdf(self.size_law, rng.random(1))[0])
+
+    def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
+        """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
+        return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
 
     def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
         """Draw the missing items; return the state with ``wanted`` items and the number of proposals."""
