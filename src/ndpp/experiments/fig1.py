@@ -125,7 +125,7 @@ NOTES = (
 
 def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
     # Half a millisecond, a few, ten and forty for each draw: an hour of one core in all.
-    fast, slow, slower, slowest = (2000, 200, 50, 40) if quick else (10**6, 10**5, 10**4, 3000)
+    fast, slow, slower, slowest = (1000, 100, 25, 20) if quick else (10**6, 10**5, 10**4, 3000)
     fixed = Naive.prepare(kernel, size=SIZE)
     walk = tabled_walk(kernel, SIZE)
     full, enough = "walk of k² steps, by its table", "k² steps are sufficient"
