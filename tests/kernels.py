@@ -42,7 +42,7 @@ class Case:
     @cached_property
     def kernel(self) -> Any:
         """The case as a ``LowRankKernel`` (frozen, hence shared)."""
-        from ndpp.kernel import LowRankKernel
+        from ndpp.laws.kernel import LowRankKernel
 
         return LowRankKernel(self.X, self.W)
 

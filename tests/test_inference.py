@@ -10,11 +10,10 @@ import pytest
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
-from ndpp import _stacked, inference
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
-from ndpp.kernel import LowRankKernel
+from ndpp.inference import batched, greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.laws.kernel import LowRankKernel
 
 cases = pytest.mark.parametrize("case", AWKWARD, ids=str)
 
@@ -166,8 +165,8 @@ def test_pair_search_reads_the_largest_rows_only(monkeypatch: pytest.MonkeyPatch
     X = rng.standard_normal((40, 6)) * rng.uniform(0.1, 3, (40, 1))
     kernel = LowRankKernel(X, pair_blocks((1.0, 0.3, 2.0)))
     entries = np.abs(kernel.to_dense())
-    monkeypatch.setattr(inference, "PAIR_BLOCK", 3)
-    monkeypatch.setattr(inference, "PAIR_ROWS", rows)
+    monkeypatch.setattr(greedy, "PAIR_BLOCK", 3)
+    monkeypatch.setattr(greedy, "PAIR_ROWS", rows)
     read = np.argsort(-np.linalg.norm(_skew_rows(kernel), axis=1))[:rows]
     a, b = greedy_map(kernel, 2)
     assert entries[a, b] == pytest.approx(entries[read].max(), rel=1e-12)
@@ -219,7 +218,7 @@ def test_streamed_kernels_agree_with_stored_ones(monkeypatch: pytest.MonkeyPatch
     wanted = [greedy_map(kernel, 6, given=[7]).tolist() for kernel in (whole, part, skew)]
     module = importlib.import_module("ndpp.linalg.coordinates")
     monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(importlib.import_module("ndpp.linalg.factor"), "BLOCK_BYTES", 1024)
     whole = LowRankKernel(X.astype(np.float32), W)
     streamed = [whole, whole.restrict(np.arange(5, 50)), LowRankKernel(skew.X, skew.W)]
     assert all(kernel.coordinates.Q is None for kernel in streamed)
@@ -280,7 +279,7 @@ def test_scores_are_ratios_of_determinants(case: Case) -> None:
 def test_scores_of_many_baskets_are_those_of_each(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     minors = oracles.minors(case.L)
     lists = [list(S) for S in oracles.subsets(case.n_items) if len(S) <= 4 and det(minors, S) > 0]
-    monkeypatch.setattr(_stacked, "CHUNK_ITEMS", 20)
+    monkeypatch.setattr(batched, "CHUNK_ITEMS", 20)
     scores = next_item_scores_many(case.kernel, Baskets.from_lists(lists, n_items=case.n_items))
     assert scores.shape == (len(lists), case.n_items)
     for J, row in zip(lists, scores):

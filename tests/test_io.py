@@ -16,9 +16,9 @@ from safetensors.numpy import load_file, save_file
 
 import only_posix
 from kernels import AWKWARD, Case
-from ndpp import io
 from ndpp.errors import InvalidInputError, ModelFileError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws import files as model_files
+from ndpp.laws.kernel import LowRankKernel
 
 
 def kernel_of(dtype: type = np.float64, *, order: str = "C", labels: bool = False) -> LowRankKernel:
@@ -31,7 +31,7 @@ def kernel_of(dtype: type = np.float64, *, order: str = "C", labels: bool = Fals
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.safetensors"
-    io.save(kernel_of(), path, metadata={"steps": 3})
+    model_files.save(kernel_of(), path, metadata={"steps": 3})
     return path
 
 
@@ -40,8 +40,8 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("labels", [False, True])
 def test_round_trip(tmp_path: Path, dtype: type, order: str, labels: bool) -> None:
     kernel = kernel_of(dtype, order=order, labels=labels)
-    io.save(kernel, tmp_path / "m.safetensors")
-    again = io.load(tmp_path / "m.safetensors")
+    model_files.save(kernel, tmp_path / "m.safetensors")
+    again = model_files.load(tmp_path / "m.safetensors")
     for name in ("X", "W", "support"):
         saved, loaded = getattr(kernel, name), getattr(again, name)
         assert loaded.dtype == saved.dtype
@@ -52,15 +52,15 @@ def test_round_trip(tmp_path: Path, dtype: type, order: str, labels: bool) -> No
 def test_strided_views_round_trip(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((12, 8))
     kernel = LowRankKernel(X[::2, ::-2], np.eye(4))
-    io.save(kernel, tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(io.load(tmp_path / "m.safetensors").X, X[::2, ::-2])
+    model_files.save(kernel, tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(model_files.load(tmp_path / "m.safetensors").X, X[::2, ::-2])
 
 
 def test_restricted_and_conditioned_kernels_keep_their_support(tmp_path: Path) -> None:
     kernel = kernel_of(labels=True)
     for part in (kernel.restrict([5, 1, 2]), kernel.exclude([0]), kernel.condition([3])):
-        io.save(part, tmp_path / "m.safetensors")
-        again = io.load(tmp_path / "m.safetensors")
+        model_files.save(part, tmp_path / "m.safetensors")
+        again = model_files.load(tmp_path / "m.safetensors")
         np.testing.assert_array_equal(again.support, part.support)
         np.testing.assert_array_equal(again.to_dense(), part.to_dense())
         assert again.n_items == 7
@@ -70,8 +70,8 @@ def test_restricted_and_conditioned_kernels_keep_their_support(tmp_path: Path) -
 def test_kernels_that_condition_gives_can_be_loaded(tmp_path: Path, case: Case) -> None:
     for item in np.flatnonzero(np.diag(case.L) > 0)[: case.n_items - 1]:
         part = case.kernel.condition([item])
-        io.save(part, tmp_path / "m.safetensors")
-        again = io.load(tmp_path / "m.safetensors")
+        model_files.save(part, tmp_path / "m.safetensors")
+        again = model_files.load(tmp_path / "m.safetensors")
         assert again.rank == part.rank
         np.testing.assert_allclose(again.size_distribution(), part.size_distribution(), atol=1e-12)
 
@@ -79,30 +79,30 @@ def test_kernels_that_condition_gives_can_be_loaded(tmp_path: Path, case: Case) 
 def test_metadata(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     given = {"rank": np.int64(3), "loss": [np.float32(0.5), 1], "nested": {"name": "é"}, "sizes": np.arange(2)}
-    io.save(kernel_of(labels=True), path, metadata=given)
-    assert io.load_metadata(path) == {"rank": 3, "loss": [0.5, 1], "nested": {"name": "é"}, "sizes": [0, 1]}
-    header = io.load_header(path)
+    model_files.save(kernel_of(labels=True), path, metadata=given)
+    assert model_files.load_metadata(path) == {"rank": 3, "loss": [0.5, 1], "nested": {"name": "é"}, "sizes": [0, 1]}
+    header = model_files.load_header(path)
     assert (header.format_version, header.parametrisation, header.n_items, header.n_columns) == (1, "xw", 7, 4)
     assert header.labels == kernel_of(labels=True).labels
-    io.save(kernel_of(), path)
-    assert io.load_metadata(path) == {}
+    model_files.save(kernel_of(), path)
+    assert model_files.load_metadata(path) == {}
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), float("inf")])
 def test_metadata_that_is_not_json_changes_nothing(model: Path, value: object) -> None:
     before = model.read_bytes()
     with pytest.raises(InvalidInputError, match="metadata must be plain JSON"):
-        io.save(kernel_of(), model, metadata={"value": value})
+        model_files.save(kernel_of(), model, metadata={"value": value})
     assert model.read_bytes() == before
 
 
 def test_save_takes_kernels_and_plain_files_only(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"takes a LowRankKernel; got ndarray"):
-        io.save(np.eye(3), tmp_path / "m")  # type: ignore[arg-type]
+        model_files.save(np.eye(3), tmp_path / "m")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="something else"):
-        io.save(kernel_of(), tmp_path)
+        model_files.save(kernel_of(), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere' to write 'm' in"):
-        io.save(kernel_of(), tmp_path / "nowhere" / "m")
+        model_files.save(kernel_of(), tmp_path / "nowhere" / "m")
     assert not list(tmp_path.iterdir())
 
 
@@ -113,9 +113,9 @@ def test_failed_save_leaves_the_old_file(model: Path, monkeypatch: pytest.Monkey
         path.write_bytes(b"half a model")
         raise OSError("disk full")
 
-    monkeypatch.setattr(io, "save_file", fails)
+    monkeypatch.setattr(model_files, "save_file", fails)
     with pytest.raises(OSError, match="disk full"):
-        io.save(kernel_of(np.float32), model)
+        model_files.save(kernel_of(np.float32), model)
     assert model.read_bytes() == before
     assert os.listdir(model.parent) == [model.name]
 
@@ -125,12 +125,12 @@ def test_new_files_are_as_open_as_others(model: Path) -> None:
     (model.parent / "plain").touch()
     assert model.stat().st_mode == (model.parent / "plain").stat().st_mode
     model.chmod(0o640)
-    io.save(kernel_of(), model)
+    model_files.save(kernel_of(), model)
     assert model.stat().st_mode & 0o777 == 0o640
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    for read in (io.load, io.load_metadata):
+    for read in (model_files.load, model_files.load_metadata):
         with pytest.raises(FileNotFoundError, match=r"no model file at .*gone\.safetensors"):
             read(tmp_path / "gone.safetensors")
 
@@ -159,7 +159,7 @@ def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
     """Change the arrays, checksum and all, and leave the rest of the metadata alone."""
     old = load_file(path)
     new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
-    fields = {**io.load_header(path)._asdict(), "format": io.FORMAT, "crc32": io._crc32(new)}
+    fields = {**model_files.load_header(path)._asdict(), "format": model_files.FORMAT, "crc32": model_files._crc32(new)}
     fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards")}
     save_file(new, path, {name: str(value) for name, value in fields.items()})
 
@@ -188,8 +188,8 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="3", ndpp_version="9.9")),
-        r"format version 3, written by ndpp 9\.9; this ndpp knows versions up to 2\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="4", ndpp_version="9.9")),
+        r"format version 4, written by ndpp 9\.9; this ndpp knows versions up to 3\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),
@@ -208,7 +208,7 @@ BAD = {
     "X of other shape": (lambda p: _rewrite_arrays(p, X=np.ones((7, 3))), r"X should be \(7, 4\) floats"),
     "W of other shape": (lambda p: _rewrite_arrays(p, W=np.eye(3)), r"W should be \(4, 4\) floats; it is \(3, 3\)"),
     "integers": (lambda p: _rewrite_arrays(p, W=np.eye(4, dtype=np.int64)), r"floats; it is \(4, 4\), int64"),
-    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights; it holds X"),
+    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights, background; it holds X"),
     "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
     "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
@@ -222,22 +222,22 @@ def test_bad_files_are_named_and_left_alone(model: Path, spoil: Callable[[Path],
     spoil(model)
     before = model.read_bytes()
     with pytest.raises(ModelFileError, match=rf"model\.safetensors' cannot be read as an ndpp model: .*{message}"):
-        io.load(model)
+        model_files.load(model)
     assert model.read_bytes() == before
 
 
 def test_folder_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="not a plain file"):
-        io.load(tmp_path)
+        model_files.load(tmp_path)
 
 
 def test_one_kernel_has_one_file(tmp_path):
     kernel = LowRankKernel(np.eye(3), np.eye(3), labels=["a", "ß", 'q"\\\x01'])
     for name in ("first", "second"):
-        io.save(kernel, tmp_path / name, metadata={"seed": 1, "é": "\n"})
+        model_files.save(kernel, tmp_path / name, metadata={"seed": 1, "é": "\n"})
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
-    assert io.load(tmp_path / "first").labels == kernel.labels
-    assert io.load_metadata(tmp_path / "first") == {"seed": 1, "é": "\n"}
+    assert model_files.load(tmp_path / "first").labels == kernel.labels
+    assert model_files.load_metadata(tmp_path / "first") == {"seed": 1, "é": "\n"}
     size = int.from_bytes((tmp_path / "first").read_bytes()[:8], "little")
     fields = json.loads((tmp_path / "first").read_bytes()[8 : 8 + size])["__metadata__"]
     assert list(fields) == sorted(fields)

@@ -19,7 +19,7 @@ from ndpp.errors import (
     NoConditionalKernelError,
     ZeroProbabilityError,
 )
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 TOLERANCE = 1e-10
 every_case = pytest.mark.parametrize("case", AWKWARD, ids=str)

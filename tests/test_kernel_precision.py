@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 import oracles
 from kernels import Case, learned, pair_blocks, random_ndpp, skew
 from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, ZeroProbabilityError
-from ndpp.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 coordinates = sys.modules["ndpp.linalg.coordinates"]  # the function of that name hides the module
 

@@ -18,8 +18,9 @@ from safetensors.numpy import load_file
 
 import ndpp
 import only_posix
-from ndpp import LowRankKernel, io
+from ndpp import LowRankKernel
 from ndpp.errors import InvalidInputError, InvalidKernelError, ModelFileError, PrecisionError, RowsUnavailableError
+from ndpp.laws import files as model_files
 from ndpp.rows import FileRows, Part, Rows, RowSource, Stacked, as_rows
 
 N, D = 900, 5
@@ -371,9 +372,9 @@ def test_shapes_and_kinds_that_no_kernel_has(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(sys.modules["ndpp._shards"], "SHARD_BYTES", 4096)
+    monkeypatch.setattr(sys.modules["ndpp.laws.shards"], "SHARD_BYTES", 4096)
     X, W = factors()
-    io.save(
+    model_files.save(
         LowRankKernel(memmap(X, tmp_path), W, labels=[f"item {i}" for i in range(N)]),
         tmp_path / "model",
         metadata={"a": 1},
@@ -385,16 +386,16 @@ def saved(tmp_path, monkeypatch) -> Path:
 def test_a_kernel_is_saved_in_shards_and_loaded_where_it_lies(saved, source):
     X, W = factors()
     assert len(list(saved.iterdir())) == 6
-    kernel = io.load(saved)
+    kernel = model_files.load(saved)
     assert isinstance(kernel.X, Stacked)
     np.testing.assert_array_equal(kernel.X.read(), X)
     np.testing.assert_array_equal(kernel.W, W)
     assert kernel.labels is not None
     assert kernel.labels[7] == "item 7"
-    assert io.load_metadata(saved) == {"a": 1}
+    assert model_files.load_metadata(saved) == {"a": 1}
     assert kernel.sample(9, size=3, rng=0) == LowRankKernel(X, W, labels=kernel.labels).sample(9, size=3, rng=0)
-    io.save(LowRankKernel(source(X), W).exclude([4]), saved)  # in place of the old one
-    assert 4 not in io.load(saved).support
+    model_files.save(LowRankKernel(source(X), W).exclude([4]), saved)  # in place of the old one
+    assert 4 not in model_files.load(saved).support
     assert not [path for path in saved.parent.iterdir() if path.name.startswith(".")]
 
 
@@ -402,8 +403,8 @@ def test_a_kernel_is_saved_in_shards_and_loaded_where_it_lies(saved, source):
 def test_a_single_file_is_loaded_lazily(tmp_path):
     X, W = factors()
     kernel = LowRankKernel(X, W).condition([3])
-    io.save(kernel, tmp_path / "m.safetensors")
-    lazy = io.load(tmp_path / "m.safetensors", lazy=True)
+    model_files.save(kernel, tmp_path / "m.safetensors")
+    lazy = model_files.load(tmp_path / "m.safetensors", lazy=True)
     assert isinstance(lazy.X, FileRows)
     np.testing.assert_array_equal(lazy.X.read(), load_file(tmp_path / "m.safetensors")["X"])
     assert lazy.sample(9, size=2, rng=0) == kernel.sample(9, size=2, rng=0)
@@ -411,7 +412,7 @@ def test_a_single_file_is_loaded_lazily(tmp_path):
     damaged[-100] ^= 1
     (tmp_path / "m.safetensors").write_bytes(damaged)
     with pytest.raises(ModelFileError, match="do not match their checksum"):
-        io.load(tmp_path / "m.safetensors", lazy=True)
+        model_files.load(tmp_path / "m.safetensors", lazy=True)
 
 
 def _flip(path: Path) -> None:
@@ -433,20 +434,20 @@ SPOILT = {
 def test_a_shard_that_is_spoilt_is_named(saved, spoil, message):
     spoil(saved / "X-00002.safetensors")
     with pytest.raises(ModelFileError, match=message):
-        io.load(saved)
+        model_files.load(saved)
 
 
 def test_a_folder_of_something_else_is_left_alone(saved, tmp_path):
-    kernel = io.load(saved)
+    kernel = model_files.load(saved)
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat").write_text("miaow")
     with pytest.raises(FileExistsError, match="there already"):
-        io.save(kernel, tmp_path / "photos")
+        model_files.save(kernel, tmp_path / "photos")
     with pytest.raises(FileNotFoundError, match="create it first"):
-        io.save(kernel, tmp_path / "no" / "where")
+        model_files.save(kernel, tmp_path / "no" / "where")
     before = sorted(path.read_bytes() for path in saved.iterdir())
     (saved / "X-00003.safetensors").unlink()
     with pytest.raises(RowsUnavailableError):
-        io.save(pickle.loads(pickle.dumps(kernel)), saved)  # nothing is replaced by half a model
+        model_files.save(pickle.loads(pickle.dumps(kernel)), saved)  # nothing is replaced by half a model
     assert len(list(saved.iterdir())) == len(before) - 1
     assert (tmp_path / "photos" / "cat").read_text() == "miaow"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,11 +23,13 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp import Baskets, LowRankKernel, _files, io
+from ndpp import Baskets, LowRankKernel, _atomic
 from ndpp.cli import guard
+from ndpp.cli.app import run
 from ndpp.datasets import fetch, make_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.experiments import demo, record, timing
+from ndpp.laws import files as model_files
 from ndpp.learning import NDPP, checkpoint
 from ndpp.rows import FileRows, Stacked
 
@@ -106,34 +109,34 @@ def test_threads_that_share_a_position_wait_for_each_other(tmp_path, monkeypatch
 def test_models_are_saved_and_replaced(tmp_path):
     kernel = make_kernel(50, 4, rng=0)
     for _ in range(2):
-        io.save(kernel, tmp_path / "model.safetensors")
-        again = io.load(tmp_path / "model.safetensors")
+        model_files.save(kernel, tmp_path / "model.safetensors")
+        again = model_files.load(tmp_path / "model.safetensors")
     assert again.sample(5, size=2, rng=0) == kernel.sample(5, size=2, rng=0)
-    lazy = io.load(tmp_path / "model.safetensors", lazy=True)
+    lazy = model_files.load(tmp_path / "model.safetensors", lazy=True)
     assert lazy.sample(5, size=2, rng=0) == kernel.sample(5, size=2, rng=0)
     with pytest.raises(PermissionError, match=r"model\.safetensors' cannot be replaced: .* in use"):
-        io.save(kernel, tmp_path / "model.safetensors")
+        model_files.save(kernel, tmp_path / "model.safetensors")
     del lazy
-    io.save(kernel, tmp_path / "model.safetensors")
+    model_files.save(kernel, tmp_path / "model.safetensors")
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
 @on_linux
 @pytest.mark.usefixtures("windows")
 def test_folders_are_replaced_unless_they_are_in_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["ndpp._shards"], "SHARD_BYTES", 4096)
+    monkeypatch.setattr(sys.modules["ndpp.laws.shards"], "SHARD_BYTES", 4096)
     target = tmp_path / "model"
     kernel = LowRankKernel(mapped(tmp_path), np.eye(D))
     for _ in range(2):
-        io.save(kernel, target)
-    again = io.load(target)
+        model_files.save(kernel, target)
+    again = model_files.load(target)
     assert isinstance(again.X, Stacked)
     draws = again.sample(5, size=2, rng=0)
     assert draws == LowRankKernel(matrix(), np.eye(D)).sample(5, size=2, rng=0)
     with pytest.raises(PermissionError, match=r"/model' cannot be replaced: .* in use"):
-        io.save(again, target)
+        model_files.save(again, target)
     assert again.sample(5, size=2, rng=0) == draws
-    assert io.load(target).n_items == N
+    assert model_files.load(target).n_items == N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["X", "model"]
 
 
@@ -147,15 +150,15 @@ def test_a_file_that_is_held_for_a_moment_is_replaced(tmp_path, monkeypatch):
         true(*paths)
 
     monkeypatch.setattr(os, "replace", held)
-    monkeypatch.setattr(_files, "time", SimpleNamespace(sleep=pauses.append))
-    with pytest.raises(PermissionError), _files.replacing(tmp_path / "x") as path:
+    monkeypatch.setattr(_atomic, "time", SimpleNamespace(sleep=pauses.append))
+    with pytest.raises(PermissionError), _atomic.replacing(tmp_path / "x") as path:
         path.touch()  # elsewhere a refusal is final
     assert (len(calls), pauses, list(tmp_path.iterdir())) == (1, [], [])
     calls.clear()
-    monkeypatch.setattr(_files, "WINDOWS", True)
-    with _files.replacing(tmp_path / "x") as path:
+    monkeypatch.setattr(_atomic, "WINDOWS", True)
+    with _atomic.replacing(tmp_path / "x") as path:
         path.write_bytes(b"new")
-    assert (len(calls), pauses) == (3, list(_files.PATIENCE[:2]))
+    assert (len(calls), pauses) == (3, list(_atomic.PATIENCE[:2]))
     assert (tmp_path / "x").read_bytes() == b"new"
 
 
@@ -174,7 +177,7 @@ def test_baskets_are_written_over_old_ones(tmp_path, suffix):
 def test_training_goes_on_from_a_checkpoint_that_it_replaces(tmp_path, monkeypatch):
     baskets = Baskets.from_lists([[0, 1], [2], [1, 3], [0, 2, 3]] * 20)
     settings = {"rank": 4, "random_state": 0, "batch_size": 20, "patience": 9, "max_epochs": 4}
-    path, true, left = tmp_path / "run.part", checkpoint.write, iter(range(2))
+    path, true, left = tmp_path / "run.ndpp-part", checkpoint.write, iter(range(2))
 
     def interrupted(*arguments: Any) -> None:
         if next(left, None) is None:
@@ -260,19 +263,21 @@ def test_what_is_piped_is_the_same_bytes_everywhere(monkeypatch):
     assert stream.buffer.getvalue() == "Käse 奶酪\n".encode()
 
 
-def test_the_demonstration_needs_no_alphabet(monkeypatch):
+def test_the_demonstration_needs_no_alphabet(monkeypatch, tmp_path):
     stream = streams.TextIOWrapper(streams.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(demo, "run", lambda: demo._title("α"))
-    demo.main()
-    stream.flush()
-    assert stream.buffer.getvalue().split() == [b"?", b"?"]
+    monkeypatch.setattr(guard.warnings, "showwarning", guard.warnings.showwarning)
+    monkeypatch.setattr(demo, "run", lambda output, progress: demo._title("α"))
+    with guard.warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+        run(["demo", "-o", str(tmp_path)])
+    assert not ended.value.code
+    assert stream.buffer.getvalue().split() == ["α".encode(), "─".encode()]
 
 
 def test_a_report_from_a_system_without_a_load_average(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "getloadavg", raising=False)
     about = {"quick": True, "seed": 0, "seconds": 1.0, "machine": record.machine()}
-    record.write("fig9", "A figure", record.Result({}, [], {"": [{"ä": 1}]}), tmp_path, about=about)
+    record.write("fig9", "A figure", record.Result({}, [], {"": [namedtuple("Record", "ä")(1)]}), tmp_path, about=about)
     report = record.report(tmp_path, ["fig9"]).read_bytes()
     assert b"load average" not in report
     assert f"{os.cpu_count()} cores".encode() in report

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ndpp import _files
+from ndpp import _atomic
 
 
 def in_use(path: str | os.PathLike[str]) -> bool:
@@ -42,5 +42,5 @@ def imitate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pread")
     for name in ("replace", "rename", "unlink", "remove"):
         monkeypatch.setattr(os, name, refusing(getattr(os, name)))
-    monkeypatch.setattr(_files, "WINDOWS", True)
-    monkeypatch.setattr(_files, "PATIENCE", ())
+    monkeypatch.setattr(_atomic, "WINDOWS", True)
+    monkeypatch.setattr(_atomic, "PATIENCE", ())

@@ -6,6 +6,8 @@ A module that must not import another one, because the other imports it or becau
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -20,3 +22,32 @@ def load(name: str) -> Any:
     """
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def moved(old: str, new: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that has moved: it finds the name in its new module, with a warning."""
+
+    def find(name: str) -> Any:
+        try:
+            found = getattr(import_module(new), name)
+        except AttributeError:
+            raise AttributeError(f"module {old!r} has no attribute {name!r}") from None
+        warnings.warn(f"{old} has moved; import {name} from ndpp or {new}", DeprecationWarning, stacklevel=2)
+        return found
+
+    return find
+
+
+def renamed(module: str, **names: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new".
+
+    Old names keep working, with a DeprecationWarning.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is now {module}.{names[name]}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), names[name])
+
+    return find

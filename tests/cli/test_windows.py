@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from ndpp._journal import Journal
-from ndpp.cli import keep
+from ndpp.cli import deliver
+from ndpp.cli.journal import Journal
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="which files are open is read from /proc")
 
@@ -39,9 +39,9 @@ def test_an_interrupted_run_is_resumed(call, shelf, tmp_path, monkeypatch):
         append(self, baskets[:7])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(keep.Journal, "append", interrupted)
+    monkeypatch.setattr(deliver.Journal, "append", interrupted)
     assert call(*words, tmp_path / "out.txt").code == 130
-    monkeypatch.setattr(keep.Journal, "append", append)
+    monkeypatch.setattr(deliver.Journal, "append", append)
     assert call(*words, tmp_path / "out.txt", "--resume").code == 0
     assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt", "whole.txt"]

@@ -152,7 +152,9 @@ class Faulty(Sampler):
 )
 def test_a_broken_promise_is_noticed(fault, told):
     """Negative controls of the other promises."""
-    spec = replace(NAIVE, prepare=lambda kernel, ask: Faulty(kernel, Naive.prepare(kernel, size=ask.size), fault))
+    spec = replace(
+        NAIVE, prepare=lambda kernel, request: Faulty(kernel, Naive.prepare(kernel, size=request.size), fault)
+    )
     state = random.getstate()
     for variant in contract.variants(spec):
         if fault == "none":

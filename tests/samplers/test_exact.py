@@ -29,7 +29,7 @@ from ndpp.samplers.exact import sampler as exact
 def probabilities(kernel: LowRankKernel, state: exact.State) -> np.ndarray:
     """P(a ∈ S | chosen) for every row of the support, from the M the sampler would draw with."""
     Q = kernel.q_rows(np.arange(len(kernel.support)))
-    out = np.einsum("ia,ab,ib->i", Q, state.weighed.M, Q)
+    out = np.einsum("ia,ab,ib->i", Q, state.inclusion.M, Q)
     out[state.rows] = 1.0
     return out
 
@@ -39,7 +39,7 @@ def walk_down(sampler: Exact, size: int, rng: np.random.Generator):
     state = sampler.start(size)
     while len(state.rows) < size:
         yield state
-        state = sampler.add(state, int(sampler.index.draw(rng, state.weighed.M)[0]), size)
+        state = sampler.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]), size)
 
 
 # -- the laws it draws from --------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def test_monitors_on_learned_kernels(name: str, size: int, samples: int):
     sampler, rng = Exact.prepare(learned(name).kernel, size=size), np.random.default_rng(size)
     for _ in range(samples):
         for state in walk_down(sampler, size, rng):
-            assert abs(state.weighed.trace - (size - len(state.rows))) <= 1e-7
+            assert abs(state.inclusion.trace - (size - len(state.rows))) <= 1e-7
             if len(state.rows) % 5 == 0:
-                values = np.linalg.eigvalsh((state.weighed.M + state.weighed.M.T) / 2)
+                values = np.linalg.eigvalsh((state.inclusion.M + state.inclusion.M.T) / 2)
                 assert values.min() >= -1e-8
                 assert values.max() <= 1 + 1e-8
 
@@ -238,13 +238,13 @@ def test_compiled_conditioning_equals_plain():
     rng = np.random.default_rng(0)
     nodes = _nodes.Nodes(rng.standard_normal((2, 5, 17, 17)), rng.standard_normal(5) + 1j * rng.standard_normal(5))
     q = rng.standard_normal(17)
-    expected, weighed = nodes.plain_condition(q)
+    expected, inclusion = nodes.plain_condition(q)
     untouched = nodes.Z.copy()
     only_m = nodes.condition(q, keep=False)[1]
     np.testing.assert_array_equal(nodes.Z, untouched)
     actual, kept = nodes.condition(q, keep=True)
     for got in (only_m, kept):
-        np.testing.assert_allclose(got.M, weighed.M, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(got.M, inclusion.M, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(actual.Z, expected.Z, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(np.exp(actual.log_w), np.exp(expected.log_w), rtol=1e-10)
 

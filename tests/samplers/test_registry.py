@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from pathlib import Path
 
@@ -98,17 +99,17 @@ def test_settings_of_rejection_and_a_tree_arrive():
 @every_sampler
 def test_what_serves_every_kernel_is_offered(spec):
     large, skewed = LowRankKernel(np.eye(600), np.eye(600)), BY_NAME["generic"].kernel
-    ask = Request(2 if spec.draws(2) else None, steps=0)
+    request = Request(2 if spec.draws(2) else None, steps=0)
     if spec.max_items is not None:
         with pytest.raises(InvalidInputError, match=f"at most {spec.max_items} items"):
-            spec.prepare(large, ask)
-        spec.prepare(LowRankKernel(np.eye(spec.max_items, 3), np.eye(3)), ask)
+            spec.prepare(large, request)
+        spec.prepare(LowRankKernel(np.eye(spec.max_items, 3), np.eye(3)), request)
     elif spec.symmetric_only:
         with pytest.raises(InvalidKernelError, match="symmetric"):
-            spec.prepare(skewed, ask)
+            spec.prepare(skewed, request)
     else:
         assert spec.is_offered
-        spec.prepare(skewed, ask)
+        spec.prepare(skewed, request)
 
 
 def test_where_a_gpu_draws():
@@ -117,7 +118,7 @@ def test_where_a_gpu_draws():
 
 def test_names_are_found_and_others_refused():
     assert registry.find("clock") is registry.CLOCK
-    with pytest.raises(InvalidInputError, match=r"no sampler 'gibbs'; there are exact, walk, .*symmetric-tree"):
+    with pytest.raises(InvalidInputError, match=r"no sampler 'gibbs'; choose from exact, walk, .*symmetric-tree"):
         registry.find("gibbs")
     assert [spec.name for spec in registry.offered(None)][-2:] == ["cholesky", "clock"]
 
@@ -133,5 +134,6 @@ def test_tables_of_the_documentation_are_those_of_the_registry(page, cells):
 
 
 def test_every_field_is_documented():
-    documented = set(re.findall(r"^    (\w+) : ", registry.SamplerSpec.__doc__ or "", re.MULTILINE))
-    assert documented == {field.name for field in dataclasses.fields(registry.SamplerSpec)}
+    for cls, fields in ((registry.SamplerSpec, dataclasses.fields(registry.SamplerSpec)), (Request, Request._fields)):
+        documented = re.findall(r"^    (\w+): .*  #: [A-Z].*\.$", inspect.getsource(cls), re.MULTILINE)
+        assert documented == [getattr(field, "name", field) for field in fields]

@@ -18,7 +18,6 @@ from ndpp.linalg import dominating
 from ndpp.samplers import rejection
 from ndpp.samplers.rejection import Rejection
 
-
 DRAWS = 1_000
 """As many as show a missing acceptance test; ``MANY``, of few sets, show one that is a little wrong."""
 MANY = 5_000
@@ -168,7 +167,7 @@ def test_learned_kernels_have_the_published_figure(name, expected):
 def test_budget_error_carries_the_count_and_the_partial_result(monkeypatch):
     case = BY_NAME["generic"]
     sampler = Rejection.prepare(case.kernel)
-    monkeypatch.setattr(rejection, "TAIL", 8 / sampler.max_proposals)
+    monkeypatch.setattr(rejection, "BUDGET_FACTOR", 8 / sampler.max_proposals)
     with pytest.raises(BudgetExceededError, match="8 proposals were all rejected") as caught:
         sampler.sample(2_000, rng=6)
     assert caught.value.count == 8

@@ -1,5 +1,6 @@
 """Samplers behind one interface: ``prepare`` pays what depends on the kernel alone, ``sample`` draws."""
 
+from ndpp.samplers.background import ExactUnion
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
@@ -16,6 +17,7 @@ __all__ = [
     "Draw",
     "Draws",
     "Exact",
+    "ExactUnion",
     "Monitor",
     "Naive",
     "NaiveUp",

@@ -1,0 +1,168 @@
+"""Files are replaced whole or not at all, and have one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from safetensors import SafetensorError
+
+from ndpp.errors import BusyFileError
+
+WINDOWS = sys.platform == "win32"
+"""Whether files that are open cannot be replaced, and have no permissions but a read-only flag."""
+PATIENCE = (0.01, 0.05, 0.1, 0.3, 0.5)
+"""Seconds between attempts to replace a file on Windows, where a virus scanner may hold a new one for a moment."""
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path to write to; on success it takes the place of ``path``, on failure it goes away.
+
+    A target that is not a plain file (a pipe, ``/dev/stdout``) has no old content to lose and is given as it is.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"expected the path of a file to write; {str(path)!r} is a folder")
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as reason:  # nobody asked for a file of the temporary name
+        raise OSError(reason.errno, reason.strerror, str(path)) from None
+    try:
+        mode = (target if target.exists() else temporary).stat().st_mode
+        yield temporary
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())
+        if not WINDOWS:
+            temporary.chmod(mode & 0o7777)  # some writers replace the temporary by one of their own
+        move(temporary, target, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def move(source: Path, target: Path, name: Path) -> None:
+    """Rename a file or folder; a file takes the place of the target. Windows refuses while anything has one of them open.
+
+    ``name`` is the path that the message gives.
+    """
+    for pause in PATIENCE if WINDOWS else ():
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            time.sleep(pause)
+    try:
+        os.replace(source, target)
+    except PermissionError as reason:
+        if not WINDOWS:
+            raise
+        raise PermissionError(
+            f"{str(name)!r} cannot be replaced: it is read-only, or in use by another program or by a kernel whose X "
+            f"is read from it ({reason.strerror})"
+        ) from None
+
+
+@contextmanager
+def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise what safetensors says of a disk, full or broken, as any other writer does."""
+    try:
+        yield
+    except SafetensorError as reason:
+        raise OSError(f"could not write {str(path)!r}: {reason}") from None
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
+    """Give a temporary folder to fill; on success it takes the place of ``path``, on failure it goes away.
+
+    A folder that is there already is replaced only if it holds a file ``mark``: it was written by the same hand.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target / mark).is_file():
+        raise FileExistsError(
+            f"{str(path)!r} is there already and is no folder with a {mark!r}; remove it or choose another name"
+        )
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
+    temporary, old = (target.with_name(f".{target.name}.{secrets.token_hex(4)}.{end}") for end in ("tmp", "old"))
+    try:
+        temporary.mkdir()
+        yield temporary
+        if target.exists():
+            move(target, old, target)
+        move(temporary, target, target)
+    finally:
+        if old.exists() and not target.exists():
+            move(old, target, target)
+        for rest in (temporary, old):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def part_path(target: str | os.PathLike[str]) -> Path:
+    """Return where unfinished results for ``target`` are kept. The suffix is one that no other program uses."""
+    real = Path(os.path.realpath(target))
+    return real.with_name(real.name + ".ndpp-part")
+
+
+@contextmanager
+def one_writer(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the right to write ``path``; raise :class:`BusyFileError` if another process holds it.
+
+    The right is a lock on a hidden file next to ``path``. The system releases it when the process ends, even if it is killed.
+    """
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.ndpp-lock")
+    while True:
+        file = open(lock, "ab")  # noqa: SIM115  it stays open as long as the lock is held
+        if not _lock(file):
+            file.close()
+            raise BusyFileError(os.fspath(path))
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(lock)):
+                break
+        file.close()  # another process removed the file between opening and locking it
+    try:
+        yield
+    finally:
+        if not WINDOWS:
+            lock.unlink(missing_ok=True)
+        file.close()
+        if WINDOWS:
+            with suppress(OSError):  # another process may have opened it
+                lock.unlink(missing_ok=True)
+
+
+def _lock(file: IO[Any]) -> bool:
+    """Lock an open file and return True, or False if another process has locked it."""
+    try:
+        if WINDOWS:
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # neither module: no locks on this system
+        return True
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as reason:
+        if reason.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):  # a file system without locks
+            return True
+        raise
+    return True

@@ -1,0 +1,337 @@
+"""The one noun every other room speaks of: a low-rank kernel L = X W Xᵀ, P(S) ∝ det(L_S).
+
+The kernel, its conditionals and its restrictions are all of this type. Everything is computed in orthonormal coordinates
+(:mod:`ndpp.linalg`), so that no cost but the first pass over X depends on the number of items.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ndpp._lazy import load
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp.baskets.labels import check_labels
+from ndpp.errors import (
+    ImpossibleSizeError,
+    InvalidInputError,
+    InvalidKernelError,
+    NoConditionalKernelError,
+    PrecisionError,
+    PrecisionWarning,
+    ZeroProbabilityError,
+)
+from ndpp.laws.base import Law
+from ndpp.laws.support import ItemRows
+from ndpp.linalg import (
+    TiltedLaw,
+    inclusion_matrix,
+    log_elementary,
+    log_minor,
+    rounding_error,
+    schur_weights,
+    tilted_law,
+)
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import condition_inner
+from ndpp.rows import Rows, as_rows
+
+WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
+"""Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
+WITH_BACKGROUND = "ndpp.laws.background:BackgroundKernel"
+"""The class of kernels with a background, which builds on this one."""
+DENSE_ITEMS = 30_000
+"""Most items for which L is formed as a matrix (7 GB)."""
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class LowRankKernel(ItemRows, Law):
+    """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
+
+    Parameters
+    ----------
+    X : (n, d) array_like or row source
+        One row per item, float32 or float64. Not copied, and made read-only in the kernel's view of it. A memory map, an HDF5 or Zarr
+        array, a dask array or a store of one's own (:class:`ndpp.rows.RowSource`) stays where it is: preparing streams over it, and
+        sampling fetches single rows.
+    W : (d, d) array_like
+        The inner matrix.
+    labels : sequence of str, optional
+        Names of the items.
+    support : sequence of int, optional
+        The only items that may occur; X then still has one row for every item of the catalogue.
+    weights : (d,) array_like, optional
+        Sizes of the directions of W, against which rounding is judged. A conditional keeps those of the kernel it came from.
+    background : (n,) array_like, optional
+        Odds δ ≥ 0 of each item to come by itself: L = diag(δ) + X W Xᵀ. Samples may then be larger than the rank; see
+        :class:`~ndpp.laws.background.BackgroundKernel`, which is what is returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> kernel.n_items, kernel.rank
+    (3, 3)
+    >>> round(float(np.exp(kernel.log_det([0, 1]))), 12)  # 1·1 + 2·2: items 0 and 1 attract each other
+    5.0
+    >>> kernel.size_distribution().round(4)
+    array([0.0625, 0.1875, 0.4375, 0.3125])
+    """
+
+    X: Any
+    W: FloatArray
+    labels: tuple[str, ...] | None
+    _allowed: IntArray | None
+    _weights: FloatArray
+    _normalizers: dict[int, tuple[float, float]]
+    background: ClassVar[FloatArray | None] = None
+    _sampler = "ndpp.samplers.exact:Exact"
+
+    def __new__(cls, *args: Any, background: Any = None, **kwargs: Any) -> LowRankKernel:
+        """Choose the class: a background makes another one."""
+        return object.__new__(cls if background is None else load(WITH_BACKGROUND))
+
+    def __init__(
+        self,
+        X: Any,
+        W: Any,
+        *,
+        labels: Sequence[str] | None = None,
+        support: Items | None = None,
+        weights: Any = None,
+        background: Any = None,
+    ) -> None:
+        rows = as_rows(X)
+        X = check_matrix(X, "X") if rows is None else rows
+        n, d = X.shape
+        if n == 0 or d == 0:
+            raise InvalidKernelError(f"X must have at least one item and one column; its shape is {X.shape}")
+        W = check_matrix(W, "W", shape=(d, d))
+        allowed = None if support is None else np.sort(check_items(support, n, "support"))
+        if allowed is not None and allowed.size == 0:
+            raise InvalidInputError("at least one item must be able to occur; none is left")
+        names = check_labels(labels)
+        if names is not None and len(names) != n:
+            raise InvalidInputError(f"labels must be {n} names, one per row of X; got {len(names)}")
+        sizes = (
+            schur_weights(np.asarray(W, np.float64))
+            if weights is None
+            else check_matrix([weights], "weights", shape=(1, d))[0]
+        )
+        values: dict[str, Any] = {
+            "X": frozen(X) if rows is None else rows, "W": frozen(W), "labels": names,
+            "_allowed": None if allowed is None or len(allowed) == n else frozen(allowed), "_weights": sizes, "_normalizers": {},
+        }  # fmt: skip
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self.ties.coordinates  # noqa: B018  an invalid kernel is refused here, not at first use
+
+    @classmethod
+    def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
+        """Return the kernel L = VVᵀ + B(D − Dᵀ)Bᵀ [Gartrell et al., ICLR 2021], X = [V B], W = Diag(I, D − Dᵀ)."""
+        V, B = check_matrix(V, "V"), check_matrix(B, "B")
+        if len(V) != len(B):
+            raise InvalidInputError(f"V and B must have one row per item each; V has {len(V)} rows, B has {len(B)}")
+        D = check_matrix(D, "D", shape=(B.shape[1], B.shape[1]))
+        W = np.zeros((V.shape[1] + B.shape[1],) * 2)
+        W[: V.shape[1], : V.shape[1]] = np.eye(V.shape[1])
+        W[V.shape[1] :, V.shape[1] :] = D - D.T
+        return cls(np.hstack([V, B]), W, labels=labels)
+
+    def __repr__(self) -> str:
+        return f"LowRankKernel(n_items={self.n_items}, rank={self.rank})"
+
+    @property
+    def rank(self) -> int:
+        """Rank of X W Xᵀ."""
+        return self.coordinates.rank
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger: the rank, if there is no background."""
+        return self.rank
+
+    @property
+    def ties(self) -> LowRankKernel:
+        """The low-rank part of a sample: this kernel itself, if there is no background."""
+        return self
+
+    # -- probabilities -------------------------------------------------------------------------------------------------------
+
+    def log_det(self, items: Items) -> float:
+        """Return log det(L_S), −inf where it is zero. O(k²r + kr²)."""
+        ids = check_items(items, self.n_items)
+        if not self.can_occur(ids).all():
+            return -np.inf
+        return log_minor(self.x_rows(self.rows_of(ids)), self.W, weights=self._weights)
+
+    def log_normalizer(self, size: int | None = None) -> float:
+        """Return log Σ_S det(L_S) over all sets, log det(I + L), or over those of one size, log e_k (−inf where none can occur)."""
+        if size is None:
+            return self._law.log_weight
+        value, error = self._log_elementary(check_count(size, "size"))
+        self._say_precision(error, f"log e_{size}")
+        return value
+
+    def log_mass(self, items: Items = (), size: int | None = None) -> float:
+        """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
+        ids = check_items(items, self.n_items)
+        if not self.can_occur(ids).all():
+            return -np.inf
+        q = self.q_rows(self.rows_of(ids))
+        return tilted_law(self.coordinates, 1.0, q).log_weight if size is None else self._log_elementary(size, q)[0]
+
+    @cached_property
+    def _law(self) -> TiltedLaw:
+        return tilted_law(self.coordinates, 1.0)
+
+    def _log_elementary(self, size: int, given: FloatArray | None = None) -> tuple[float, float]:
+        if given is not None and len(given):
+            return log_elementary(self.coordinates, size, given)
+        if size not in self._normalizers:
+            self._normalizers[size] = log_elementary(self.coordinates, size)
+        return self._normalizers[size]
+
+    def log_prob(self, items: Items, size: int | None = None) -> float:
+        """Return log P(S), over all sets or over those of one size."""
+        ids = check_items(items, self.n_items)
+        if size is not None:
+            self.check_size(size)
+            if len(ids) != size:
+                return -np.inf
+        log_det = self.log_det(ids)
+        return log_det - self.log_normalizer(size) if log_det > -np.inf else -np.inf
+
+    def size_distribution(self) -> FloatArray:
+        """Return P(|S| = k) for k = 0..rank."""
+        return self._law.law.copy()
+
+    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
+        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.
+
+        ``size`` counts the given items, whose own probability is one. O(n r²) plus O(r⁴) for a size.
+        """
+        rows = self.rows_of(given, "given")
+        M = self._inclusion_matrix(size, self.q_rows(rows))
+        out = np.zeros(self.n_items)
+        for block, chances in self.q_map(partial(quadratic_forms, M=M)):
+            out[block if self._allowed is None else self._allowed[block]] = chances
+        out[self.catalogue_ids(rows)] = 1.0
+        return clip_probabilities(out, "inclusion probabilities")
+
+    def _inclusion_matrix(self, size: int | None, given: FloatArray) -> FloatArray:
+        if size is None:
+            law = tilted_law(self.coordinates, 1.0, given)
+            if law.log_weight == -np.inf:
+                raise never_together(len(given))
+            # The estimate is one of log det; a probability is one of its derivatives, and moves more.
+            self._say_precision(10 * rounding_error(self.coordinates, 1.0, given), "inclusion probabilities")
+            return law.marginal
+        self.check_size(size, given=given)
+        if size == len(given):
+            return np.zeros_like(self.coordinates.B)
+        return inclusion_matrix(self.coordinates, size, given)[0]
+
+    def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
+        """Return ``size`` if sets of that size that contain the given rows of Q can occur; raise a clear error otherwise."""
+        size = check_count(size, "size")
+        n_given = 0 if given is None else len(given)
+        if size < n_given:
+            raise ImpossibleSizeError(
+                f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}"
+            )
+        if size > self.rank:
+            raise ImpossibleSizeError(
+                f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for"
+            )
+        if given is not None and tilted_law(self.coordinates, 1.0, given).log_weight == -np.inf:
+            raise never_together(n_given)
+        value, error = self._log_elementary(size, given)
+        if value == -np.inf:
+            odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
+            among = f" that contain the {n_given} given items" if n_given else ""
+            raise ImpossibleSizeError(
+                f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()"
+            )
+        self._say_precision(error, f"sets of size {size}")
+        return size
+
+    def _say_precision(self, error: float, what: str) -> None:
+        if error > REFUSE_ERROR:
+            raise PrecisionError(
+                f"{what} depend on directions of X too small for double precision (relative error about {error:.1g}). "
+                "Ask for a smaller size, rescale X, or drop its smallest directions."
+            )
+        if error > WARN_ERROR:
+            warnings.warn(
+                f"{what}: the smallest directions of X leave a relative error of about {error:.1g}",
+                PrecisionWarning,
+                stacklevel=3,
+            )
+
+    # -- the same type again -------------------------------------------------------------------------------------------------
+
+    def condition(self, items: Items) -> LowRankKernel:
+        """Return the law of the rest of a sample, given that these items are in: the kernel L − L_{:,A} L_A⁻¹ L_{A,:} on the others.
+
+        Raises
+        ------
+        ZeroProbabilityError
+            The items never occur together.
+        NoConditionalKernelError
+            They do, but det L_A = 0, so that the rest is not an L-ensemble; use ``given=`` instead.
+        """
+        rows = self.rows_of(items)
+        if len(rows) == 0:
+            return self
+        if self.log_det(items) == -np.inf:
+            if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
+                raise never_together(len(rows))
+            raise NoConditionalKernelError(
+                f"items {self.catalogue_ids(rows).tolist()} can be part of a sample, but never all of it (det L_A = 0), "
+                "so the rest has no kernel of its own. "
+                "Pass them as given= to sample() or inclusion_probabilities() instead."
+            )
+        if len(rows) == self.n_rows:
+            raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
+        W, reach = condition_inner(np.asarray(self.W, np.float64), self.x_rows(rows))
+        return self._with(W, np.delete(self.support, rows), reach)
+
+    def restrict(self, items: Items) -> LowRankKernel:
+        """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
+        ids = check_items(items, self.n_items)
+        return self._with(self.W, ids[self.can_occur(ids)])
+
+    def exclude(self, items: Items) -> LowRankKernel:
+        """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
+        ids = check_items(items, self.n_items)
+        return self._with(self.W, np.delete(self.support, self.rows_of(ids[self.can_occur(ids)])))
+
+    def _with(self, W: AnyArray, support: IntArray, reach: FloatArray | None = None) -> LowRankKernel:
+        weights = self._weights if reach is None else np.maximum(self._weights, reach)
+        odds = self.background if self.background is not None and self.background[support].any() else None
+        return LowRankKernel(self.X, W, labels=self.labels, support=support, weights=weights, background=odds)
+
+    def to_dense(self) -> FloatArray:
+        """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
+        if self.n_items > DENSE_ITEMS:
+            raise InvalidInputError(
+                f"L would take {8e-9 * self.n_items**2:.3g} GB for {self.n_items} items; to_dense is for at most {DENSE_ITEMS}. "
+                "Everything else is computed from X and W; ask for blocks of L as X[rows] W X[columns]ᵀ."
+            )
+        X = np.zeros(self.X.shape)
+        X[self.support] = self._factor.read() if isinstance(self._factor, Rows) else self._factor
+        return X @ np.asarray(self.W, np.float64) @ X.T
+
+
+def never_together(n_given: int) -> ZeroProbabilityError:
+    """Return the error for items that never occur together."""
+    return ZeroProbabilityError(
+        f"the {n_given} given items have probability zero of being in a sample together; give fewer or other items"
+    )

@@ -1,0 +1,161 @@
+"""Which items of a catalogue can occur, and their rows of X and of Q, in memory or wherever else X lies.
+
+Users name items by their ids in the catalogue. Samplers speak of rows of the support, the items that can occur; this is the border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
+from ndpp._validation import check_items, frozen
+from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
+from ndpp.linalg import Coordinates, coordinates, row_blocks
+from ndpp.rows import Part, Rows
+
+CHANGED = 0.05
+"""How far the squared norm of a fetched row of Q may be, relatively, from the leverage, which may be 3 % too large."""
+
+
+class ItemRows:
+    """The part of a kernel that knows its items."""
+
+    X: Any  # an array or Rows
+    W: FloatArray
+    labels: tuple[str, ...] | None
+    _allowed: IntArray | None  # None: all items, without a list of 8 n bytes
+    _weights: FloatArray
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of items that can occur."""
+        return self.n_items if self._allowed is None else len(self._allowed)
+
+    @cached_property
+    def support(self) -> IntArray:
+        """The items that can occur, ascending."""
+        return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
+
+    def ids(self, labels: Sequence[str]) -> IntArray:
+        """Return the ids of items named by their labels."""
+        if self.labels is None:
+            raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
+        if isinstance(labels, str):
+            raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
+        unknown = [label for label in labels if label not in self._id_of]
+        if unknown:
+            raise UnknownLabelError(unknown[0], self.labels)
+        return np.array([self._id_of[label] for label in labels], np.int64)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or ())}
+
+    def catalogue_ids(self, rows: IntArray) -> IntArray:
+        """Return the catalogue ids of rows of the support."""
+        return rows if self._allowed is None else self._allowed[rows]
+
+    def rows_of(self, items: Items, name: str = "items") -> IntArray:
+        """Return the rows of the support that hold these items, in the same order."""
+        ids = check_items(items, self.n_items, name)
+        outside = ids[~self.can_occur(ids)]
+        if outside.size:
+            raise ZeroProbabilityError(
+                f"{name} contains item {outside[0]}, which this kernel excludes; it can never occur"
+            )
+        return ids if self._allowed is None else np.searchsorted(self._allowed, ids)
+
+    def can_occur(self, ids: IntArray) -> BoolArray:
+        """Return which of these ids of the catalogue are in the support."""
+        if self._allowed is None:
+            return np.ones(len(ids), bool)
+        return self._allowed[np.minimum(np.searchsorted(self._allowed, ids), len(self._allowed) - 1)] == ids
+
+    # -- rows ----------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _factor(self) -> AnyArray | Rows:
+        """X on the support."""
+        if self._allowed is None:
+            return self.X
+        return Part(self.X, self._allowed) if isinstance(self.X, Rows) else frozen(self.X[self._allowed])
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
+        return coordinates(self._factor, self.W, weights=self._weights)
+
+    def x_rows(self, rows: IntArray) -> FloatArray:
+        """Return rows of X, in double precision."""
+        X = self.X
+        ids = self.catalogue_ids(rows)
+        return np.asarray(X.take(ids) if isinstance(X, Rows) else X[ids], np.float64)
+
+    def q_rows(self, rows: IntArray) -> FloatArray:
+        """Return rows of Q, shape (len(rows), rank)."""
+        coords = self.coordinates
+        if coords.Q is not None:
+            return coords.Q[rows]
+        Q = self.x_rows(rows) @ coords.to_q
+        if isinstance(self.X, Rows) and len(rows) > 1:  # one row is mostly one of those looked at just before
+            self._check_unchanged(self.X, rows, Q)
+        return Q
+
+    def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+        """Yield X on the support by blocks of rows."""
+        factor = self._factor
+        if isinstance(factor, Rows):
+            return factor.stream()
+        return ((block, factor[block]) for block in row_blocks(factor))
+
+    def q_blocks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield Q by blocks of rows."""
+        coords = self.coordinates
+        if coords.Q is not None:
+            return ((block, coords.Q[block]) for block in row_blocks(coords.Q))
+        return ((block, _times(coords.to_q, part)) for block, part in self.x_blocks())
+
+    def q_map(self, function: Callable[[FloatArray], FloatArray]) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield ``function`` of Q by blocks of rows, computed where these lie; for functions with small results."""
+        coords, factor = self.coordinates, self._factor
+        if coords.Q is None and isinstance(factor, Rows):
+            return factor.each(partial(_of_q, function, coords.to_q))
+        return ((block, function(Q)) for block, Q in self.q_blocks())
+
+    def q_times(self, vectors: FloatArray) -> FloatArray:
+        """Return Q · vectors without forming Q. O(n d) per vector."""
+        coords, factor = self.coordinates, self._factor
+        if coords.Q is not None:
+            return coords.Q @ vectors
+        times, out = partial(_times, coords.to_q @ vectors), np.empty((self.n_rows, vectors.shape[1]))
+        parts = factor.each(times) if isinstance(factor, Rows) else ((b, times(x)) for b, x in self.x_blocks())
+        for block, part in parts:
+            out[block] = part
+        return out
+
+    def _check_unchanged(self, X: Rows, rows: IntArray, Q: FloatArray) -> None:
+        """Raise where the rows fetched are not those the kernel was prepared from: a store may be replaced, or lose chunks, unnoticed."""
+        wanted = self.coordinates.leverage[rows]
+        different = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
+        if different.any():
+            item = self.catalogue_ids(rows)[int(np.argmax(different))]
+            raise RowsUnavailableError(
+                f"row {item} of X is not what it was when the kernel was prepared: {X.name} has changed. Build the kernel again."
+            )
+
+
+def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:
+    return np.asarray(part, np.float64) @ vectors
+
+
+def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: AnyArray) -> FloatArray:
+    return function(_times(to_q, part))
