@@ -69,12 +69,8 @@ class TestLearned:
         tilted = LowRankKernel(kernel.X * tilt[:, None], kernel.W)
         draws = Exact.prepare(tilted, size=10).sample(100, rng=5).baskets
         assert not compare_with_law(kernel, draws, size=10).agrees
-<<<<<<< HEAD
-        assert not compare(kernel, draws, of_ten(name)).agrees
-        assert not compare_with_law(kernel, Cholesky.prepare(tilted).sample(N_DRAWS[Clock], rng=5).baskets).agrees
-=======
         assert not compare_samples(kernel, draws, of_ten(name)).agrees
->>>>>>> 88b713bac495774159b2f70ffc29de8a4d767a75
+        assert not compare_with_law(kernel, Cholesky.prepare(tilted).sample(N_DRAWS[Clock], rng=5).baskets).agrees
 
     def test_a_walk_at_its_start_is_told_apart(self, name):
         """Negative control: the greedy set is not a draw."""

@@ -17,7 +17,6 @@ from ndpp.items import LeverageTable, Scan, Tree
 from ndpp.linalg import dominating
 from ndpp.samplers.symmetric import EigenvectorLaw, SymmetricTree, draw_projection
 
-
 DRAWS = 1_000
 """As many as the negative control needs."""
 
