@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ndpp
-from ndpp.cli import draw, evaluate, fit, info, recommend
+from ndpp.cli import draw, evaluate, fit, info, recommend, serve
 from ndpp.cli import run as runs
 from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
 
@@ -29,6 +29,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "complete": draw.complete,
         "recommend": recommend.recommend,
         "map": recommend.map_,
+        "serve": serve.serve,
     },
     "Experiments": {"demo": runs.demo, "reproduce": runs.reproduce, "bench": runs.bench},
 }
