@@ -75,6 +75,7 @@ class Served:
         self.drawer = Drawer(law)
         names = [str(i) for i in range(self.n_items)] if self.labels is None else self.labels
         self.index = LabelIndex(names, self.popularity)
+        self.drawer.warm(int(self.index.popular[0]))
 
     @classmethod
     def load(cls, path: Path) -> Served:

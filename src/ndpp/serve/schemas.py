@@ -215,7 +215,7 @@ class MapAnswer(BaseModel):
 
     items: list[Item]
     probabilities: list[Probability]
-    places: list[tuple[float, float]]
+    places: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
 
 
 class Problem(BaseModel):
