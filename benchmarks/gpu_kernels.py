@@ -1,4 +1,4 @@
-"""Every operation of the GPU engine beside what the device can do: bytes by a device-to-device copy, flops by a large product."""
+"""Every operation of the GPU engine against the device's limits: bytes per second of a copy, flops of a large product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ndpp.samplers.gpu.kernels.layout import even, tight
 from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
 from ndpp.samplers.gpu.proposals import first_round
 
-Row = dict[str, Any]
+Json = dict[str, Any]
 
 
 def milliseconds(call: Callable[[], Any], repeats: int = 3) -> float:
@@ -29,7 +29,7 @@ def milliseconds(call: Callable[[], Any], repeats: int = 3) -> float:
     return start.elapsed_time(end) / repeats
 
 
-def ceilings() -> Row:
+def ceilings() -> Json:
     x = torch.randn(2**28, dtype=torch.float64, device="cuda")
     y = torch.empty_like(x)
     copy = max(2 * x.nbytes / milliseconds(lambda: y.copy_(x)) * 1e-9 for _ in range(3))
@@ -41,7 +41,7 @@ Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
 
 
 def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity: int, entering: bool) -> Iterator[Part]:
-    """The operations of the step after n items, on random numbers of the shapes it has; bytes are counted once each."""
+    """Yield the operations of the step after n items, on random numbers of the same shapes; each byte counts once."""
     r, c, h = engine.sampler.kernel.rank, first_round(engine.sampler.kernel.rank, wanted - n), half
     real = {"dtype": torch.float64, "device": engine.device}
     item = 8
@@ -91,8 +91,8 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity:
         yield "border G⁻¹, trace", lambda: border(inverse, inner, four, four), small * (6 * n + 12), 0
 
 
-def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) -> list[Row]:
-    """Time every operation of a sample's steps (each ``stride``-th of them, and all changes of circle), and add up."""
+def replay(engine: ExactEngine, wanted: int, ceiling: Json, S: int, stride: int) -> list[Json]:
+    """Add up the times of every operation of a sample: all changes of circle, and every ``stride``-th other step."""
     total: dict[str, list[float]] = {}
     for first, stop, circle in engine.schedule(wanted):
         steps = [(first, True, 1.0)]
@@ -117,7 +117,7 @@ def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) 
     ]  # fmt: skip
 
 
-def show(rows: list[Row]) -> None:
+def show(rows: list[Json]) -> None:
     for row in rows:
         print(
             f"{row['kernel']:22}{row['us_per_sample']:9.2f} µs{row['TB_s']:7.2f} TB/s{row['TFLOP_s']:7.1f} TFLOP/s"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ndpp import explain, plots
-from ndpp.datasets import make_baskets
+from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
-from ndpp.plots.maps import _layout, _spread
+from ndpp.plots.maps import _layout, _similarity, _spread
 
 to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
 
@@ -194,6 +194,14 @@ def test_items_of_a_kind_are_near_each_other_on_the_map():
     assert (within < between).all()  # in either direction
     with pytest.raises(InvalidInputError, match="between 4 and 20"):
         plots.embedding_map(LowRankKernel(X, np.eye(24)), n=21)
+
+
+def test_a_background_does_not_move_items_on_the_map():
+    kernel = make_kernel(12, 6, rng=0)
+    background = LowRankKernel(kernel.X, kernel.W, background=np.linspace(0.0, 2.0, 12))
+    items = np.arange(12)
+    np.testing.assert_allclose(_similarity(background, items), _similarity(kernel, items), atol=1e-12)
+    assert len(plots.embedding_map(background, n=12).axes[0].texts) == 12
 
 
 def test_a_chain_of_items_is_an_arch_on_the_map():

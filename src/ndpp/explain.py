@@ -84,10 +84,9 @@ def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
     >>> [(share.label, round(share.probability, 3)) for share in popularity(kernel, 2)]
     [('butter', 0.49), ('bread', 0.451)]
     """
-    kernel = _kernel(kernel)
-    probabilities = kernel.inclusion_probabilities()
-    n = len(probabilities) if n is None else check_count(n, "n", least=1)
-    return tuple(_share(kernel, i, probabilities) for i in np.argsort(-probabilities, kind="stable")[:n].tolist())
+    marginals = _marginals(kernel)
+    n = len(marginals.p) if n is None else check_count(n, "n", least=1)
+    return tuple(marginals.share(i) for i in np.argsort(-marginals.p, kind="stable")[:n].tolist())
 
 
 def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: float = 0.0) -> Related:
@@ -106,14 +105,15 @@ def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: flo
       instead of it     lift  together
         rolls           0.84   11.111%
     """
-    kernel = _kernel(kernel)
-    a = int(kernel.ids([item])[0] if isinstance(item, str) else check_items([item], kernel.n_items, "item")[0])
-    probabilities = kernel.inclusion_probabilities()
-    if probabilities[a] == 0:
+    marginals, n = _marginals(kernel), check_count(n, "n", least=1)
+    own = marginals.kernel
+    a = int(own.ids([item])[0] if isinstance(item, str) else check_items([item], own.n_items, "item")[0])
+    if marginals.p[a] == 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs, so it has no complements or substitutes")
-    others = _occurring(probabilities, least_probability)
-    found = _correlate(kernel, probabilities, np.array([a]), others[others != a])
-    return Related(_share(kernel, a, probabilities), *_pairs(kernel, probabilities, found, n))
+    others = marginals.occurring(least_probability)
+    others = others[others != a]
+    found = marginals.correlations(np.array([a]), others)[0]
+    return Related(marginals.share(a), *marginals.strongest(np.full(len(others), a), others, found, n))
 
 
 def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, least_probability: float = 0.0) -> Pairs:
@@ -132,84 +132,67 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
       stand in for each other     lift  together
         bread + rolls             0.84   11.111%
     """
-    kernel, n = _kernel(kernel), check_count(n, "n", least=1)
-    probabilities = kernel.inclusion_probabilities()
-    items = _occurring(probabilities, least_probability)
+    marginals, n = _marginals(kernel), check_count(n, "n", least=1)
+    items = marginals.occurring(least_probability)
     if among is not None:
-        items = np.intersect1d(items, check_items(among, kernel.n_items, "among"))
+        items = np.intersect1d(items, check_items(among, marginals.kernel.n_items, "among"))
     step = max(1, CHUNK_PAIRS // max(1, len(items)))
-    parts = [_correlate(kernel, probabilities, items[:0], items)]
+    parts = [(items[:0], items[:0], np.empty(0))]
     for start in range(0, len(items), step):
-        found = _correlate(kernel, probabilities, items[start : start + step], items[start:])
-        parts.append(_extremes(found.take(found.first < found.second), n))  # each pair once
-    return _pairs(kernel, probabilities, _Found(*map(np.concatenate, zip(*parts))), n)
+        block, others = items[start : start + step], items[start:]
+        rows, columns = np.triu_indices(len(block), 1, len(others))  # each pair once
+        found = marginals.correlations(block, others)[rows, columns]
+        order = np.argpartition(found, [n - 1, -n]) if len(found) > 2 * n else np.arange(len(found))
+        kept = np.r_[order[:n], order[n:][-n:]]
+        parts.append((block[rows[kept]], others[columns[kept]], found[kept]))
+    first, second, correlation = map(np.concatenate, zip(*parts))
+    return marginals.strongest(first, second, correlation, n)
 
 
-class _Found(NamedTuple):
-    """Pairs as columns: two items, P(a, b) − P(a)P(b), and the correlation."""
+class _Marginals(NamedTuple):
+    """The inclusion probabilities of a kernel, and R of its marginal kernel Q R Qᵀ."""
 
-    first: IntArray
-    second: IntArray
-    covariance: FloatArray
-    correlation: FloatArray
+    kernel: LowRankKernel
+    p: FloatArray
+    R: FloatArray
 
-    def take(self, which: Any) -> _Found:
-        """Return some of the pairs."""
-        return _Found(self.first[which], self.second[which], self.covariance[which], self.correlation[which])
+    def share(self, item: int) -> Share:
+        """Return an item with its label and probability."""
+        labels = self.kernel.labels
+        return Share(item, str(item) if labels is None else labels[item], float(self.p[item]))
 
+    def occurring(self, least_probability: float) -> IntArray:
+        """Return the items of positive probability that reach this bound."""
+        return np.flatnonzero((self.p > 0) & (self.p >= least_probability))
 
-def _correlate(kernel: LowRankKernel, probabilities: FloatArray, block: IntArray, others: IntArray) -> _Found:
-    """Return all pairs of an item of ``block`` and one of ``others``."""
-    R = tilted_law(kernel.ties.coordinates, 1.0).marginal
-    q, rest = (kernel.ties.q_rows(kernel.rows_of(items)) for items in (block, others))
-    covariance = -((q @ R) @ rest.T) * ((q @ R.T) @ rest.T)
-    if kernel.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-        covariance /= np.outer(1 + kernel.background[block], 1 + kernel.background[others])
-    spread = np.sqrt(probabilities * (1 - probabilities))
-    scale = np.outer(spread[block], spread[others])
-    correlation = np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
-    first, second = np.repeat(block, len(others)), np.tile(others, len(block))
-    return _Found(first, second, covariance.ravel(), correlation.ravel())
+    def correlations(self, block: IntArray, others: IntArray) -> FloatArray:
+        """Return the correlations between the items of ``block`` and of ``others``."""
+        q, rest = (self.kernel.ties.q_rows(self.kernel.rows_of(items)) for items in (block, others))
+        covariance = -((q @ self.R) @ rest.T) * ((q @ self.R.T) @ rest.T)
+        if self.kernel.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
+            covariance /= np.outer(1 + self.kernel.background[block], 1 + self.kernel.background[others])
+        scale = np.outer(self._spread(block), self._spread(others))
+        return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
 
+    def strongest(self, first: IntArray, second: IntArray, correlation: FloatArray, n: int) -> Pairs:
+        """Return the n pairs with the largest positive and the n with the smallest negative correlations."""
+        together = self.p[first] * self.p[second] + correlation * self._spread(first) * self._spread(second)
+        order, kinds = np.argsort(-correlation, kind="stable"), []
+        for side, sign in ((order[:n], 1), (order[::-1][:n], -1)):
+            chosen = side[sign * correlation[side] > MIN_CORRELATION]
+            columns = (values[chosen].tolist() for values in (first, second, np.maximum(together, 0.0), correlation))
+            kinds.append(tuple(Pair(self.share(a), self.share(b), both, rho) for a, b, both, rho in zip(*columns)))
+        return Pairs(*kinds)
 
-def _extremes(found: _Found, n: int) -> _Found:
-    """Return the pairs with the n largest and the n smallest correlations, or all of a few."""
-    if len(found.first) <= 2 * n:
-        return found
-    order = np.argpartition(found.correlation, [n - 1, len(found.first) - n])
-    return found.take(np.r_[order[:n], order[-n:]])
-
-
-def _pairs(kernel: LowRankKernel, probabilities: FloatArray, found: _Found, n: int) -> Pairs:
-    """Return the n pairs with the largest positive and the n with the smallest negative correlations."""
-    n = check_count(n, "n", least=1)
-
-    def pair(a: int, b: int, covariance: float, correlation: float) -> Pair:
-        first, second = _share(kernel, a, probabilities), _share(kernel, b, probabilities)
-        return Pair(first, second, max(0.0, first.probability * second.probability + covariance), correlation)
-
-    order = np.argsort(-found.correlation, kind="stable")
-    kinds = []
-    for side, sign in ((order[:n], 1), (order[::-1][:n], -1)):
-        chosen = side[sign * found.correlation[side] > MIN_CORRELATION]
-        kinds.append(tuple(pair(*(column[i].item() for column in found)) for i in chosen))
-    return Pairs(*kinds)
+    def _spread(self, items: IntArray) -> FloatArray:
+        return np.sqrt(self.p[items] * (1 - self.p[items]))
 
 
-def _share(kernel: LowRankKernel, item: int, probabilities: FloatArray) -> Share:
-    label = str(item) if kernel.labels is None else kernel.labels[item]
-    return Share(item, label, float(probabilities[item]))
-
-
-def _occurring(probabilities: FloatArray, least: float) -> IntArray:
-    return np.flatnonzero((probabilities > 0) & (probabilities >= least))
-
-
-def _kernel(model: Any) -> LowRankKernel:
+def _marginals(model: Any) -> _Marginals:
     kernel = getattr(model, "kernel_", model)
     if not isinstance(kernel, LowRankKernel):
         raise InvalidInputError(f"expected a kernel or a fitted estimator; got {type(model).__name__}")
-    return kernel
+    return _Marginals(kernel, kernel.inclusion_probabilities(), tilted_law(kernel.ties.coordinates, 1.0).marginal)
 
 
 def _text(attracting: str, repelling: str, pairs: Pairs, name: Callable[[Pair], str]) -> str:

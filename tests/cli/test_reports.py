@@ -46,7 +46,7 @@ def test_evaluation_is_that_of_the_library(call, models, shelf, tmp_path):
     )  # fmt: skip
     words = ["evaluate", shelf, models / "orders.csv", "--train", models / "orders.csv", "--bootstrap", 50, "--seed", 3]
     found = call(*words, "--json").json["results"]
-    values = [estimate for row in expected.rows for estimate in row[1:] if estimate is not None]
+    values = [estimate for row in expected.rows for estimate in row.estimates]
     assert [(row["metric"], row["value"], row["low"]) for row in found] == [(e.name, e.value, e.low) for e in values]
     shown = call(*words).out
     assert "item-item cosine" in shown

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import BadLineError, records
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
@@ -32,15 +31,6 @@ MAX_ROWS = 100
 PathLike = str | os.PathLike[str]
 
 
-class LongTable(NamedTuple):
-    """Basket ``baskets[i]`` contains item ``items[i]``; items have ``labels``, and some of them ``titles``."""
-
-    baskets: IntArray
-    items: IntArray
-    labels: list[str]
-    titles: dict[int, str]
-
-
 def read_long(
     path: PathLike,
     *,
@@ -49,29 +39,37 @@ def read_long(
     title: str | None = None,
     number: str | None = None,
     keep: Callable[[float], bool] = bool,
+    label: Callable[[str, str], str] = lambda code, title: code,
     header: Sequence[str] | None = None,
     delimiter: str = ",",
-) -> LongTable:
+    whole_catalogue: bool = False,
+) -> Baskets:
     """Read a long table with the columns ``basket`` and ``item``, and optionally ``title`` and ``number``.
 
-    Rows without a basket or an item are skipped, and so are rows whose number does not satisfy ``keep``. ``header``
-    names the columns of a file without a header.
+    Rows without a basket or an item are skipped, and so are rows whose number does not satisfy ``keep``. ``label`` makes
+    the label of an item from its code and title. ``header`` names the columns of a file without a header. Baskets of
+    more than ``MAX_ROWS`` rows are dropped, but with ``whole_catalogue`` their items stay in the catalogue.
     """
     baskets: dict[str, int] = {}
     items: dict[str, int] = {}
-    titles: dict[int, str] = {}
+    titles: dict[str, str] = {}
     of_basket, of_item = array("q"), array("q")
     rows = read_columns(path, (basket, item), (title, number), header=header, delimiter=delimiter)
     for line, (name, code, text, value) in rows:
         if not (name and code) or (value is not None and not keep(_float(value, path, line))):
             continue
         of_basket.append(baskets.setdefault(name, len(baskets)))
-        of_item.append(place := items.setdefault(code, len(items)))
-        if text and place not in titles:
-            titles[place] = text
+        of_item.append(items.setdefault(code, len(items)))
+        if text:
+            titles.setdefault(code, text)
     if not items:
         raise InvalidInputError(f"{path} has no usable row; expected values in columns {basket!r} and {item!r}")
-    return LongTable(np.array(of_basket), np.array(of_item), list(items), titles)
+    small = np.bincount(of_basket) <= MAX_ROWS
+    ones = np.ones(len(of_item), np.int8)  # sums of at most MAX_ROWS
+    counts = sparse.csr_array((ones, (of_basket, of_item)), shape=(len(baskets), len(items)))[small]
+    held = np.arange(len(items)) if whole_catalogue else np.unique(counts.indices)
+    labels = [label(code, titles.get(code, "")) for code in items]
+    return Baskets.from_csr(counts[:, held] > 0, labels=distinct(labels[i] for i in held.tolist()))
 
 
 def read_columns(
@@ -95,18 +93,6 @@ def read_columns(
             if len(row) != len(there):
                 raise BadLineError(str(path), line, f"expected {len(there)} values, one per column; got {len(row)}")
             yield line, pick([*row, None])
-
-
-def assemble(table: LongTable, labels: Sequence[str], *, whole_catalogue: bool = False) -> Baskets:
-    """Return the baskets of at most ``MAX_ROWS`` rows, without duplicate items.
-
-    The catalogue consists of the items of these baskets or, with ``whole_catalogue``, of all items.
-    """
-    small = np.bincount(table.baskets) <= MAX_ROWS
-    ones = np.ones(len(table.items), np.int8)  # sums of at most MAX_ROWS
-    counts = sparse.csr_array((ones, (table.baskets, table.items)), shape=(len(small), len(labels)))[small]
-    held = np.arange(len(labels)) if whole_catalogue else np.unique(counts.indices)
-    return Baskets.from_csr(counts[:, held] > 0, labels=distinct([labels[i] for i in held.tolist()]))
 
 
 def distinct(labels: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import read_lines
-from ndpp.datasets._tables import MAX_ROWS, PathLike, assemble, distinct, read_columns, read_long
+from ndpp.datasets._tables import MAX_ROWS, PathLike, distinct, read_columns, read_long
 from ndpp.datasets.download import fetch
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 
@@ -100,11 +100,16 @@ def load_uk_retail(path: PathLike | None = None, *, download: bool = False) -> B
     if path is None and not download:
         return _prepared("load_uk_retail")
     file = fetch(UK_RETAIL_URL, sha256=UK_RETAIL_SHA256) if path is None else path
-    table = read_long(
-        file, basket="InvoiceNo", item="StockCode", title="Description", number="Quantity", keep=lambda q: q > 0
+    return read_long(
+        file,
+        basket="InvoiceNo",
+        item="StockCode",
+        title="Description",
+        number="Quantity",
+        keep=lambda quantity: quantity > 0,
+        label=lambda code, description: f"{code} {description}",
+        whole_catalogue=True,
     )
-    labels = [f"{code} {table.titles.get(i, '')}" for i, code in enumerate(table.labels)]
-    return assemble(table, labels, whole_catalogue=True)
 
 
 def load_recipe(path: PathLike | None = None) -> Baskets:
@@ -133,11 +138,10 @@ def load_instacart(path: PathLike | None = None) -> Baskets:
     if path is None:
         return _prepared("load_instacart")
     file = Path(path) / "order_products__prior.csv" if Path(path).is_dir() else Path(path)
-    table = read_long(file, basket="order_id", item="product_id")
     products, names = file.with_name("products.csv"), {}
     if products.is_file():
         names = {code: name for _, (code, name) in read_columns(products, ("product_id", "product_name")) if name}
-    return assemble(table, [names.get(code, code) for code in table.labels])
+    return read_long(file, basket="order_id", item="product_id", label=lambda code, _: names.get(code, code))
 
 
 def load_million_song(path: PathLike | None = None) -> Baskets:
@@ -148,8 +152,7 @@ def load_million_song(path: PathLike | None = None) -> Baskets:
     """
     if path is None:
         return _prepared("load_million_song")
-    table = read_long(path, basket="user", item="song", header=("user", "song", "count"), delimiter="\t")
-    return assemble(table, table.labels)
+    return read_long(path, basket="user", item="song", header=("user", "song", "count"), delimiter="\t")
 
 
 def load_book(path: PathLike | None = None) -> Baskets:
@@ -160,8 +163,7 @@ def load_book(path: PathLike | None = None) -> Baskets:
     """
     if path is None:
         return _prepared("load_book")
-    table = read_long(path, basket="user_id", item="book_id", number="is_reviewed", keep=lambda reviewed: reviewed == 1)
-    return assemble(table, table.labels)
+    return read_long(path, basket="user_id", item="book_id", number="is_reviewed", keep=lambda reviewed: reviewed == 1)
 
 
 def load_amazon_registry(category: str = "apparel", path: PathLike | None = None) -> Baskets:

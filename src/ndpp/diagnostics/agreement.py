@@ -8,7 +8,6 @@ and mean log det. :func:`energy_test` compares whole sets, and detects any diffe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from ndpp.laws.kernel import LowRankKernel
 
 MIN_DRAWS = 20
 """With fewer draws, standard errors mean little."""
-MAX_BINS, DRAWS_PER_BIN = 6, 25
+MAX_CLASSES, DRAWS_PER_CLASS = 6, 25
 """Maximum number of classes of sizes, and draws expected in each, enough for its share to be nearly normal."""
 
 
@@ -79,7 +78,7 @@ class EnergyTest(NamedTuple):
 def compare_samples(
     kernel: LowRankKernel, first: Baskets, second: Baskets, *, n_groups: int = 12, sigmas: float = 4.0
 ) -> Agreement:
-    """Compare two samples: shares of sizes, items of each group, mean size and mean log det.
+    """Compare two samples: size distribution, items of each group, mean size and mean log det.
 
     Parameters
     ----------
@@ -103,19 +102,19 @@ def compare_samples(
     """
     samples = (first, second)
     _check_samples(kernel, samples)
-    groups, bins = _groups(kernel, n_groups), _size_bins(kernel, samples)
-    values = [np.column_stack([_features(baskets, groups, bins), log_dets(kernel, baskets)]) for baskets in samples]
+    groups, edges = _groups(kernel, n_groups), _size_edges(kernel, samples)
+    values = [np.column_stack([_statistics(baskets, groups, edges), log_dets(kernel, baskets)]) for baskets in samples]
     if not all(np.isfinite(sample).all() for sample in values):
         raise InvalidInputError("a basket has probability zero under the kernel, so it was drawn from another one")
     error = np.sqrt(sum(sample.var(axis=0, ddof=1) / len(sample) for sample in values))
     z = _in_errors(values[0].mean(axis=0) - values[1].mean(axis=0), error)
-    return Agreement((*_names(groups, bins), "log det"), z, sigmas, (len(first), len(second)))
+    return Agreement((*_names(groups, edges), "log det"), z, sigmas, (len(first), len(second)))
 
 
 def compare_with_law(
     kernel: LowRankKernel, baskets: Baskets, *, size: int | None = None, n_groups: int = 12, sigmas: float = 4.0
 ) -> Agreement:
-    """Compare independent draws with the closed forms of the kernel: shares of sizes, and items of each group.
+    """Compare independent draws with the closed forms of the kernel: size distribution, and items of each group.
 
     ``size`` is that of the sampler, None for sets of all sizes; the other parameters are those of
     :func:`compare_samples`.
@@ -134,19 +133,18 @@ def compare_with_law(
     if size is not None and np.any(baskets.sizes != size):
         raise InvalidInputError(f"expected sets of {size} items; one has {baskets.sizes[baskets.sizes != size][0]}")
     groups = _groups(kernel, n_groups)
-    bins = _size_bins(kernel, (baskets,)) if size is None else np.empty(0, np.int64)
-    sizes = kernel.size_distribution()
-    shares = np.bincount(np.searchsorted(bins, np.arange(len(sizes)), side="right"), sizes, len(bins) + 1)
-    shares = shares[: len(shares) * (len(bins) > 0)]
-    expected_items = np.bincount(groups, kernel.inclusion_probabilities(size=size), groups.max() + 1)
-    expected = np.concatenate([shares, [expected_items.sum()], expected_items])
-    values = _features(baskets, groups, bins)
+    edges = _size_edges(kernel, (baskets,)) if size is None else np.empty(0, np.int64)
+    tails = np.cumsum(kernel.size_distribution()[::-1])[::-1][edges]
+    items = np.bincount(groups, kernel.inclusion_probabilities(size=size), groups.max() + 1)
+    expected = np.concatenate([tails, [items.sum()], items])
+    values = _statistics(baskets, groups, edges)
     # The variance of an integer with mean m is at least frac(m)(1 − frac(m)), even if all draws of a sample are equal.
     least = expected % 1 * (1 - expected % 1)
-    error = np.sqrt(np.maximum(values.var(axis=0, ddof=1), least) / len(values))
-    error[: len(shares)] = np.sqrt(shares * (1 - shares) / len(values))
+    variance = np.maximum(values.var(axis=0, ddof=1), least)
+    variance[: len(edges)] = least[: len(edges)]  # exact for indicators
+    error = np.sqrt(variance / len(values))
     z = _in_errors(values.mean(axis=0) - expected, error)
-    return Agreement(_names(groups, bins), z, sigmas, (len(baskets),))
+    return Agreement(_names(groups, edges), z, sigmas, (len(baskets),))
 
 
 def energy_test(first: Baskets, second: Baskets, *, n_permutations: int = 999, rng: RngLike = None) -> EnergyTest:
@@ -201,26 +199,25 @@ def _groups(kernel: LowRankKernel, n_groups: int) -> IntArray:
     return np.unique(groups, return_inverse=True)[1]
 
 
-def _size_bins(kernel: LowRankKernel, samples: tuple[Baskets, ...]) -> IntArray:
+def _size_edges(kernel: LowRankKernel, samples: tuple[Baskets, ...]) -> IntArray:
     """Return the smallest size of each class but the first: quantiles of the kernel's size distribution."""
-    n_bins = min(MAX_BINS, min(map(len, samples)) // DRAWS_PER_BIN)
+    n_classes = max(1, min(MAX_CLASSES, min(map(len, samples)) // DRAWS_PER_CLASS))
     steps = np.cumsum(kernel.size_distribution())
-    return np.unique(np.searchsorted(steps, np.arange(1, n_bins) / max(n_bins, 1)) + 1)
+    edges = np.unique(np.searchsorted(steps, np.arange(1, n_classes) / n_classes) + 1)
+    return edges[edges < len(steps)]
 
 
-def _features(baskets: Baskets, groups: IntArray, bins: IntArray) -> FloatArray:
-    """Return indicators of the classes of sizes, the size, and the number of items of each group, for each basket."""
+def _statistics(baskets: Baskets, groups: IntArray, edges: IntArray) -> FloatArray:
+    """Return, for each basket, whether its size reaches each edge, the size, and the number of items of each group."""
     sizes, n_groups = baskets.sizes, int(groups.max()) + 1
-    classes = np.eye(len(bins) + 1)[np.searchsorted(bins, sizes, side="right")]
     owner = np.repeat(np.arange(len(baskets)), sizes)
     counts = np.bincount(owner * n_groups + groups[baskets.indices], minlength=len(baskets) * n_groups)
-    return np.column_stack([classes[:, : classes.shape[1] * (len(bins) > 0)], sizes, counts.reshape(-1, n_groups)])
+    return np.column_stack([sizes[:, None] >= edges, sizes, counts.reshape(-1, n_groups)]).astype(np.float64)
 
 
-def _names(groups: IntArray, bins: IntArray) -> tuple[str, ...]:
-    edges = [0, *bins.tolist(), None]
-    classes = [f"size {a}+" if b is None else f"size {a}–{b - 1}" for a, b in pairwise(edges)]
-    return (*(classes if len(bins) else ()), "mean size", *(f"items of group {g}" for g in range(groups.max() + 1)))
+def _names(groups: IntArray, edges: IntArray) -> tuple[str, ...]:
+    reached, members = (f"size ≥ {edge}" for edge in edges), (f"items of group {g}" for g in range(groups.max() + 1))
+    return (*reached, "mean size", *members)
 
 
 def _in_errors(difference: FloatArray, error: FloatArray) -> FloatArray:

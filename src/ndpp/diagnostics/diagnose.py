@@ -89,7 +89,7 @@ class Convergence:
 
     @property
     def converged(self) -> bool:
-        """Whether there is no sign against convergence."""
+        """Whether no problem was found."""
         return not self.problems
 
     @property
@@ -124,7 +124,7 @@ class WalkDiagnosis:
 
     @property
     def converged(self) -> bool:
-        """Whether there is no sign against the walk."""
+        """Whether neither the chains nor the comparisons show a problem."""
         return self.chains.converged and self.law.agrees and self.exact.agrees
 
     def __str__(self) -> str:

@@ -156,6 +156,8 @@ class BackgroundKernel(LowRankKernel):
         if len(tied) == 0 and size in self._normalizers:
             return self._normalizers[size]
         value, error = -np.inf, 0.0
+        if self._log_mass(tied) == -np.inf:
+            return value, error
         if size == len(tied):
             value = self.log_det(tied)
         elif len(tied) < size <= self.max_size:

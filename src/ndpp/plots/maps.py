@@ -101,8 +101,9 @@ def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = N
 
 def _similarity(kernel: LowRankKernel, items: IntArray) -> FloatArray:
     """Return cosines between items in the symmetric part of L; zero for items with a zero row."""
-    values, vectors = np.linalg.eigh(symmetric_part(kernel.coordinates.B))
-    rows = kernel.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    ties = kernel.ties  # a background scales rows, which cosines do not see
+    values, vectors = np.linalg.eigh(symmetric_part(ties.coordinates.B))
+    rows = ties.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(norms > 0, norms, 1.0)
     return np.asarray(rows @ rows.T)
