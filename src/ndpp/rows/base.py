@@ -57,6 +57,8 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     name: str
+    is_shared: bool = False
+    """Whether many kernels share these rows, so that none of them should keep a copy."""
 
     @abstractmethod
     def blocks(self) -> Blocks:
@@ -227,7 +229,7 @@ class Part(Rows):
     """Some rows of another source, by sorted ids: the support of a kernel that excludes items."""
 
     def __init__(self, source: Rows, ids: IntArray) -> None:
-        self.source, self.ids, self.name = source, ids, source.name
+        self.source, self.ids, self.name, self.is_shared = source, ids, source.name, source.is_shared
         self.shape, self.dtype = (len(ids), source.shape[1]), source.dtype
 
     def blocks(self) -> Blocks:
