@@ -454,3 +454,12 @@ def test_kernel_of_zeros_has_only_the_empty_set():
 def test_typos_are_type_errors():
     with pytest.raises(TypeError):
         LowRankKernel(np.eye(2), np.eye(2), label=["a", "b"])  # type: ignore[call-arg]
+
+
+def test_weights_is_the_old_name_of_magnitudes():
+    magnitudes = np.array([4.0, 2.0])
+    new = LowRankKernel(np.eye(2), np.eye(2), magnitudes=magnitudes)
+    with pytest.warns(DeprecationWarning, match="weights= is now magnitudes="):
+        old = LowRankKernel(np.eye(2), np.eye(2), weights=magnitudes)
+    np.testing.assert_array_equal(old._magnitudes, new._magnitudes)
+    np.testing.assert_array_equal(new._magnitudes, magnitudes)

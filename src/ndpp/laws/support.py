@@ -27,7 +27,7 @@ class ItemRows:
     W: FloatArray
     labels: tuple[str, ...] | None
     _allowed: IntArray | None  # None: all items; saves an array of 8 n bytes
-    _weights: FloatArray
+    _magnitudes: FloatArray
 
     @property
     def n_items(self) -> int:
@@ -92,7 +92,7 @@ class ItemRows:
     @cached_property
     def coordinates(self) -> Coordinates:
         """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
-        return coordinates(self._factor, self.W, weights=self._weights)
+        return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
 
     def x_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of X, in double precision."""

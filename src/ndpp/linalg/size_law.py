@@ -123,7 +123,7 @@ def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = No
     if size > coords.rank or size < n_given or (purely_skew and size % 2):
         return -np.inf, 0.0
     if size == n_given:
-        return (0.0, 0.0) if given is None else (log_minor(given, coords.B, weights=coords.scale**2), 0.0)
+        return (0.0, 0.0) if given is None else (log_minor(given, coords.B, magnitudes=coords.scale**2), 0.0)
     tilt = tilt_for(coords, size, given)
     law, log_weight, _ = tilted_law(coords, tilt, given)
     chance, error = law[size - n_given], rounding_error(coords, tilt, given)
