@@ -110,9 +110,9 @@ class _Moments(NamedTuple):
     def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
         """Take one step, in place."""
         # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
-        constants = {"weight_decay": 0.0, "eps": 1e-14, "amsgrad": False, "maximize": False}
-        moments: tuple[list[Tensor], ...] = [self.exp_avg], [self.exp_avg_sq], [], [self.step]
-        adam([tensor], [gradient], *moments, fused=True, lr=rate, beta1=0.9, beta2=0.999, **constants)
+        moments = [self.exp_avg], [self.exp_avg_sq]
+        rates: dict[str, Any] = {"lr": rate, "beta1": 0.9, "beta2": 0.999, "eps": 1e-14, "weight_decay": 0.0}
+        adam([tensor], [gradient], *moments, [], [self.step], fused=True, amsgrad=False, maximize=False, **rates)
 
 
 class TrainingRun:
