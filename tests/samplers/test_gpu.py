@@ -93,11 +93,15 @@ def test_every_conditional_law_is_the_enumerated_one(case: Case, device: str):
             assert seen >= size  # of 4·size laws most are trusted on the common circles
 
 
+DRAWS = 2000
+"""As many as the negative control needs."""
+
+
 @on_devices
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
 def test_law_of_the_draws(case: Case, device: str):
     for size in [None, max(oracles.possible_sizes(case.L))]:
-        draws = on(device, Exact.prepare(case.kernel, size=size)).sample(4000, rng=1)
+        draws = on(device, Exact.prepare(case.kernel, size=size)).sample(DRAWS, rng=1)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
         assert draws.info["trace_error"].max() <= 2e-8
 
@@ -105,7 +109,7 @@ def test_law_of_the_draws(case: Case, device: str):
 @on_devices
 def test_law_given_and_without_items(device: str):
     case = BY_NAME["generic"]
-    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(20_000, rng=2)
+    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(5 * DRAWS, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
@@ -128,7 +132,7 @@ def test_negative_control_every_candidate_is_taken(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Streams, "propose", lambda *args: (propose(*args)[0], -propose(*args)[1] - 1))
     with pytest.raises(AssertionError):
         laws.assert_law(
-            on("cpu", Exact.prepare(case.kernel, size=2)).sample(20_000, rng=3).baskets,
+            on("cpu", Exact.prepare(case.kernel, size=2)).sample(DRAWS, rng=3).baskets,
             oracles.enumerate_law(case.L, size=2),
         )
 
@@ -142,7 +146,7 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     sampler.engine.planner.schedules[4] = [Stage(0, 1, first), Stage(1, 4, CircleKey(first.rung, 2))]
     if not widest:
         monkeypatch.setattr(run, "unbiased_count", lambda rank: 2)
-    draws = sampler.sample(300 if not widest else 4000, rng=4)
+    draws = sampler.sample(300 if not widest else DRAWS, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
     assert draws.info["recentred"].mean() > 1.5
     assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
@@ -354,7 +358,7 @@ def test_refusals():
     for device in ("gpu", "cuda:x", "cuda:", "mps"):
         with pytest.raises(InvalidInputError, match="device must be None, 'cpu', 'cuda' or 'cuda:1'"):
             Exact.prepare(kernel, size=2, device=device)
-    with pytest.raises(InvalidInputError, match=r"walks run on the CPU; got device='cuda'.*Exact\.prepare"):
+    with pytest.raises(InvalidInputError, match=r"device must be None or 'cpu' for walks; got 'cuda'.*Exact\.prepare"):
         Walk.prepare(kernel, size=2, device="cuda")
     assert Walk.prepare(kernel, size=2, device="cpu").engine is None
 

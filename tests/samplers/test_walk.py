@@ -92,7 +92,7 @@ def test_law_check_rejects_a_wrong_up_step(monkeypatch):
     case = BY_NAME["mostly skew"]
     monkeypatch.setattr(
         up_direct,
-        "first_weights",
+        "first_probabilities",
         lambda f, given, rows: np.einsum("ij,jk,ik->i", f.Q[rows], given.inner, f.Q[rows]) / given.trace,
     )
     with pytest.raises(AssertionError, match="do not follow the law"):
@@ -182,7 +182,7 @@ def test_given_starts():
 @pytest.mark.parametrize(
     ("start", "error", "message"),
     [
-        ([0, 1], InvalidInputError, "as many items as size"),
+        ([0, 1], InvalidInputError, "start must have 3 items"),
         ([0, 2, 4], ZeroProbabilityError, "probability zero"),
         ([0, 1, 1], InvalidInputError, "repeat"),
         ([0, 1, 99], InvalidInputError, "unknown item"),
@@ -258,7 +258,7 @@ def test_one_long_chain_reaches_the_law():
         ({"size": -1}, InvalidInputError, "size"),
         ({"size": 3, "steps": -1}, InvalidInputError, "steps"),
         ({"size": 3, "thin": 0}, InvalidInputError, "thin"),
-        ({"size": 3, "thin": 2, "steps": 4}, InvalidInputError, "Give one"),
+        ({"size": 3, "thin": 2, "steps": 4}, InvalidInputError, "give one"),
         ({"size": 3, "chains": 4}, InvalidInputError, "thin"),
         ({"size": 3, "burn_in": 1.5}, InvalidInputError, "burn_in"),
     ],
@@ -343,5 +343,5 @@ def test_counters_that_a_draw_does_not_have_are_zero():
     draws = RandomSize.prepare(LowRankKernel(case.X, 0.05 * case.W), steps=1).sample(40, rng=0)
     small = draws.baskets.sizes < 2
     assert 0 < small.sum() < 40
-    assert not draws.info["candidates"][small].any()
-    assert draws.info["candidates"][~small].all()
+    assert not draws.info["item_proposals"][small].any()
+    assert draws.info["item_proposals"][~small].all()

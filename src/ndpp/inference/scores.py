@@ -10,8 +10,8 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
-from ndpp.inference.batched import ZERO, Form, scores
 from ndpp.inference.gains import Gains
+from ndpp.laws.batched import ZERO, Form, scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import eliminate

@@ -156,6 +156,8 @@ class BackgroundKernel(LowRankKernel):
         if len(tied) == 0 and size in self._normalizers:
             return self._normalizers[size]
         value, error = -np.inf, 0.0
+        if self._log_mass(tied) == -np.inf:
+            return value, error
         if size == len(tied):
             value = self.log_det(tied)
         elif len(tied) < size <= self.max_size:
@@ -208,7 +210,7 @@ class BackgroundKernel(LowRankKernel):
             for block, Q in kernel.ties.q_blocks():
                 c = 1 / (1 + node * odds[block])  # P(a ∈ S) = z c (δ + (1 + δ) c · q M q) under zL
                 total[block] += (weight * node * c * (odds[block] + (1 + odds[block]) * c * quadratic_forms(Q, M))).real
-        return total / w.real.sum()
+        return np.asarray(total / w.real.sum())
 
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
         """Return ``size`` if sets of that size can occur; raise a clear error otherwise."""

@@ -17,6 +17,7 @@ import numpy as np
 from ndpp._lazy import load
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import (
     ImpossibleSizeError,
@@ -46,6 +47,8 @@ WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
 WITH_BACKGROUND = "ndpp.laws.background:BackgroundKernel"
 """The class of kernels with a background, which builds on this one."""
+LOG_PROBS = "ndpp.laws.batched:log_probs"
+"""Many sets at once: builds on this module, too."""
 DENSE_ITEMS = 30_000
 """Most items for which L is formed as a matrix (7 GB)."""
 
@@ -95,7 +98,8 @@ class LowRankKernel(ItemRows, Law):
 
     def __new__(cls, *args: Any, background: Any = None, **kwargs: Any) -> LowRankKernel:
         """Choose the class: a background makes another one."""
-        return object.__new__(cls if background is None else load(WITH_BACKGROUND))
+        kind: type[LowRankKernel] = cls if background is None else load(WITH_BACKGROUND)
+        return object.__new__(kind)
 
     def __init__(
         self,
@@ -207,6 +211,10 @@ class LowRankKernel(ItemRows, Law):
                 return -np.inf
         log_det = self.log_det(ids)
         return log_det - self.log_normalizer(size) if log_det > -np.inf else -np.inf
+
+    def log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return log P(S) of many sets."""
+        return np.asarray(load(LOG_PROBS)(self, baskets))
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..rank."""

@@ -110,9 +110,10 @@ class _Moments(NamedTuple):
     def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
         """Take one step, in place."""
         # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
-        moments = [self.exp_avg], [self.exp_avg_sq]
-        rates: dict[str, Any] = {"lr": rate, "beta1": 0.9, "beta2": 0.999, "eps": 1e-14, "weight_decay": 0.0}
-        adam([tensor], [gradient], *moments, [], [self.step], fused=True, amsgrad=False, maximize=False, **rates)
+        adam(
+            [tensor], [gradient], [self.exp_avg], [self.exp_avg_sq], [], [self.step],
+            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-14,
+        )  # fmt: skip
 
 
 class TrainingRun:

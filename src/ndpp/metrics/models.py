@@ -13,8 +13,8 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
-from ndpp.inference.batched import Form, log_dets
-from ndpp.inference.batched import scores as batched_scores
+from ndpp.laws.batched import Form, log_dets
+from ndpp.laws.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
 
 

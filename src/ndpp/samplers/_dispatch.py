@@ -53,7 +53,7 @@ def _in_workers(
         return
     parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
-        yield from parallel(joblib.delayed(pinned)(draw, shared, batch) for batch in batches)
+        yield from parallel(joblib.delayed(_pinned)(batch, draw=draw, shared=shared) for batch in batches)
 
 
 def _on_cluster(
@@ -61,7 +61,7 @@ def _on_cluster(
 ) -> Iterator[Drawn]:
     # Every worker gets one copy, which survives the loss of other workers and keeps its caches from batch to batch.
     copies = client.scatter(shared, broadcast=True, hash=False)
-    futures = client.map(_pinned_on_cluster, batches, draw=draw, shared=copies, pure=False)
+    futures = client.map(_pinned, batches, draw=draw, shared=copies, pure=False)
     try:
         for future in futures:
             yield future.result()
@@ -69,11 +69,6 @@ def _on_cluster(
         client.cancel(futures)
 
 
-def pinned(draw: Callable[[Shared, Task], Drawn], shared: Shared, batch: Task) -> Drawn:
-    """Draw a batch with one BLAS thread, possibly in another process."""
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+def _pinned(batch: Task, *, draw: Callable[[Shared, Task], Drawn], shared: Shared) -> Drawn:
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):  # also in another process
         return draw(shared, batch)
-
-
-def _pinned_on_cluster(batch: Task, *, draw: Callable[[Shared, Task], Drawn], shared: Shared) -> Drawn:
-    return pinned(draw, shared, batch)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -139,16 +139,14 @@ class Sampler(ABC):
             ``.baskets``, and an array for each counter in ``.info``.
         """
         batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
-        if self.engine is not None:
-            return self._on_device(counted(self.engine.draws(key, first, n_samples), n_samples, progress, "sampling"))
-        done: list[Draw] = []
+        parts = self._run(key, batches, n_jobs) if self.engine is None else self.engine.draws(key, first, n_samples)
+        done: list[Any] = []
         try:
-            for batch in counted(self._run(key, batches, n_jobs), n_samples, progress, "sampling"):
-                done.extend(batch)
+            done.extend(counted(parts, n_samples, progress, "sampling"))
         except PartialResultError as error:
-            error.partial = self._collect(done + list(error.partial or []))
+            error.partial = self._whole([*done, error.partial] if error.partial else done)
             raise
-        return self._collect(done)
+        return self._whole(done)
 
     def stream(
         self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: Jobs = None, first: int = 0
@@ -169,14 +167,11 @@ class Sampler(ABC):
         else:
             yield from map(self._collect, self._run(key, batches, n_jobs))
 
-    def _on_device(self, parts: Iterator[Draws]) -> Draws:
-        done: list[Draws] = []
-        try:
-            done.extend(parts)
-        except PartialResultError as error:
-            error.partial = _joined(done) if done else self._collect([])
-            raise
-        return _joined(done) if done else self._collect([])
+    def _whole(self, parts: Sequence[Any]) -> Draws:
+        """Return all parts as one: lists of :class:`Draw` from the CPU, :class:`Draws` from an engine."""
+        if self.engine is None or not parts:
+            return self._collect([draw for part in parts for draw in part])
+        return _joined(parts)
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)

@@ -26,14 +26,7 @@ from ndpp.samplers.base import Draw, Sampler
 
 @dataclass(frozen=True, eq=False)
 class Cholesky(Sampler):
-    """One pass over the items of a kernel.
-
-    Attributes
-    ----------
-    marginal : (r, r) array
-        R = B(I + B)⁻¹; P(a ∈ S) = q_aᵀRq_a.
-    block : int
-        Number of items between two updates of R.
+    """One pass over the items of a kernel; ``marginal`` is R, which is updated after every ``block`` items.
 
     Examples
     --------

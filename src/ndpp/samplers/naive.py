@@ -23,14 +23,7 @@ ROUNDING = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class Naive(Sampler):
-    """All sets of positive probability.
-
-    Attributes
-    ----------
-    masks : (m,) array
-        Each set as a bit mask over the rows of the kernel's support.
-    law : (m,) array
-        Their probabilities.
+    """All sets of positive probability: bit masks over the rows of the kernel's support, and their probabilities ``law``.
 
     Examples
     --------

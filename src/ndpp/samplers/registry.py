@@ -76,9 +76,7 @@ class SamplerSpec:
     timing: Timing = Timing.DRAW  #: What benchmarks time; ``Timing.STEP`` for chains and only for them.
     takes_given: bool = False  #: Whether sets can contain given items.
     on_gpu: bool = False  #: Whether it can draw on a GPU.
-    max_items: int | None = (
-        None  #: Largest catalogue of an oracle, which enumerates and is neither timed nor offered by the command.
-    )
+    max_items: int | None = None  #: Largest catalogue of an oracle, which is neither timed nor offered by the command.
     symmetric_only: bool = False  #: Whether it requires a symmetric kernel.
     pictured: bool = True  #: Whether the tables of the README and the theory page include it.
 
@@ -132,10 +130,10 @@ def find(name: str) -> SamplerSpec:
     >>> find("rejection-walk").expression
     'Walk(up=RejectionUp())'
     """
-    for spec in SAMPLERS:
-        if spec.name == name:
-            return spec
-    raise InvalidInputError(f"there is no sampler {name!r}; choose from {', '.join(spec.name for spec in SAMPLERS)}")
+    known = {spec.name: spec for spec in SAMPLERS}
+    if name not in known:
+        raise InvalidInputError(f"there is no sampler {name!r}; choose from {', '.join(known)}")
+    return known[name]
 
 
 def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
@@ -152,110 +150,65 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 
 EXACT = SamplerSpec(
-    name="exact",
-    cls=Exact,
+    name="exact", cls=Exact, sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
     prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
-    sizes=Sizes.BOTH,
     summary="exact, and its cost does not grow with the number of items",
-    cost="O(k N r² + r³ log k)",
-    unit_cost="O(k N r² + r³ log k), whatever n",
-    preparation="O(n r² + N r³)",
-    source="Theorem 4",
-    remark="what `kernel.sample` uses",
-    takes_given=True,
-    on_gpu=True,
-)
+    cost="O(k N r² + r³ log k)", unit_cost="O(k N r² + r³ log k), whatever n", preparation="O(n r² + N r³)",
+    source="Theorem 4", remark="what `kernel.sample` uses",
+)  # fmt: skip
 WALK = SamplerSpec(
-    name="walk",
-    cls=Walk,
-    any_size_cls=RandomSize,
-    up=DirectUp(),
-    prepare=_walk(DirectUp()),
-    exact=False,
-    sizes=Sizes.BOTH,
+    name="walk", cls=Walk, any_size_cls=RandomSize, sizes=Sizes.BOTH, exact=False, timing=Timing.STEP,
+    up=DirectUp(), prepare=_walk(DirectUp()),
     summary="a Markov chain that rejects no pair of items",
-    cost="O(k r² t), or O(r³ t) for large n",
-    unit_cost="O(k r²) per step, or O(r³)",
+    cost="O(k r² t), or O(r³ t) for large n", unit_cost="O(k r²) per step, or O(r³)",
     source="Theorem 7",
-    timing=Timing.STEP,
-)
+)  # fmt: skip
 PAPERS_WALK = replace(
-    WALK,
-    name="rejection-walk",
-    up=RejectionUp(),
-    prepare=_walk(RejectionUp()),
+    WALK, name="rejection-walk", up=RejectionUp(), prepare=_walk(RejectionUp()),
     summary="the paper's Markov chain; its rejections grow with the skew part",
-    cost="O((r² log n + r³)(1 + κ)² t)",
-    unit_cost="O(r³ + r² log n) per step",
-    source="[Han et al., ICML 2022](#han2022mcmc)",
-    remark="the paper's",
-)
+    cost="O((r² log n + r³)(1 + κ)² t)", unit_cost="O(r³ + r² log n) per step",
+    source="[Han et al., ICML 2022](#han2022mcmc)", remark="the paper's",
+)  # fmt: skip
 REJECTION = SamplerSpec(
-    name="rejection",
-    cls=Rejection,
+    name="rejection", cls=Rejection, sizes=Sizes.BOTH, timing=Timing.PROPOSAL,
     prepare=lambda kernel, request: Rejection.prepare(
         kernel, size=request.size, max_proposals=request.max_proposals, index=request.tree
     ),
-    sizes=Sizes.BOTH,
     summary="exact, for kernels with a small skew part",
-    cost="O((k³ log n + k⁴ + r)(1 + α)^r)",
-    unit_cost="k·O(r² log n) per proposal",
+    cost="O((k³ log n + k⁴ + r)(1 + α)^r)", unit_cost="k·O(r² log n) per proposal",
     source="[Han et al., ICLR 2022](#han2022sampling)",
-    timing=Timing.PROPOSAL,
-)
+)  # fmt: skip
 CHOLESKY = SamplerSpec(
-    name="cholesky",
-    cls=Cholesky,
-    prepare=lambda kernel, request: Cholesky.prepare(kernel),
-    sizes=Sizes.ANY,
+    name="cholesky", cls=Cholesky, sizes=Sizes.ANY, prepare=lambda kernel, request: Cholesky.prepare(kernel),
     summary="exact, one pass over all items, nothing to prepare",
-    cost="O(n r²)",
-    preparation="–",
+    cost="O(n r²)", preparation="–",
     source="[Poulson, 2020](#poulson2020); [Han et al., ICLR 2022](#han2022sampling)",
-)
+)  # fmt: skip
 CLOCK = SamplerSpec(
-    name="clock",
-    cls=Clock,
-    prepare=lambda kernel, request: Clock.prepare(kernel),
-    sizes=Sizes.ANY,
+    name="clock", cls=Clock, sizes=Sizes.ANY, prepare=lambda kernel, request: Clock.prepare(kernel),
     summary="exact, in real arithmetic: a check of the exact sampler",
     cost="O(k r³)",
     source="this library",
-)
+)  # fmt: skip
 NAIVE_WALK = replace(
-    WALK,
-    name="naive-walk",
-    up=NaiveUp(),
-    prepare=_walk(NaiveUp()),
+    WALK, name="naive-walk", up=NaiveUp(), prepare=_walk(NaiveUp()), max_items=NaiveUp().max_items,
     summary="a Markov chain that enumerates all pairs of items",
-    cost="O(n² k³ t)",
-    unit_cost="O(n² k³) per step",
-    preparation="–",
+    cost="O(n² k³ t)", unit_cost="O(n² k³) per step", preparation="–",
     source="[Alimohammadi et al., 2021](#alimohammadi2021)",
-    max_items=NaiveUp().max_items,
-)
+)  # fmt: skip
 NAIVE = SamplerSpec(
-    name="naive",
-    cls=Naive,
+    name="naive", cls=Naive, sizes=Sizes.BOTH, max_items=18, pictured=False,
     prepare=lambda kernel, request: Naive.prepare(kernel, size=request.size),
-    sizes=Sizes.BOTH,
     summary="exact, by enumeration of all sets",
-    cost="O(n)",
-    preparation="O(2ⁿ n³)",
-    max_items=18,
-    pictured=False,
-)
+    cost="O(n)", preparation="O(2ⁿ n³)",
+)  # fmt: skip
 SYMMETRIC = SamplerSpec(
-    name="symmetric-tree",
-    cls=SymmetricTree,
+    name="symmetric-tree", cls=SymmetricTree, sizes=Sizes.BOTH, symmetric_only=True, pictured=False,
     prepare=lambda kernel, request: SymmetricTree.prepare(kernel, size=request.size, index=request.tree),
-    sizes=Sizes.BOTH,
     summary="exact, for symmetric kernels: a mixture of elementary DPPs",
     cost="O(k r² log n)",
     source="[Han et al., ICML 2022](#han2022mcmc)",
-    symmetric_only=True,
-    pictured=False,
-)
+)  # fmt: skip
 
 SAMPLERS: tuple[SamplerSpec, ...] = (EXACT, WALK, PAPERS_WALK, REJECTION, CHOLESKY, CLOCK, NAIVE_WALK, NAIVE, SYMMETRIC)
 """All samplers, in the order of lists and tables."""

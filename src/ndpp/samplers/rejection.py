@@ -84,7 +84,7 @@ class Rejection(Sampler):
             kernel.check_size(check_count(size, "size"))
         B_hat = dominating(kernel.coordinates.B)
         proposal = SpectralDPP.prepare(B_hat, index or Scan.prepare(kernel), size=size)
-        log_expected = max(0.0, proposal.log_normalizer - kernel.log_normalizer(size))
+        log_expected = max(0.0, proposal.choice.log_normalizer - kernel.log_normalizer(size))
         if log_expected > np.log(max_proposals):
             raise BudgetExceededError(
                 f"rejection would need 10^{log_expected / np.log(10):.1f} proposals per draw on average, above "

@@ -99,10 +99,8 @@ class SpectralDPP:
     index: ItemIndex
 
     @classmethod
-    def prepare(
-        cls, inner: FloatArray, index: ItemIndex, *, size: int | None = None, basis: FloatArray | None = None
-    ) -> SpectralDPP:
-        """Decompose ``inner``, in the coordinates of the orthonormal columns of ``basis`` if it is given."""
+    def prepare(cls, inner: FloatArray, index: ItemIndex, *, size: int | None = None) -> SpectralDPP:
+        """Decompose ``inner``."""
         values, vectors = np.linalg.eigh(inner)
         largest = float(values.max(initial=0.0))
         if values.min(initial=0.0) < -NEGATIVE_TOLERANCE * largest:
@@ -112,13 +110,7 @@ class SpectralDPP:
             )
         # Smaller eigenvalues are rounding errors of the large ones.
         values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
-        vectors = vectors if basis is None else basis @ vectors
         return cls(vectors, EigenvectorLaw.prepare(values, size=size), index)
-
-    @property
-    def log_normalizer(self) -> float:
-        """log det(I + C), or log e_size(C)."""
-        return self.choice.log_normalizer
 
     def draw(self, rng: np.random.Generator) -> ItemDraws:
         """Draw one set, in the order of drawing."""

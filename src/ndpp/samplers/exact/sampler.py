@@ -28,6 +28,7 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.linalg.schur import row_basis
@@ -124,19 +125,19 @@ class Exact(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        wanted = self.size - len(self.given) if self.size is not None else self._draw_count(rng)
+        wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
-        info: dict[str, float] = {
-            "proposals": proposals,
-            "rejections": proposals - wanted,
-            "recentred": state.recentred,
-        }
-        info |= {Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
+        info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
+        info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
 
-    def _draw_count(self, rng: np.random.Generator) -> int:
-        cdf = np.cumsum(self.size_law)
-        return int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
+    def draw_count(self, rng: np.random.Generator) -> int:
+        """Draw the number of items in addition to the given ones."""
+        return int(invert_cdf(self.size_law, rng.random(1))[0])
+
+    def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
+        """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
+        return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
 
     def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
         """Draw the missing items; return the state with ``wanted`` items and the number of proposals."""
@@ -219,18 +220,15 @@ class Exact(Sampler):
         """Return the rung and the number of nodes for ``left`` more items."""
         rung, plan = state.rung, plan_from_weights(state.nodes.log_w, left)
         if plan is None:
-            rung = 2 * (self._centre(state, left) // 2)
+            # The rung on which about as many items are expected.
+            basis = row_basis(state.q)[0][None]
+            rungs = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([rung]))[0]
+            rung = 2 * (int(rungs[0]) // 2)
             chosen = np.concatenate([self.ladder.given, state.q])
             law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG_STEP)), chosen).law
             plan = plan_from_law(law, left) or (0.0, unbiased_count(self.kernel.rank))
         shift, count = plan
         return rung + round(shift / RUNG_STEP), count
-
-    def _centre(self, state: State, left: int) -> int:
-        """Return the rung on which about ``left`` more items are expected."""
-        basis = row_basis(state.q)[0][None]
-        rungs, _, _ = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([state.rung]))
-        return int(rungs[0])
 
     def _check_chosen(self, state: State) -> None:
         """Raise unless M gives items already chosen probability zero."""

@@ -31,26 +31,17 @@ class CircleKey(NamedTuple):
 class Circle:
     """Z at the h nodes of one circle, shared by all samples on it.
 
-    Attributes
-    ----------
-    to_sides, to_squares : (r, h·4·r) Tensor
-        ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does the same for Z².
-    trace, log_w, log_t : (h,) complex Tensor
-        tr Z, and the logarithms of the weights (given the ladder's items) and of the nodes.
-    memory : int
-        Maximum bytes of ``table``.
-    lookups : int
-        How many rows of ``table`` were requested so far.
+    ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does the same for Z².
     """
 
-    to_sides: Tensor
+    to_sides: Tensor  # (r, h·4·r)
     to_squares: Tensor
-    trace: Tensor
+    trace: Tensor  # (h,), complex: tr Z, log w and log t
     log_w: Tensor
     log_t: Tensor
     device_rows: DeviceRows
-    memory: int
-    lookups: int = 0
+    memory: int  # maximum bytes of the table
+    lookups: int = 0  # rows of the table requested so far
 
     @cached_property
     def table(self) -> Tensor | None:
@@ -101,16 +92,15 @@ class Circles:
 
     def __getitem__(self, key: CircleKey) -> Circle:
         if key not in self._kept:
-            self._kept[key] = self._make(*key)
+            t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
+            Z, log_w = self.ladder.at(t, TORCH)
+            self._kept[key] = Circle(
+                _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.device_rows, self.memory // 4
+            )
             while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
-
-    def _make(self, rung: int, n_nodes: int) -> Circle:
-        t = torch.from_numpy(nodes(np.exp(rung * RUNG_STEP), n_nodes)).to(self.device_rows.device)
-        Z, log_w = self.ladder.at(t, TORCH)
-        return Circle(_sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.device_rows, self.memory // 4)
 
     def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
         """Return a suitable circle for each sample, given orthonormal rows q (S, i, r) of its items and initial rungs."""

@@ -116,22 +116,24 @@ class ExactEngine:
         wanted = self._counts(streams, numbers)
         given = torch.from_numpy(sampler.given).to(self.device)
         rows = torch.full((len(numbers), int(wanted.max()) + len(given)), sampler.kernel.n_rows, device=self.device)
-        counters, on_cpu = Counters.zero(len(numbers), self.device), np.zeros(len(numbers), np.int64)
+        counters = Counters.zero(len(numbers), self.device)
         run = Run(self.context(streams), partial(stream, key), self.max_samples)
         for count in torch.unique(wanted).tolist():
             places = (wanted == count).nonzero()[:, 0]
             rows[places, count : count + len(given)] = given
-            for part in torch.split(places, self._batch(count)) if count else ():
-                drawn = run.draw(numbers[part], count, self.schedule(count))
-                at = drawn.samples.numbers - first
-                rows[at, :count] = drawn.samples.rows
-                for total, value in zip(counters, drawn.samples.counters):
+            schedule = self.schedule(count) if count else []
+            stages = [(stage.circle.n_nodes, stage.stop) for stage in schedule]
+            fit = samples_that_fit(self.device, sampler.kernel.rank, count, stages, self.max_samples)
+            for part in torch.split(places, fit) if count else ():
+                drawn = run.draw(numbers[part], count, schedule)
+                at = drawn.numbers - first
+                rows[at, :count] = drawn.rows
+                for total, value in zip(counters, drawn.counters):
                     total[at] = value
-                on_cpu[np.array(drawn.on_cpu, np.int64) - first] = 1
         counts = wanted.cpu().numpy()
         info: dict[str, AnyArray] = {name: value.cpu().numpy() for name, value in zip(Counters._fields, counters)}
-        info |= {"rejections": info["proposals"] - counts, "on_cpu": on_cpu}
-        info["seconds"] = np.full(len(numbers), (time.perf_counter() - began) / len(numbers))
+        seconds = np.full(len(numbers), (time.perf_counter() - began) / len(numbers))
+        info |= {"rejections": info["proposals"] - counts, "seconds": seconds}
         return Draws(self._baskets(rows, counts + len(given)), info)
 
     def _baskets(self, rows: Tensor, sizes: AnyArray) -> Baskets:
@@ -147,8 +149,3 @@ class ExactEngine:
         cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
         uniform = streams.uniforms(numbers, COUNT_STEP, 0, 1)[0][:, 0]
         return torch.searchsorted(cdf, uniform * cdf[-1], right=True)
-
-    def _batch(self, wanted: int) -> int:
-        """Return how many samples go through their schedule in parallel."""
-        stages = [(stage.circle.n_nodes, stage.stop) for stage in self.schedule(wanted)]
-        return samples_that_fit(self.device, self.sampler.kernel.rank, wanted, stages, self.max_samples)

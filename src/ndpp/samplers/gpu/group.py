@@ -54,24 +54,10 @@ class NodeWeights(NamedTuple):
 
 
 class Group:
-    """Samples with the same number of items, wanted and so far, on the same circle.
+    """Samples with the same number of items, wanted and so far, on the same circle: ``n`` items of ``samples.wanted``.
 
-    Attributes
-    ----------
-    samples, n
-        The samples, and the current number of items of each.
-    circle, table
-        The circle, and its table of qᵀZq of all items, or None.
-    sides : (S, capacity, h, 4, r) Tensor
-        Re Zq̂, Im Zq̂, Re Zᵀq̂, Im Zᵀq̂ of the items chosen; the first two are U, the others V.
-    inverse, inner : (S·h, 2, even(capacity), even(capacity)) Tensor
-        G⁻¹, as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`, and (VU)ᵀ = (q̂Z²q̂ᵀ)ᵀ.
-    log_w, removed_trace
-        Logarithms of the weights (S, h), and tr(G⁻¹VU) (S·h,), None before the first item.
-    node_weights : NodeWeights
-        Normalised weights and monitors, for the items chosen.
-    trusted, alive : (S,) Tensor
-        Which samples pass the monitors, and which are still in the group. The others keep their position and are ignored.
+    ``trusted`` (S,) are the samples that pass the monitors, ``alive`` (S,) those still in the group. The others keep their position and are
+    ignored. ``docs/gpu-internals.md`` shows how the arrays lie in memory.
     """
 
     def __init__(
@@ -83,8 +69,9 @@ class Group:
         self.table = circle.table_for(S * CHEAP_PROPOSALS * max(1, capacity - n + 1))
         self.alive = torch.ones(S, dtype=torch.bool, device=samples.numbers.device) if alive is None else alive
         shape = S * h, 2, even(capacity), even(capacity)
-        self.inverse = samples.basis.new_zeros(shape)  # the column after an odd n must be finite
-        self.inner = samples.basis.new_empty(shape)
+        self.inverse = samples.basis.new_zeros(shape)  # G⁻¹, see `tight`; the column after an odd n must be finite
+        self.inner = samples.basis.new_empty(shape)  # (VU)ᵀ = (q̂Z²q̂ᵀ)ᵀ
+        # Sides (S, capacity, h, 4, r): Re Zq̂, Im Zq̂ (U), Re Zᵀq̂, Im Zᵀq̂ (V); log w (S, h); tr(G⁻¹VU) (S·h,), None without items.
         self.sides, self.log_w, self.removed_trace = self._enter(capacity)
         samples.counters.recentred.add_(1)
         self.node_weights, self.trusted = self._weigh()

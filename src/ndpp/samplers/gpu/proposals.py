@@ -21,9 +21,7 @@ from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose, uniform
 MAX_ROUNDS = 256
 """Maximum number of rounds per step."""
 ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
-"""Proposals in a first round, as multiples of the expected number needed; and how many cost next to nothing, so that the larger multiple
-applies.
-
+"""Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
 ROUND_GROWTH = 1, 1, 2, 4
@@ -74,20 +72,11 @@ def accept(
     tolerance: float,
     probabilities: Callable[[Tensor, Tensor | None], Tensor],
 ) -> Accepted:
-    """Return the first accepted proposal of each pending sample.
+    """Return the first accepted proposal of each sample.
 
-    Parameters
-    ----------
-    streams, table
-        Random numbers, and the leverage table on the device.
-    samples, pending : (S,) and (P,) Tensor
-        The samples' numbers, and the positions of those that need an item.
-    step, count : int
-        The step that the random numbers belong to, and the number of proposals in the first round.
-    tolerance : float
-        How far rounding may move an acceptance probability outside [0, 1].
-    probabilities : callable
-        ``probabilities(rows, which)`` is qᵀMq of proposals (P, c) for the samples at positions ``which``; None means all samples.
+    ``samples`` (S,) are numbers, ``pending`` the positions of those that need an item, ``count`` the proposals in the first round, and
+    ``tolerance`` how far rounding may move an acceptance probability outside [0, 1]. ``probabilities(rows, which)`` is qᵀMq of proposals
+    (P, c) for the samples at positions ``which``; None means all samples.
     """
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
     out_of_range = torch.zeros_like(samples, dtype=torch.bool)

@@ -1,20 +1,8 @@
 """Takes samples through the circles of a schedule, and tries other circles with samples that fail a monitor.
 
 No item is drawn from a distribution that fails a monitor. A sample that fails one leaves its group with the items it has and becomes part
-of a task: these samples, with this many items, on that circle. If the circle of a task is not suitable, the next kind of task follows:
-
-========== ============================================================ ==================================================
-kind       circle                                                       if it is not suitable
-========== ============================================================ ==================================================
-SCHEDULED  that of the schedule                                         WIDENED; OWN if no item is chosen yet
-WIDENED    the same radius with twice the nodes: most failures are due  OWN, on a circle planned for each sample
-           to too few nodes, and one such circle serves all samples
-OWN        one of their own                                             OWN with twice the nodes, up to where the rule is
-                                                                        unbiased; then at two other radii; then ON_CPU
-ON_CPU     none: the CPU draws the missing items                        an error
-========== ============================================================ ==================================================
-
-A sample that leaves a circle after drawing items there is WIDENED again. Samples with all items of the stage rejoin the others at its end.
+of a task: these samples, with this many items, on that circle. If the circle is not suitable, the next :class:`Kind` of task follows. A
+sample that leaves a circle after drawing items there is WIDENED again. Samples with all items of the stage rejoin the others at its end.
 """
 
 from __future__ import annotations
@@ -40,12 +28,16 @@ RUNG_SHIFTS = 2, -4
 
 
 class Kind(Enum):
-    """What a task tries; see the table above."""
+    """What a task tries, and what follows if it fails."""
 
     SCHEDULED = auto()
+    """The circle of the schedule. Then WIDENED, or OWN if no item is chosen yet."""
     WIDENED = auto()
+    """Twice the nodes: most failures are due to too few, and one such circle serves all samples. Then OWN, planned for each sample."""
     OWN = auto()
+    """Circles of their own. Then twice the nodes, up to where the rule is unbiased; then two other radii; then ON_CPU."""
     ON_CPU = auto()
+    """The CPU draws the missing items, or raises an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +59,6 @@ class Outcome(NamedTuple):
     refused: list[Samples]
 
 
-class Drawn(NamedTuple):
-    """Complete samples, in any order, and the numbers of those that the CPU finished."""
-
-    samples: Samples
-    on_cpu: list[int]
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """Draws samples that want the same number of items, at most ``max_samples`` in parallel.
@@ -85,15 +70,14 @@ class Run:
     rng: Callable[[int], np.random.Generator]
     max_samples: int
 
-    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Drawn:
-        """Return the samples with these numbers, with ``wanted`` items each."""
-        samples = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank)
-        on_cpu: list[Samples] = []
+    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Samples:
+        """Return the samples with these numbers, in any order, with ``wanted`` items each."""
+        samples, complete = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank), list[Samples]()
         for stage in schedule:
             if len(samples.numbers):
-                samples, complete = self._through(samples, stage)
-                on_cpu += complete
-        return Drawn(Samples.join([samples, *on_cpu]), [number for part in on_cpu for number in part.numbers.tolist()])
+                samples, on_cpu = self._through(samples, stage)
+                complete += on_cpu
+        return Samples.join([samples, *complete])
 
     def _through(self, samples: Samples, stage: Stage) -> tuple[Samples, list[Samples]]:
         """Take samples through a stage; return those with all of its items, and those that the CPU completed."""
@@ -162,7 +146,6 @@ class Run:
         return unbiased_count(self.context.sampler.kernel.rank)
 
     def _wider(self, circle: CircleKey) -> CircleKey:
-        """Return the circle with twice the nodes, up to the number at which the rule is unbiased."""
         return CircleKey(circle.rung, min(2 * circle.n_nodes, self._full))
 
     def _split(self, task: Task, stop: int) -> list[Task]:
@@ -178,11 +161,11 @@ class Run:
         return [replace(task, samples=samples.take(places[i : i + fit])) for i in range(0, count, fit)]
 
     def _complete_on_cpu(self, task: Task) -> Samples:
-        """Draw the missing items on the CPU, one sample at a time."""
         sampler, samples = self.context.sampler, task.samples
         for i, number in enumerate(samples.numbers.tolist()):
             state = sampler.resume(samples.rows[i, : task.n].cpu().numpy(), samples.wanted)
             state, proposals = sampler.complete(self.rng(number), state, samples.wanted)
             samples.counters.proposals[i] += proposals
+            samples.counters.on_cpu[i] = 1
             samples.rows[i] = torch.from_numpy(state.rows)
         return samples

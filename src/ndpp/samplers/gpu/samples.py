@@ -10,19 +10,23 @@ from torch import Tensor
 
 
 class Counters(NamedTuple):
-    """One entry per sample (S,): proposals, circles used, and the worst values of the monitors. Fields are the names in ``Draws.info``."""
+    """One entry per sample (S,): proposals, circles used, whether the CPU finished it, and the worst values of the monitors.
+
+    Fields are names in ``Draws.info``.
+    """
 
     proposals: Tensor
     recentred: Tensor
+    on_cpu: Tensor
     trace_error: Tensor
     fraction: Tensor
 
     @classmethod
     def zero(cls, count: int, device: torch.device) -> Counters:
         """Return the counters of new samples."""
-        whole = torch.zeros(2, count, dtype=torch.int64, device=device)
+        whole = torch.zeros(3, count, dtype=torch.int64, device=device)
         real = torch.zeros(2, count, dtype=torch.float64, device=device)
-        return cls(whole[0], whole[1], real[0], real[1] + 1)
+        return cls(whole[0], whole[1], whole[2], real[0], real[1] + 1)
 
 
 class Samples(NamedTuple):

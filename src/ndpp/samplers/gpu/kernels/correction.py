@@ -34,7 +34,7 @@ def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
     grid, shape = (S * h * triton.cdiv(c, C),), (n, h, c // 8, capacity // 2)
     arrays = products, inverse, torch.view_as_real(w), out
     if n <= SMALL:
-        N = runtime.power_of_two(n, 4)
+        N = max(4, triton.next_power_of_2(n))
         correction_small_kernel[grid](*arrays, *shape, N=N, C=C, U=16 // N, num_warps=1)
     else:
         tiles, turns = min(triton.cdiv(n, TILE), LARGEST // TILE), triton.cdiv(n, LARGEST)

@@ -35,17 +35,6 @@ def usable(device: torch.device) -> bool:
     return triton is not None and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def power_of_two(n: int, least: int) -> int:
-    """Return the next power of two, as the length of a block must be one.
-
-    Examples
-    --------
-    >>> power_of_two(5, 2), power_of_two(1, 2)
-    (8, 2)
-    """
-    return max(least, 1 << (n - 1).bit_length())
-
-
 @jit()
 def put(values, i: tl.constexpr, value):
     """Return the tuple with its i-th entry replaced. Registers have no addresses, so an array of tiles is a tuple."""

@@ -21,7 +21,7 @@ def weighted_rows(table: Tensor, rows: Tensor, w: Tensor, minus: Tensor | None =
     (S, count), width, half = rows.shape, table.shape[1], 0 if minus is None else minus.shape[1]
     minus = w if minus is None else minus.contiguous()
     weighted_rows_kernel[(S, triton.cdiv(count, WIDTH))](
-        table, rows, w, minus, out, count, width, half, C=WIDTH, W=runtime.power_of_two(width, 2)
+        table, rows, w, minus, out, count, width, half, C=WIDTH, W=max(2, triton.next_power_of_2(width))
     )
     return out
 

@@ -84,6 +84,11 @@ def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     return out
 
 
+def log_probs(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
+    """Return log P(J) of each basket J."""
+    return log_dets(kernel, baskets) - kernel.log_normalizer()
+
+
 def log_inclusions(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return log P(J ⊆ S) of each basket J, −inf where it is zero."""
     out = _log_minors(Form.of_marginal(kernel), baskets)
