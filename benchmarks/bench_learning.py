@@ -45,7 +45,7 @@ def uk_retail() -> Baskets:
 def run_of(estimator: Any, baskets: Baskets) -> Any:
     model = estimator(RANK, batch_size=BATCH, random_state=0)
     problem, start = model._problem(baskets, RANK, np.random.default_rng(0))
-    return fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
+    return fit.Run(problem, model._settings(), start, baskets, baskets[:300], 0)
 
 
 def steps(estimator: Any, baskets: Baskets) -> Times:
@@ -108,7 +108,7 @@ def report_training() -> dict[str, Any]:
     """Print the gain over independent items on validation baskets, epoch by epoch."""
     train, val, _ = uk_retail().split(300, 2000, rng=0)
     floor = float(metrics.independent_items(train).log_likelihoods(val).mean())
-    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit._Run.epoch, []
+    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit.Run.epoch, []
 
     def watched(run: Any, bar: Bar) -> dict[str, float]:
         record = epoch(run, bar)
@@ -117,7 +117,7 @@ def report_training() -> dict[str, Any]:
         print("epoch {:3.0f}  step {:5.0f}  gain {:6.3f}  {:6.1f} s  (CPU {:6.1f} s)".format(*curve[-1]), flush=True)
         return record
 
-    fit._Run.epoch = watched  # type: ignore[method-assign]
+    fit.Run.epoch = watched  # type: ignore[method-assign]
     model = NDPP(RANK, random_state=0).fit(train, validation=val)
     print(f"{model.ended_}: gain {model.score(val) - floor:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
     return {"training": curve, "ended": model.ended_, "threads": torch.get_num_threads()}

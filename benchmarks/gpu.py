@@ -140,7 +140,7 @@ def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int
     baskets = Baskets.from_lists(np.split(ids, np.cumsum(sizes)[:-1]), n_items=n_items)
     model = NDPP(rank, batch_size=batch, random_state=0, device=device)
     problem, start = model._problem(baskets, rank, rng)
-    run = fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
+    run = fit.Run(problem, model._settings(), start, baskets, baskets[:300], 0)
     noise, times = run._noise_sizes(), []
     for i in range(13):
         torch.cuda.synchronize()

@@ -101,7 +101,7 @@ def test_resumed_training_ends_the_same(
     estimator: Any, baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     whole = estimator(**SETTINGS).fit(baskets)
-    path, true = tmp_path / "run.safetensors", fit._Run.epoch
+    path, true = tmp_path / "run.safetensors", fit.Run.epoch
 
     def epoch(run: Any, bar: Any) -> Any:
         if len(run.history) == 1:
@@ -109,7 +109,7 @@ def test_resumed_training_ends_the_same(
         return true(run, bar)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit._Run, "epoch", epoch)
+        patched.setattr(fit.Run, "epoch", epoch)
         with pytest.raises(RuntimeError, match="power cut"):
             estimator(**SETTINGS, checkpoint=path).fit(baskets)
     resumed = estimator(**SETTINGS | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)

@@ -12,13 +12,13 @@ import torch
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
-from ndpp.learning.loss import Problem, Settings, log_probs, loss_and_gradient
+from ndpp.learning.loss import Problem, log_probs, loss_and_gradient
 from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs, Parameters, inner_matrix
 from ndpp.learning.objective import Likelihood, plain_log_probs
 
 FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
-SETTINGS = Settings(gamma=0.3, learning_rate=0.1, batch_size=7, max_epochs=1, patience=1)
+GAMMA = 0.3
 
 
 def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[Problem, Parameters]:
@@ -30,7 +30,7 @@ def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0
     likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
     weights = rng.uniform(0.0, 0.2, (n_items, rank))
     noise = rng.uniform(0.1, 0.9, (n_items, 1))
-    return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
+    return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise), GAMMA), parameters
 
 
 def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
@@ -38,7 +38,7 @@ def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) 
     value = -plain_log_probs(problem.likelihood, parameters.X, A, sets).mean()
     if isinstance(problem.family, OrthogonalPairs):
         sigma = parameters.skew.exp()
-        value = value + SETTINGS.gamma * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
+        value = value + GAMMA * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
     return value + (problem.weights * parameters.X**2).sum()
 
 
@@ -73,7 +73,7 @@ def test_impossible_sets_have_log_probability_minus_infinity():
 def test_loss_and_gradient_are_those_of_autograd(family: Family, multiple: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Likelihood.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
     problem, parameters = problem_of(family)
-    loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS, multiple))
+    loss = loss_and_gradient(problem, parameters, batch_of(SETS, multiple))
     leaves = Parameters(*(tensor.clone().requires_grad_() for tensor in parameters))
     expected = plain_loss(problem, leaves, SETS)
     expected.backward()
@@ -91,9 +91,9 @@ def test_gradient_is_that_of_finite_differences(family: Family, noisy: bool):
     batch = batch_of(SETS)
 
     def value(X: torch.Tensor, skew: torch.Tensor) -> float:
-        return float(loss_and_gradient(problem, SETTINGS, Parameters(X, skew), batch, noise=noise).value)
+        return float(loss_and_gradient(problem, Parameters(X, skew), batch, noise=noise).value)
 
-    gradient = loss_and_gradient(problem, SETTINGS, parameters, batch, noise=noise).gradient
+    gradient = loss_and_gradient(problem, parameters, batch, noise=noise).gradient
     rng, h = np.random.default_rng(3), 1e-5
     for _ in range(5):
         way = Parameters(*(torch.from_numpy(rng.standard_normal(tuple(tensor.shape))) for tensor in parameters))
@@ -105,8 +105,8 @@ def test_gradient_is_that_of_finite_differences(family: Family, noisy: bool):
 
 def test_a_wrong_gradient_is_noticed():
     problem, parameters = problem_of(FreeSkew())
-    loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS[:3]))
-    other = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS[3:]))
+    loss = loss_and_gradient(problem, parameters, batch_of(SETS[:3]))
+    other = loss_and_gradient(problem, parameters, batch_of(SETS[3:]))
     assert not torch.allclose(loss.gradient.X, other.gradient.X, rtol=1e-3)
 
 
@@ -121,9 +121,9 @@ def test_jitter_gives_forbidden_baskets_a_gradient():
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
     likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
-    single = Problem(problem.family, likelihood, problem.weights.float(), problem.noise)
-    exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
-    near = loss_and_gradient(single, SETTINGS, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
+    single = Problem(problem.family, likelihood, problem.weights.float(), problem.noise, GAMMA)
+    exact = loss_and_gradient(problem, parameters, batch_of(SETS))
+    near = loss_and_gradient(single, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32
     assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
     torch.testing.assert_close(near.gradient.X.double(), exact.gradient.X, rtol=1e-3, atol=1e-3)
@@ -136,11 +136,11 @@ def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(family: Family):
     """Single precision for the parameters, double for the determinants."""
     problem, parameters = problem_of(family)
     likelihood = Likelihood(problem.likelihood.scale.float().cuda(), problem.likelihood.n_sym)
-    there = Problem(family, likelihood, problem.weights.float().cuda(), None)
+    there = Problem(family, likelihood, problem.weights.float().cuda(), None, GAMMA)
     batch = batch_of(SETS, 16)
-    exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
+    exact = loss_and_gradient(problem, parameters, batch_of(SETS))
     near = loss_and_gradient(
-        there, SETTINGS, Parameters(*(t.float().cuda() for t in parameters)), batch._replace(rows=batch.rows.cuda())
+        there, Parameters(*(t.float().cuda() for t in parameters)), batch._replace(rows=batch.rows.cuda())
     )
     assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
     torch.testing.assert_close(near.gradient.X.double().cpu(), exact.gradient.X, rtol=1e-3, atol=1e-3)

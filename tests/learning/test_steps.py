@@ -31,7 +31,7 @@ def baskets() -> Baskets:
 def _run(baskets: Baskets, **changed: Any) -> Any:
     model = NDPP(**SETTINGS | changed)
     problem, start = model._problem(baskets, 8, np.random.default_rng(0))
-    return fit._Run(problem, model._settings(), start, baskets, baskets, 0)
+    return fit.Run(problem, model._settings(), start, baskets, baskets, 0)
 
 
 def _batch(run: Any) -> tuple[Any, torch.Tensor]:

@@ -23,7 +23,7 @@ from ndpp.inference.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
-from ndpp.learning.fit import train
+from ndpp.learning.fit import Run, train
 from ndpp.learning.loss import Problem, Settings
 from ndpp.learning.models import Family, Parameters, PopularityStart, Start, inner_matrix
 from ndpp.learning.objective import Likelihood
@@ -37,19 +37,14 @@ estimator = dataclass(kw_only=True, eq=False, repr=False)
 
 
 @estimator
-class LowRankDPP(DensityMixin, BaseEstimator):
-    """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+class BasketModel(DensityMixin, BaseEstimator):
+    """A distribution over baskets, learned from them. See :class:`NDPP` for the parameters."""
 
-    rank: int | None = field(default=None, kw_only=False)
-    alpha: float = 0.01
-    noise: float = 0.7
-    init: Start | None = None
     learning_rate: float = 0.02
     batch_size: int | None = None
     max_epochs: int = 100
     patience: int = 2
     validation_fraction: float = 0.1
-    oversize: Literal["drop", "raise"] = "drop"
     checkpoint: PathLike | None = None
     device: str = "cpu"
     dtype: str | None = None
@@ -57,15 +52,31 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     progress: bool = False
 
     @abstractmethod
-    def _family(self) -> Family:
-        """Return the family of kernels."""
+    def _shape(self, baskets: Baskets) -> Any:
+        """Return how large the parameters are, checked."""
 
     @abstractmethod
-    def _penalties(self) -> tuple[float, float, float]:
-        """Return α, β and γ."""
+    def _own(self, shape: Any) -> dict[str, Any]:
+        """Return the parameters of this model that decide what is learned."""
+
+    @abstractmethod
+    def _run(self, shape: Any, settings: Settings, fitted: Baskets, judged: Baskets, seed: int) -> Run:
+        """Return training at its start."""
+
+    @abstractmethod
+    def _law(self, run: Any, parameters: Any) -> Any:
+        """Return the learned distribution."""
+
+    @abstractmethod
+    def _log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return the log-probability of each basket."""
+
+    def _possible(self, baskets: Baskets, shape: Any, what: str) -> Baskets:
+        """Return the baskets that can have a probability above zero."""
+        return baskets
 
     def fit(self, X: Any, y: Any = None, *, validation: Any = None, resume: bool | PathLike = False) -> Self:
-        """Learn a kernel from baskets.
+        """Learn from baskets.
 
         Parameters
         ----------
@@ -81,36 +92,26 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         """
         baskets = read_baskets(self, X, reset=True)
         held_out = None if validation is None else read_baskets(self, validation, reset=False)
-        settings, rank, source = self._settings(), self._checked_rank(baskets.n_items), self._source(resume)
-        made_with = self._made_with(baskets, held_out, rank, settings)
+        settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
+        self._check_device()
+        made_with = self._made_with(baskets, held_out, shape, settings)
         saved = None if source is None else checkpoints.read(source)
         if source is not None and saved is not None:
             check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
-        possible = keep_possible(baskets, rank, self.oversize, "baskets")
-        fitted, judged = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
-        problem, start = self._problem(fitted, rank, np.random.default_rng([seed, 1]))
-        outcome = train(
-            problem,
-            settings,
-            start,
-            fitted,
-            judged,
-            seed=seed,
-            made_with=made_with,
-            path=self.checkpoint,
-            resume=saved,
-            progress=self.progress,
-        )
-        self.kernel_ = _kernel(problem, outcome.parameters, self.labels_)
+        possible = self._possible(baskets, shape, "baskets")
+        fitted, judged = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
+        run = self._run(shape, settings, fitted, judged, seed)
+        outcome = train(run, made_with=made_with, path=self.checkpoint, resume=saved, progress=self.progress)
+        self.law_ = self._law(run, outcome.parameters)
         self.history_, self.ended_ = outcome.history, outcome.ended
         self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
         return self
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-probability of each basket; −inf where it is zero, as for baskets larger than the rank."""
-        check_is_fitted(self, "kernel_")
-        return log_dets(self.kernel_, read_baskets(self, X, reset=False)) - self.kernel_.log_normalizer()
+        """Return the log-probability of each basket; −inf where it is zero."""
+        check_is_fitted(self, "law_")
+        return self._log_probs(read_baskets(self, X, reset=False))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability of the baskets."""
@@ -127,19 +128,19 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         n_jobs: int | None = None,
         progress: bool = False,
     ) -> Baskets:
-        """Draw exact samples from the learned kernel; see :meth:`ndpp.LowRankKernel.sample`."""
-        check_is_fitted(self, "kernel_")
-        return self.kernel_.sample(
+        """Draw exact samples from what was learned; see :meth:`ndpp.LowRankKernel.sample`."""
+        check_is_fitted(self, "law_")
+        return self.law_.sample(
             n_samples, size=size, given=given, exclude=exclude, rng=rng, n_jobs=n_jobs, progress=progress
         )
 
     def recommend(self, basket: Any, n: int = 10) -> Recommendation:
         """Return the ``n`` items that go best with a basket of ids or labels; see :func:`ndpp.inference.recommend`."""
-        check_is_fitted(self, "kernel_")
+        check_is_fitted(self, "law_")
         items = list(basket)
         if items and all(isinstance(item, str) for item in items):
-            items = self.kernel_.ids(items).tolist()
-        return recommend(self.kernel_, items, n=n)
+            items = self.law_.ids(items).tolist()
+        return recommend(self.law_, items, n=n)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -149,55 +150,35 @@ class LowRankDPP(DensityMixin, BaseEstimator):
 
     # -- what fit needs ------------------------------------------------------------------------------------------------
 
-    def _checked_rank(self, n_items: int) -> int:
-        least, most = self._family().ranks(n_items)
-        if self.rank is not None:
-            return check_count(self.rank, "rank", least=least, most=most)
-        if most is not None and most < least:
-            raise InvalidInputError(
-                f"{type(self).__name__} needs a catalogue of at least {least} items; got {n_items} feature(s)"
-            )
-        return max(min(DEFAULT_RANK, n_items), least)
-
     def _settings(self) -> Settings:
         return Settings(
-            gamma=self._penalties()[2],
             learning_rate=number(self.learning_rate, "learning_rate", above_zero=True),
             batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
             patience=check_count(self.patience, "patience", least=1),
         )
 
-    def _made_with(self, baskets: Baskets, held_out: Baskets | None, rank: int, settings: Settings) -> dict[str, Any]:
+    def _made_with(self, baskets: Baskets, held_out: Baskets | None, shape: Any, settings: Settings) -> dict[str, Any]:
         """Return what must be the same for a checkpoint to be continued to the same result."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
-        alpha, beta, _ = self._penalties()
-        own = {"model": type(self).__name__, "rank": rank, "family": repr(self._family()), "init": repr(self._start())}
-        own |= {"alpha": alpha, "beta": beta, "noise": self.noise}
         data = {
             "data": checkpoints.fingerprint(baskets),
             "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),
         }
-        return own | kept | data | {"dtype": str(self._dtype())}
+        return {"model": type(self).__name__} | self._own(shape) | kept | data | {"dtype": str(self._dtype())}
 
     def _parts(
-        self, baskets: Baskets, held_out: Baskets | None, rank: int, rng: np.random.Generator
+        self, baskets: Baskets, held_out: Baskets | None, shape: Any, rng: np.random.Generator
     ) -> tuple[Baskets, Baskets]:
         """Return the baskets to fit and those to judge on."""
         if not baskets.sizes.any():
             raise InvalidInputError("there is nothing to learn from: no basket with at least one item was given")
         if held_out is None:
             return set_aside(baskets, number(self.validation_fraction, "validation_fraction", most=0.9), rng)
-        judged = keep_possible(held_out, rank, self.oversize, "validation baskets")
+        judged = self._possible(held_out, shape, "validation baskets")
         if not len(judged):
             raise InvalidInputError("there is nothing to judge on: no validation basket is left")
         return baskets, judged
-
-    def _start(self) -> Start:
-        start = PopularityStart() if self.init is None else self.init
-        if not isinstance(start, Start):
-            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
-        return start
 
     def _dtype(self) -> torch.dtype:
         names = {None: "float64" if self.device == "cpu" else "float32", "float32": "float32", "float64": "float64"}
@@ -205,7 +186,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
             raise InvalidInputError(f"dtype must be 'float32', 'float64' or None; got {self.dtype!r}")
         return getattr(torch, names[self.dtype])
 
-    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
+    def _check_device(self) -> None:
         try:
             torch.device(self.device)
         except RuntimeError:
@@ -216,24 +197,9 @@ class LowRankDPP(DensityMixin, BaseEstimator):
             raise InvalidInputError(
                 f"is {self.device!r}, but torch finds no CUDA", argument="device", advice="Use {device:'cpu'}."
             )
-        counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
-        scale, family = self._start().scale(counts, len(baskets)), self._family()
-        X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
-        alpha, beta, _ = self._penalties()
-        n_sym, n_skew = family.columns(rank)
-        # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
-        weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
 
-        # Noise is for items with fewer occurrences than parameters; with many it would only blur what they say.
-        noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
-
-        def tensor(array: FloatArray) -> torch.Tensor:
-            return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
-
-        problem = Problem(
-            family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise) if noise.any() else None
-        )
-        return problem, Parameters(tensor(X), tensor(skew))
+    def _tensor(self, array: FloatArray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
 
     def _source(self, resume: bool | PathLike) -> PathLike | None:
         """Return the checkpoint to continue from, None to begin anew."""
@@ -244,6 +210,81 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         if self.checkpoint is None:
             raise InvalidInputError("resume=True continues from the file that checkpoint= names, and it names none")
         return self.checkpoint if Path(self.checkpoint).exists() else None
+
+
+@estimator
+class LowRankDPP(BasketModel):
+    """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+
+    rank: int | None = field(default=None, kw_only=False)
+    alpha: float = 0.01
+    noise: float = 0.7
+    init: Start | None = None
+    oversize: Literal["drop", "raise"] = "drop"
+
+    @abstractmethod
+    def _family(self) -> Family:
+        """Return the family of kernels."""
+
+    @abstractmethod
+    def _penalties(self) -> tuple[float, float, float]:
+        """Return α, β and γ."""
+
+    @property
+    def kernel_(self) -> LowRankKernel:
+        """The learned kernel."""
+        check_is_fitted(self, "law_")
+        return self.law_
+
+    def _shape(self, baskets: Baskets) -> int:
+        least, most = self._family().ranks(baskets.n_items)
+        if self.rank is not None:
+            return check_count(self.rank, "rank", least=least, most=most)
+        if most is not None and most < least:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs a catalogue of at least {least} items; got {baskets.n_items} feature(s)"
+            )
+        return max(min(DEFAULT_RANK, baskets.n_items), least)
+
+    def _own(self, shape: int) -> dict[str, Any]:
+        own = {"rank": shape, "family": repr(self._family()), "init": repr(self._start()), "noise": self.noise}
+        return own | dict(zip(("alpha", "beta", "gamma"), self._penalties()))
+
+    def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
+        return keep_possible(baskets, shape, self.oversize, what)
+
+    def _run(self, shape: int, settings: Settings, fitted: Baskets, judged: Baskets, seed: int) -> Run:
+        problem, start = self._problem(fitted, shape, np.random.default_rng([seed, 1]))
+        return Run(problem, settings, start, fitted, judged, seed)
+
+    def _log_probs(self, baskets: Baskets) -> FloatArray:
+        return log_dets(self.kernel_, baskets) - self.kernel_.log_normalizer()
+
+    def _law(self, run: Run, parameters: Parameters) -> LowRankKernel:
+        return _kernel(run.problem, parameters, self.labels_)
+
+    def _start(self) -> Start:
+        start = PopularityStart() if self.init is None else self.init
+        if not isinstance(start, Start):
+            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
+        return start
+
+    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
+        counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
+        scale, family = self._start().scale(counts, len(baskets)), self._family()
+        X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
+        alpha, beta, gamma = self._penalties()
+        n_sym, n_skew = family.columns(rank)
+        # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
+        weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
+
+        # Noise is for items with fewer occurrences than parameters; with many it would only blur what they say.
+        noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
+        tensor = self._tensor
+        problem = Problem(
+            family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise) if noise.any() else None, gamma
+        )
+        return problem, Parameters(tensor(X), tensor(skew))
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:

@@ -13,19 +13,19 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ndpp._progress import Bar, progress_bar
+from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import Batch, shuffled
-from ndpp.learning.loss import Loss, Problem, Settings, log_probs, loss_and_gradient, pack_for
-from ndpp.learning.models import Parameters
+from ndpp.learning.loss import Loss, Settings, log_probs, loss_and_gradient, pack_for
 
 BATCH_SIZE, MIN_STEPS, MAX_STEPS = 100, 50, 200
 """Baskets per step where nothing else is asked for, and more where a pass over the baskets would take more than
@@ -44,32 +44,26 @@ AVERAGE = 0.995
 class Outcome(NamedTuple):
     """The best parameters, a record per epoch, and why training ended: "converged", "max_epochs" or "interrupted"."""
 
-    parameters: Parameters
+    parameters: Any
     history: list[dict[str, float]]
     ended: str
 
 
 def train(
-    problem: Problem,
-    settings: Settings,
-    start: Parameters,
-    baskets: Baskets,
-    validation: Baskets,
+    run: Run,
     *,
-    seed: int,
     made_with: Mapping[str, Any],
     path: str | os.PathLike[str] | None = None,
     resume: checkpoint.Checkpoint | None = None,
     progress: bool = False,
 ) -> Outcome:
-    """Train from ``start``, or from a checkpoint, until the validation log-likelihood no longer rises.
+    """Train until the validation log-likelihood no longer rises, from a checkpoint if there is one to resume.
 
     ``made_with`` is kept in every checkpoint written to ``path``. Ctrl-C ends training with the best parameters so far.
     """
-    run = _Run(problem, settings, start, baskets, validation, seed)
     if resume is not None:
         run.restore(resume)
-    ended = run.ended
+    ended, settings = run.ended, run.settings
     try:
         total, done = settings.max_epochs * run.n_steps, len(run.history) * run.n_steps
         with progress_bar(total, "epoch 1", done=done, show=progress, left="at most") as bar:
@@ -81,7 +75,7 @@ def train(
                 bar.tell(f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}")
                 ended = run.ended
                 if path is not None:
-                    checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with), "seed": seed})
+                    checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with)})
     except KeyboardInterrupt:
         ended = "interrupted"
         if not run.history:
@@ -95,11 +89,18 @@ def train(
     return Outcome(run.best, run.history, ended)
 
 
-class _Run:
-    """Everything that changes while training goes on."""
+class Run:
+    """Everything that changes while training goes on.
+
+    ``now``, ``before``, ``mean`` and ``best`` are named tuples of tensors, the first of which tells the device. Other models than kernels
+    override the methods under "what is trained".
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("seed", "best_value", "rate", "bad", "drops", "step", "history")
+    """What a checkpoint holds beside tensors and the state of ``rng``."""
 
     def __init__(
-        self, problem: Problem, settings: Settings, start: Parameters, baskets: Baskets, validation: Baskets, seed: int
+        self, problem: Any, settings: Settings, start: Any, baskets: Baskets, validation: Baskets, seed: int
     ) -> None:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
         self.now, self.before, self.mean, self.best = (start.clone() for _ in range(4))
@@ -107,10 +108,11 @@ class _Run:
         # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
         self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
         self.rng = np.random.default_rng(seed)
-        self.generator = torch.Generator(device=start.X.device).manual_seed(seed)
+        self.device, self.seed = start[0].device, seed
+        self.generator = torch.Generator(device=self.device).manual_seed(seed)
         self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
         self.history: list[dict[str, float]] = []
-        self.batch_size = settings.batch_size or max(BATCH_SIZE, -(-len(baskets) // MAX_STEPS))
+        self.batch_size = settings.batch_size or self.default_batch_size()
         a_pass = max(1, round(len(baskets) / self.batch_size))
         self.passes = -(-MIN_STEPS // a_pass)
         self.n_steps = self.passes * a_pass
@@ -131,7 +133,7 @@ class _Run:
         sizes = self._noise_sizes()
         for _ in range(self.passes):
             for which in shuffled(self.rng, len(self.baskets), self.batch_size):
-                losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), sizes))
+                losses.append(self._step(self.pack(which), sizes))
                 bar.advance()
         needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
         value = self.judge()
@@ -152,26 +154,22 @@ class _Run:
 
     def judge(self) -> float:
         """Return the mean validation log-likelihood of the running mean, which is kept if it is the best so far."""
-        mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
-        if self.problem.noise is not None:
-            family.calm(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
-        family.constrain(mean, likelihood.scale, likelihood.n_sym)
-        value = float(log_probs(likelihood, mean.X, family.matrix(mean.skew), self.validation).mean())
+        mean = self.finished()
+        value = float(self.log_probs(mean, self.validation).mean())
         if value > self.best_value:
             self.best, self.best_value = mean, value
         return value
 
     def _step(self, batch: Batch, sizes: Tensor) -> Tensor:
         """Take one step, and return the loss before it: as a tensor, since a GPU would be waited for to make it a number."""
-        loss, family, likelihood = self._finite_loss(batch, sizes), self.problem.family, self.problem.likelihood
-        in_X = family.tangent(self.now, loss.gradient.X, likelihood.scale, likelihood.n_sym)
-        for now, before, gradient in zip(self.now, self.before, (in_X, loss.gradient.skew)):
+        loss = self._finite_loss(batch, sizes)
+        for now, before, gradient in zip(self.now, self.before, self.descent(loss.gradient)):
             before.copy_(now)
             now.grad = gradient
-        for group, relative in zip(self.optimizer.param_groups, (1.0, family.skew_rate)):
+        for group, relative in zip(self.optimizer.param_groups, self.rates()):
             group["lr"] = self.learning_rate * relative
         self.optimizer.step()
-        family.constrain(self.now, likelihood.scale, likelihood.n_sym)
+        self.constrain()
         self.step += 1
         weight = max(1 - AVERAGE, 9 / (self.step + 9))  # a plain mean at first, so that the start is soon forgotten
         for mean, now in zip(self.mean, self.now):
@@ -181,7 +179,7 @@ class _Run:
     def _finite_loss(self, batch: Batch, sizes: Tensor) -> Loss:
         """Return the loss; where it is not finite, take half of the last step back, and try again."""
         for halvings in range(MAX_HALVINGS + 1):
-            loss = loss_and_gradient(self.problem, self.settings, self.now, batch, noise=self._noise(sizes))
+            loss = self.loss(batch, sizes)
             if loss.is_finite():
                 return loss
             if self.step == 0 or halvings == MAX_HALVINGS:
@@ -199,6 +197,47 @@ class _Run:
             f"the loss is not finite at step {self.step}, however small the step. Choose a smaller learning_rate, "
             "dtype='float64', or another init."
         )
+
+    # -- what is trained: here, a kernel -------------------------------------------------------------------------------
+
+    def default_batch_size(self) -> int:
+        """Return the number of baskets per step where none is asked for."""
+        return max(BATCH_SIZE, -(-len(self.baskets) // MAX_STEPS))
+
+    def pack(self, which: IntArray) -> Batch:
+        """Return the training baskets numbered ``which`` as a batch."""
+        return pack_for(self.baskets, which, self.device)
+
+    def loss(self, batch: Batch, sizes: Tensor) -> Loss:
+        """Return the objective on a batch and its gradient, with noise of these sizes."""
+        return loss_and_gradient(self.problem, self.now, batch, noise=self._noise(sizes))
+
+    def rates(self) -> tuple[float, ...]:
+        """Return the learning rate of each tensor, relative to that of the first."""
+        return 1.0, self.problem.family.skew_rate
+
+    def descent(self, gradient: Any) -> Any:
+        """Return the gradient along the constraints."""
+        likelihood = self.problem.likelihood
+        in_X = self.problem.family.tangent(self.now, gradient.X, likelihood.scale, likelihood.n_sym)
+        return gradient._replace(X=in_X)
+
+    def constrain(self) -> None:
+        """Bring the parameters to where their constraints hold."""
+        likelihood = self.problem.likelihood
+        self.problem.family.constrain(self.now, likelihood.scale, likelihood.n_sym)
+
+    def finished(self) -> Any:
+        """Return the running mean as it would be kept."""
+        mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
+        if self.problem.noise is not None:
+            family.calm(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
+        family.constrain(mean, likelihood.scale, likelihood.n_sym)
+        return mean
+
+    def log_probs(self, parameters: Any, baskets: Baskets) -> FloatArray:
+        """Return log P of each basket."""
+        return log_probs(self.problem.likelihood, parameters.X, self.problem.family.matrix(parameters.skew), baskets)
 
     def _noise_sizes(self) -> Tensor:
         """Return the size (n, d) of the noise: that of an item, relative to all symmetric or all skew columns."""
@@ -223,8 +262,7 @@ class _Run:
         """Return every tensor that the next step depends on."""
         out = {"generator": self.generator.get_state()}
         for name in ("now", "before", "mean", "best"):
-            parameters: Parameters = getattr(self, name)
-            out |= {f"{name}.X": parameters.X, f"{name}.skew": parameters.skew}
+            out |= {f"{name}.{part}": tensor for part, tensor in getattr(self, name)._asdict().items()}
         for part, tensor in self._optimized():
             state = self.optimizer.state[tensor]
             out |= {f"adam.{part}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
@@ -232,18 +270,17 @@ class _Run:
 
     def record(self) -> dict[str, Any]:
         """Return everything else that the next step depends on."""
-        names = ("best_value", "rate", "bad", "drops", "step", "history")
-        return {"rng": self.rng.bit_generator.state} | {name: getattr(self, name) for name in names}
+        return {"rng": self.rng.bit_generator.state} | {name: getattr(self, name) for name in self.kept}
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Go to where a checkpoint was written."""
         tensors, record = saved
         self.generator.set_state(tensors["generator"])
         self.rng.bit_generator.state = record["rng"]
-        for name in ("best_value", "rate", "bad", "drops", "step", "history"):
+        for name in self.kept:
             setattr(self, name, record[name])
         for name in ("now", "before", "mean", "best"):
-            for part, tensor in zip(("X", "skew"), getattr(self, name)):
+            for part, tensor in getattr(self, name)._asdict().items():
                 tensor.copy_(tensors[f"{name}.{part}"])
         for part, tensor in self._optimized():
             state = {name: tensors[f"adam.{part}.{name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
@@ -251,4 +288,4 @@ class _Run:
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
         """Return what Adam works on; it knows no empty tensors."""
-        return [(name, tensor) for name, tensor in zip(("X", "skew"), self.now) if len(tensor)]
+        return [(name, tensor) for name, tensor in self.now._asdict().items() if tensor.numel()]

@@ -8,7 +8,7 @@ with μ_i the count of item i [Han et al., ICLR 2022, appendix].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,7 +45,6 @@ def log_probs(likelihood: Likelihood, X: Tensor, A: Tensor, baskets: Baskets) ->
 class Settings:
     """How to train; :class:`ndpp.learning.NDPP` explains each."""
 
-    gamma: float
     learning_rate: float
     batch_size: int | None
     max_epochs: int
@@ -54,27 +53,28 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, relative sizes r_i (n, 1) of the noise."""
+    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, relative sizes r_i (n, 1) of the noise, and γ."""
 
     family: Family
     likelihood: Likelihood
     weights: Tensor
     noise: Tensor | None
+    gamma: float = 0.0
 
 
 class Loss(NamedTuple):
-    """The objective on a batch, and its gradient."""
+    """The objective on a batch, and its gradient, a named tuple like the parameters."""
 
     value: Tensor
-    gradient: Parameters
+    gradient: Any
 
     def is_finite(self) -> bool:
         """Tell whether the value and every entry of the gradient are finite."""
-        return bool(torch.isfinite(self.value + self.gradient.X.sum() + self.gradient.skew.sum()))
+        return bool(torch.isfinite(sum((tensor.sum() for tensor in self.gradient), self.value)))
 
 
 def loss_and_gradient(
-    problem: Problem, settings: Settings, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
+    problem: Problem, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
 ) -> Loss:
     """Return the objective and its gradient at x̂_i or, with ``noise`` of relative size r_i, at (x̂_i + noise)/√(1 + r_i²).
 
@@ -88,7 +88,7 @@ def loss_and_gradient(
     decay = problem.weights * X
     in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
     penalty, in_penalty = family.penalty(parameters.skew)
-    in_skew = family.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + settings.gamma * in_penalty
+    in_skew = family.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + problem.gamma * in_penalty
     value = above.value - (below.value + likelihood.log_scales(batch).sum()) / batch.n_baskets
-    value = value + torch.dot(decay.view(-1), X.reshape(-1)) + settings.gamma * penalty
+    value = value + torch.dot(decay.view(-1), X.reshape(-1)) + problem.gamma * penalty
     return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
