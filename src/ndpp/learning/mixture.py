@@ -22,12 +22,14 @@ from ndpp.learning.batches import Batch, pack
 from ndpp.learning.classes import Shape, start
 from ndpp.learning.fit import Run
 from ndpp.learning.loss import Loss, Settings
-from ndpp.learning.tied import Missions
+from ndpp.learning.tied import Expansion, Missions
 
 OCCURRENCES, MAX_MISSIONS, MAX_RANK, MAX_FACTORS = 300, 256, 100, 48
 """By default a mission for so many occurrences of items, and at most so many missions, columns of ties, and factors."""
 BATCH_SIZE, MAX_STEPS = 300, 100
 """Baskets per step, and more where a pass over the baskets would take more steps than this."""
+RENEWAL = 4
+"""Steps for which an expansion of the ties' normalisers serves."""
 PROBE, RAISE = 0.97, 1.5
 """If the validation baskets are more probable with u, or X, times ``PROBE``, its penalty is raised by ``RAISE``."""
 
@@ -139,9 +141,11 @@ class MixtureRun(Run):
     ) -> None:
         super().__init__(problem, settings, start, baskets, validation, seed)
         self.penalties = list(problem)
+        self.expansion: tuple[int, Expansion] | None = None
 
     def epoch(self, bar: Bar) -> dict[str, float]:
         """Make one epoch's steps, judge the result, and adapt the penalties to it."""
+        self.expansion = None  # as after a restart
         record = super().epoch(bar)
         for i, part in enumerate(("factors", "X")):
             smaller = self.mean._replace(**{part: PROBE * getattr(self.mean, part)})
@@ -159,8 +163,11 @@ class MixtureRun(Run):
 
     def loss(self, batch: Batch, sizes: Tensor) -> Loss:
         """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
+        if self.expansion is None or self.step >= self.expansion[0] + RENEWAL:
+            self.expansion = self.step, Expansion.at(self.now)
+        ties = self.expansion[1]
         at = Missions(*(tensor.detach().requires_grad_() for tensor in self.now))
-        likelihood = tied.log_probs(at, tied.log_normalizers(at), batch).mean()
+        likelihood = tied.log_probs(at, tied.log_normalizers(at, ties), batch).mean() - ties.ties(at.X)
         prior = self.penalties[0] * at.factors.square().sum() + self.penalties[1] * at.X.square().sum()
         # Half an occurrence in one basket more: without it an item that never occurs would become impossible.
         prior = prior - (at.bias / 2 - torch.nn.functional.softplus(at.bias)).sum()

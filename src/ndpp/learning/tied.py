@@ -6,13 +6,14 @@
     Z_c = Π_i (1 + Δ_ci) · det(I + W M_c),       M_c = Σ_i p_ci x_i x_iᵀ,    p = Δ/(1 + Δ).
 
 Any skew W has this form, its size going into X. With X = [A B], X W Xᵀ = A Bᵀ − B Aᵀ; and det(I + W M) = det(M − W), as W⁻¹ = −W and
-det W = 1. A step costs O(C n d²) for all M_c, a matrix product of p with the products of columns of X, and as much twice for the gradient.
+det W = 1. All M_c are one matrix product of p with the products of columns of X, O(C n d²), and their gradient two more: by far the most of
+the work. So training expands log det(M_c − W) to first order, and renews the expansion every few steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -50,11 +51,53 @@ class Missions(NamedTuple):
         return torch.addmm(self.bias + self.levels[:, None], self.missions, self.factors.T)
 
 
-def log_normalizers(parameters: Missions) -> Tensor:
-    """Return log Z_c of each mission in double precision."""
+class Expansion(NamedTuple):
+    """t_c = log det(I + W M_c) of each mission (C,) near some p and X, to first order in p; Σ_c π_c t_c to first order in X.
+
+    With R_c the symmetric part of (M_c − W)⁻¹ the slope of t_c is x_iᵀR_c x_i in p_ci and 2 p_ci R_c x_i in x_i; ``curvature`` is the mean
+    of the second derivatives of Σ_c π_c t_c in the entries of x_i, with R_c held.
+    """
+
+    value: Tensor
+    p: Tensor
+    in_p: Tensor
+    X: Tensor
+    in_X: Tensor
+    curvature: Tensor
+
+    @classmethod
+    def at(cls, parameters: Missions) -> Expansion:
+        """Return the expansion at these parameters, π being their shares."""
+        with torch.no_grad():
+            p, X, shares = torch.sigmoid(parameters.log_odds()), parameters.X.detach(), parameters.shares.softmax(0)
+            LU, pivots = _factorized(p, X)
+            d, (row, column) = X.shape[1], _upper(X)
+            inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(d, dtype=LU.dtype, device=LU.device).expand_as(LU))
+            R = ((inverse + inverse.mT) / 2)[:, row, column].to(X.dtype)
+            twice = R * torch.where(row == column, 1, 2).to(X.dtype)  # both triangles
+            in_p, in_X, curvature = torch.empty_like(p), torch.empty_like(X), torch.empty_like(X[:, :1])
+            for items in _chunks(X):
+                in_p[:, items] = twice @ _products(X[items]).T
+                total = (shares[:, None] * p[:, items]).T @ R
+                in_X[items] = 2 * _apply(total, X[items])
+                curvature[items] = 2 * total[:, row == column].mean(1, keepdim=True)
+            return cls(_log_dets(LU), p, in_p, X, in_X, curvature)
+
+    def missions(self, p: Tensor) -> Tensor:
+        """Return t_c near the p of the expansion."""
+        return self.value + (self.in_p * (p - self.p)).sum(1, dtype=torch.float64)
+
+    def ties(self, X: Tensor) -> Tensor:
+        """Return by how much Σ_c π_c t_c differs from its value at the X of the expansion."""
+        move = X - self.X
+        return ((self.in_X + self.curvature / 2 * move) * move).sum()
+
+
+def log_normalizers(parameters: Missions, ties: Expansion | None = None) -> Tensor:
+    """Return log Z_c of each mission in double precision: exactly, but without a gradient in X, or near an expansion."""
     log_odds = parameters.log_odds()
-    free = F.softplus(log_odds).sum(1, dtype=torch.float64)
-    return free + _LogDets.apply(torch.sigmoid(log_odds), parameters.X)  # type: ignore[no-untyped-call]
+    free, p = F.softplus(log_odds).sum(1, dtype=torch.float64), torch.sigmoid(log_odds)
+    return free + (_log_dets(_factorized(p, parameters.X)[0]) if ties is None else ties.missions(p))
 
 
 def log_probs(parameters: Missions, log_z: Tensor, batch: Batch) -> Tensor:
@@ -105,37 +148,26 @@ def skew_pairs(d: int, device: torch.device) -> Tensor:
     return torch.cat([torch.cat([0 * eye, eye], 1), torch.cat([-eye, 0 * eye], 1)])
 
 
-class _LogDets(torch.autograd.Function):
-    """log det(M_c − W) of all missions from p (C, n) and X (n, d).
+def _factorized(p: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the LU decomposition of M_c − W of all missions, symmetric matrices being made from their upper triangles, at half the cost."""
+    d, (row, column) = X.shape[1], _upper(X)
+    M = p.new_zeros(len(p), len(row))
+    for items in _chunks(X):
+        M += p[:, items] @ _products(X[items])
+    full = torch.empty(len(p), d, d, dtype=torch.float64, device=X.device)
+    full[:, row, column] = full[:, column, row] = M.double()
+    LU, pivots, _ = torch.linalg.lu_factor_ex(full - skew_pairs(d, X.device))
+    return LU, pivots
 
-    Symmetric matrices are kept as their upper triangles, so that each product costs half. With R_c the symmetric part of (M_c − W)⁻¹
-    the gradient is x_iᵀR_c x_i in p_ci and 2 Σ_c p_ci R_c x_i in x_i.
-    """
 
-    @staticmethod
-    def forward(ctx: Any, p: Tensor, X: Tensor) -> Tensor:
-        d = X.shape[1]
-        upper = torch.triu_indices(d, d, device=X.device)
-        M = sum(p[:, items] @ _products(X[items]) for items in _chunks(X))
-        full = torch.zeros(len(p), d, d, dtype=torch.float64, device=X.device)
-        full[:, upper[0], upper[1]] = full[:, upper[1], upper[0]] = M.double()  # type: ignore[union-attr]
-        LU, pivots, _ = torch.linalg.lu_factor_ex(full - skew_pairs(d, X.device))
-        ctx.save_for_backward(p, X, LU, pivots)
-        return LU.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+def _log_dets(LU: Tensor) -> Tensor:
+    return LU.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        p, X, LU, pivots = ctx.saved_tensors
-        d, (gradient,) = X.shape[1], gradients
-        upper = torch.triu_indices(d, d, device=X.device)
-        inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(d, dtype=LU.dtype, device=LU.device).expand_as(LU))
-        R = ((inverse + inverse.mT) * (gradient[:, None, None] / 2))[:, upper[0], upper[1]].to(X.dtype)
-        twice = torch.where(upper[0] == upper[1], 1, 2).to(X.dtype)
-        in_p, in_X = torch.empty_like(p), torch.empty_like(X)
-        for items in _chunks(X):
-            in_p[:, items] = (R * twice) @ _products(X[items]).T
-            in_X[items] = 2 * _apply(p[:, items].T @ R, X[items])
-        return in_p, in_X
+
+def _upper(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of the entries of an upper triangle."""
+    row, column = torch.triu_indices(X.shape[1], X.shape[1], device=X.device)
+    return row, column
 
 
 def _chunks(X: Tensor) -> Iterator[slice]:
