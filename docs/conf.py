@@ -8,7 +8,9 @@ project = "ndpp"
 author = "the ndpp authors"
 copyright = "the ndpp authors, BSD 3-Clause"
 version = release = installed_version("ndpp")
-REPOSITORY = next(url.split(", ")[1] for url in metadata("ndpp").get_all("Project-URL") if url.startswith("Repository, "))
+REPOSITORY = next(
+    url.split(", ")[1] for url in metadata("ndpp").get_all("Project-URL") if url.startswith("Repository, ")
+)
 
 extensions = [
     "myst_parser",

@@ -60,9 +60,9 @@ def times(axes) -> None:
         rows = list(csv.DictReader(file))
     n = [float(row["n"]) for row in rows]
     names = {
-        "Walk(RejectionUp)": "the paper's walk, approximate",
-        "Walk(DirectUp)": "our walk, approximate",
-        "Exact": "exact",
+        "rejection_walk": "the paper's walk, approximate",
+        "direct_walk": "our walk, approximate",
+        "exact": "exact",
     }
     for i, (name, label) in enumerate(names.items()):
         curve = Curve(label, n, [1e3 * float(row[name]) for row in rows])

@@ -12,7 +12,8 @@ from kernels import AWKWARD, data_folder, learned
 from ndpp import Baskets, LowRankKernel, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import batched, next_item_scores
+from ndpp.inference import next_item_scores
+from ndpp.laws import batched
 from ndpp.metrics import LargestId, RandomHoldout, likelihood
 from ndpp.metrics.estimates import Bootstrap, by_size
 from ndpp.metrics.likelihood import random_sets
@@ -77,7 +78,7 @@ def test_chunks_make_no_difference(monkeypatch, small):
 def test_the_careful_route_gives_the_same(monkeypatch):
     kernel, baskets = make_kernel(30, 10, rng=0), random_baskets(30, 50, most=9)
     fast = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
-    monkeypatch.setattr(batched, "SURE", 0.0)
+    monkeypatch.setattr(batched, "MAX_LOSS", 0.0)
     careful = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
     for one, other in zip(fast, careful):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_baskets_are_written_over_old_ones(tmp_path, suffix):
 def test_training_goes_on_from_a_checkpoint_that_it_replaces(tmp_path, monkeypatch):
     baskets = Baskets.from_lists([[0, 1], [2], [1, 3], [0, 2, 3]] * 20)
     settings = {"rank": 4, "random_state": 0, "batch_size": 20, "patience": 9, "max_epochs": 4}
-    path, true, left = tmp_path / "run.part", checkpoint.write, iter(range(2))
+    path, true, left = tmp_path / "run.ndpp-part", checkpoint.write, iter(range(2))
 
     def interrupted(*arguments: Any) -> None:
         if next(left, None) is None:
@@ -273,7 +274,7 @@ def test_the_demonstration_needs_no_alphabet(monkeypatch):
 def test_a_report_from_a_system_without_a_load_average(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "getloadavg", raising=False)
     about = {"quick": True, "seed": 0, "seconds": 1.0, "machine": record.machine()}
-    record.write("fig9", "A figure", record.Result({}, [], {"": [{"ä": 1}]}), tmp_path, about=about)
+    record.write("fig9", "A figure", record.Result({}, [], {"": [namedtuple("Record", "ä")(1)]}), tmp_path, about=about)
     report = record.report(tmp_path, ["fig9"]).read_bytes()
     assert b"load average" not in report
     assert f"{os.cpu_count()} cores".encode() in report

@@ -181,9 +181,11 @@ class _Found(NamedTuple):
 
 def _hold_against(kernel: LowRankKernel, probabilities: FloatArray, block: IntArray, others: IntArray) -> _Found:
     """Return all pairs of an item of the block with one of the others."""
-    R = tilted_law(kernel.coordinates, 1.0).marginal
-    q, rest = (kernel.q_rows(kernel.rows_of(items)) for items in (block, others))
+    R = tilted_law(kernel.ties.coordinates, 1.0).marginal
+    q, rest = (kernel.ties.q_rows(kernel.rows_of(items)) for items in (block, others))
     covariance = -((q @ R) @ rest.T) * ((q @ R.T) @ rest.T)
+    if kernel.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
+        covariance /= np.outer(1 + kernel.background[block], 1 + kernel.background[others])
     spread = np.sqrt(probabilities * (1 - probabilities))
     sizes = np.outer(spread[block], spread[others])
     correlation = np.divide(covariance, sizes, out=np.zeros_like(sizes), where=sizes > 0)

@@ -164,7 +164,7 @@ def awkward(tmp_path) -> Path:
     (tmp_path / "binary.txt").write_bytes(b"tea\0milk\n")
     tabs = ndpp.LowRankKernel([[1.0], [1.0]], [[1.0]], labels=["green\ttea", "milk"])
     ndpp.save(tabs, tmp_path / "tabs.safetensors")
-    (tmp_path / "damaged.safetensors.part").write_bytes(b"of something else")
+    (tmp_path / "damaged.safetensors.ndpp-part").write_bytes(b"of something else")
     return tmp_path
 
 
@@ -199,7 +199,7 @@ def test_advice_speaks_of_options(call, models, awkward, monkeypatch, words, tol
 
 
 def test_training_of_other_settings_is_not_continued(call, models, tmp_path):
-    part = tmp_path / "x.safetensors.part"
+    part = tmp_path / "x.safetensors.ndpp-part"
     ndpp.NDPP(rank=6, max_epochs=1, random_state=0, checkpoint=part).fit(ndpp.Baskets.read(models / "orders.csv"))
     done = call("fit", models / "orders.csv", "-o", tmp_path / "x.safetensors", "--rank", 7, "--resume")
     assert done.code == 1

@@ -291,11 +291,11 @@ def test_compiled_proposals_equal_plain():
     uniforms = rng.random((2, 400))
     cells = (uniforms[0] * 37).astype(int)
     plain = np.where(uniforms[1] < threshold[cells], cells, alias[cells])
-    rows = table_module._look_up(threshold, alias, uniforms)
+    rows = table_module.look_up(threshold, alias, uniforms)
     np.testing.assert_array_equal(rows, plain)
     assert (rows != cells).any()
     assert (rows == cells).any()
-    last = table_module._look_up(threshold, alias, np.array([[1.0], [0.0]]))
+    last = table_module.look_up(threshold, alias, np.array([[1.0], [0.0]]))
     np.testing.assert_array_equal(last, [36])
 
 

@@ -8,7 +8,7 @@ import pytest
 from kernels import AWKWARD, BY_NAME, Case, random_ndpp
 from ndpp.datasets import make_kernel
 from ndpp.linalg import condition_on, nodes, resolvent, tilt_for, tilted_law
-from ndpp.linalg.minors import row_basis
+from ndpp.linalg.schur import row_basis
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import plan as planning
 from ndpp.samplers.exact.monitors import COUNTS, RUNG

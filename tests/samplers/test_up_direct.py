@@ -15,11 +15,10 @@ from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Scan, Tree
-from ndpp.linalg import inclusion_matrix
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg import inclusion_matrix, quadratic_forms
+from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk import up_direct
 from ndpp.samplers.walk.up_direct import (
-    LOSS,
     DirectUp,
     choose,
     condition,
@@ -113,13 +112,13 @@ def test_weights_are_those_of_the_forms(case):
     up, Q = DirectUp().prepare(kernel, 2), case.kernel.q_rows(every)
     for kept, weights in completable(case):
         given = condition(up.B, Q[kept])
-        if given.loss > LOSS:
+        if given.loss > MAX_LOSS:
             continue
         M = first_form(given)
         np.testing.assert_allclose(np.trace(M), 2, atol=1e-6)
         np.testing.assert_allclose(first_weights(up.factors, given, every), quadratic_forms(Q, M), atol=1e-8)
         chosen = choose(given, Q[np.argmax(weights.sum(axis=1))])
-        if chosen.loss <= LOSS:
+        if chosen.loss <= MAX_LOSS:
             M = second_form(given, chosen)
             np.testing.assert_allclose(np.trace(M), 1, atol=1e-6)
             np.testing.assert_allclose(
@@ -136,7 +135,7 @@ def test_forms_on_a_learned_kernel(name, size):
     rng, leverage = np.random.default_rng(0), kernel.coordinates.leverage
     kept = rng.choice(len(leverage), size - 2, replace=False, p=leverage / leverage.sum())
     given = condition(kernel.coordinates.B, kernel.q_rows(kept))
-    assert given.loss < LOSS
+    assert given.loss < MAX_LOSS
     M = first_form(given)
     expected = inclusion_matrix(kernel.coordinates, size, kernel.q_rows(kept))[0]
     assert np.abs(M + M.T - expected - expected.T).max() < 1e-9

@@ -12,8 +12,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp.errors import BudgetExceededError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
-from ndpp.linalg import unit_of
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg import quadratic_forms, unit_of
 from ndpp.samplers.walk import up_rejection
 from ndpp.samplers.walk.bordered import condition_bordered, draw_pair, first_form, second_form
 from ndpp.samplers.walk.up_rejection import RejectionUp

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ndpp._atomic import replacing
+from ndpp._atomic import one_writer, replacing
 from ndpp._progress import Bar
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
@@ -72,7 +72,7 @@ def deliver(
             target.write(_as_they_come(draw(0), bar), made_with)
         return
     assert target.output is not None
-    with Journal(target.output, made_with, resume=resume) as journal:
+    with one_writer(target.output), Journal(target.output, made_with, resume=resume) as journal:
         try:
             with progress(n_baskets, "drawing", done=len(journal)) as bar:
                 for part in draw(len(journal)) if len(journal) < n_baskets else ():

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ndpp import samplers
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Target, deliver
@@ -57,7 +56,7 @@ def sample(
 ) -> None:
     """Draw baskets from a model: one a line on standard output, or into a file.
 
-    Baskets are written as they are drawn. With -o they are kept in FILE.part until FILE is whole; after Ctrl-C, a crash
+    Baskets are written as they are drawn. With -o they are kept in FILE.ndpp-part until FILE is whole; after Ctrl-C, a crash
     or a full disk, the same command with --resume goes on to the very same file.
 
     \b
@@ -138,7 +137,7 @@ def complete(
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
             begin = max(done, i * number)
-            ready = samplers.Exact.prepare(allowed, size=totals[i], given=starts[i], device=device)
+            ready = allowed.sampler(size=totals[i], given=starts[i], device=device)
             yield from (
                 part.baskets for part in ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin)
             )

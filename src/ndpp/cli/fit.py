@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._atomic import one_writer, part_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHERS, Source, check_output, need
 from ndpp.cli.guard import Interrupted
-from ndpp.cli.journal import journal_path
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.laws.files import save
@@ -115,7 +115,7 @@ def fit(
 ) -> None:
     """Fit a model to baskets.
 
-    After every epoch the state of training goes to OUTPUT.part; after Ctrl-C or a crash, the same command with --resume
+    After every epoch the state of training goes to OUTPUT.ndpp-part; after Ctrl-C or a crash, the same command with --resume
     ends with the very same model. Baskets of CSV and Parquet are in long form, a row for each item of each basket.
 
     \b
@@ -125,22 +125,24 @@ def fit(
       ndpp fit orders.csv -o model.safetensors --test 500
       ndpp fit baskets.txt -o model.safetensors --resume
     """
-    part = journal_path(output)
-    _check_output(output, part, (baskets, validation, items), test=test, resume=resume)
-    source = Source(baskets, from_, basket, item)
-    data, judged = _read(source, validation, items, as_labels=labels)
-    need(not test or test < len(data), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
-    chosen = {
-        "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
-        "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
-    }  # fmt: skip
-    estimator = _estimator(family, {key: value for key, value in chosen.items() if value is not None}, jobs)
-    estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
-    train = _set_aside(data, test, seed, output)
-    _train(estimator, train, judged, part, resume=resume)
-    about = Provenance.of(estimator, source, train, seed)
-    save(estimator.kernel_, output, metadata=asdict(about))
-    part.unlink(missing_ok=True)
+    part = part_path(output)
+    _check_output(output, (baskets, validation, items), test=test)
+    with one_writer(output):
+        _check_part(part, resume=resume)
+        source = Source(baskets, from_, basket, item)
+        data, judged = _read(source, validation, items, as_labels=labels)
+        need(not test or test < len(data), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
+        chosen = {
+            "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
+            "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
+        }  # fmt: skip
+        estimator = _estimator(family, {key: value for key, value in chosen.items() if value is not None}, jobs)
+        estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
+        train = _set_aside(data, test, seed, output)
+        _train(estimator, train, judged, part, resume=resume)
+        about = Provenance.of(estimator, source, train, seed)
+        save(estimator.kernel_, output, metadata=asdict(about))
+        part.unlink(missing_ok=True)
     emit(about.report(output), None, as_json=json)
 
 
@@ -200,12 +202,16 @@ def _train(estimator: Any, train: Baskets, judged: Baskets | None, part: Path, *
         raise Interrupted(kept if part.exists() else "no epoch was finished, so nothing was kept")
 
 
-def _check_output(output: Path, part: Path, inputs: Sequence[str | None], *, test: int, resume: bool) -> None:
+def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
     """Refuse what cannot be written, or would be lost, before any work."""
     if output.is_dir() or (output.exists() and not output.is_file()):
         raise OSError(f"a model is saved to a plain file; {os.fspath(output)!r} is something else")
     for written in (output, *(_aside(output) if test else ())):
         check_output(written, *OTHERS, inputs=inputs)
+
+
+def _check_part(part: Path, *, resume: bool) -> None:
+    """Refuse to overwrite the state of an earlier training, and to train where none can be written."""
     if part.exists() and not resume:
         raise UnfinishedRunError(os.fspath(part), "the training")
     if not part.exists():  # an unwritable place is found out now, not after the first epoch

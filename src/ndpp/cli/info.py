@@ -48,7 +48,7 @@ def info(
     """
     check_output(output, inputs=(file,))
     source = Source(file, from_, basket, item)
-    if file.endswith(".part"):
+    if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
         report = _model(Path(file), top)

@@ -1,22 +1,29 @@
 """Baskets that come a few at a time and must not be lost: a journal beside the file they are meant for.
 
-``out.csv.part`` begins with a line of JSON that says what its baskets are made with; then comes one basket a line, as
-ids. Lines are handed to the system as they come: a process killed at any moment leaves whole lines and perhaps a piece
-of one, which the next run cuts off before it goes on.
+``out.csv.ndpp-part`` begins with a line of JSON that marks it as a journal and says how its baskets are made. Each further
+line holds the ids of one basket. Lines are flushed as they are written: a process killed at any moment leaves whole lines
+and perhaps a piece of one, which the next run cuts off before it goes on. Any other file of that name is left alone.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Generator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from ndpp._atomic import part_path
 from ndpp._json import check_same
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, UnfinishedRunError
+
+KIND = "ndpp_journal"
+VERSION = 1
+MARK = f'{{"{KIND}": {VERSION}'.encode()
+"""How the first line of every journal begins."""
+BASKET = re.compile(rb"(\d+( \d+)*)?\n")
 
 
 class Journal:
@@ -46,7 +53,7 @@ class Journal:
         resume : bool
             Continue the journal if there is one. Without it, one that holds baskets is refused rather than overwritten.
         """
-        self.path = journal_path(target)
+        self.path = part_path(target)
         self._length = 0
         old = read_made_with(target)
         if old is not None and not resume:
@@ -55,15 +62,20 @@ class Journal:
             check_same(self.path, old, made_with)
         self._file: IO[bytes] = open(self.path, "rb+" if old is not None else "wb")  # noqa: SIM115  closed by __exit__
         if old is None:
-            self._put(json.dumps(dict(made_with)) + "\n")
+            self._put(json.dumps({KIND: VERSION, **made_with}) + "\n")
         else:
             self._length = self._cut() - 1
 
     def _cut(self) -> int:
         """Return the number of whole lines, and cut off what follows the last of them."""
-        lines = end = 0
+        end, lines = len(self._file.readline()), 1
         for line in self._file:
             if line.endswith(b"\n"):
+                if not BASKET.fullmatch(line):
+                    self._file.close()
+                    raise InvalidInputError(
+                        f"line {lines + 1} of {str(self.path)!r} is damaged", advice="Delete the file."
+                    )
                 lines, end = lines + 1, end + len(line)
         self._file.truncate(end)
         self._file.seek(end)
@@ -101,22 +113,30 @@ class Journal:
         self._file.close()
 
 
-def journal_path(target: str | os.PathLike[str]) -> Path:
-    """Return where the journal of ``target`` is."""
-    real = Path(os.path.realpath(target))
-    return real.with_name(real.name + ".part")
-
-
 def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what the journal of ``target`` is made with, None where there is none worth keeping."""
-    path = journal_path(target)
-    if not path.is_file():
+    """Return what the journal of ``target`` is made with, None where there is none worth keeping.
+
+    Raises
+    ------
+    InvalidInputError
+        There is a file of that name, but it is not a journal.
+    """
+    path = part_path(target)
+    if not path.exists():
         return None
+    foreign = InvalidInputError(
+        f"{str(path)!r} is not a journal of baskets, or it is damaged", advice="Move it out of the way."
+    )
+    if not path.is_file():
+        raise foreign
     with open(path, "rb") as file:
         first, more = file.readline(), file.read(1)
-    if not more:  # killed before there was a basket
-        return None
+    if not first.endswith(b"\n") and (MARK.startswith(first) or first.startswith(MARK)):
+        return None  # killed within the first line
     try:
-        return dict(json.loads(first))
-    except (ValueError, TypeError):
-        raise InvalidInputError(f"{str(path)!r} is no journal of baskets; move it out of the way") from None
+        made_with = json.loads(first)
+    except ValueError:
+        raise foreign from None
+    if not isinstance(made_with, dict) or made_with.pop(KIND, None) != VERSION:
+        raise foreign
+    return made_with if more else None  # killed before there was a basket

@@ -10,7 +10,7 @@ from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.inference.batched import log_dets as _log_dets
+from ndpp.laws.batched import log_dets as _log_dets
 from ndpp.laws.kernel import LowRankKernel
 
 

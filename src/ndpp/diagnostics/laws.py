@@ -40,7 +40,7 @@ def exact_law(kernel: LowRankKernel, size: int | None = None) -> dict[tuple[int,
     >>> exact_law(kernel)  # the two come together or not at all
     {(): 0.5, (0, 1): 0.5}
     """
-    sizes = range(min(kernel.rank, len(kernel.support)) + 1) if size is None else (kernel.check_size(size),)
+    sizes = range(min(kernel.max_size, len(kernel.support)) + 1) if size is None else (kernel.check_size(size),)
     n_sets = sum(math.comb(len(kernel.support), k) for k in sizes)
     if n_sets > MOST_SETS:
         raise InvalidInputError(

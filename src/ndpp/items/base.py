@@ -15,7 +15,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg import quadratic_forms
 
 if TYPE_CHECKING:
     from ndpp.laws.kernel import LowRankKernel

@@ -21,7 +21,7 @@ from ndpp.items.base import (
     invert_cdf,
     nonnegative,
 )
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg import quadratic_forms
 
 if TYPE_CHECKING:
     from ndpp.laws.kernel import LowRankKernel

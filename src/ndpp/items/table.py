@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, InvalidInputError
@@ -72,7 +72,7 @@ class LeverageTable(ItemIndex):
 
     def propose(self, rng: np.random.Generator, n_rows: int) -> IntArray:
         """Return ``n_rows`` independent rows, row a with probability ℓ_a / Σℓ."""
-        return _look_up(self.threshold, self.alias, rng.random((2, n_rows)))
+        return look_up(self.threshold, self.alias, rng.random((2, n_rows)))
 
     def draw_counted(
         self,
@@ -112,7 +112,7 @@ class LeverageTable(ItemIndex):
             needed = round(1.1 * missing / rate, 6)
             n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
             uniforms = rng.random((3, n_rows))
-            rows = _look_up(self.threshold, self.alias, uniforms)
+            rows = look_up(self.threshold, self.alias, uniforms)
             accepted = self._accepted(rows, uniforms[2], M, factor, bound, missing)
             drawn.append(rows[accepted])
             missing -= accepted.size
@@ -153,8 +153,8 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     return threshold, alias
 
 
-@numba.njit(cache=True)  # with the lock: it is too short for giving it back and asking for it again
-def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
+@njit(nogil=False)  # releasing the GIL costs more than this loop
+def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:
     """Return a row for each column of ``uniforms``: its first entry names a cell, its second keeps that row or takes the alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
@@ -163,10 +163,10 @@ def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> In
     return rows
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@njit(fastmath={"contract", "reassoc"})
 def _judge(
     Q: FloatArray, places: IntArray, M: FloatArray, coins: FloatArray, ceiling: FloatArray, wanted: int
-) -> tuple[IntArray, FloatArray]:  # pragma: no cover - compiled
+) -> tuple[IntArray, FloatArray]:
     """Return where coins[i]·ceiling[i] < qᵀMq, q = Q[places[i]], the first ``wanted`` times, and the range of qᵀMq / ceiling seen.
 
     Proposals are looked at a few at a time, so that little is computed beyond the last one wanted.
@@ -197,8 +197,8 @@ def _judge(
     return accepted[:found], extremes
 
 
-@numba.njit(cache=True, nogil=True)
-def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:  # pragma: no cover - compiled
+@njit()
+def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:
     """Fill each cell that holds less than one from a cell that holds more, in place."""
     n = threshold.size
     # Cells that hold less than one from the front of one array, the others from its end.

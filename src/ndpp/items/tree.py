@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, PrecisionError
@@ -166,8 +166,8 @@ def _pack_query(M: FloatArray) -> FloatArray:
     return query
 
 
-@numba.njit(cache=True, nogil=True)
-def _pack(M: FloatArray, query: FloatArray) -> None:  # pragma: no cover - compiled
+@njit()
+def _pack(M: FloatArray, query: FloatArray) -> None:
     place = 0
     for i in range(M.shape[0]):
         query[place] = M[i, i]
@@ -176,10 +176,8 @@ def _pack(M: FloatArray, query: FloatArray) -> None:  # pragma: no cover - compi
         place += M.shape[0] - i
 
 
-@numba.njit(cache=True, nogil=True)
-def _descend(
-    sums: FloatArray, query: FloatArray, total: float, uniforms: FloatArray
-) -> tuple[IntArray, float]:  # pragma: no cover - compiled
+@njit()
+def _descend(sums: FloatArray, query: FloatArray, total: float, uniforms: FloatArray) -> tuple[IntArray, float]:
     """Return the leaf of each of the sorted ``uniforms``, and the least weight met before it was set to zero."""
     n_leaves = sums.shape[0]
     leaves = np.empty(uniforms.size, np.int64)
@@ -208,10 +206,8 @@ def _descend(
     return leaves, low
 
 
-@numba.njit(cache=True, nogil=True)
-def _rows_of_leaves(
-    bounds: IntArray, leaves: IntArray, most: int
-) -> tuple[IntArray, IntArray]:  # pragma: no cover - compiled
+@njit()
+def _rows_of_leaves(bounds: IntArray, leaves: IntArray, most: int) -> tuple[IntArray, IntArray]:
     """Return the rows of the first few leaves, about ``most``, and the span of each draw that falls in these."""
     spans = np.empty((leaves.size, 2), np.int64)
     n_rows = n_draws = 0
@@ -231,8 +227,8 @@ def _rows_of_leaves(
     return rows, spans[:n_draws]
 
 
-@numba.njit(cache=True, nogil=True)
-def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
+@njit()
+def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:
     """Return for each draw a place of its span with probability ∝ weight, −1 where the span has none."""
     places = np.full(len(spans), -1)
     cdf = np.cumsum(weights[spans[0, 0] : spans[0, 1]])

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
 
 from ndpp._progress import Bar, progress_bar
 from ndpp._types import FloatArray, IntArray
@@ -89,6 +90,33 @@ def train(
     return Outcome(run.best, run.history, ended)
 
 
+class _Moments(NamedTuple):
+    """What Adam knows of the gradients so far."""
+
+    step: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Moments:
+        """Return those before the first step."""
+        return cls(tensor.new_zeros((), dtype=torch.float32), torch.zeros_like(tensor), torch.zeros_like(tensor))
+
+    def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
+        """Take one step, in place."""
+        # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
+        constants = {
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "weight_decay": 0.0,
+            "eps": 1e-14,
+            "amsgrad": False,
+            "maximize": False,
+        }
+        moments: tuple[list[Tensor], ...] = [self.exp_avg], [self.exp_avg_sq], [], [self.step]
+        adam([tensor], [gradient], *moments, fused=True, lr=rate, **constants)
+
+
 class Run:
     """Everything that changes while training goes on.
 
@@ -104,9 +132,7 @@ class Run:
     ) -> None:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
         self.now, self.before, self.mean, self.best = (start.clone() for _ in range(4))
-        groups = [{"params": [tensor]} for _, tensor in self._optimized()]
-        # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
-        self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
+        self.adam = {part: _Moments.of(tensor) for part, tensor in self._optimized()}
         self.rng = np.random.default_rng(seed)
         self.device, self.seed = start[0].device, seed
         self.generator = torch.Generator(device=self.device).manual_seed(seed)
@@ -163,12 +189,10 @@ class Run:
     def _step(self, batch: Batch, sizes: Tensor) -> Tensor:
         """Take one step, and return the loss before it: as a tensor, since a GPU would be waited for to make it a number."""
         loss = self._finite_loss(batch, sizes)
-        for now, before, gradient in zip(self.now, self.before, self.descent(loss.gradient)):
+        for now, before in zip(self.now, self.before):
             before.copy_(now)
-            now.grad = gradient
-        for group, relative in zip(self.optimizer.param_groups, self.rates()):
-            group["lr"] = self.learning_rate * relative
-        self.optimizer.step()
+        for (part, tensor), gradient, rate in zip(self._optimized(), self.descent(loss.gradient), self.rates()):
+            self.adam[part].move(tensor, gradient, self.learning_rate * rate)
         self.constrain()
         self.step += 1
         weight = max(1 - AVERAGE, 9 / (self.step + 9))  # a plain mean at first, so that the start is soon forgotten
@@ -263,9 +287,8 @@ class Run:
         out = {"generator": self.generator.get_state()}
         for name in ("now", "before", "mean", "best"):
             out |= {f"{name}.{part}": tensor for part, tensor in getattr(self, name)._asdict().items()}
-        for part, tensor in self._optimized():
-            state = self.optimizer.state[tensor]
-            out |= {f"adam.{part}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        for part, moments in self.adam.items():
+            out |= {f"adam.{part}.{name}": tensor for name, tensor in moments._asdict().items()}
         return out
 
     def record(self) -> dict[str, Any]:
@@ -282,9 +305,9 @@ class Run:
         for name in ("now", "before", "mean", "best"):
             for part, tensor in getattr(self, name)._asdict().items():
                 tensor.copy_(tensors[f"{name}.{part}"])
-        for part, tensor in self._optimized():
-            state = {name: tensors[f"adam.{part}.{name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
-            self.optimizer.state[tensor] = {name: value.to(tensor.device) for name, value in state.items()}
+        for part, moments in self.adam.items():
+            for name, tensor in moments._asdict().items():
+                tensor.copy_(tensors[f"adam.{part}.{name}"])
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
         """Return what Adam works on; it knows no empty tensors."""

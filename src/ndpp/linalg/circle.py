@@ -16,7 +16,7 @@ import numpy as np
 
 from ndpp._types import ComplexArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
-from ndpp.linalg.minors import condition_on
+from ndpp.linalg.schur import condition_on
 from ndpp.linalg.size_law import resolvent, tilt_for, tilted_law
 
 

@@ -13,7 +13,8 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
-from ndpp.inference.batched import log_dets, next_scores
+from ndpp.laws.batched import Form, log_dets
+from ndpp.laws.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
 
 
@@ -133,7 +134,7 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
 
 
 def _kernel_scores(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    out = next_scores(kernel, baskets)
+    out = batched_scores(Form.of_kernel(kernel), baskets)
     for i in np.flatnonzero(np.isnan(out).any(axis=1)):
         with suppress(ZeroProbabilityError):
             out[i] = next_item_scores(kernel, baskets[i])

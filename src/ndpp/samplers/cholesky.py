@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import PrecisionError
@@ -73,8 +73,8 @@ class Cholesky(Sampler):
         return Draw(np.concatenate(rows), {"proposals": len(self.kernel.support)})
 
 
-@numba.njit(cache=True, nogil=True)
-def work_through(G: FloatArray, uniforms: FloatArray) -> tuple[BoolArray, float]:  # pragma: no cover - compiled
+@njit()
+def work_through(G: FloatArray, uniforms: FloatArray) -> tuple[BoolArray, float]:
     """Return which items of a block with marginal kernel ``G`` are in, and how far a probability left [0, 1]."""
     K = G.copy()
     n = len(K)

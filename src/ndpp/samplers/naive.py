@@ -55,7 +55,7 @@ class Naive(Sampler):
                 f"Naive enumerates all sets and takes at most {max_items} items; this kernel has {n}. "
                 "Use Exact, restrict the kernel, or raise max_items (time and memory double with each item)."
             )
-        sizes = range(kernel.rank + 1) if size is None else [kernel.check_size(size)]
+        sizes = range(kernel.max_size + 1) if size is None else [kernel.check_size(size)]
         L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
         sets = [np.array(list(combinations(range(n), k)), np.int64) for k in sizes]
         # det L_S = unit^|S| · det(L/unit)_S: the powers of two are put back relative to the largest of them.

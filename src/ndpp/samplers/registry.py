@@ -199,9 +199,7 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 EXACT = SamplerSpec(
     name="exact",
     cls=Exact,
-    prepare=lambda kernel, request: Exact.prepare(
-        kernel, size=request.size, given=request.given, device=request.device
-    ),
+    prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     exact=True,
     sizes=Sizes.BOTH,
     summary="exact, and its cost does not grow with the number of items",

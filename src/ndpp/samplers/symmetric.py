@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count, check_matrix
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelError, PrecisionError
@@ -224,8 +224,8 @@ def _log_tilt(logits: FloatArray, mean: float) -> float:
     return float(x)
 
 
-@numba.njit(cache=True, nogil=True)
-def _law_of_heads(p: FloatArray, q: FloatArray, most: int) -> FloatArray:  # pragma: no cover - compiled
+@njit()
+def _law_of_heads(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
     """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
     heads = np.zeros((p.size + 1, most + 1))
     heads[0, 0] = 1.0
@@ -236,8 +236,8 @@ def _law_of_heads(p: FloatArray, q: FloatArray, most: int) -> FloatArray:  # pra
     return heads
 
 
-@numba.njit(cache=True, nogil=True)
-def _given_heads(p: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
+@njit()
+def _given_heads(p: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:
     """Return which coins show heads, given how many do, from the last coin to the first."""
     left = heads.shape[1] - 1
     chosen = np.empty(left, np.int64)

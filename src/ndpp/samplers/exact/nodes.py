@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray
-from ndpp.linalg import rank_one_condition
+from ndpp.linalg.schur import rank_one_condition, row_basis
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
@@ -63,16 +63,14 @@ def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     Only the span of the rows matters; in an orthonormal basis of it items that nearly coincide cost no digits. The plain twin is
     :func:`ndpp.linalg.condition_on`.
     """
-    basis = np.ascontiguousarray(np.linalg.qr(given.T)[0].T)
+    basis = np.ascontiguousarray(row_basis(given)[0])
     Z, log_minor = np.empty_like(R), np.empty_like(log_w)
     _given_items(R, basis, Z, log_minor)
     return Nodes(Z, log_w + log_minor)
 
 
-@numba.njit(cache=True, nogil=True)
-def _given_items(
-    R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: ComplexArray
-) -> None:  # pragma: no cover - compiled
+@njit()
+def _given_items(R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: ComplexArray) -> None:
     """Write Z = R − UG⁻¹V with U = RQᵀ, V = QR, G = VQᵀ, and log det G, for orthonormal rows Q; node by node, in the cache."""
     _, h, r, _ = R.shape
     y, columns = len(basis), np.ascontiguousarray(basis.T)
@@ -97,10 +95,10 @@ def _given_items(
             np.subtract(R[part, j], product, Z[part, j])
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(fastmath=_FAST, error_model="numpy")
 def _condition(
     Z: FloatArray, q: FloatArray, log_w: ComplexArray, new_log_w: ComplexArray, M: FloatArray, keep: bool
-) -> tuple[float, float]:  # pragma: no cover - compiled
+) -> tuple[float, float]:
     """Write the new nodes over Z, their weights and M; return the trace of M and the surviving fraction."""
     _, h, r, _ = Z.shape
     total = weight_sizes = 0.0

@@ -30,7 +30,7 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.linalg.minors import row_basis
+from ndpp.linalg.schur import row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Sampler
 from ndpp.samplers.exact.ladder import Ladder
@@ -126,7 +126,7 @@ class Exact(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        wanted = self.size - len(self.given) if self.size is not None else self._draw_count(rng)
+        wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
         info = {
             "proposals": proposals,
@@ -137,9 +137,14 @@ class Exact(Sampler):
         }
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
 
-    def _draw_count(self, rng: np.random.Generator) -> int:
+    def draw_count(self, rng: np.random.Generator) -> int:
+        """Draw the number of items in addition to the given ones."""
         cdf = np.cumsum(self.size_law)
         return int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
+
+    def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
+        """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
+        return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
 
     def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
         """Draw the items that are missing from ``wanted``; return the state with all of them, and how many were proposed."""

@@ -21,10 +21,9 @@ import scipy.linalg as sl
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex
-from ndpp.linalg.coordinates import EPS, Coordinates, congruence, unit_of
-
-NEARLY_SINGULAR = 1e-6
-"""Directions in which L_A falls below this, relative to the rows of L it is part of, become the border."""
+from ndpp.linalg.coordinates import Coordinates
+from ndpp.linalg.scaling import congruence, unit_of
+from ndpp.linalg.schur import NEARLY_SINGULAR, ROUNDING
 
 
 class Bordered(NamedTuple):
@@ -47,7 +46,7 @@ def condition_bordered(coords: Coordinates, given: FloatArray) -> Bordered:
         raise ZeroProbabilityError(f"{m} items and two more are above the rank of the kernel, {coords.rank}")
     balanced = coords.B / np.outer(scale, scale)
     turn, triangle = sl.qr((given * scale).T, check_finite=False)
-    apart = np.abs(np.diag(triangle)) > 16 * EPS * np.linalg.norm(triangle, axis=0)
+    apart = np.abs(np.diag(triangle)) > m * ROUNDING * np.linalg.norm(triangle, axis=0)
     border = 0
     if m:
         beside = turn[:, :m].T @ balanced
@@ -56,7 +55,7 @@ def condition_bordered(coords: Coordinates, given: FloatArray) -> Bordered:
         turn[:, :m] = turn[:, :m] @ right.T
         largest = np.linalg.norm(beside)
         border = min(2, int(np.sum(values < NEARLY_SINGULAR * largest)))
-        apart &= m == border or values[m - border - 1] > EPS * m * largest
+        apart &= m == border or values[m - border - 1] > m * ROUNDING * largest
     if not apart.all():
         raise ZeroProbabilityError(
             f"the {m} items kept cannot be completed by two more: they depend on each other, or their minor "

@@ -12,7 +12,7 @@ leverage table accepts 2 and 1 proposals out of r. No eigendecomposition, no con
 Cost: O(kr²) a step.
 
 B^A does not exist where L_A is singular, and loses digits where it nearly is, or where L is far larger than what A
-leaves of it. The loss is estimated at each step. Above ``LOSS`` the step takes M from
+leaves of it. The loss is estimated at each step. Above ``MAX_LOSS`` the step takes M from
 :func:`ndpp.linalg.inclusion_matrix`, which needs no L_A⁻¹, in O(r⁴) with the same law; the counter ``fallbacks`` says
 how often.
 """
@@ -33,14 +33,11 @@ from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityErro
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix, unit_of
-
-LOSS = 1e-7
-"""Largest estimate of a form's error before a draw takes the slow, safe route; ten times too high or more, usually."""
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import MAX_LOSS
 
 BLOCK = 0.5
 """Items proposed at once, as a fraction of the mean number needed. No law depends on it."""
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class PreparedDirectUp:
         """
         first, second, fallbacks = None, None, 0
         given = condition(self.B, self.kernel.q_rows(kept_rows))
-        if given.loss <= LOSS:
+        if given.loss <= MAX_LOSS:
             first = self._first(rng, given)
             second = self._second(rng, given, int(first.rows[0]))
         if first is None:
@@ -153,7 +150,7 @@ class PreparedDirectUp:
     def _second(self, rng: np.random.Generator, given: Given, row: int) -> ItemDraws | None:
         """Draw the second item, unless what the first one leaves has too few digits."""
         chosen = choose(given, self.kernel.q_rows(np.array([row]))[0])
-        if chosen.loss > LOSS:
+        if chosen.loss > MAX_LOSS:
             return None
         if self.factors is None:
             return self.index.draw_counted(rng, second_form(given, chosen))
@@ -167,7 +164,7 @@ class PreparedDirectUp:
         for looked_at in range(0, table.budget, block):
             rows = table.propose(rng, block)
             chance = weights(rows) / table.leverage[rows]
-            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=LOSS)
+            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=MAX_LOSS)
             hits = np.flatnonzero(rng.random(block) < chance)
             if hits.size:
                 return ItemDraws(rows[hits[:1]], looked_at + int(hits[0]) + 1)
