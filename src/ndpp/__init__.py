@@ -10,7 +10,7 @@ from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
-    from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
 
@@ -20,6 +20,7 @@ __all__ = [
     "Baskets",
     "LowRankKernel",
     "Mixture",
+    "MixtureNDPP",
     "SymmetricDPP",
     "datasets",
     "diagnostics",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 _ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
-_ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
+_ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:
