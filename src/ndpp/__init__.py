@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 from ndpp import rows
 from ndpp.baskets import Baskets
-from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.inference import (
+    Ranking,
+    continuation_scores,
+    continuation_scores_many,
+    greedy_map,
+    next_item_scores,
+    next_item_scores_many,
+    recommend,
+)
 from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
@@ -21,7 +29,10 @@ __all__ = [
     "LowRankKernel",
     "Mixture",
     "MixtureNDPP",
+    "Ranking",
     "SymmetricDPP",
+    "continuation_scores",
+    "continuation_scores_many",
     "datasets",
     "diagnostics",
     "explain",

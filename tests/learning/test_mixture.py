@@ -230,7 +230,7 @@ def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they
     baskets: Baskets, monkeypatch: pytest.MonkeyPatch
 ):
     run = MixtureNDPP(**QUICK)._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
-    assert run.penalties == [10.0, 3.0]
+    assert run.penalties == [10.0, 2.0]
     shrunk_is_better, values = [True, True], []
     monkeypatch.setattr(fit.Run, "epoch", lambda run, bar: {"validation": -1.0})
 
@@ -243,7 +243,7 @@ def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they
         shrunk_is_better[:] = answers
         run.epoch(None)  # type: ignore[arg-type]
         values.append(list(run.penalties))
-    np.testing.assert_allclose(values, [[15.0, 4.5], [22.5, 3.0], [15.0, 3.0], [10.0, 3.0]])
+    np.testing.assert_allclose(values, [[15.0, 3.0], [22.5, 2.0], [15.0, 2.0], [10.0, 2.0]])
 
 
 def test_single_precision_is_enough(baskets: Baskets):
@@ -289,9 +289,9 @@ def test_an_item_that_never_occurs_stays_possible():
 
 def test_sizes_follow_from_the_data():
     small = Baskets.from_lists([[0, 1]] * 10, n_items=4)
-    assert MixtureNDPP()._shape(small) == Shape(1, 4, 1)
+    assert MixtureNDPP()._shape(small) == Shape(1, 6, 1)
     large = Baskets.from_lists([np.arange(100)] * 1000, n_items=10_000)
-    assert MixtureNDPP()._shape(large) == Shape(256, 100, 48)
+    assert MixtureNDPP()._shape(large) == Shape(400, 128, 48)
     assert MixtureNDPP(7, rank=6, n_factors=3)._shape(large) == Shape(7, 6, 3)
 
 

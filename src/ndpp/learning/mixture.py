@@ -24,7 +24,7 @@ from ndpp.learning.fit import Run
 from ndpp.learning.loss import Loss, Settings
 from ndpp.learning.tied import Expansion, Missions
 
-OCCURRENCES, MAX_MISSIONS, MAX_RANK, MAX_FACTORS = 300, 256, 100, 48
+OCCURRENCES, MAX_MISSIONS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
 """By default a mission for so many occurrences of items, and at most so many missions, columns of ties, and factors."""
 BATCH_SIZE, MAX_STEPS = 300, 100
 """Baskets per step, and more where a pass over the baskets would take more steps than this."""
@@ -46,9 +46,9 @@ class MixtureNDPP(BasketModel):
     Parameters
     ----------
     n_missions : int, optional
-        Number of missions. By default one for every 300 occurrences of items, at most 256.
+        Number of missions. By default one for every 150 occurrences of items, at most 400.
     rank : int, optional
-        Columns of X, an even number. By default twice the root of the number of items, at most 100.
+        Columns of X, an even number. By default three times the root of the number of items, at most 128.
     n_factors : int, optional
         Length of u_i and z_c. By default one and a half times the root of the number of items, at most 48 and at most ``n_missions``.
     penalty, tie_penalty : float
@@ -88,8 +88,8 @@ class MixtureNDPP(BasketModel):
     rank: int | None = None
     n_factors: int | None = None
     penalty: float = 10.0
-    tie_penalty: float = 3.0
-    max_epochs: int = 10
+    tie_penalty: float = 2.0
+    max_epochs: int = 12
 
     def _shape(self, baskets: Baskets) -> Shape:
         """Return the shape, from the number of items and of their occurrences where it is not given."""
@@ -97,7 +97,7 @@ class MixtureNDPP(BasketModel):
         n_missions = min(MAX_MISSIONS, max(1, len(baskets.indices) // OCCURRENCES))
         if self.n_missions is not None:
             n_missions = check_count(self.n_missions, "n_missions", least=1)
-        rank = min(MAX_RANK, 2 * max(1, int(root)))
+        rank = min(MAX_RANK, 2 * max(1, int(1.5 * root)))
         if self.rank is not None:
             rank = check_count(self.rank, "rank", least=2)
         if rank % 2:
