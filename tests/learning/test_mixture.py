@@ -19,12 +19,12 @@ from ndpp.errors import InvalidInputError
 from ndpp.learning import MixtureNDPP, fit, mixture, tied
 from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, find_classes, frequencies, start
-from ndpp.learning.loss import Settings
+from ndpp.learning.loss import TrainingSettings
 from ndpp.learning.mixture import MixtureRun
 from ndpp.learning.tied import Expansion, Missions
 
 N_ITEMS = 6
-SETTINGS = Settings(learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
+SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
 QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
 MISSIONS = np.array([[0.6, 0.6, 0.6, 0.6, 0.02, 0.02, 0.02, 0.02], [0.02, 0.02, 0.02, 0.02, 0.5, 0.5, 0.5, 0.5]])
 
@@ -68,9 +68,9 @@ def baskets() -> Baskets:
 
 def same(first: Any, second: Any) -> bool:
     laws = first.law_, second.law_
-    return all(np.array_equal(*(getattr(law, name) for law in laws)) for name in ("odds", "weights")) and np.array_equal(
-        laws[0].base.X, laws[1].base.X
-    )
+    return all(
+        np.array_equal(*(getattr(law, name) for law in laws)) for name in ("odds", "weights")
+    ) and np.array_equal(laws[0].base.X, laws[1].base.X)
 
 
 # -- the likelihood ----------------------------------------------------------------------------------------------------
@@ -91,7 +91,9 @@ def test_padding_changes_nothing(multiple: int):
     sets = Baskets.from_lists([[0, 3], [], [1, 2, 4, 5], [2], [0, 1, 2, 3, 4]], n_items=N_ITEMS)
     batch = pack(sets, np.arange(5), multiple=multiple)
     found = tied.log_probs(parameters, tied.log_normalizers(parameters), batch)
-    np.testing.assert_allclose(found, tied.evaluate(parameters, sets)[np.argsort(sets.sizes, kind="stable")], rtol=1e-12)
+    np.testing.assert_allclose(
+        found, tied.evaluate(parameters, sets)[np.argsort(sets.sizes, kind="stable")], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 2**20])
@@ -122,7 +124,8 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     ties = plain_log_dets(p, at.X.detach())
     log_z = torch.nn.functional.softplus(log_odds).sum(1) + ties
     values = [
-        torch.logsumexp(prior - log_z + log_odds[:, items].sum(1), 0) + torch.logdet((torch.eye(6) + K)[items][:, items])
+        torch.logsumexp(prior - log_z + log_odds[:, items].sum(1), 0)
+        + torch.logdet((torch.eye(6) + K)[items][:, items])
         for items in few.to_lists()
     ]
     shrunk = 0.7 * at.factors.square().sum() + 0.3 * at.X.square().sum()
@@ -140,7 +143,7 @@ def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPat
     model = MixtureNDPP(**QUICK)
     run = model._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
     for _ in range(2 * mixture.RENEWAL):
-        run._step(run.pack(np.arange(20)), run._noise_sizes())
+        run._step(run.pack(np.arange(20)), run._noise_scales())
     assert made == [0, mixture.RENEWAL]
 
 
@@ -207,7 +210,7 @@ def test_same_seed_same_mixture(baskets: Baskets):
 def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings = QUICK | {"max_epochs": 3, "penalty": 1e-3}
     whole = MixtureNDPP(**settings).fit(baskets)
-    path, true = tmp_path / "run.safetensors", fit.Run.epoch
+    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
 
     def epoch(run: Any, bar: Any) -> Any:
         if len(run.history) == 2:
@@ -215,7 +218,7 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
         return true(run, bar)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.Run, "epoch", epoch)
+        patched.setattr(fit.TrainingRun, "epoch", epoch)
         with pytest.raises(RuntimeError, match="power cut"):
             MixtureNDPP(**settings, checkpoint=path).fit(baskets)
     resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
@@ -232,7 +235,7 @@ def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they
     run = MixtureNDPP(**QUICK)._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
     assert run.penalties == [10.0, 2.0]
     shrunk_is_better, values = [True, True], []
-    monkeypatch.setattr(fit.Run, "epoch", lambda run, bar: {"validation": -1.0})
+    monkeypatch.setattr(fit.TrainingRun, "epoch", lambda run, bar: {"validation": -1.0})
 
     def log_probs(parameters: Missions, _: Baskets) -> np.ndarray:
         part = 0 if torch.equal(parameters.X, run.mean.X) else 1

@@ -1,4 +1,4 @@
-"""Learning kernels and mixtures from baskets. torch and scikit-learn live here, and nowhere below."""
+"""Learning kernels and mixtures from baskets: scikit-learn estimators, trained with torch."""
 
 from ndpp.errors import MissingExtraError
 

@@ -1,10 +1,10 @@
-"""What the estimators share, in the manner of scikit-learn: constructors only store, what is learned ends in ``_``."""
+"""The base class of the estimators. As in scikit-learn, constructors only store, and learned attributes end in ``_``."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,13 +19,12 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference import Recommendation, recommend
-from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
-from ndpp.learning.fit import Run, train
-from ndpp.learning.loss import Problem, Settings
-from ndpp.learning.models import Family, Parameters, PopularityStart, Start, inner_matrix
+from ndpp.learning.fit import TrainingRun, train
+from ndpp.learning.loss import Problem, TrainingSettings
+from ndpp.learning.models import KernelFamily, Parameters, PopularityStart, TrainingStart, inner_matrix
 from ndpp.learning.objective import Likelihood
 
 DEFAULT_RANK = 200
@@ -33,12 +32,12 @@ PathLike = str | os.PathLike[str]
 
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
-"""Writes the constructor, which only stores: scikit-learn reads the parameters from its signature."""
+"""Generates the constructor, from whose signature scikit-learn reads the parameters."""
 
 
 @estimator
-class BasketModel(DensityMixin, BaseEstimator):
-    """A distribution over baskets, learned from them. See :class:`NDPP` for the parameters."""
+class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Base class: a distribution of baskets, learned from baskets. See :class:`NDPP` for the parameters."""
 
     learning_rate: float = 0.02
     batch_size: int | None = None
@@ -53,26 +52,22 @@ class BasketModel(DensityMixin, BaseEstimator):
 
     @abstractmethod
     def _shape(self, baskets: Baskets) -> Any:
-        """Return how large the parameters are, checked."""
+        """Return the sizes of the parameters, checked."""
 
     @abstractmethod
-    def _own(self, shape: Any) -> dict[str, Any]:
-        """Return the parameters of this model that decide what is learned."""
+    def _own_settings(self, shape: Any) -> dict[str, Any]:
+        """Return the settings of this model that a resumed run must share with its checkpoint."""
 
     @abstractmethod
-    def _run(self, shape: Any, settings: Settings, fitted: Baskets, judged: Baskets, seed: int) -> Run:
-        """Return training at its start."""
+    def _run(self, shape: Any, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int) -> Any:
+        """Return a :class:`TrainingRun` before its first step."""
 
     @abstractmethod
     def _law(self, run: Any, parameters: Any) -> Any:
         """Return the learned distribution."""
 
-    @abstractmethod
-    def _log_probs(self, baskets: Baskets) -> FloatArray:
-        """Return the log-probability of each basket."""
-
     def _possible(self, baskets: Baskets, shape: Any, what: str) -> Baskets:
-        """Return the baskets that can have a probability above zero."""
+        """Return the baskets that the model can give a probability above zero."""
         return baskets
 
     def fit(self, X: Any, y: Any = None, *, validation: Any = None, resume: bool | PathLike = False) -> Self:
@@ -81,14 +76,14 @@ class BasketModel(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : Baskets, iterable of sets, sparse or dense matrix of zeros and ones
-            The baskets. Empty ones are sets like any other.
+            Training baskets. Empty baskets count as well.
         y : ignored
-            Here for scikit-learn's sake.
+            For compatibility with scikit-learn.
         validation : like X, optional
-            Baskets to judge on; without it, ``validation_fraction`` of X is set aside.
+            Validation baskets; by default, a fraction ``validation_fraction`` of X.
         resume : bool or path
-            Continue from a checkpoint, ``True`` meaning ``checkpoint`` if that file exists, to the same result as if
-            training had never stopped.
+            Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
+            that of an uninterrupted run.
         """
         baskets = read_baskets(self, X, reset=True)
         held_out = None if validation is None else read_baskets(self, validation, reset=False)
@@ -100,8 +95,8 @@ class BasketModel(DensityMixin, BaseEstimator):
             check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
         possible = self._possible(baskets, shape, "baskets")
-        fitted, judged = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
-        run = self._run(shape, settings, fitted, judged, seed)
+        training, held_out = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
+        run = self._run(shape, settings, training, held_out, seed)
         outcome = train(run, made_with=made_with, path=self.checkpoint, resume=saved, progress=self.progress)
         self.law_ = self._law(run, outcome.parameters)
         self.history_, self.ended_ = outcome.history, outcome.ended
@@ -109,9 +104,9 @@ class BasketModel(DensityMixin, BaseEstimator):
         return self
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-probability of each basket; −inf where it is zero."""
+        """Return the log-probability of each basket, −inf for impossible ones, such as those larger than a kernel's rank."""
         check_is_fitted(self, "law_")
-        return self._log_probs(read_baskets(self, X, reset=False))
+        return np.asarray(self.law_.log_probs(read_baskets(self, X, reset=False)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability of the baskets."""
@@ -128,14 +123,15 @@ class BasketModel(DensityMixin, BaseEstimator):
         n_jobs: int | None = None,
         progress: bool = False,
     ) -> Baskets:
-        """Draw exact samples from what was learned; see :meth:`ndpp.LowRankKernel.sample`."""
+        """Draw exact samples from the learned distribution; see :meth:`ndpp.LowRankKernel.sample`."""
         check_is_fitted(self, "law_")
-        return self.law_.sample(
+        drawn: Baskets = self.law_.sample(
             n_samples, size=size, given=given, exclude=exclude, rng=rng, n_jobs=n_jobs, progress=progress
         )
+        return drawn
 
     def recommend(self, basket: Any, n: int = 10) -> Recommendation:
-        """Return the ``n`` items that go best with a basket of ids or labels; see :func:`ndpp.inference.recommend`."""
+        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`."""
         check_is_fitted(self, "law_")
         items = list(basket)
         if items and all(isinstance(item, str) for item in items):
@@ -148,43 +144,46 @@ class BasketModel(DensityMixin, BaseEstimator):
         tags.input_tags.positive_only = True
         return tags
 
-    # -- what fit needs ------------------------------------------------------------------------------------------------
-
-    def _settings(self) -> Settings:
-        return Settings(
+    def _settings(self) -> TrainingSettings:
+        return TrainingSettings(
+            gamma=0.0,
             learning_rate=number(self.learning_rate, "learning_rate", above_zero=True),
             batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
             patience=check_count(self.patience, "patience", least=1),
         )
 
-    def _made_with(self, baskets: Baskets, held_out: Baskets | None, shape: Any, settings: Settings) -> dict[str, Any]:
-        """Return what must be the same for a checkpoint to be continued to the same result."""
+    def _made_with(
+        self, baskets: Baskets, held_out: Baskets | None, shape: Any, settings: TrainingSettings
+    ) -> dict[str, Any]:
+        """Return the settings that a resumed run must share with its checkpoint."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
         data = {
             "data": checkpoints.fingerprint(baskets),
             "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),
         }
-        return {"model": type(self).__name__} | self._own(shape) | kept | data | {"dtype": str(self._dtype())}
+        own = {"model": type(self).__name__} | self._own_settings(shape)
+        return own | kept | data | {"dtype": str(self._dtype())}
 
     def _parts(
         self, baskets: Baskets, held_out: Baskets | None, shape: Any, rng: np.random.Generator
     ) -> tuple[Baskets, Baskets]:
-        """Return the baskets to fit and those to judge on."""
+        """Return the training and the validation baskets."""
         if not baskets.sizes.any():
-            raise InvalidInputError("there is nothing to learn from: no basket with at least one item was given")
+            raise InvalidInputError("nothing to learn from: expected at least one basket that is not empty")
         if held_out is None:
             return set_aside(baskets, number(self.validation_fraction, "validation_fraction", most=0.9), rng)
-        judged = self._possible(held_out, shape, "validation baskets")
-        if not len(judged):
-            raise InvalidInputError("there is nothing to judge on: no validation basket is left")
-        return baskets, judged
+        held_out = self._possible(held_out, shape, "validation baskets")
+        if not len(held_out):
+            raise InvalidInputError("no validation basket is left")
+        return baskets, held_out
 
     def _dtype(self) -> torch.dtype:
-        names = {None: "float64" if self.device == "cpu" else "float32", "float32": "float32", "float64": "float64"}
-        if self.dtype not in names:
+        single, double = torch.float32, torch.float64
+        kinds = {None: double if self.device == "cpu" else single, "float32": single, "float64": double}
+        if self.dtype not in kinds:
             raise InvalidInputError(f"dtype must be 'float32', 'float64' or None; got {self.dtype!r}")
-        return getattr(torch, names[self.dtype])
+        return kinds[self.dtype]
 
     def _check_device(self) -> None:
         try:
@@ -198,32 +197,30 @@ class BasketModel(DensityMixin, BaseEstimator):
                 f"is {self.device!r}, but torch finds no CUDA", argument="device", advice="Use {device:'cpu'}."
             )
 
-    def _tensor(self, array: FloatArray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
+    def _tensor(self, values: FloatArray | torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(values).to(self.device, self._dtype()).contiguous()
 
     def _source(self, resume: bool | PathLike) -> PathLike | None:
-        """Return the checkpoint to continue from, None to begin anew."""
-        if resume is False:
-            return None
-        if resume is not True:
+        """Return the checkpoint to resume from, or None to start afresh."""
+        if not isinstance(resume, bool):
             return resume
-        if self.checkpoint is None:
-            raise InvalidInputError("resume=True continues from the file that checkpoint= names, and it names none")
-        return self.checkpoint if Path(self.checkpoint).exists() else None
+        if resume and self.checkpoint is None:
+            raise InvalidInputError("resume=True reads the file named by checkpoint=, which is None")
+        return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
 
 
 @estimator
 class LowRankDPP(BasketModel):
-    """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+    """Base class: a DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
 
     rank: int | None = field(default=None, kw_only=False)
     alpha: float = 0.01
     noise: float = 0.7
-    init: Start | None = None
+    init: TrainingStart | None = None
     oversize: Literal["drop", "raise"] = "drop"
 
     @abstractmethod
-    def _family(self) -> Family:
+    def _family(self) -> KernelFamily:
         """Return the family of kernels."""
 
     @abstractmethod
@@ -232,9 +229,10 @@ class LowRankDPP(BasketModel):
 
     @property
     def kernel_(self) -> LowRankKernel:
-        """The learned kernel."""
+        """The learned kernel, which is also ``law_``."""
         check_is_fitted(self, "law_")
-        return self.law_
+        kernel: LowRankKernel = self.law_
+        return kernel
 
     def _shape(self, baskets: Baskets) -> int:
         least, most = self._family().ranks(baskets.n_items)
@@ -246,49 +244,50 @@ class LowRankDPP(BasketModel):
             )
         return max(min(DEFAULT_RANK, baskets.n_items), least)
 
-    def _own(self, shape: int) -> dict[str, Any]:
-        own = {"rank": shape, "family": repr(self._family()), "init": repr(self._start()), "noise": self.noise}
-        return own | dict(zip(("alpha", "beta", "gamma"), self._penalties()))
+    def _settings(self) -> TrainingSettings:
+        return replace(super()._settings(), gamma=self._penalties()[2])
+
+    def _own_settings(self, shape: int) -> dict[str, Any]:
+        alpha, beta, _ = self._penalties()
+        own = {"rank": shape, "family": repr(self._family()), "init": repr(self._start())}
+        return own | {"alpha": alpha, "beta": beta, "noise": self.noise}
 
     def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
         return keep_possible(baskets, shape, self.oversize, what)
 
-    def _run(self, shape: int, settings: Settings, fitted: Baskets, judged: Baskets, seed: int) -> Run:
-        problem, start = self._problem(fitted, shape, np.random.default_rng([seed, 1]))
-        return Run(problem, settings, start, fitted, judged, seed)
+    def _run(
+        self, shape: int, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int
+    ) -> TrainingRun:
+        problem, start = self._problem(training, shape, np.random.default_rng([seed, 1]))
+        return TrainingRun(problem, settings, start, training, held_out, seed)
 
-    def _log_probs(self, baskets: Baskets) -> FloatArray:
-        return log_dets(self.kernel_, baskets) - self.kernel_.log_normalizer()
-
-    def _law(self, run: Run, parameters: Parameters) -> LowRankKernel:
+    def _law(self, run: TrainingRun, parameters: Parameters) -> LowRankKernel:
         return _kernel(run.problem, parameters, self.labels_)
 
-    def _start(self) -> Start:
+    def _start(self) -> TrainingStart:
         start = PopularityStart() if self.init is None else self.init
-        if not isinstance(start, Start):
+        if not isinstance(start, TrainingStart):
             raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
         return start
 
     def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
         scale, family = self._start().scale(counts, len(baskets)), self._family()
-        X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
-        alpha, beta, gamma = self._penalties()
+        start = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
+        alpha, beta, _ = self._penalties()
         n_sym, n_skew = family.columns(rank)
-        # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
-        weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
-
-        # Noise is for items with fewer occurrences than parameters; with many it would only blur what they say.
+        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
+        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
+        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
         noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
         tensor = self._tensor
-        problem = Problem(
-            family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise) if noise.any() else None, gamma
-        )
-        return problem, Parameters(tensor(X), tensor(skew))
+        likelihood = Likelihood(tensor(scale), n_sym)
+        problem = Problem(family, likelihood, tensor(penalties), tensor(noise) if noise.any() else None)
+        return problem, Parameters(tensor(start.X), tensor(start.skew))
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
-    """Return ``value`` as a finite float in 0..most, zero itself being left out where it makes no sense."""
+    """Return ``value`` as a finite float in [0, most], or in (0, most] with ``above_zero``."""
     valid = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
         bounds = "above 0" if above_zero else "at least 0" if most == np.inf else f"between 0 and {most:g}"
@@ -297,13 +296,13 @@ def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = Fa
 
 
 def _seed(random_state: Any) -> int:
-    if isinstance(random_state, np.random.RandomState):  # scikit-learn hands these out
+    if isinstance(random_state, np.random.RandomState):  # scikit-learn passes these
         return int(random_state.randint(2**31))
     return int(np.random.default_rng(random_state).integers(2**62))
 
 
 def _kernel(problem: Problem, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
-    """Return the learned kernel in double precision, in which the family's constraints then hold."""
+    """Return the learned kernel, with the family's constraints imposed in double precision."""
     exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
     scale, n_sym = problem.likelihood.scale.cpu().double(), problem.likelihood.n_sym
     problem.family.constrain(exact, scale, n_sym)

@@ -16,7 +16,7 @@ MAX_BASKETS = 100_000
 MAX_ROUNDS, SHRINK = 40, 30.0
 """Most rounds of EM, and the number of average baskets that are added to those of each class."""
 LEAST_CLASSES, SPLIT = 25, 4
-"""Where more missions are asked for than ``LEAST_CLASSES``, up to ``SPLIT`` of them begin as one class: EM then has more baskets for each."""
+"""Up to ``SPLIT`` missions begin as one class, so that EM has more baskets for each, but not with fewer classes than ``LEAST_CLASSES``."""
 JITTER, TIE_NOISE = 0.3, 0.3
 """Size of the noise that tells missions of one class apart, and of that in which ties begin."""
 
@@ -38,7 +38,8 @@ class Classes(NamedTuple):
     def joint(self, matrix: Any) -> FloatArray:
         """Return log P(class, basket) for each row of a sparse matrix of baskets."""
         constants = self.log_shares - np.logaddexp(0, self.log_odds).sum(axis=1)
-        return np.asarray(matrix @ self.log_odds.T.astype(np.float32)) + constants
+        joint: FloatArray = matrix @ self.log_odds.T.astype(np.float32) + constants
+        return joint
 
 
 def frequencies(baskets: Baskets) -> FloatArray:
@@ -56,6 +57,7 @@ def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets
     for _ in range(MAX_ROUNDS):
         sizes = members.sum(axis=0, dtype=np.float64)
         p = ((columns @ members).T + SHRINK * average) / (sizes[:, None] + SHRINK)
+        p = np.clip(p, 1e-12, 1 - 1e-9)  # memberships are in single precision
         found = Classes(np.log(p) - np.log1p(-p), np.log(sizes + 1) - np.log((sizes + 1).sum()))
         value = logsumexp(found.joint(judged), axis=1).mean()
         bad = 0 if value > best_value else bad + 1
@@ -78,8 +80,8 @@ def _first_members(rng: np.random.Generator, matrix: Any, average: FloatArray, n
 
 
 def _posterior(joint: FloatArray) -> FloatArray:
-    joint = np.exp(joint - joint.max(axis=1, keepdims=True))
-    return (joint / joint.sum(axis=1, keepdims=True)).astype(np.float32)
+    weights = np.exp(joint - joint.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
 
 
 def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape: Shape) -> tuple[FloatArray, ...]:

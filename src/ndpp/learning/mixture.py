@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._progress import Bar
+from ndpp._progress import ProgressBar
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -20,8 +20,8 @@ from ndpp.learning import tied
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.batches import Batch, pack
 from ndpp.learning.classes import Shape, start
-from ndpp.learning.fit import Run
-from ndpp.learning.loss import Loss, Settings
+from ndpp.learning.fit import TrainingRun
+from ndpp.learning.loss import Loss, TrainingSettings
 from ndpp.learning.tied import Expansion, Missions
 
 OCCURRENCES, MAX_MISSIONS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
@@ -107,16 +107,18 @@ class MixtureNDPP(BasketModel):
             n_factors = check_count(self.n_factors, "n_factors", least=1)
         return Shape(n_missions, rank, n_factors)
 
-    def _own(self, shape: Shape) -> dict[str, Any]:
+    def _own_settings(self, shape: Shape) -> dict[str, Any]:
         return shape._asdict() | {"penalty": self.penalty, "tie_penalty": self.tie_penalty}
 
     def _dtype(self) -> torch.dtype:
         return torch.float32 if self.dtype is None else super()._dtype()
 
-    def _run(self, shape: Shape, settings: Settings, fitted: Baskets, judged: Baskets, seed: int) -> MixtureRun:
+    def _run(
+        self, shape: Shape, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int
+    ) -> MixtureRun:
         penalties = [number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")]
-        begin = start(np.random.default_rng([seed, 1]), fitted, judged, shape)
-        return MixtureRun(penalties, settings, Missions(*map(self._tensor, begin)), fitted, judged, seed)
+        begin = start(np.random.default_rng([seed, 1]), training, held_out, shape)
+        return MixtureRun(penalties, settings, Missions(*map(self._tensor, begin)), training, held_out, seed)
 
     def _law(self, run: MixtureRun, parameters: Missions) -> Mixture:
         self.penalties_ = tuple(run.penalties)
@@ -127,23 +129,26 @@ class MixtureNDPP(BasketModel):
             exact.log_odds().exp().numpy(), exact.X.numpy(), W.numpy(), weights.numpy(), labels=self.labels_
         )
 
-    def _log_probs(self, baskets: Baskets) -> FloatArray:
-        return self.law_.log_probs(baskets)
 
-
-class MixtureRun(Run):
+class MixtureRun(TrainingRun):
     """Training of a mixture; ``problem`` holds the least penalties, ``penalties`` those in force."""
 
-    kept: ClassVar[tuple[str, ...]] = (*Run.kept, "penalties")
+    state: ClassVar[tuple[str, ...]] = (*TrainingRun.state, "penalties")
 
     def __init__(
-        self, problem: list[float], settings: Settings, start: Missions, baskets: Baskets, validation: Baskets, seed: int
+        self,
+        problem: list[float],
+        settings: TrainingSettings,
+        start: Missions,
+        baskets: Baskets,
+        validation: Baskets,
+        seed: int,
     ) -> None:
         super().__init__(problem, settings, start, baskets, validation, seed)
         self.penalties = list(problem)
         self.expansion: tuple[int, Expansion] | None = None
 
-    def epoch(self, bar: Bar) -> dict[str, float]:
+    def epoch(self, bar: ProgressBar) -> dict[str, float]:
         """Make one epoch's steps, judge the result, and adapt the penalties to it."""
         self.expansion = None  # as after a restart
         record = super().epoch(bar)
@@ -161,7 +166,7 @@ class MixtureRun(Run):
         """Return the training baskets numbered ``which`` as a batch."""
         return pack(self.baskets, which, device=self.device, multiple=tied.MULTIPLE[self.device.type])
 
-    def loss(self, batch: Batch, sizes: Tensor) -> Loss:
+    def loss(self, batch: Batch, scales: Tensor) -> Loss:
         """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
         if self.expansion is None or self.step >= self.expansion[0] + RENEWAL:
             self.expansion = self.step, Expansion.at(self.now)
@@ -174,7 +179,7 @@ class MixtureRun(Run):
         value = prior / len(self.baskets) - likelihood
         return Loss(value.detach(), Missions(*torch.autograd.grad(value, at)))
 
-    def rates(self) -> tuple[float, ...]:
+    def relative_rates(self) -> tuple[float, ...]:
         """Return one rate for all."""
         return (1.0,) * len(self.now)
 
@@ -187,11 +192,12 @@ class MixtureRun(Run):
 
     def finished(self) -> Missions:
         """Return the running mean."""
-        return self.mean.clone()
+        mean: Missions = self.mean
+        return mean.clone()
 
     def log_probs(self, parameters: Missions, baskets: Baskets) -> FloatArray:
         """Return log P of each basket."""
         return tied.evaluate(parameters, baskets)
 
-    def _noise_sizes(self) -> Tensor:
-        return self.now.X.new_zeros(1)
+    def _noise_scales(self) -> Tensor:
+        return torch.zeros(1, device=self.device)

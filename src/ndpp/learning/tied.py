@@ -105,7 +105,7 @@ def log_probs(parameters: Missions, log_z: Tensor, batch: Batch) -> Tensor:
     prior = torch.log_softmax(parameters.shares.double(), 0) - log_z
     ones = torch.ones_like(parameters.bias)
     table = torch.cat([parameters.X, parameters.factors, ones[:, None], parameters.bias[:, None]], 1)
-    rows = F.embedding(batch.rows, F.pad(table, (0, 0, 0, 1)))  # padding is a row of zeros
+    rows = F.embedding(batch.items, F.pad(table, (0, 0, 0, 1)))  # padding is a row of zeros
     missions = torch.cat([parameters.missions, parameters.levels[:, None]], 1)
     n_empty, d = batch.n_baskets - sum(m for _, m, _ in batch.blocks), parameters.X.shape[1]
     sums, ties = [rows.new_zeros(n_empty, table.shape[1] - d)], [prior.new_zeros(n_empty)]
@@ -133,23 +133,25 @@ def evaluate(parameters: Missions, baskets: Baskets) -> FloatArray:
 
 def _log_ties(X: Tensor) -> Tensor:
     """Return log G of baskets of one size, from their rows (m, k, d); zeros are rows of padding."""
-    h = X.shape[2] // 2
-    A, B = X[..., :h], X[..., h:]
     if X.shape[1] <= X.shape[2]:
+        A, B = X.chunk(2, dim=2)
         products = A @ B.mT
         skew = (products - products.mT).double()
-        return torch.linalg.slogdet(skew + torch.eye(X.shape[1], dtype=skew.dtype, device=X.device))[1]
-    return torch.linalg.slogdet((X.mT @ X).double() - skew_pairs(X.shape[2], X.device))[1]
+        matrix = skew + torch.eye(X.shape[1], dtype=skew.dtype, device=X.device)
+    else:
+        matrix = (X.mT @ X).double() - skew_pairs(X.shape[2], X.device)
+    log_abs: Tensor = torch.linalg.slogdet(matrix)[1]  # the sign is +: the symmetric part is positive definite
+    return log_abs
 
 
 def skew_pairs(d: int, device: torch.device) -> Tensor:
-    """Return W."""
+    """Return W = [[0, I], [−I, 0]]."""
     eye = torch.eye(d // 2, dtype=torch.float64, device=device)
     return torch.cat([torch.cat([0 * eye, eye], 1), torch.cat([-eye, 0 * eye], 1)])
 
 
 def _factorized(p: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the LU decomposition of M_c − W of all missions, symmetric matrices being made from their upper triangles, at half the cost."""
+    """Return the LU decompositions of all M_c − W. Only the upper triangles of the M_c are computed, at half the cost."""
     d, (row, column) = X.shape[1], _upper(X)
     M = p.new_zeros(len(p), len(row))
     for items in _chunks(X):
