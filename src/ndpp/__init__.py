@@ -18,7 +18,7 @@ from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
-    from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
 
@@ -28,6 +28,7 @@ __all__ = [
     "Baskets",
     "LowRankKernel",
     "Mixture",
+    "MixtureNDPP",
     "Ranking",
     "SymmetricDPP",
     "continuation_scores",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 _PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
-_ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
+_ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:
