@@ -120,7 +120,8 @@ def scores(form: Form, baskets: Baskets) -> FloatArray:
         least = _score(form, baskets[chosen], chosen, out)
         order = np.argsort(-least, kind="stable")
         # What may be lost of the largest row that is not in the basket must not matter beside the best score.
-        for i in chosen[baskets.sizes[chosen] < most]:
+        matters = (baskets.sizes[chosen] < most) & ~(least.max() <= MAX_LOSS * out[chosen].max(axis=1))
+        for i in chosen[matters]:
             beside = order[: baskets.sizes[i] + 1]
             if least[beside[~np.isin(beside, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
                 out[i] = np.nan
