@@ -36,7 +36,7 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/.ready-demo  ## Learn a kernel from a year of groceries, read it, complete baskets, compare samplers
-	@$(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
+	@$(ONE_THREAD) $(BIN)/ndpp demo
 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

@@ -41,7 +41,7 @@ add_module_names = False
 OTHERS = "abc|collections|enum|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|string|torch|typing"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS})\..*"),
-    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.support\.ItemRows"),
+    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel)"),
 ]  # and private base classes
 
 html_theme = "pydata_sphinx_theme"

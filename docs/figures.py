@@ -20,8 +20,9 @@ from typing import Any
 import figures_gpu
 import figures_learning
 import figures_scale
+from units import duration
 
-from ndpp.experiments.record import duration, grouped, markdown_table, on_machine
+from ndpp.experiments.record import grouped, markdown_table, on_machine
 from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
 

@@ -25,6 +25,7 @@ import pytest
 import ndpp
 from ndpp import Baskets, LowRankKernel, _atomic
 from ndpp.cli import guard
+from ndpp.cli.app import run
 from ndpp.datasets import fetch, make_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.experiments import demo, record, timing
@@ -262,13 +263,15 @@ def test_what_is_piped_is_the_same_bytes_everywhere(monkeypatch):
     assert stream.buffer.getvalue() == "Käse 奶酪\n".encode()
 
 
-def test_the_demonstration_needs_no_alphabet(monkeypatch):
+def test_the_demonstration_needs_no_alphabet(monkeypatch, tmp_path):
     stream = streams.TextIOWrapper(streams.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(demo, "run", lambda: demo._title("α"))
-    demo.main()
-    stream.flush()
-    assert stream.buffer.getvalue().split() == [b"?", b"?"]
+    monkeypatch.setattr(guard.warnings, "showwarning", guard.warnings.showwarning)
+    monkeypatch.setattr(demo, "run", lambda output, progress: demo._title("α"))
+    with guard.warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+        run(["demo", "-o", str(tmp_path)])
+    assert not ended.value.code
+    assert stream.buffer.getvalue().split() == ["α".encode(), "─".encode()]
 
 
 def test_a_report_from_a_system_without_a_load_average(tmp_path, monkeypatch):

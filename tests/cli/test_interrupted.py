@@ -42,7 +42,7 @@ def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_
     done = end(process)
     assert (done.code, done.out) == (130, "")
     kept = baskets_in(part)
-    told = f"{kept:,} of 1,000,000 baskets are kept in {str(part)!r}; --resume continues"
+    told = f"saved {kept:,} of 1,000,000 baskets in {str(part)!r}; --resume continues"
     assert done.err == f"\nndpp: interrupted; {told}\n"
     assert not out.exists()
 
@@ -84,7 +84,7 @@ def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatc
     monkeypatch.setattr(Exact, "prepare", interrupted)
     done = call(*words, tmp_path / "out.txt", stdin=half)
     assert done.code == 130
-    assert (f"{2 * prepared} of 8 baskets are kept" if prepared else "no basket was drawn yet") in done.err
+    assert (f"saved {2 * prepared} of 8 baskets in" if prepared else "no basket was drawn yet") in done.err
     monkeypatch.setattr(Exact, "prepare", prepare)
     assert call(*words, tmp_path / "out.txt", "--resume", stdin=half).code == 0
     assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
@@ -115,7 +115,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
-    assert "is kept in" in done.err
+    assert "saved training up to epoch" in done.err
     assert len(done.err.splitlines()) == 2
     assert part.exists()
     assert not out.exists()
@@ -377,7 +377,7 @@ def test_experiments_that_were_finished_are_kept(call, tmp_path, monkeypatch):
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
-    assert done.err == "\nndpp: interrupted; what was finished is in 'out'; --resume goes on with the rest\n"
+    assert done.err == "\nndpp: interrupted; finished experiments are in 'out'; --resume continues\n"
     before = (tmp_path / "out" / "map-init.json").stat().st_mtime_ns
     monkeypatch.chdir(tmp_path)
     assert call(*words, "--resume").code == 0

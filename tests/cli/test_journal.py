@@ -28,7 +28,7 @@ def test_it_goes_on_where_it_stopped(target):
     with Journal(target, MADE_WITH, resume=True) as journal:
         assert len(journal) == 2
         journal.append(SECOND)
-        assert list(journal.rows()) == [[0, 12], [], [3]]
+        assert list(journal.baskets()) == [[0, 12], [], [3]]
         journal.remove()
     assert not part_path(target).exists()
 
@@ -40,7 +40,7 @@ def test_a_torn_line_is_cut_off(target, piece):
     with Journal(target, MADE_WITH, resume=True) as journal:
         assert len(journal) == 2
         journal.append(SECOND)
-        assert list(journal.rows()) == [[0, 12], [], [3]]
+        assert list(journal.baskets()) == [[0, 12], [], [3]]
 
 
 def test_cut_at_every_byte_it_still_goes_on(target):
@@ -49,7 +49,7 @@ def test_cut_at_every_byte_it_still_goes_on(target):
         part_path(target).write_bytes(whole[:end])
         with Journal(target, MADE_WITH, resume=True) as journal:
             rows = [[0, 12], []][: len(journal)]
-            assert list(journal.rows()) == rows
+            assert list(journal.baskets()) == rows
             journal.append(FIRST[len(rows) :])
         assert part_path(target).read_bytes() == whole
 

@@ -68,13 +68,13 @@ def test_best_epoch_is_kept(baskets: Baskets):
     assert model.ended_ == "converged"
     assert model.score(held_out) == pytest.approx(max(values), rel=1e-9)
     rates = [record["learning_rate"] for record in model.history_]
-    assert rates[-1] == pytest.approx(0.3 * fit.DROP**fit.DROPS)
+    assert rates[-1] == pytest.approx(0.3 * fit.RATE_FACTOR**fit.RATE_DROPS)
     assert rates == sorted(rates, reverse=True)
 
 
 def test_a_short_training_ends_in_small_steps(baskets: Baskets):
     rates = [record["learning_rate"] for record in NDPP(**SETTINGS | {"max_epochs": 4}).fit(baskets).history_]
-    np.testing.assert_allclose(rates, 0.02 * fit.DROP ** (fit.DROPS * np.array([0, 0, 0.5, 1])))
+    np.testing.assert_allclose(rates, 0.02 * fit.RATE_FACTOR ** (fit.RATE_DROPS * np.array([0, 0, 0.5, 1])))
 
 
 def test_same_seed_same_kernel(baskets: Baskets):
@@ -100,7 +100,7 @@ def test_resumed_training_ends_the_same(
     estimator: Any, baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     whole = estimator(**SETTINGS).fit(baskets)
-    path, true = tmp_path / "run.safetensors", fit._Run.epoch
+    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
 
     def epoch(run: Any, bar: Any) -> Any:
         if len(run.history) == 1:
@@ -108,7 +108,7 @@ def test_resumed_training_ends_the_same(
         return true(run, bar)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit._Run, "epoch", epoch)
+        patched.setattr(fit.TrainingRun, "epoch", epoch)
         with pytest.raises(RuntimeError, match="power cut"):
             estimator(**SETTINGS, checkpoint=path).fit(baskets)
     resumed = estimator(**SETTINGS | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
@@ -135,7 +135,7 @@ def test_checkpoints_of_other_settings_are_refused(change: dict[str, Any], baske
 def test_bad_checkpoints_are_named(baskets: Baskets, tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
         NDPP(**SETTINGS).fit(baskets, resume=tmp_path / "none")
-    with pytest.raises(InvalidInputError, match="names none"):
+    with pytest.raises(InvalidInputError, match="checkpoint=, which is None"):
         NDPP(**SETTINGS).fit(baskets, resume=True)
     path = tmp_path / "run.safetensors"
     NDPP(**SETTINGS | {"max_epochs": 1}, checkpoint=path).fit(baskets)
@@ -155,10 +155,10 @@ def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch:
         return loss._replace(value=loss.value * float("nan")) if next(calls) in (30, 31, 70) else loss
 
     monkeypatch.setattr(fit, "loss_and_gradient", broken)
-    with pytest.warns(RuntimeWarning, match="the step was halved") as caught:
+    with pytest.warns(RuntimeWarning, match="the step and the learning rate were halved") as caught:
         model = NDPP(**SETTINGS).fit(baskets)
     assert len(caught) == 3
-    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8 * fit.DROP**fit.DROPS)
+    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8 * fit.RATE_FACTOR**fit.RATE_DROPS)
     assert np.isfinite(model.kernel_.X).all()
     assert model.history_[-1]["loss"] < model.history_[0]["loss"]
 

@@ -1,8 +1,8 @@
-"""Baskets that come a few at a time and must not be lost: a journal beside the file they are meant for.
+"""A journal of baskets next to the file they will go to, so that an interrupted run loses none of them.
 
-``out.csv.ndpp-part`` begins with a line of JSON that marks it as a journal and says how its baskets are made. Each further
-line holds the ids of one basket. Lines are flushed as they are written: a process killed at any moment leaves whole lines
-and perhaps a piece of one, which the next run cuts off before it goes on. Any other file of that name is left alone.
+``out.csv.ndpp-part`` starts with a line of JSON that marks it as a journal and says how its baskets are made, followed by one
+basket of ids per line. Lines are flushed as they come: a process killed at any time leaves complete lines and perhaps a partial
+one, which the next run cuts off. Any other file of that name is left alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Generator, Mapping
-from types import TracebackType
 from typing import IO, Any
 
 from ndpp._atomic import part_path
@@ -27,7 +26,16 @@ BASKET = re.compile(rb"(\d+( \d+)*)?\n")
 
 
 class Journal:
-    """An open journal. ``len`` is the number of baskets in it.
+    """An open journal of the baskets that ``target`` will hold. ``len`` is the number of baskets in it.
+
+    Parameters
+    ----------
+    target : path
+        The file that the baskets will go to.
+    made_with : mapping
+        What they depend on, as JSON. A journal is only continued with the same values.
+    resume : bool
+        Continue an existing journal. Without it, a journal that holds baskets is an error.
 
     Examples
     --------
@@ -36,23 +44,12 @@ class Journal:
     >>> with Journal(target, {"seed": 1}) as journal:
     ...     journal.append(Baskets.from_lists([[0, 2], []]))
     >>> with Journal(target, {"seed": 1}, resume=True) as journal:
-    ...     len(journal), list(journal.rows())
+    ...     len(journal), list(journal.baskets())
     (2, [[0, 2], []])
     >>> journal.remove()
     """
 
     def __init__(self, target: str | os.PathLike[str], made_with: Mapping[str, Any], *, resume: bool = False) -> None:
-        """Open the journal of ``target``.
-
-        Parameters
-        ----------
-        target : path
-            The file that the baskets are meant for.
-        made_with : mapping
-            What they depend on, as JSON can hold it. A journal is only continued with the same.
-        resume : bool
-            Continue the journal if there is one. Without it, one that holds baskets is refused rather than overwritten.
-        """
         self.path = part_path(target)
         self._length = 0
         old = read_made_with(target)
@@ -60,14 +57,14 @@ class Journal:
             raise UnfinishedRunError(str(self.path), "the baskets")
         if old is not None:
             check_same(self.path, old, made_with)
-        self._file: IO[bytes] = open(self.path, "rb+" if old is not None else "wb")  # noqa: SIM115  closed by __exit__
+        self._file: IO[bytes] = open(self.path, "wb" if old is None else "rb+")  # noqa: SIM115  closed by __exit__
         if old is None:
-            self._put(json.dumps({KIND: VERSION, **made_with}) + "\n")
+            self._write(json.dumps({KIND: VERSION, **made_with}) + "\n")
         else:
-            self._length = self._cut() - 1
+            self._length = self._cut_partial_line() - 1
 
-    def _cut(self) -> int:
-        """Return the number of whole lines, and cut off what follows the last of them."""
+    def _cut_partial_line(self) -> int:
+        """Remove what follows the last complete line, and return the number of complete lines."""
         end, lines = len(self._file.readline()), 1
         for line in self._file:
             if line.endswith(b"\n"):
@@ -85,36 +82,34 @@ class Journal:
         return self._length
 
     def append(self, baskets: Baskets) -> None:
-        """Write baskets and hand them to the system."""
-        self._put("".join(" ".join(map(str, items)) + "\n" for items in baskets.to_lists()))
+        """Write baskets and flush them."""
+        self._write("".join(" ".join(map(str, items)) + "\n" for items in baskets.to_lists()))
         self._length += len(baskets)
 
-    def _put(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self._file.write(text.encode())
         self._file.flush()
 
-    def rows(self) -> Generator[list[int], None, None]:
-        """Yield the ids of each basket. The file is open until the generator is used up or closed."""
+    def baskets(self) -> Generator[list[int], None, None]:
+        """Yield the ids of each basket. The file stays open until the generator is exhausted or closed."""
         with open(self.path, "rb") as file:
             next(file)
             yield from ([int(word) for word in line.split()] for line in file)
 
     def remove(self) -> None:
-        """Delete the journal: its baskets have arrived."""
+        """Delete the journal, once its baskets have reached their file."""
         self._file.close()
         self.path.unlink()
 
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
 def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what the journal of ``target`` is made with, None where there is none worth keeping.
+    """Return how the baskets in the journal of ``target`` are made, None if there are none.
 
     Raises
     ------

@@ -17,14 +17,13 @@ import numpy as np
 
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_kernel
-from ndpp.diagnostics import convergence as diagnose
-from ndpp.diagnostics import energy_test, log_dets
+from ndpp.diagnostics import diagnose_chains, energy_test, log_dets
 from ndpp.experiments.chains import log_det_gap, noise_of_gap, run_chains
 from ndpp.experiments.kernels import learned_file
 from ndpp.experiments.record import Finding, Result, Say, grouped, number
 from ndpp.experiments.timing import draw_times, step_times
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 
 EPSILON = 0.001
@@ -79,7 +78,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     settings = {"kernels": "; ".join(grouped(found, lambda point: point.kernel)), "ε": EPSILON}
     by_case = grouped(found, lambda point: f"{point.kernel}, k = {point.k}")
     findings = [finding for name, own in by_case.items() for finding in _findings(name, own)]
-    return Result(settings, [*findings, *verdicts], {"": found}, convergence(_panels(by_case)), NOTES)
+    return Result(settings, [*findings, *verdicts], {"": found}, convergence_curves(_panels(by_case)), NOTES)
 
 
 NOTES = (
@@ -176,8 +175,8 @@ def _verdict(case: Case, *, seed: int) -> Finding:
     starts = case.kernel.sample(chains, size=case.size, rng=seed) if case.pairs else None
     sets = run_chains(Walk.prepare(case.kernel, size=case.size), chains, steps, seed=seed, starts=starts)
     in_turn = Baskets.from_lists([items for here in sets for items in here], n_items=case.kernel.n_items)
-    found = diagnose(case.kernel, in_turn, n_chains=chains, ess_wanted=20)
-    return Finding(f"{case.name}, k = {case.size}: verdict of `diagnostics.convergence`", "", found.summary)
+    found = diagnose_chains(case.kernel, in_turn, n_chains=chains, ess_wanted=20)
+    return Finding(f"{case.name}, k = {case.size}: verdict of `diagnostics.diagnose_chains`", "", found.summary)
 
 
 def _panels(by_case: dict[str, list[Checkpoint]]) -> list[Panel]:

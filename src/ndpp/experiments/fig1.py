@@ -20,7 +20,7 @@ from ndpp.experiments.enumerated import enumerate_random_size, enumerate_walk
 from ndpp.experiments.record import Finding, Result, Say, grouped, number
 from ndpp.experiments.stored_draws import draw_masks
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 
@@ -107,7 +107,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     panels = [_panel(distance, records) for distance in DISTANCES for _, records in found]
     findings = [finding for task, records in found for finding in _findings(task, records, seed)]
     table = [record for _, records in found for record in records]
-    return Result(settings, findings, {"": table}, convergence(panels), NOTES)
+    return Result(settings, findings, {"": table}, convergence_curves(panels), NOTES)
 
 
 NOTES = (
@@ -124,7 +124,7 @@ NOTES = (
 
 def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
     # About 0.5, 4, 10 and 40 ms per draw: an hour of one core in all.
-    fast, slow, slower, slowest = (2000, 200, 50, 40) if quick else (10**6, 10**5, 10**4, 3000)
+    fast, slow, slower, slowest = (1000, 100, 25, 20) if quick else (10**6, 10**5, 10**4, 3000)
     fixed, walk = Naive.prepare(kernel, size=SIZE), enumerate_walk(kernel, SIZE)
     full, claim = "walk of k² steps, enumerated", "k² steps are sufficient"
     walks = [

@@ -19,33 +19,10 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
 
+FULL = (10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100)
+"""Catalogues to time at one rank and size, and sizes to time on the largest catalogue."""
 SAMPLING_SLOPE, PREPARATION_SLOPE, STEP_RATIO = 0.1, 1.1, 2.0
 """Bounds on the slopes against n, and on the ratio of the step times at any two n."""
-
-
-class TimeSweeps(NamedTuple):
-    """Catalogues to time at one rank and size; sizes to time on the largest catalogue; seconds per time, and most steps."""
-
-    n_items: Sequence[int]
-    rank: int
-    size: int
-    sizes: Sequence[int]
-    seconds: float
-    steps: int
-
-
-FULL = TimeSweeps((10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100), 2.0, 2000)
-QUICK = TimeSweeps(
-    (10**2, 10**3, 10**4), 20, 4, (4, 8, 16), 0.1, 150
-)  # few steps, so that their number is always the same
-
-
-class Prepared(NamedTuple):
-    """A kernel with its tree, and the seconds to prepare the kernel, ``Exact`` and the tree."""
-
-    kernel: LowRankKernel
-    tree: Tree
-    seconds: tuple[float, float, float]
 
 
 class Point(NamedTuple):
@@ -87,20 +64,21 @@ PREPARATIONS: dict[str, Value] = {
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time preparation and sampling along both sweeps."""
-    sweeps = QUICK if quick else FULL
-    time_at = partial(sampling, seed=seed, seconds=sweeps.seconds, steps=sweeps.steps)
-    sampling(prepare(50, 4, seed=seed), 2, seed=seed, seconds=0.0, steps=20)  # compiles
+    n_items, rank, size, sizes = ((10**2, 10**3, 10**4), 20, 4, (4, 8, 16)) if quick else FULL
+    # Few steps in a quick run, so that their number is always the same.
+    time_at = partial(sampling, seed=seed, seconds=0.1 if quick else 2.0, steps=150 if quick else 2000)
+    sampling(*prepare(50, 4, seed=seed), 2, seed=seed, seconds=0.0, steps=20)  # compiles
     by_n: list[Point] = []
-    for n in sweeps.n_items:
-        ready = prepare(n, sweeps.rank, seed=seed)
-        by_n.append(time_at(ready, sweeps.size))
+    for n in n_items:
+        ready = prepare(n, rank, seed=seed)
+        by_n.append(time_at(*ready, size))
         say(f"n = {n:,}: preparation {by_n[-1].prepare_kernel:.3g} s, Exact {by_n[-1].exact:.3g} s")
     by_k: list[Point] = []
-    for k in sweeps.sizes:
-        by_k.append(time_at(ready, k))
+    for k in sizes:
+        by_k.append(time_at(*ready, k))
         say(f"k = {k}: Exact {by_k[-1].exact:.3g} s")
-    settings = {"n": sweeps.n_items, "d": sweeps.rank, "k": sweeps.size, "k at the largest n": sweeps.sizes}
-    figure = runtimes(_panels(sweeps, by_n, by_k))
+    settings = {"n": n_items, "d": rank, "k": size, "k at the largest n": sizes}
+    figure = runtimes(_panels(rank, by_n, by_k))
     return Result(settings, _findings(by_n, by_k), {"n": by_n, "k": by_k}, figure, NOTES)
 
 
@@ -112,29 +90,31 @@ NOTES = (
 )
 
 
-def prepare(n_items: int, rank: int, *, seed: int) -> Prepared:
-    """Return a kernel made by the paper's recipe, with the time of each part of the preparation."""
+def prepare(n_items: int, rank: int, *, seed: int) -> tuple[Tree, tuple[float, float, float]]:
+    """Return the tree of a kernel made by the paper's recipe, and the seconds to prepare kernel, ``Exact`` and tree."""
     made = make_kernel(n_items, rank, rng=seed)
     kernel, for_kernel = prepared(lambda: LowRankKernel(made.X, made.W))
     tree, for_tree = prepared(lambda: Tree.prepare(kernel))
     _, for_exact = prepared(lambda: Exact.prepare(kernel, size=2))
-    return Prepared(kernel, tree, (for_kernel, for_exact, for_tree))
+    return tree, (for_kernel, for_exact, for_tree)
 
 
-def sampling(ready: Prepared, size: int, *, seed: int, seconds: float, steps: int) -> Point:
+def sampling(
+    tree: Tree, preparation: tuple[float, float, float], size: int, *, seed: int, seconds: float, steps: int
+) -> Point:
     """Time each sampler at one size, and count the proposals of the paper's walk."""
-    exact = Exact.prepare(ready.kernel, size=size)
+    kernel = tree.kernel
+    exact = Exact.prepare(kernel, size=size)
     start = exact.sample(1, rng=seed).baskets[0]
     walks = [
-        Walk.prepare(ready.kernel, size=size, up=up, start=start)
-        for up in (DirectUp(), RejectionUp(index=lambda _: ready.tree))
+        Walk.prepare(kernel, size=size, up=up, start=start) for up in (DirectUp(), RejectionUp(index=lambda _: tree))
     ]
     direct, rejection = (
         step_times(walk, start, seed=seed, seconds=seconds, least=min(150, steps), most=steps) for walk in walks
     )
     assert rejection.expected_proposals is not None
     return Point(
-        ready.kernel.n_items, *ready.seconds, size,
+        kernel.n_items, *preparation, size,
         exact=draw_times(exact, seed=seed, seconds=seconds, warm=5).median,
         direct_walk=direct.times.median * size**2, direct_step=direct.times.median,
         rejection_walk=rejection.times.median * size**2, rejection_step=rejection.times.median,
@@ -143,18 +123,18 @@ def sampling(ready: Prepared, size: int, *, seed: int, seconds: float, steps: in
     )  # fmt: skip
 
 
-def _panels(sweeps: TimeSweeps, by_n: Sequence[Point], by_k: Sequence[Point]) -> list[Panel]:
+def _panels(rank: int, by_n: Sequence[Point], by_k: Sequence[Point]) -> list[Panel]:
     n, k = [point.n for point in by_n], [point.k for point in by_k]
-    held = f"d = {sweeps.rank}, k = {sweeps.size}"
+    held = f"d = {rank}, k = {by_n[0].k}"
     proposals: dict[str, Value] = {"counted": lambda p: p.proposals, "closed form": lambda p: p.proposals_expected}
 
     def curves(values: dict[str, Value], x: list[int], points: Sequence[Point]) -> list[Curve]:
         return [Curve(name, x, [value(point) for point in points]) for name, value in values.items()]
 
     return [
-        Panel(f"Preparation, d = {sweeps.rank}", "items n", "seconds", curves(PREPARATIONS, n, by_n)),
+        Panel(f"Preparation, d = {rank}", "items n", "seconds", curves(PREPARATIONS, n, by_n)),
         Panel(f"One sample, {held}", "items n", "seconds", curves(SAMPLERS, n, by_n)),
-        Panel(f"One sample, n = {n[-1]:,}, d = {sweeps.rank}", "size k", "seconds", curves(SAMPLERS, k, by_k)),
+        Panel(f"One sample, n = {n[-1]:,}, d = {rank}", "size k", "seconds", curves(SAMPLERS, k, by_k)),
         Panel(f"Walk(RejectionUp), {held}", "items n", "proposals per step", curves(proposals, n, by_n)),
     ]
 

@@ -22,7 +22,7 @@ from ndpp.experiments.kernels import from_files
 from ndpp.experiments.record import Finding, Result, Say, grouped
 from ndpp.inference import greedy_map
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 
 BOUNDS = (0.25, 0.01)
@@ -70,7 +70,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     by_case = grouped(gaps, lambda gap: f"{gap.kernel}, k = {gap.k}")
     settings = {"(n, d, k) of small catalogues": problems, "kernels each": n_kernels, "chains": chains}
     findings = [*_small_findings(needed), *(_chain_finding(case, own) for case, own in by_case.items())]
-    figure = convergence([_panel(case, own) for case, own in by_case.items()])
+    figure = convergence_curves([_panel(case, own) for case, own in by_case.items()])
     return Result(settings, findings, {"small": needed, "chains": gaps}, figure, NOTES)
 
 

@@ -7,7 +7,6 @@ R̂ is computed at every step from running sums, over all draws so far.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,24 +17,12 @@ from ndpp.diagnostics import log_dets
 from ndpp.experiments.chains import run_chains
 from ndpp.experiments.record import Finding, Result, Say, grouped
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Walk
 
 THRESHOLD = 1.1
-
-
-class MixingSweep(NamedTuple):
-    """Catalogues, rank, sizes, chains, and steps per item of a set."""
-
-    n_items: Sequence[int]
-    rank: int
-    sizes: Sequence[int]
-    chains: int
-    steps_per_item: int
-
-
-FULL = MixingSweep((100, 200, 400, 800, 1600, 3200), 20, tuple(range(2, 21, 2)), 100, 8)
-QUICK = MixingSweep((100, 400), 8, (2, 4, 6), 12, 12)
+FULL = (100, 200, 400, 800, 1600, 3200), 20, tuple(range(2, 21, 2)), 100
+"""Catalogues, rank, sizes and number of chains."""
 
 
 class MixingTime(NamedTuple):
@@ -50,20 +37,20 @@ class MixingTime(NamedTuple):
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Run chains for every n and k; fit a line through the mixing times of each n."""
-    sweep = QUICK if quick else FULL
+    n_items, rank, sizes, chains = ((100, 400), 8, (2, 4, 6), 12) if quick else FULL
     found: list[MixingTime] = []
-    for n in sweep.n_items:
-        kernel = make_kernel(n, sweep.rank, rng=seed)
-        for k in sweep.sizes:
-            steps = 20 + sweep.steps_per_item * k
-            curve = running_psrf(_log_dets(kernel, k, sweep.chains, steps, seed=seed))
-            found.append(MixingTime(n, k, sweep.chains, steps, mixing_time(factor(curve, sweep.chains))))
+    for n in n_items:
+        kernel = make_kernel(n, rank, rng=seed)
+        for k in sizes:
+            steps = 20 + (12 if quick else 8) * k
+            curve = running_psrf(_log_dets(kernel, k, chains, steps, seed=seed))
+            found.append(MixingTime(n, k, chains, steps, mixing_time(factor(curve, chains))))
         say(f"n = {n}: mixing times {[time.mixing_time for time in found if time.n == n]}")
-    settings = {"n": sweep.n_items, "d": sweep.rank, "k": sweep.sizes, "chains": sweep.chains, "threshold": THRESHOLD}
+    settings = {"n": n_items, "d": rank, "k": sizes, "chains": chains, "threshold": THRESHOLD}
     # Of each n: sizes and mixing times, as far as the chains were long enough.
     reached = [(time.n, time.k, time.mixing_time) for time in found if time.mixing_time is not None]
     by_n = {n: [(k, steps) for _, k, steps in own] for n, own in grouped(reached, lambda point: point[0]).items()}
-    return Result(settings, _findings(by_n), {"": found}, convergence([_panel(by_n)]), NOTES)
+    return Result(settings, _findings(by_n), {"": found}, convergence_curves([_panel(by_n)]), NOTES)
 
 
 NOTES = (

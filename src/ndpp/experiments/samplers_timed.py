@@ -77,46 +77,49 @@ def time_samplers(
 
     A walk counts k² steps per sample. For any size it counts E[k²] steps, each timed at the median size.
     """
-    measures = {Timing.DRAW: _draws, Timing.STEP: _steps, Timing.PROPOSAL: _proposals}
-    request = Request(size, tree=index, max_proposals=np.inf)
+    timer = Timer(kernel, Request(size, tree=index, max_proposals=np.inf), seed, seconds)
+    measures = {Timing.DRAW: timer.draws, Timing.STEP: timer.steps, Timing.PROPOSAL: timer.proposals}
     for spec in registry.offered(size):
         line = SamplerTime(data, name, kernel.n_items, kernel.rank, task_name(size), size, spec.label)
-        yield measures[spec.timing](line, spec, kernel, request, seed, seconds)
+        yield measures[spec.timing](spec, line)
 
 
-def _draws(
-    line: SamplerTime, spec: SamplerSpec, kernel: LowRankKernel, request: Request, seed: int, seconds: float
-) -> SamplerTime:
-    warm = max(1, round(WARM_PER_SECOND * seconds))
-    return line.timed(draw_times(spec.prepare(kernel, request), seed=seed, seconds=seconds, least=2, warm=warm))
+class Timer(NamedTuple):
+    """Times samplers on one kernel, about ``seconds`` seconds each. Methods return ``line`` with the times filled in."""
 
+    kernel: LowRankKernel
+    request: Request
+    seed: int
+    seconds: float
 
-def _steps(
-    line: SamplerTime, spec: SamplerSpec, kernel: LowRankKernel, request: Request, seed: int, seconds: float
-) -> SamplerTime:
-    law = kernel.size_distribution() if request.size is None else np.eye(request.size + 1)[-1]
-    size, steps = max(2, int(np.searchsorted(np.cumsum(law), 0.5))), float(law @ np.arange(len(law)) ** 2)
-    start = registry.EXACT.prepare(kernel, Request(size)).sample(1, rng=seed).baskets[0]
-    walk = spec.prepare(kernel, request._replace(size=size))
-    assert isinstance(walk, Walk)
-    found = step_times(walk, start, seed=seed, seconds=seconds, least=8)
-    rejections = None if found.expected_proposals is None else found.expected_proposals - 1
-    line = line.timed(found.times.scaled(steps))
-    return line._replace(rejections=rejections, steps=steps, counted=found.proposals - 1)
+    def draws(self, spec: SamplerSpec, line: SamplerTime) -> SamplerTime:
+        """Time single draws."""
+        sampler, warm = spec.prepare(self.kernel, self.request), max(1, round(WARM_PER_SECOND * self.seconds))
+        return line.timed(draw_times(sampler, seed=self.seed, seconds=self.seconds, least=2, warm=warm))
 
+    def steps(self, spec: SamplerSpec, line: SamplerTime) -> SamplerTime:
+        """Time the steps of a walk from an exact draw."""
+        law = self.kernel.size_distribution() if line.size is None else np.eye(line.size + 1)[-1]
+        size, steps = max(2, int(np.searchsorted(np.cumsum(law), 0.5))), float(law @ np.arange(len(law)) ** 2)
+        start = registry.EXACT.prepare(self.kernel, Request(size)).sample(1, rng=self.seed).baskets[0]
+        walk = spec.prepare(self.kernel, self.request._replace(size=size))
+        assert isinstance(walk, Walk)
+        found = step_times(walk, start, seed=self.seed, seconds=self.seconds, least=8)
+        rejections = None if found.expected_proposals is None else found.expected_proposals - 1
+        line = line.timed(found.times.scaled(steps))
+        return line._replace(rejections=rejections, steps=steps, counted=found.proposals - 1)
 
-def _proposals(
-    line: SamplerTime, spec: SamplerSpec, kernel: LowRankKernel, request: Request, seed: int, seconds: float
-) -> SamplerTime:
-    sampler = spec.prepare(kernel, request)
-    assert isinstance(sampler, Rejection)
-    line = line._replace(rejections=sampler.expected_proposals - 1)
-    one = proposal_times(sampler, kernel, seed=seed, seconds=seconds / 2)
-    whole = one.scaled(sampler.expected_proposals)
-    if whole.median > FEASIBLE:
-        return line.timed(whole)._replace(expected=True)
-    draws = draw_times(sampler, seed=seed, seconds=seconds, least=3, warm=1)
-    return line.timed(draws if draws.calls > 20 else whole)
+    def proposals(self, spec: SamplerSpec, line: SamplerTime) -> SamplerTime:
+        """Time draws by rejection, or proposals if a draw would take too long."""
+        sampler = spec.prepare(self.kernel, self.request)
+        assert isinstance(sampler, Rejection)
+        line = line._replace(rejections=sampler.expected_proposals - 1)
+        one = proposal_times(sampler, self.kernel, seed=self.seed, seconds=self.seconds / 2)
+        whole = one.scaled(sampler.expected_proposals)
+        if whole.median > FEASIBLE:
+            return line.timed(whole)._replace(expected=True)
+        draws = draw_times(sampler, seed=self.seed, seconds=self.seconds, least=3, warm=1)
+        return line.timed(draws if draws.calls > 20 else whole)
 
 
 def times_exact(times: Sequence[SamplerTime], one: SamplerTime) -> float:

@@ -32,39 +32,17 @@ Variable = Literal["n", "d", "k"]
 NAMES: dict[Variable, str] = {"n": "items n", "d": "rank d", "k": "size k"}
 
 
+FULL: dict[Variable, tuple[int, ...]] = {"n": (1000, 4000, 16000, 64000), "d": (20, 40, 80, 160), "k": (4, 8, 16, 32)}
+QUICK: dict[Variable, tuple[int, ...]] = {"n": (200, 800), "d": (8, 16), "k": (2, 4)}
+"""Values of the variable that is swept."""
+
+
 class Problem(NamedTuple):
     """The number of items, the rank and the size."""
 
     n: int
     d: int
     k: int
-
-
-class CostSweeps(NamedTuple):
-    """Problems by the variable that they sweep; catalogues of the naive walk; where it meets the paper's; seconds per time."""
-
-    sweeps: dict[Variable, list[Problem]]
-    naive_n: tuple[int, ...]
-    naive: Problem
-    seconds: float
-
-
-FULL = CostSweeps(
-    {
-        "n": [Problem(n, 40, 8) for n in (1000, 4000, 16000, 64000)],
-        "d": [Problem(4000, d, 8) for d in (20, 40, 80, 160)],
-        "k": [Problem(4000, 40, k) for k in (4, 8, 16, 32)],
-    },
-    (50, 100, 200, 400), Problem(1000, 100, 10), 0.5,
-)  # fmt: skip
-QUICK = CostSweeps(
-    {
-        "n": [Problem(n, 8, 4) for n in (200, 800)],
-        "d": [Problem(400, d, 4) for d in (8, 16)],
-        "k": [Problem(400, 8, k) for k in (2, 4)],
-    },
-    (12, 24), Problem(60, 8, 4), 0.05,
-)  # fmt: skip
 
 
 class UnitTime(NamedTuple):
@@ -85,19 +63,20 @@ class UnitTime(NamedTuple):
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time every sampler along every sweep and fit exponents."""
-    sweeps, naive_n, naive, seconds = QUICK if quick else FULL
+    sweeps, held, seconds = (QUICK, Problem(400, 8, 4), 0.05) if quick else (FULL, Problem(4000, 40, 8), 0.5)
     times: list[UnitTime] = []
-    for variable, problems in sweeps.items():
-        for problem in problems:
+    for variable, values in sweeps.items():
+        for problem in (held._replace(**{variable: value}) for value in values):
             kernel = make_kernel(problem.n, problem.d, rng=seed)
             found = unit_times(kernel, problem.k, seed=seed, seconds=seconds, only_of_size=variable == "k")
             times += [UnitTime(variable, sampler, *problem, took) for sampler, took in found.items()]
             say(f"n = {problem.n:,}, d = {problem.d}, k = {problem.k}")
-    for n in naive_n:
+    for n in (12, 24) if quick else (50, 100, 200, 400):
         took = _step(make_kernel(n, 8, rng=seed), 4, NaiveUp(), seed=seed, seconds=seconds)
         times.append(UnitTime("n", NAIVE_WALK.label, n, 8, 4, took))
+    naive = Problem(60, 8, 4) if quick else Problem(1000, 100, 10)
     findings = [*_findings(times), _naive_finding(*naive, seed=seed, seconds=seconds)]
-    settings = {str(v): [getattr(problem, v) for problem in problems] for v, problems in sweeps.items()}
+    settings = {str(variable): values for variable, values in sweeps.items()}
     return Result(settings, findings, {"": times}, runtimes(list(_panels(times))), NOTES)
 
 

@@ -78,7 +78,7 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
     ids = check_items(basket, mixture.n_items, "basket")
     if isinstance(mixture, TiedMixture):
-        return _tied_scores(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0]
+        return np.asarray(_tied_scores(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
@@ -97,7 +97,7 @@ def _tied_scores(mixture: TiedMixture, baskets: Baskets) -> FloatArray:
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     if (total == -np.inf).any():
         raise _impossible(baskets[int(np.argmin(total))].tolist())
-    return (np.exp(log_posterior - total) @ mixture.odds) * next_item_scores_many(mixture.base, baskets)
+    return np.asarray((np.exp(log_posterior - total) @ mixture.odds) * next_item_scores_many(mixture.base, baskets))
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

@@ -210,7 +210,7 @@ class BackgroundKernel(LowRankKernel):
             for block, Q in kernel.ties.q_blocks():
                 c = 1 / (1 + node * odds[block])  # P(a ∈ S) = z c (δ + (1 + δ) c · q M q) under zL
                 total[block] += (weight * node * c * (odds[block] + (1 + odds[block]) * c * quadratic_forms(Q, M))).real
-        return total / w.real.sum()
+        return np.asarray(total / w.real.sum())
 
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
         """Return ``size`` if sets of that size can occur; raise a clear error otherwise."""

@@ -98,7 +98,8 @@ class LowRankKernel(ItemRows, Law):
 
     def __new__(cls, *args: Any, background: Any = None, **kwargs: Any) -> LowRankKernel:
         """Choose the class: a background makes another one."""
-        return object.__new__(cls if background is None else load(WITH_BACKGROUND))
+        kind: type[LowRankKernel] = cls if background is None else load(WITH_BACKGROUND)
+        return object.__new__(kind)
 
     def __init__(
         self,

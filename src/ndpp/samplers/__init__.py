@@ -1,4 +1,4 @@
-"""Samplers behind one interface: ``prepare`` pays what depends on the kernel alone, ``sample`` draws."""
+"""Samplers behind one interface: ``prepare`` computes what depends on the kernel alone, ``sample`` draws."""
 
 from ndpp.samplers.background import ExactUnion
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
