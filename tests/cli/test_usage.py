@@ -99,6 +99,8 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["sample", "MODELS/orders.csv"], "is text, not a model"),
         (["sample", "MODELS/orders.parquet"], "cannot be read as an ndpp model"),
         (["sample", "MODELS"], "cannot be read as an ndpp model"),
+        (["sample", "MODELS/mixture.safetensors"], "holds a Mixture; the command takes a single kernel"),
+        (["info", "MODELS/mixture.safetensors"], "holds a Mixture; the command takes a single kernel"),
         (["info", "nowhere.txt"], "'nowhere.txt': No such file or directory"),
         (["evaluate", "SHELF", "MODELS/plain.safetensors"], "must be UTF-8 text"),
         (["evaluate", "SHELF", "SHELF", "--from", "parquet"], "is not a readable Parquet file"),

@@ -84,10 +84,18 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         total, found = len(rows) + more, rows
         if more:
             if total not in states:
-                states[total] = sampler.resume(rows, total)._replace(owned=False)
+                states[total] = _begun(sampler, rows, total)
             found = np.sort(sampler.complete(rng, states[total], total)[0].rows)
         drawn.append(kernel.catalogue_ids(found).tolist())
     return drawn
+
+
+def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:
+    """Return the state of a sample of ``total`` items that has these rows already."""
+    state = sampler.start(total)
+    for row in rows.tolist():
+        state = sampler.add(state, row, total)
+    return state._replace(owned=False)  # several draws begin with it
 
 
 def _index(cumulative: Any, rng: np.random.Generator) -> int:
