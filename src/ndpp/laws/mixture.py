@@ -331,7 +331,8 @@ class Mixture(Law):
         sampler = self.sampler(
             size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
         )
-        return sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        return baskets
 
 
 def _log_sum(values: AnyArray) -> float:

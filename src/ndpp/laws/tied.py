@@ -59,7 +59,7 @@ class TiedComponents(Sequence[LowRankKernel]):
             base.W,
             labels=base.labels,
             support=base._allowed,
-            weights=base._weights,
+            magnitudes=base._magnitudes,
             background=odds,
         )
 
@@ -104,7 +104,7 @@ class TiedMixture(Mixture):
     @cached_property
     def largest(self) -> IntArray:
         """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
-        return np.count_nonzero(self.odds[:, self.base.support], axis=1)
+        return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
 
     # -- all components at once ----------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class TiedMixture(Mixture):
 
     def _log_ones(self, log_tilt: Any) -> FloatArray:
         parts = (np.log1p(self._tilted_odds(log_tilt, rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
-        return np.sum(list(parts), axis=0)
+        return np.asarray(np.sum(list(parts), axis=0))
 
     def _grams(self, log_tilt: Any) -> FloatArray:
         """Return Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
@@ -166,10 +166,10 @@ class TiedMixture(Mixture):
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
-        return log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z
+        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z)
 
     def _log_whole(self, ids: IntArray) -> FloatArray:
-        return self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0]
+        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
 
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
         if size is not None:
