@@ -25,7 +25,7 @@ from ndpp.laws.kernel import LowRankKernel
 
 WEIGHT_TOLERANCE = 1e-6
 """How far from one the weights may sum."""
-NEGLIGIBLE = 1e-17
+NEGLIGIBLE = 1e-14
 """Components with a smaller posterior are left out of averages."""
 RARE_SIZE = 1e-8
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
@@ -327,6 +327,7 @@ class Mixture(Law):
         --------
         >>> mixture = Mixture.tied([[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]], [[0.5]], [0.5, 0.5], names=["a", "b"])
         >>> mixture.sample(3, component="b", rng=0).to_lists()
+        [[1], [], [1]]
         """
         sampler = self.sampler(
             size=size, given=given, exclude=exclude, memory=memory, device=device, component=component

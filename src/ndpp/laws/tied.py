@@ -152,13 +152,11 @@ class TiedMixture(Mixture):
 
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
-        first, second = np.triu_indices(len(self._core))
+        step = max(1, BLOCK_ENTRIES // max(1, len(self._core) * (len(self._core) + 1) // 2))
         for block, Q in self.base.ties.q_blocks():
-            step = max(1, BLOCK_ENTRIES // max(1, len(first)))
             for start in range(0, len(Q), step):
                 q = Q[start : start + step]
-                where = slice(block.start + start, block.start + start + len(q))
-                yield where, q[:, first] * q[:, second] if products else q
+                yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
 
     def component_log_probs(self, baskets: Baskets) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C): one sparse product with the log-odds."""
@@ -197,19 +195,31 @@ class TiedMixture(Mixture):
         ids = check_items(given, self.n_items, "given")
         posterior = self.responsibilities(ids)
         active = np.flatnonzero(posterior > NEGLIGIBLE)
-        N = self._state.N[active]
-        if len(ids):
-            _, rows, inside = self._inside(ids, N, active)
-            N = N - (N @ rows.swapaxes(1, 2)) @ np.linalg.solve(inside, rows @ N)
-        first, second = np.triu_indices(len(self._core))
-        symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
+        forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
+        odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
         out = np.zeros(self.n_items)
-        for block, pairs in self._pairs():
-            items = self.base.support[block]
-            odds = np.asarray(self.odds[active][:, items], np.float64)
-            out[items] = posterior[active] @ (odds / (1 + odds) * (1 + (symmetric @ pairs.T) / (1 + odds)))
+        out[self.base.support] = posterior[active] @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
         out[ids] = 1.0
         return np.clip(out, 0.0, 1.0)
+
+    @cached_property
+    def _forms(self) -> FloatArray:
+        """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
+        first, second = np.triu_indices(len(self._core))
+        N = self._state.N
+        symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
+        return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
+
+    def _explained(self, ids: IntArray, active: IntArray) -> FloatArray:
+        """Return x_aᵀ (N_c − N_c^J) x_a of some components, shape (len(active), items of the support). O(n r |J|) each."""
+        N = self._state.N[active]
+        _, rows, inside = self._inside(ids, N, active)
+        left, right = N @ rows.swapaxes(1, 2), np.linalg.solve(inside, rows @ N)
+        out = np.empty((len(active), self.base.n_rows))
+        for block, Q in self.base.ties.q_blocks():
+            for c in range(len(active)):
+                out[c, block] = np.einsum("ik,ik->i", Q @ left[c], Q @ right[c].T)
+        return out
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
@@ -251,6 +261,16 @@ class TiedMixture(Mixture):
             wanted = min(max(size, 0.3), self.base.n_rows - 0.3)
             x = x + np.clip((wanted - mean) / np.maximum(variance, 0.1), -2, 2)
         return np.clip(x, -50, 50)
+
+
+def _products(q: FloatArray) -> FloatArray:
+    """Return q_ia q_ib for a ≤ b, in the order of ``np.triu_indices``."""
+    r = q.shape[1]
+    out, at = np.empty((len(q), r * (r + 1) // 2)), 0
+    for a in range(r):
+        np.multiply(q[:, a, None], q[:, a:], out=out[:, at : at + r - a])
+        at += r - a
+    return out
 
 
 def _log_dets(systems: AnyArray) -> FloatArray:
