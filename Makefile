@@ -37,7 +37,7 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/.ready-demo  ## Learn a kernel from a year of groceries, read it, complete baskets, compare samplers
-	@$(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
+	@$(ONE_THREAD) $(BIN)/ndpp demo
 
 serve-demo: $(VENV)/.ready-serve  ## Serve the model of the demonstration: a page at http://127.0.0.1:8000
 	@test -f demo-output/groceries.safetensors || $(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo

@@ -1,7 +1,7 @@
-"""How long ``import ndpp`` takes, beside the import of what it stands on. Each measurement is a fresh interpreter.
+"""Time of ``import ndpp``, compared with importing its dependencies, each in a fresh interpreter.
 
-The ratio is of interest, not the seconds; it should stay below ``TARGET``. Run ``python benchmarks/bench_import.py``,
-or ``make bench ARGS="-k import"``.
+The ratio matters, not the seconds; it should stay below ``TARGET``. Run ``python benchmarks/bench_import.py``, or
+``make bench ARGS="-k import"``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ROUNDS = 11
 
 
 def seconds(statement: str) -> float:
-    """Return how long a fresh interpreter takes to run ``statement``, its own start not counted."""
+    """Return the time a fresh interpreter takes to run ``statement``, without its own start."""
     code = f"import time\nbegan = time.perf_counter()\n{statement}\nprint(time.perf_counter() - began)"
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
 def ratio(rounds: int = ROUNDS) -> tuple[float, float, float]:
-    """Return the ratio of the best times, and both; other work on the machine only ever adds to a time."""
+    """Return the ratio of the minimum times, and both times; other load on the machine only ever lengthens a time."""
     pairs = [(seconds(FLOOR), seconds("import ndpp")) for _ in range(rounds)]
     floor, ours = (min(column) for column in zip(*pairs))
     return ours / floor, floor, ours

@@ -1,8 +1,7 @@
-"""Item indexes: what preparing costs beside one pass over X, and what a draw costs as n grows.
+"""Item indexes: the cost of preparation compared with one pass over X, and the cost of a draw as n grows.
 
-Ratios inside one run are of interest, not seconds; steps of a walk over n are the experiment ``fig2``. Run
-``make bench ARGS="-k items"`` or
-``python -m pytest benchmarks/bench_items.py``.
+Ratios within one run matter, not seconds. Steps of a walk over n are in the experiment ``fig2``. Run ``make bench ARGS="-k items"``
+or ``python -m pytest benchmarks/bench_items.py``.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def projection(rank: int, directions: int) -> np.ndarray:
 @pytest.mark.parametrize("n_items", [10_000, 100_000])
 @pytest.mark.parametrize("name", ["pass", "table", "tree"])
 def test_items_prepare(benchmark, n_items, name):
-    """Preparing the tree is a pass that forms Q and its Gram matrices by leaves; the table only needs the leverages."""
+    """The tree takes a pass that forms Q and the Gram matrices of its leaves; the table only needs the leverages."""
     k = kernel(n_items)
     prepare = (lambda: sum(Q.T @ Q for _, Q in k.q_blocks())) if name == "pass" else lambda: INDEXES[name].prepare(k)
     benchmark.pedantic(prepare, rounds=3, warmup_rounds=1)
@@ -51,7 +50,7 @@ def test_items_draw(benchmark, n_items, name, directions):
 @pytest.mark.parametrize("n_draws", [1, 100, 10_000])
 @pytest.mark.parametrize("name", list(INDEXES))
 def test_items_many_draws(benchmark, n_draws, name):
-    """Draws of one call share nodes of the tree, blocks of the table, the pass of the scan."""
+    """Draws of one call share the nodes of the tree, the blocks of the table, and the pass of the scan."""
     k, rng = kernel(10_000), np.random.default_rng(3)
     index, M = INDEXES[name].prepare(k), projection(k.rank, 2)
     benchmark.pedantic(index.draw, args=(rng, M, n_draws), rounds=5, warmup_rounds=1)

@@ -1,10 +1,9 @@
-"""A training step beside a plain one in the same run, and training on real baskets against the clock, on one core.
+"""A training step compared with a plain one in the same run, and the time to train on real baskets, on one core.
 
 The plain step pads the batch to its largest basket and leaves gradients to autograd, as public code does. Run
-``python benchmarks/bench_learning.py`` for the steps, ``--train`` for UK Retail (300 validation, 2,000 test baskets, the
-latter not touched), ``--large`` for the peak memory at n = 39,123 (instacart_train); with ``-o
-benchmarks/results/learning.json`` the figures are kept. ``NDPP_DATA`` points at the folder of real baskets; without it
-steps are timed on random ones.
+``python benchmarks/bench_learning.py`` for the steps, ``--train`` for UK Retail (300 validation baskets; the 2,000 test baskets stay
+unused), ``--large`` for the peak memory at n = 39,123 (instacart_train). ``-o benchmarks/results/learning.json`` records the results.
+``NDPP_DATA`` names the folder of real baskets; without it, steps are timed on random ones.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ import numpy as np
 import torch
 
 from ndpp import Baskets, metrics
-from ndpp._progress import Bar
-from ndpp.datasets.folder import load_baskets
+from ndpp._progress import ProgressBar
+from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.experiments.timing import Times, timed
@@ -45,13 +44,13 @@ def uk_retail() -> Baskets:
 def run_of(estimator: Any, baskets: Baskets) -> Any:
     model = estimator(RANK, batch_size=BATCH, random_state=0)
     problem, start = model._problem(baskets, RANK, np.random.default_rng(0))
-    return fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
+    return fit.TrainingRun(problem, model._settings(), start, baskets, baskets[:300], 0)
 
 
 def steps(estimator: Any, baskets: Baskets) -> Times:
     """Time whole steps: batch, noise, loss, gradient, Adam, constraints, running mean."""
     run = run_of(estimator, baskets)
-    order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_sizes()
+    order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_scales()
 
     def step(i: int) -> None:
         which = order[(i * BATCH) % (len(baskets) - BATCH) :][:BATCH]
@@ -63,7 +62,7 @@ def steps(estimator: Any, baskets: Baskets) -> Times:
 
 
 def plain_steps(baskets: Baskets) -> Times:
-    """Time the same by padding and autograd."""
+    """Time the same steps with padding and autograd."""
     run = run_of(NDPP, baskets)
     order, h = np.random.default_rng(0).permutation(len(baskets)), run.problem.likelihood.n_sym
     X, D = (tensor.clone().requires_grad_() for tensor in run.now)
@@ -91,57 +90,53 @@ def plain_steps(baskets: Baskets) -> Times:
 
 def report_steps() -> dict[str, Any]:
     baskets = uk_retail()
-    rows = {kind.__name__: steps(kind, baskets) for kind in (NDPP, ONDPP, SymmetricDPP)} | {
-        "plain NDPP": plain_steps(baskets)
-    }
-    for name, row in rows.items():
-        ms = row.scaled(1e3)
+    times = {kind.__name__: steps(kind, baskets) for kind in (NDPP, ONDPP, SymmetricDPP)}
+    times["plain NDPP"] = plain_steps(baskets)
+    for name, own in times.items():
+        ms = own.scaled(1e3)
         print(
             f"{name:>12}: {ms.least_wall:6.1f} ms per step (median {ms.wall:.1f}, CPU {ms.median:.1f}), "
-            f"{row.least / rows['NDPP'].least:.2f} × NDPP, {row.calls} steps"
+            f"{own.least / times['NDPP'].least:.2f} × NDPP, {own.calls} steps"
         )
     print(f"n = {baskets.n_items}, d = {RANK}, batch {BATCH}; target {TARGET_MS} ms")
-    return {"steps": {name: row._asdict() for name, row in rows.items()}, "target_ms": TARGET_MS}
+    return {"steps": {name: own._asdict() for name, own in times.items()}, "target_ms": TARGET_MS}
 
 
 def report_training() -> dict[str, Any]:
     """Print the gain over independent items on validation baskets, epoch by epoch."""
     train, val, _ = uk_retail().split(300, 2000, rng=0)
-    floor = float(metrics.independent_items(train).log_likelihoods(val).mean())
-    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit._Run.epoch, []
+    baseline = float(metrics.independent_items(train).log_likelihoods(val).mean())
+    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit.TrainingRun.epoch, []
 
-    def watched(run: Any, bar: Bar) -> dict[str, float]:
+    def watched(run: Any, bar: ProgressBar) -> dict[str, float]:
         record = epoch(run, bar)
         times = [time.perf_counter() - began, time.process_time() - spent]
-        curve.append([record["epoch"], record["step"], record["validation"] - floor, *(round(t, 1) for t in times)])
+        curve.append([record["epoch"], record["step"], record["validation"] - baseline, *(round(t, 1) for t in times)])
         print("epoch {:3.0f}  step {:5.0f}  gain {:6.3f}  {:6.1f} s  (CPU {:6.1f} s)".format(*curve[-1]), flush=True)
         return record
 
-    fit._Run.epoch = watched  # type: ignore[method-assign]
+    fit.TrainingRun.epoch = watched  # type: ignore[method-assign]
     model = NDPP(RANK, random_state=0).fit(train, validation=val)
-    print(f"{model.ended_}: gain {model.score(val) - floor:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
+    print(f"{model.ended_}: gain {model.score(val) - baseline:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
     return {"training": curve, "ended": model.ended_, "threads": torch.get_num_threads()}
 
 
 def report_memory() -> dict[str, Any]:
     baskets = load_baskets("instacart_train").select(min_size=1, max_size=100)
     run = run_of(NDPP, baskets)
-    sizes, order = run._noise_sizes(), np.random.default_rng(0).permutation(len(baskets))
-    row = timed(
-        lambda i: run._step(fit.pack_for(baskets, order[i * BATCH :][:BATCH], torch.device("cpu")), sizes),
-        least=5,
-        seconds=1,
-    )
-    run.judge()
+    sizes, order = run._noise_scales(), np.random.default_rng(0).permutation(len(baskets))
+    cpu = torch.device("cpu")
+    step = timed(lambda i: run._step(fit.pack_for(baskets, order[i * BATCH :][:BATCH], cpu), sizes), least=5, seconds=1)
+    run.validate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"n = {baskets.n_items}, d = {RANK}: {1e3 * row.least_wall:.0f} ms per step, peak memory {peak:.2f} GiB; target 8"
+        f"n = {baskets.n_items}, d = {RANK}: {1e3 * step.least_wall:.0f} ms per step, peak memory {peak:.2f} GiB; target 8"
     )
-    return {"large": {"n_items": baskets.n_items, **row._asdict(), "peak_gib": peak}}
+    return {"large": {"n_items": baskets.n_items, **step._asdict(), "peak_gib": peak}}
 
 
-def keep(path: Path, found: dict[str, Any]) -> None:
-    """Put the figures into the file, beside what is there."""
+def record(path: Path, found: dict[str, Any]) -> None:
+    """Merge the results into the file."""
     there = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(there | found | {"machine": machine()}, indent=1) + "\n")
 
@@ -150,7 +145,7 @@ def test_step(benchmark):
     torch.set_num_threads(1)
     baskets = uk_retail()
     run = run_of(NDPP, baskets)
-    sizes = run._noise_sizes()
+    sizes = run._noise_scales()
     batch = fit.pack_for(baskets, np.arange(BATCH), torch.device("cpu"))
     benchmark.pedantic(lambda: run._step(batch, sizes), rounds=20, warmup_rounds=3)
     assert benchmark.stats.stats.min * 1e3 <= TARGET_MS
@@ -166,4 +161,4 @@ if __name__ == "__main__":
     torch.set_num_threads(chosen.threads)
     figures = report_training() if chosen.train else report_memory() if chosen.large else report_steps()
     if chosen.output:
-        keep(chosen.output, figures)
+        record(chosen.output, figures)

@@ -1,8 +1,8 @@
-"""Preparing a kernel of a million items, beside one ``X.T @ X`` in row blocks plus one read of X, one BLAS thread.
+"""Preparing a kernel of a million items, compared with ``X.T @ X`` in row blocks plus one read of X, with one BLAS thread.
 
-X is float32, 10⁶ × 100. ``LowRankKernel(X, W)`` checks that X is finite, sums XᵀX in double precision, and bounds all leverages in X's own.
-The baseline has two readings: the product in single precision, as X is stored, and in double precision, as the result is needed.
-Target: at most ``TARGET`` times the baseline, and at most 1 GB of memory beside X. Run
+X is float32, 10⁶ × 100. ``LowRankKernel(X, W)`` checks that X is finite, sums XᵀX in double precision, and bounds all leverages in the
+precision of X. There are two baselines: the product in single precision, as X is stored, and in double, as the result is needed.
+Target: at most ``TARGET`` times the baseline, and at most 1 GB of memory in addition to X. Run
 ``python benchmarks/bench_prepare.py [-o FILE.json]``, or ``make bench ARGS="-k prepare"``.
 """
 
@@ -33,7 +33,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import bench_prepare as bench
 X, W = bench.factors({condition})
-bench.LowRankKernel(X[:50_000], W)  # what is imported and compiled once does not count
+bench.LowRankKernel(X[:50_000], W)  # excludes imports and compilation
 before = bench.peak_mb()
 bench.LowRankKernel(X, W)
 print(bench.peak_mb() - before)
@@ -41,14 +41,14 @@ print(bench.peak_mb() - before)
 
 
 def peak_mb() -> float:
-    """Return the most memory this program has held. (``getrusage`` would count its parent's before it was started.)"""
+    """Return the peak memory of this process. (``getrusage`` would include that of its parent before the start.)"""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
 
 
 @lru_cache(maxsize=1)
 def factors(condition: float) -> tuple[np.ndarray, np.ndarray]:
-    """X with standard normal entries times √(2/d), its directions spread over a factor of ``condition``; W of rank d."""
+    """Return X with normal entries of variance 2/d and this condition number, and W of rank d."""
     rng, half = np.random.default_rng(SEED), WIDTH // 2
     X = rng.standard_normal((N_ITEMS, WIDTH), dtype=np.float32)
     X *= np.float32(np.sqrt(2 / WIDTH))
@@ -75,13 +75,13 @@ def product(X: np.ndarray, dtype: type) -> np.ndarray:
 
 
 def extra_mb(condition: float) -> float:
-    """Return by how many megabytes preparing raises the peak of a fresh process that already holds X."""
+    """Return the megabytes by which preparation raises the peak memory of a fresh process that already holds X."""
     code = MEMORY.format(folder=str(Path(__file__).parent), condition=condition)
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
 def compare(condition: float, rounds: int = 3) -> dict[str, Any]:
-    """Time all of it in turns, so that all meet the same load, and return the best CPU times and their ratios."""
+    """Time everything in turns, under the same load, and return the minimum CPU times and their ratios."""
     X, W = factors(condition)
     calls = {
         "kernel": lambda: LowRankKernel(X, W), "product_single": lambda: product(X, np.float32),

@@ -1,9 +1,9 @@
-"""Every sampler on the two learned kernels, and the single figures of the page of benchmarks: one run on one core, BLAS pinned.
+"""Every sampler on the two learned kernels, and the other numbers of docs/benchmarks.md: one run on one core, one BLAS thread.
 
 ``python benchmarks/bench_samplers.py -o results`` runs the experiment ``samplers`` (the table that the README and docs/benchmarks.md
-quote) and then takes the rest: proposals of the paper's walk, whole walks of random size, memory, a million items against ten
-thousand, two workers against one. ``docs/figures.py`` writes the pages. ``--quick`` is a rough look that is not published. Set
-``NDPP_DATA`` to the folder of real data; without it a synthetic kernel stands in.
+quote) and then measures the rest: proposals of the paper's walk, whole walks of random size, memory, a million items against ten
+thousand, two workers against one. ``docs/figures.py`` writes the pages. ``--quick`` gives a rough impression and is not published.
+``NDPP_DATA`` names the folder of real data; without it, a synthetic kernel is used.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.walk.bordered import condition_bordered
 
 SEED = 0
-Row = dict[str, Any]
+Json = dict[str, Any]
 
 
-def rejection_up(kernel: LowRankKernel, size: int, seconds: float) -> Row:
-    """Time the first and any further proposal of a step: the first pays the eigendecompositions."""
+def rejection_up(kernel: LowRankKernel, size: int, seconds: float) -> Json:
+    """Time the first and any further proposal of a step: the first includes the eigendecompositions."""
     up, exact, rng = RejectionUp().prepare(kernel), Exact.prepare(kernel, size=size), np.random.default_rng(SEED)
-    kept = [exact.draw(rng).rows[2:] for _ in range(5)]
-    made = [up._step(condition_bordered(kernel.coordinates, kernel.q_rows(rows))) for rows in kept]
+    remaining = [exact.draw(rng).rows[2:] for _ in range(5)]
+    made = [up._step(condition_bordered(kernel.coordinates, kernel.q_rows(rows))) for rows in remaining]
 
     def propose(step: Any) -> None:
         minor_ratio(kernel.q_rows(step.proposal.draw(rng).rows), step.inner, step.dominating)
 
     def first(i: int) -> None:
-        propose(up._step(condition_bordered(kernel.coordinates, kernel.q_rows(kept[i % 5]))))
+        propose(up._step(condition_bordered(kernel.coordinates, kernel.q_rows(remaining[i % 5]))))
 
     further = timed(lambda i: propose(made[i % 5]), least=20, seconds=seconds)
     return {"size": size, "first": timed(first, least=10, seconds=seconds)._asdict(), "further": further._asdict()}
 
 
-def catalogue(seconds: float, large: int) -> list[Row]:
-    """Time ``Exact`` on ten thousand items and on many more, at equal rank, in turns."""
+def catalogue(seconds: float, large: int) -> list[Json]:
+    """Time ``Exact`` on ten thousand items and on many more, of the same rank, in turns."""
     kernels = {n: make_kernel(n, 100, rng=SEED, dtype=np.float32) for n in (10_000, large)}
     out = []
     for size in (10, 50):
@@ -66,10 +66,10 @@ def catalogue(seconds: float, large: int) -> list[Row]:
     return out
 
 
-def workers(kernel: LowRankKernel, size: int, n_samples: int) -> Row:
-    """Draw the same samples with one worker and with two, in turns; wall-clock time, so it shows the load of the machine.
+def workers(kernel: LowRankKernel, size: int, n_samples: int) -> Json:
+    """Draw the same samples with one worker and with two, in turns, by wall-clock time, which depends on the load.
 
-    Beside it the ceiling: two programs that share nothing but the machine, against one of them alone.
+    The upper limit is measured, too: two processes that share nothing but the machine, against one of them.
     """
     sampler = Exact.prepare(kernel, size=size)
     sampler.sample(64, rng=SEED)
@@ -89,7 +89,7 @@ def workers(kernel: LowRankKernel, size: int, n_samples: int) -> Row:
 
 
 def rate_of_programs(kernel: LowRankKernel, size: int, programs: int) -> float:
-    """Return the samples per second of so many processes at once."""
+    """Return the samples per second of this many processes together."""
     with ProcessPoolExecutor(programs, mp_context=multiprocessing.get_context("spawn")) as pool:
         return sum(pool.map(rate_of_one, [kernel.X] * programs, [kernel.W] * programs, [size] * programs))
 
@@ -101,7 +101,7 @@ def rate_of_one(X: np.ndarray, W: np.ndarray, size: int, seconds: float = 2.5) -
 
 
 def arrays(value: Any, seen: dict[int, Any]) -> dict[int, np.ndarray]:
-    """Return every array that ``value`` holds, by identity; views count as what they look at."""
+    """Return every array that ``value`` holds, by identity; a view counts as its base."""
     if id(value) in seen:
         return {}
     seen[id(value)] = value
@@ -113,7 +113,7 @@ def arrays(value: Any, seen: dict[int, Any]) -> dict[int, np.ndarray]:
     return {key: array for part in parts for key, array in arrays(part, seen).items()}
 
 
-def memory(kernel: LowRankKernel, size: int, samples: int) -> Row:
+def memory(kernel: LowRankKernel, size: int, samples: int) -> Json:
     """Return the megabytes that a prepared and used sampler holds in addition to the kernel."""
     sampler = Exact.prepare(kernel, size=size)
     sampler.sample(samples, rng=SEED)
@@ -123,11 +123,11 @@ def memory(kernel: LowRankKernel, size: int, samples: int) -> Row:
     return {"size": size, "samples": samples, "mb": held / 1e6, "kernel_mb": of_kernel / 1e6}
 
 
-def single(run: str, quick: bool) -> Row:
-    """Take the figures that are no experiment's; ``run`` is the date of the samplers' table, of which they are part."""
+def single(run: str, quick: bool) -> Json:
+    """Measure what is not part of the experiment; ``run`` is the date of the table that it belongs to."""
     seconds = 0.3 if quick else 1.5
     kernels = {named.name[-2]: named.kernel for named in from_files(print)}
-    out: Row = {"run": run, "quick": quick, "seed": SEED, "machine": machine()}
+    out: Json = {"run": run, "quick": quick, "seed": SEED, "machine": machine()}
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         out["rejection_up"] = {name: rejection_up(kernel, 10, seconds) for name, kernel in kernels.items()}
         out["random_size"] = {
@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and draws, 10⁵ items instead of 10⁶")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FOLDER", help="keep samplers.csv, .json, … and single.json"
+        "-o", "--output", type=Path, metavar="FOLDER", help="write samplers.csv, .json, … and single.json"
     )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as nowhere:

@@ -1,8 +1,8 @@
-"""Catalogues on disk: preparing time, peak memory and time per sample, beside a catalogue of 10⁴ items in memory.
+"""Catalogues on disk: preparation time, peak memory and time per sample, compared with 10⁴ items in memory.
 
-X is float32 in a plain file, written for the run and removed after it, and given to the kernel as a ``numpy.memmap``. Rows are normal,
-scaled so that every catalogue has about the same law of the size: what differs between two of them is n alone. Everything is measured in
-a fresh process, and memory is the most that process has ever held (VmHWM), imports and compiled code included. One BLAS thread. Run
+X is a float32 file, written for the run and removed afterwards, and passed to the kernel as a ``numpy.memmap``. Rows are normal, scaled
+so that every catalogue has about the same size distribution: two of them differ only in n. Everything runs in a fresh process with one
+BLAS thread; memory is the peak of that process (VmHWM), including imports and compiled code. Run
 ``python benchmarks/bench_scale.py [--folder FOLDER] [--sizes 10000000x64 …] [-o FILE.json]``, or a small one with
 ``make bench ARGS="-k scale"``; ``docs/figures.py`` writes the tables of docs/scale.md from the file.
 """
@@ -32,7 +32,7 @@ SIZES = ((1_000_000, 64), (10_000_000, 64), (100_000_000, 16))
 SMALL, SIZE, SEED = 10_000, 10, 0
 ROUNDS, DRAWS = 15, 20
 TARGETS = {"prepare_s": 120.0, "peak_mb": 1500.0, "ratio": 1.5}
-"""Of 10⁷ items with 64 columns."""
+"""For 10⁷ items with 64 columns."""
 
 
 def rows(n: int, d: int, rng: np.random.Generator, n_rows: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def write(path: Path, n: int, d: int) -> None:
 
 
 class Counted(FileRows):
-    """Counts the rows that are fetched one by one."""
+    """Counts the rows that are fetched."""
 
     fetched = 0
 
@@ -57,11 +57,11 @@ class Counted(FileRows):
 
 
 def measure(path: str, n: int, d: int) -> dict[str, Any]:
-    """Prepare the catalogue of a file and draw from it, in turns with a small one; in a process of its own."""
+    """Prepare the catalogue of a file and draw from it, in turns with a small one."""
     W = inner(np.random.default_rng(SEED).standard_normal((d // 2, d // 2)))
     small = LowRankKernel(rows(SMALL, d, np.random.default_rng(SEED + 2), SMALL), W)
     near = Exact.prepare(small, size=SIZE)
-    near.sample(DRAWS, rng=0)  # what is compiled or imported once does not count
+    near.sample(DRAWS, rng=0)  # excludes imports and compilation
     idle = peak_mb()
     began, cpu = time.perf_counter(), time.process_time()
     X = np.memmap(path, np.float32, "r", shape=(n, d))
@@ -73,7 +73,7 @@ def measure(path: str, n: int, d: int) -> dict[str, Any]:
     table = time.perf_counter() - began
     far.sample(DRAWS, rng=0)
     watches = {"near": Stopwatch(), "far": Stopwatch()}
-    for key in range(ROUNDS):  # in turns, so that both meet the same load
+    for key in range(ROUNDS):  # in turns, under the same load
         for watch, sampler in zip(watches.values(), (near, far)):
             with watch:
                 sampler.sample(DRAWS, rng=key)
@@ -90,7 +90,7 @@ def measure(path: str, n: int, d: int) -> dict[str, Any]:
 
 
 def _fetched(path: str, kernel: LowRankKernel) -> dict[str, float]:
-    """Return how many rows and bytes a sample reads."""
+    """Return the rows and bytes that a sample reads."""
     object.__setattr__(kernel, "X", Counted(path, kernel.X.shape, np.float32))
     Exact.prepare(kernel, size=SIZE).sample(DRAWS, rng=0)
     return {

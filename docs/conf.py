@@ -1,24 +1,31 @@
 """How Sphinx builds these pages: ``make docs``."""
 
 import re
+from importlib.metadata import metadata
 from importlib.metadata import version as installed_version
 
 project = "ndpp"
 author = "the ndpp authors"
 copyright = "the ndpp authors, BSD 3-Clause"
 version = release = installed_version("ndpp")
+REPOSITORY = next(
+    url.split(", ")[1] for url in metadata("ndpp").get_all("Project-URL") if url.startswith("Repository, ")
+)
 
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas show without a network
+    "sphinx_copybutton",
+    "sphinx_design",
     "numpydoc",
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 
-myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
@@ -34,22 +41,27 @@ add_module_names = False
 OTHERS = "abc|collections|enum|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|string|torch|typing"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS})\..*"),
-    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*"),
+    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel)"),
 ]  # and private base classes
 
 html_theme = "pydata_sphinx_theme"
-html_title = "ndpp"
+html_title = f"ndpp {version}"
+html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "header_links_before_dropdown": 7,
+    "logo": {"text": f"ndpp {version}", "alt_text": "ndpp, front page"},
+    "github_url": REPOSITORY,
+    "navigation_depth": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
-html_sidebars = {"**": []}
+html_sidebars = {page: [] for page in ("index", "gallery", "search", "genindex")}
+copybutton_exclude = ".linenos, .gp, .go"
 html_show_sourcelink = False
 
 

@@ -20,9 +20,10 @@ from typing import Any
 import figures_gpu
 import figures_learning
 import figures_scale
+from units import duration
 
-from ndpp.experiments.record import duration, markdown_table, on_machine
-from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, times_exact
+from ndpp.experiments.record import grouped, markdown_table, on_machine
+from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +49,8 @@ class Results:
             self.read(f"results/{n}.json") for n in ("samplers", "single", "prepare")
         )
         with open(root / "results" / "samplers.csv", newline="", encoding="utf-8") as file:
-            self.rows = [{**row, **_numbers(row)} for row in csv.DictReader(file) if row["task"] != "preparation"]
+            recorded = [_sampler_time(row) for row in csv.DictReader(file)]
+        self.sampler_times = [time for time in recorded if time.task != PREPARATION]
         if self.table["quick"] or self.single["quick"]:
             raise ValueError(
                 "quick runs are not published: run benchmarks/bench_samplers.py -o results without --quick"
@@ -59,30 +61,29 @@ class Results:
     def read(self, name: str) -> Any:
         return json.loads((self.root / name).read_text(encoding="utf-8"))
 
-    def of(self, sampler: str, task: str) -> list[Row]:
-        """Return the rows of one sampler and task, a kernel each."""
-        return [row for row in self.rows if (row["sampler"], row["task"]) == (sampler, task)]
+    def of(self, sampler: str, task: str) -> list[SamplerTime]:
+        """Return the times of one sampler and task, one per kernel."""
+        return [time for time in self.sampler_times if (time.sampler, time.task) == (sampler, task)]
 
     def times(self, sampler: str, task: str) -> str:
-        """Return the times over the kernels as a range: 6.5 – 12 ms, marked if they are expected ones."""
+        """Return the times over the kernels as a range, ``6.5 – 12 ms``, marked if they are expected values."""
         own = self.of(sampler, task)
-        mark = " (*)" if any(row["expected"] for row in own) else ""
-        return _range([duration(t) for t in sorted(row["seconds"] for row in own)]) + mark
+        mark = " (*)" if any(time.expected for time in own) else ""
+        return _range([duration(seconds) for seconds in sorted(time.seconds for time in own)]) + mark
 
     def ratios(self, sampler: str, task: str) -> str:
         """Return how many times as long as ``Exact`` a sampler takes, as a range over the kernels."""
-        return _range(
-            [f"{ratio:.0f}" for ratio in sorted(times_exact(self.rows, row) for row in self.of(sampler, task))]
-        )
+        ratios = sorted(times_exact(self.sampler_times, time) for time in self.of(sampler, task))
+        return _range([f"{ratio:.0f}" for ratio in ratios])
 
 
-def _numbers(row: dict[str, str]) -> Row:
-    numbers = {name: float(row[name]) for name in ("seconds", "least", "wall", "steps") if row[name]}
-    return {
-        **numbers,
-        "expected": row["expected"] == "True",
-        "kernel": re.sub(r"learned \((\w)\)", r"\1", row["kernel"]),
-    }
+def _sampler_time(row: dict[str, str]) -> SamplerTime:
+    names = ("seconds", "least", "wall", "rejections", "steps", "counted")
+    return SamplerTime(
+        data=row["data"], kernel=re.sub(r"learned \((\w)\)", r"\1", row["kernel"]), n=int(row["n"]), rank=int(row["rank"]),
+        task=row["task"], size=int(row["size"]) if row["size"] else None, sampler=row["sampler"],
+        expected=row["expected"] == "True", **{name: float(row[name]) for name in names if row[name]},
+    )  # fmt: skip
 
 
 def _range(found: list[str]) -> str:
@@ -158,18 +159,18 @@ def samplers(results: Results) -> str:
     """Return each task with the time of every sampler and how many times as long as ``Exact`` that is."""
     names = [spec.label for spec in pictured() if spec.is_offered]
     lines = []
-    for kernel, task in dict.fromkeys((row["kernel"], row["task"]) for row in results.rows):
-        own = {row["sampler"]: row for row in results.rows if (row["kernel"], row["task"]) == (kernel, task)}
+    for (kernel, task), times in grouped(results.sampler_times, lambda time: (time.kernel, time.task)).items():
+        own = {time.sampler: time for time in times}
         lines.append([kernel, task, *(_cell(results, own[name]) if name in own else "" for name in names)])
     return markdown_table(["kernel", "size", *(f"`{name}`" for name in names)], lines) + "\n\n" + published(results)
 
 
-def _cell(results: Results, row: Row) -> str:
-    took = duration(row["seconds"], 3) + " (*)" * row["expected"]
-    if row["sampler"] == EXACT:
+def _cell(results: Results, time: SamplerTime) -> str:
+    took = duration(time.seconds, 3) + " (*)" * time.expected
+    if time.sampler == EXACT:
         return f"**{took}**"
-    ratio = times_exact(results.rows, row)
-    return took if row["expected"] else f"{took}, {ratio:.2g} ×" if ratio < 100 else f"{took}, {ratio:,.0f} ×"
+    ratio = times_exact(results.sampler_times, time)
+    return took if time.expected else f"{took}, {ratio:.2g} ×" if ratio < 100 else f"{took}, {ratio:,.0f} ×"
 
 
 def published(results: Results) -> str:
@@ -178,7 +179,7 @@ def published(results: Results) -> str:
     parts = []
     for task, found in PUBLISHED.items():
         for kernel, seconds in found.items():
-            exact = next(row["seconds"] for row in results.of(EXACT, task) if row["kernel"] == kernel)
+            exact = next(time.seconds for time in results.of(EXACT, task) if time.kernel == kernel)
             parts.append(
                 f"{duration(seconds, 3)} (kernel {kernel}, {task}"
                 + f"; {seconds / exact:,.0f} × `Exact`)" * same
@@ -189,18 +190,11 @@ def published(results: Results) -> str:
 
 def all_times(results: Results) -> str:
     lines = []
-    for row in results.rows:
-        target = TARGETS.get((row["kernel"], row["task"])) if row["sampler"] == EXACT else None
-        times = [duration(row[name], 3) for name in ("seconds", "least", "wall")]
-        lines.append(
-            [
-                row["kernel"],
-                row["task"],
-                f"`{row['sampler']}`" + " (*)" * row["expected"],
-                *times,
-                f"≤ {target} ms" if target else "",
-            ]
-        )
+    for time in results.sampler_times:
+        target = TARGETS.get((time.kernel, time.task)) if time.sampler == EXACT else None
+        label = f"`{time.sampler}`" + " (*)" * time.expected
+        times = [duration(seconds or 0.0, 3) for seconds in (time.seconds, time.least, time.wall)]
+        lines.append([time.kernel, time.task, label, *times, f"≤ {target} ms" if target else ""])
     return markdown_table(["kernel", "size", "sampler", "median", "least", "wall-clock", "target"], lines) + "\n"  # fmt: skip
 
 
@@ -219,9 +213,11 @@ def single(results: Results) -> str:
     for kernel, row in found["memory"].items():
         what = f"memory of a prepared `Exact` at size {row['size']}, in addition to kernel {kernel}"
         rows.append([what, f"{row['mb']:.0f} MB", "≤ 300 MB"])
-    for row in results.of(WALK.label, "k = 10"):
-        step = {"median": row["seconds"] / row["steps"], "least": row["least"] / row["steps"]}
-        rows.append([f"`DirectUp`, one step at size 10, kernel {row['kernel']}", _brief(step), "≤ 1.5 ms"])
+    for time in results.of(WALK.label, "k = 10"):
+        assert time.steps
+        assert time.least
+        step = {"median": time.seconds / time.steps, "least": time.least / time.steps}
+        rows.append([f"`DirectUp`, one step at size 10, kernel {time.kernel}", _brief(step), "≤ 1.5 ms"])
     for kernel, up in found["rejection_up"].items():
         for which, target in (("first", 20), ("further", 3)):
             what = f"`RejectionUp`, {which} proposal of a step at size {up['size']}, kernel {kernel}"

@@ -26,14 +26,14 @@ It needs torch with CUDA (`pip install 'ndpp[gpu]'`); Triton, which comes with i
 CUDA device there is a warning, and the CPU draws.
 
 The distribution is that of the CPU engine, the draws are not: each sample has its own stream on the device, Philox4x32 as a function of
-seed, sample, step and candidate. Sample $i$ depends on the seed and on $i$ alone, for any batch size. If a batch does not fit into the memory
+seed, sample, step and proposal. Sample $i$ depends on the seed and on $i$ alone, for any batch size. If a batch does not fit into the memory
 of the device, it is halved; if not even one sample fits, or the device is lost, {py:class}`ndpp.errors.DeviceError` says so and carries the
 draws so far, and `first=` continues from there.
 
 ## How it works
 
 All samples on a circle share the matrices $Z_j$ at its nodes. A sample with items $Y$ carries an orthonormal basis $\\hat q$ of their
-rows, the sides $U_j = Z_j \\hat q^\\top$ and $V_j = \\hat q Z_j$, and the inverse of $G_j = \\hat q Z_j \\hat q^\\top$. A candidate with row
+rows, the sides $U_j = Z_j \\hat q^\\top$ and $V_j = \\hat q Z_j$, and the inverse of $G_j = \\hat q Z_j \\hat q^\\top$. A proposal with row
 $q$, proposed by its leverage, is accepted with probability $q^\\top M q / \\lVert q \\rVert^2$, where
 
 $$ q^\\top M q = \\operatorname{Re} \\sum_j w_j \\left[ q^\\top Z_j q - (q^\\top U_j)\\, G_j^{-1}\\, (V_j q) \\right] , $$
@@ -148,7 +148,7 @@ def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
     parts += [
         verdict(out["kernels"], walls),
         "Rows of Q of a small catalogue come from the cache, hence more than the copy rate. The tables leave out second rounds, "
-        "for samples that accept none of their first candidates, launches, orthonormal bases and monitors.\n",
+        "for samples that accept none of their first proposals, launches, orthonormal bases and monitors.\n",
         "Hardware counters of the three kernels that are not matrix products (`ncu --clock-control none`), in percent of the device's peaks:\n",
         counters(counted),
         "Judging keeps the second-level cache nine tenths busy; with 49 rows, which tiles of 16 pad to 64, arithmetic takes over. Bordering moves "

@@ -62,8 +62,8 @@ def notes(records: list[Record]) -> list[str]:
         if cut.get("ended", "converged") != "converged"
     ]
     cosine = next((record for record in records if record["model"] == "item-item cosine"), None)
-    floor = next((record for record in records if record["model"] == "independent items"), None)
-    for simple in filter(None, (floor, cosine)):
+    baseline = next((record for record in records if record["model"] == "independent items"), None)
+    for simple in filter(None, (baseline, cosine)):
         better = [
             metric for metric in ("log-likelihood", "MPR", "precision@10")
             if ours and metric in simple["metrics"] and simple["metrics"][metric][0] > ours[0]["metrics"][metric][0]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpp.experiments.record import duration, markdown_table, on_machine
+from units import duration
+
+from ndpp.experiments.record import markdown_table, on_machine
 
 Record = dict[str, Any]
 ROW_BYTES = 64 * 4

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 TO = Path(__file__).resolve().parent / "_static" / "gpu-layout.svg"
 SHARED, OWN, EMPTY, LINE = "#cfe0f3", "#f7d9b6", "#f5f5f5", "#404040"
-N, ROOM, NODES = 3, 5, 3
+N, CAPACITY, NODES = 3, 5, 3
 
 
 def box(ax: Axes, x: float, y: float, width: float, height: float, color: str) -> None:
@@ -39,21 +39,28 @@ def shared(ax: Axes) -> None:
 
 def sample(ax: Axes) -> None:
     """What one sample carries."""
-    text(ax, 7.6, 9.6, f"One of S samples, with n = {N} items chosen and room for {ROOM}", weight="bold", size=9.5)
-    for i in range(ROOM):
+    text(
+        ax,
+        7.6,
+        9.6,
+        f"One of S samples, with n = {N} items chosen and a capacity of {CAPACITY}",
+        weight="bold",
+        size=9.5,
+    )
+    for i in range(CAPACITY):
         box(ax, 7.6, 8.8 - 0.36 * i, 1.9, 0.3, OWN if i < N else EMPTY)
     text(ax, 8.55, 6.75, "basis q̂ (wanted, r)", align="center")
-    for i in range(ROOM):
+    for i in range(CAPACITY):
         for j in range(NODES):
             for part in range(4):
                 box(ax, 10.1 + 1.5 * j + 0.34 * part, 8.8 - 0.36 * i, 0.31, 0.3, OWN if i < N else EMPTY)
-    text(ax, 12.3, 6.75, "sides (room, h, 4, r)", align="center")
+    text(ax, 12.3, 6.75, "sides (capacity, h, 4, r)", align="center")
     for j in range(NODES):
         for part in range(2):
             x, y = 15.0 + 1.7 * j + 0.25 * part, 7.4 + 0.25 * part
             box(ax, x, y, 1.3, 1.2, EMPTY)
-            box(ax, x, y + 1.2 * (1 - N / ROOM), 1.3 * N / ROOM, 1.2 * N / ROOM, OWN)
-    text(ax, 17.5, 6.75, "(VU)ᵀ (h, 2, room, room); G⁻¹ as below", align="center")
+            box(ax, x, y + 1.2 * (1 - N / CAPACITY), 1.3 * N / CAPACITY, 1.2 * N / CAPACITY, OWN)
+    text(ax, 17.5, 6.75, "(VU)ᵀ (h, 2, capacity, capacity); G⁻¹ as below", align="center")
 
 
 def strips(ax: Axes) -> None:
@@ -84,13 +91,13 @@ def strips(ax: Axes) -> None:
                 box(ax, x, 2.0, 0.75, 0.7, OWN if used else EMPTY)
                 text(ax, x + 0.375, 2.35, f"{i},{k}" if used else "·", align="center", size=8)
     box(ax, 0.3 + 9.3, 2.0, 3.3, 0.7, EMPTY)
-    text(ax, 0.3 + 9.3 + 1.65, 2.35, "free, up to room²", align="center", size=8)
-    text(ax, 13.3, 2.35, "real part; the imaginary part follows room² later", size=8)
+    text(ax, 0.3 + 9.3 + 1.65, 2.35, "free, up to capacity²", align="center", size=8)
+    text(ax, 13.3, 2.35, "real part; the imaginary part follows capacity² later", size=8)
     text(
         ax,
         0.3,
         1.3,
-        "Blue: computed once per circle. Orange: what belongs to the chosen items. Grey: room for the items to come.",
+        "Blue: computed once per circle. Orange: what belongs to the chosen items. Grey: space for the items to come.",
     )
 
 

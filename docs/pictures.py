@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from ndpp import LowRankKernel, explain, plots
 from ndpp.datasets import shelf_kernel
 from ndpp.plots import Curve
-from ndpp.plots._base import ATTRACT, REPEL, line_look, open_axes
+from ndpp.plots._base import ATTRACT, REPEL, line_look
 
 DOCS = Path(__file__).resolve().parent
 STATIC = DOCS / "_static"
@@ -60,9 +60,9 @@ def times(axes) -> None:
         rows = list(csv.DictReader(file))
     n = [float(row["n"]) for row in rows]
     names = {
-        "Walk(RejectionUp)": "the paper's walk, approximate",
-        "Walk(DirectUp)": "our walk, approximate",
-        "Exact": "exact",
+        "rejection_walk": "the paper's walk, approximate",
+        "direct_walk": "our walk, approximate",
+        "exact": "exact",
     }
     for i, (name, label) in enumerate(names.items()):
         curve = Curve(label, n, [1e3 * float(row[name]) for row in rows])
@@ -72,7 +72,7 @@ def times(axes) -> None:
     axes.set(xscale="log", yscale="log", xlabel="items in the catalogue", ylabel="milliseconds per sample of 10 items")
     axes.grid(which="major", color="#e4e7ea", lw=0.8)
     axes.margins(y=0.15)
-    open_axes(axes)
+    axes.spines[["top", "right"]].set_visible(False)
     axes.set_title("One core, rank 100: cost does not grow with the catalogue", fontsize=11)
 
 
@@ -99,7 +99,7 @@ def tutorial() -> None:
         os.chdir(DOCS)
     names["pairs"] = explain.strongest_pairs(names["kernel"], n=4)
     plots.pair_graph(names["pairs"]).savefig(STATIC / "tutorial-pairs.png", dpi=90)
-    sizes = plots.size_law({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
+    sizes = plots.size_distributions({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
     sizes.savefig(STATIC / "tutorial-sizes.png", dpi=110)
 
 

@@ -1,24 +1,33 @@
-"""The first lines of the command ``ndpp``; outside the package, so that they run before anything heavy is imported.
+"""Entry point of the command ``ndpp``, and all that it does on Ctrl-C.
 
-Importing takes most of a second, in which Ctrl-C would end in a traceback out of the middle of some library.
+It lives outside the package, whose import takes most of a second: Ctrl-C in that time would end in a traceback from the middle of some
+library. So Ctrl-C ends the process at once until a command runs, and from then on raises ``KeyboardInterrupt``.
 """
 
 import os
 import signal
+import sys
+
+
+class Interrupts:
+    """Whether a command is running, and whether Ctrl-C was pressed since it started."""
+
+    running = False
+    pressed = False
 
 
 def main() -> None:
-    """Run the command. Until all of it is imported, Ctrl-C ends the process with one line and exit code 130."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else it is ignored, as under nohup, and stays so
-        signal.signal(signal.SIGINT, _quit)
-    from ndpp.cli import load, main
+    """Run the command with the arguments of this process."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise ignored, as under nohup, and stays so
+        signal.signal(signal.SIGINT, _on_interrupt)
+    from ndpp.cli import load
 
-    load()
-    signal.signal(signal.SIGINT, before)
-    main()
+    load()(sys.argv[1:])
 
 
-def _quit(*_: object) -> None:
-    os.write(2, b"\nndpp: interrupted\n")
-    os._exit(130)  # there is nothing to lose yet, and an import may catch any exception
+def _on_interrupt(*_: object) -> None:
+    if not Interrupts.running:  # nothing to lose yet, and code that is being imported may catch any exception
+        os.write(2, b"\nndpp: interrupted\n")
+        os._exit(130)
+    Interrupts.pressed = True
+    raise KeyboardInterrupt

@@ -56,7 +56,7 @@ def spawn(*arguments: Any, cwd: Path, **options: Any) -> subprocess.Popen[bytes]
 
 def end(process: subprocess.Popen[bytes]) -> Done:
     """Wait for it."""
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)  # a process that hangs, not one on a busy machine
     return Done.of(process.returncode, (out or b"").decode(), (err or b"").decode())
 
 
@@ -65,4 +65,25 @@ def without(tmp_path: Path, *packages: str) -> dict[str, str]:
     folder = tmp_path / "blocked"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(BLOCKER.format(blocked=set(packages)))
+    return {**ENVIRONMENT, "PYTHONPATH": str(folder)}
+
+
+PAUSING = """
+import os, time
+replace = os.replace
+def pausing(source, target, **options):
+    replace(source, target, **options)
+    if os.path.basename(target) == {name!r}:
+        time.sleep(600)
+os.replace = pausing
+"""
+
+
+def pausing(folder: Path, name: str) -> dict[str, str]:
+    """Return an environment in which the command goes to sleep whenever it has put a file of this name in its place.
+
+    So it cannot be over before a test that waits for the file gets its turn to interrupt it.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(PAUSING.format(name=name))
     return {**ENVIRONMENT, "PYTHONPATH": str(folder)}

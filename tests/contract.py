@@ -136,7 +136,7 @@ def size(outcome: tuple[int, ...]) -> int:
 
 
 def evens(outcome: tuple[int, ...]) -> int:
-    return outcome[0] if outcome and outcome[0] < 0 else sum(a % 2 == 0 for a in outcome)
+    return outcome[0] if outcome and outcome[0] < 0 else laws.evens(outcome)
 
 
 def check_on(variant: Variant, case: Case) -> Table:

@@ -2,7 +2,8 @@
 
 All tests are on counts of independent draws. The statistic is the likelihood-ratio chi-square (G, with Williams'
 correction) and not Pearson's: at the tiny levels used here Pearson's is far too large for cells that expect few draws,
-and would raise false alarms. Rare cells are pooled; an outcome of probability zero fails at once.
+and would raise false alarms. Rare cells are pooled; an outcome of probability zero fails at once. Sets are also judged by
+their sizes and by how many even-numbered items they have: these have few outcomes, in which a small error shows sooner.
 
 One false-alarm rate holds for the whole suite: ``SUITE_ALPHA``, split evenly over ``SUITE_CHECKS`` checks.
 ``conftest.py`` fails the run when more checks than declared were made.
@@ -46,6 +47,17 @@ def assert_law(draws: Any, law: Mapping[tuple[int, ...], float], *, alpha: float
     assert not unheard, f"{len(unheard)} sets of probability zero were drawn, such as {unheard[0]}"
     keys = list(law)
     assert_counts([counts[key] for key in keys], [law[key] for key in keys], alpha=alpha, names=keys)
+    for feature in (len, evens):
+        outcomes = sorted({feature(key) for key in keys})
+        if 1 < len(outcomes) < len(keys):
+            groups = np.searchsorted(outcomes, [feature(key) for key in keys])
+            observed, p = (np.bincount(groups, [part[key] for key in keys]) for part in (counts, law))
+            assert_counts(observed, p, alpha=alpha, names=[f"sets with {feature.__name__} = {i}" for i in outcomes])
+
+
+def evens(items: Iterable[int]) -> int:
+    """How many items of a set have an even number."""
+    return sum(a % 2 == 0 for a in items)
 
 
 def assert_counts(

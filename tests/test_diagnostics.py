@@ -231,7 +231,7 @@ def draw(kernel, n_draws, seed):
 
 
 def test_one_law_agrees(medium, samples):
-    for found in (dg.compare(medium, *samples), dg.compare_with_law(medium, samples[0])):
+    for found in (dg.compare_samples(medium, *samples), dg.compare_with_law(medium, samples[0])):
         assert found.agrees, str(found)
         assert "No difference" in str(found)
     assert dg.energy_test(*samples, rng=0).p_value > 0.01
@@ -265,11 +265,11 @@ def test_other_laws_are_told_apart(medium, samples):
     tilted = draw(LowRankKernel(medium.X * tilt[:, None], medium.W), 300, 3)
     smaller = draw(LowRankKernel(medium.X, 0.6 * medium.W), 300, 3)
     symmetric = draw(LowRankKernel(medium.X, (medium.W + medium.W.T) / 2), 300, 3)
-    assert not dg.compare(medium, smaller, samples[0]).agrees
+    assert not dg.compare_samples(medium, smaller, samples[0]).agrees
     assert "size" in dg.compare_with_law(medium, smaller).worst
     for other in (tilted, smaller, symmetric):
         assert not dg.compare_with_law(medium, other).agrees
-        assert "The laws differ" in str(dg.compare_with_law(medium, other))
+        assert "The distributions differ" in str(dg.compare_with_law(medium, other))
     assert dg.energy_test(tilted, samples[0], rng=0).p_value < 0.01
 
 
@@ -293,13 +293,13 @@ def test_energy_is_that_of_the_definition():
 
 def test_bad_samples(medium, samples):
     with pytest.raises(InvalidInputError, match="at least 20"):
-        dg.compare(medium, samples[0][:5], samples[1])
+        dg.compare_samples(medium, samples[0][:5], samples[1])
     with pytest.raises(InvalidInputError, match="over 3 items"):
         dg.compare_with_law(medium, Baskets.from_lists([[0]] * 30, n_items=3))
     with pytest.raises(InvalidInputError, match="sets of 3 items"):
         dg.compare_with_law(medium, samples[0], size=3)
     with pytest.raises(InvalidInputError, match="probability zero"):
-        dg.compare(medium.exclude([0]), Baskets.from_lists([[0]] * 30, n_items=60), samples[0])
+        dg.compare_samples(medium.exclude([0]), Baskets.from_lists([[0]] * 30, n_items=60), samples[0])
 
 
 # ---- convergence -----------------------------------------------------------------------------------------------------
@@ -308,23 +308,23 @@ def test_bad_samples(medium, samples):
 def test_independent_draws_have_converged(medium, pool):
     for start in range(0, 3000, 200):
         for n_chains in (1, 4):
-            report = dg.convergence(medium, pool[start : start + 200], n_chains=n_chains)
+            report = dg.diagnose_chains(medium, pool[start : start + 200], n_chains=n_chains)
             assert report.converged, str(report)
-            assert "Nothing speaks against" in str(report)
+            assert "No problem found" in str(report)
 
 
 def test_a_short_walk_is_said_to_be_one(medium):
     walk = Walk.prepare(medium, size=8, thin=1, chains=4)
-    report = dg.convergence(medium, walk.sample(80, rng=0).baskets, n_chains=4)
+    report = dg.diagnose_chains(medium, walk.sample(80, rng=0).baskets, n_chains=4)
     assert not report.converged
     assert str(report).startswith("NOT CONVERGED, 4 chains of 20 sets")
-    assert "have not met" in str(report)
+    assert "have not mixed" in str(report)
 
 
 def test_items_that_stay_by_right_are_no_problem():
     """Item 0 is in nearly every set of the law itself."""
     kernel = LowRankKernel(np.eye(6), np.diag([1e6, 1, 1, 1, 1, 1]))
-    report = dg.convergence(kernel, kernel.sample(200, rng=0), n_chains=4)
+    report = dg.diagnose_chains(kernel, kernel.sample(200, rng=0), n_chains=4)
     assert report.never_left == pytest.approx(1)
     assert report.never_left_expected == pytest.approx(1, abs=0.01)
     assert report.converged, str(report)
@@ -332,9 +332,9 @@ def test_items_that_stay_by_right_are_no_problem():
 
 def test_a_chain_of_a_foreign_kernel(medium, samples):
     with pytest.raises(InvalidInputError, match="probability zero"):
-        dg.convergence(medium.exclude([int(samples[0].indices[0])]), samples[0], n_chains=4)
-    with pytest.raises(InvalidInputError, match="eight sets"):
-        dg.convergence(medium, samples[0][:12], n_chains=3)
+        dg.diagnose_chains(medium.exclude([int(samples[0].indices[0])]), samples[0], n_chains=4)
+    with pytest.raises(InvalidInputError, match="eight sets per chain"):
+        dg.diagnose_chains(medium, samples[0][:12], n_chains=3)
 
 
 class Recorder:

@@ -94,7 +94,7 @@ def test_all_pairs_against_a_plain_loop(monkeypatch):
     values = {(a, b): -K[a, b] * K[b, a] / (spread[a] * spread[b]) for a in range(30) for b in range(a + 1, 30)}
     best = sorted(values, key=values.get)
     for pairs_at_once in (10**6, 100, 1):
-        monkeypatch.setattr(explain, "BLOCK_PAIRS", pairs_at_once)
+        monkeypatch.setattr(explain, "CHUNK_PAIRS", pairs_at_once)
         found = explain.strongest_pairs(kernel, n=7)
         assert [(pair.first.item, pair.second.item) for pair in found.complements] == best[:-8:-1]
         assert [(pair.first.item, pair.second.item) for pair in found.substitutes] == best[:7]

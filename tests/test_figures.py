@@ -92,3 +92,11 @@ def test_no_measurement_stands_outside_the_blocks(figures, page):
     assert not MEASURED.search(prose)
     assert MEASURED.search(figures.BLOCK.sub("", "It takes 8.1 ms."))
     assert MEASURED.search((ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.0065, "6.5 ms"), (1.9, "1.9 s"), (110.0, "110 s"), (17_685.0, "4.9 h"), (2.6e13, "10^5 years")],
+)
+def test_times_have_their_units(figures, seconds, shown):
+    assert figures.duration(seconds) == shown

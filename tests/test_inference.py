@@ -12,7 +12,8 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference import batched, greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.inference import greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
 cases = pytest.mark.parametrize("case", AWKWARD, ids=str)
@@ -218,7 +219,7 @@ def test_streamed_kernels_agree_with_stored_ones(monkeypatch: pytest.MonkeyPatch
     wanted = [greedy_map(kernel, 6, given=[7]).tolist() for kernel in (whole, part, skew)]
     module = importlib.import_module("ndpp.linalg.coordinates")
     monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(importlib.import_module("ndpp.linalg.factor"), "BLOCK_BYTES", 1024)
     whole = LowRankKernel(X.astype(np.float32), W)
     streamed = [whole, whole.restrict(np.arange(5, 50)), LowRankKernel(skew.X, skew.W)]
     assert all(kernel.coordinates.Q is None for kernel in streamed)

@@ -12,9 +12,10 @@ from kernels import AWKWARD, data_folder, learned
 from ndpp import Baskets, LowRankKernel, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import batched, next_item_scores
+from ndpp.inference import next_item_scores
+from ndpp.laws import batched
 from ndpp.metrics import LargestId, RandomHoldout, likelihood
-from ndpp.metrics.estimates import Bootstrap, by_size
+from ndpp.metrics.estimates import Bootstrap, mean_estimate
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import scores
 from ndpp.metrics.ranking import held_out_ranks
@@ -77,7 +78,7 @@ def test_chunks_make_no_difference(monkeypatch, small):
 def test_the_careful_route_gives_the_same(monkeypatch):
     kernel, baskets = make_kernel(30, 10, rng=0), random_baskets(30, 50, most=9)
     fast = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
-    monkeypatch.setattr(batched, "SURE", 0.0)
+    monkeypatch.setattr(batched, "MAX_LOSS", 0.0)
     careful = metrics.log_likelihoods(kernel, baskets), scores(kernel, baskets)
     for one, other in zip(fast, careful):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
@@ -138,13 +139,13 @@ def test_impossible_baskets_are_counted_and_left_out():
 def test_gain_is_the_paired_difference():
     made = make_baskets(3000, rng=0)
     train, _, test = made.baskets.split(0, 1000, rng=1)
-    floor = metrics.independent_items(train)
-    gain = metrics.log_likelihood_gain(made.kernel, floor, test, rng=0)
-    ours, theirs = (metrics.mean_log_likelihood(model, test, rng=0) for model in (made.kernel, floor))
+    baseline = metrics.independent_items(train)
+    gain = metrics.log_likelihood_gain(made.kernel, baseline, test, rng=0)
+    ours, theirs = (metrics.mean_log_likelihood(model, test, rng=0) for model in (made.kernel, baseline))
     assert gain.value == pytest.approx(ours.value - theirs.value)
     assert gain.low > 0
     assert gain.high - gain.low < 0.5 * (ours.high - ours.low)
-    assert metrics.log_likelihood_gain(floor, floor, test, rng=0).value == 0
+    assert metrics.log_likelihood_gain(baseline, baseline, test, rng=0).value == 0
 
 
 def test_gain_leaves_out_what_either_holds_impossible():
@@ -262,9 +263,9 @@ def test_random_holdout_is_uniform_and_the_largest_id_is_not():
 def test_complements_help_to_guess():
     made = make_baskets(4000, 40, n_pairs=10, complement_lift=4.0, mean_size=3.0, rng=0)
     train, _, test = made.baskets.split(0, 2000, rng=0)
-    floor = metrics.independent_items(train)
+    baseline = metrics.independent_items(train)
     for metric in (metrics.mean_percentile_rank, lambda *a, **k: metrics.precision_at(*a, 5, **k)):
-        truth, popular = metric(made.kernel, test, rng=1), metric(floor, test, rng=1)
+        truth, popular = metric(made.kernel, test, rng=1), metric(baseline, test, rng=1)
         assert truth.low > popular.value
 
 
@@ -272,23 +273,23 @@ def test_complements_help_to_guess():
 
 
 def test_independent_items_is_a_law():
-    floor = metrics.independent_items(random_baskets(6, 50))
-    assert np.exp(floor.log_likelihoods(all_sets(6))).sum() == pytest.approx(1)
-    kernel = LowRankKernel(np.eye(6), np.diag(floor.probabilities / (1 - floor.probabilities)))
+    baseline = metrics.independent_items(random_baskets(6, 50))
+    assert np.exp(baseline.log_likelihoods(all_sets(6))).sum() == pytest.approx(1)
+    kernel = LowRankKernel(np.eye(6), np.diag(baseline.probabilities / (1 - baseline.probabilities)))
     np.testing.assert_allclose(
-        floor.log_likelihoods(all_sets(6)), metrics.log_likelihoods(kernel, all_sets(6)), rtol=1e-10
+        baseline.log_likelihoods(all_sets(6)), metrics.log_likelihoods(kernel, all_sets(6)), rtol=1e-10
     )
 
 
 def test_models_to_compare_have_names():
     kernel = make_kernel(6, 4, rng=0)
     with pytest.raises(InvalidInputError, match=r"models must map names to models.* got a LowRankKernel"):
-        metrics.compare(kernel, random_baskets(6, 5, rng=0))
+        metrics.compare_models(kernel, random_baskets(6, 5, rng=0))
 
 
 def test_unseen_items_are_possible():
-    floor = metrics.independent_items(Baskets.from_lists([[0]], n_items=3))
-    assert np.isfinite(floor.log_likelihoods(Baskets.from_lists([[1, 2]], n_items=3))).all()
+    baseline = metrics.independent_items(Baskets.from_lists([[0]], n_items=3))
+    assert np.isfinite(baseline.log_likelihoods(Baskets.from_lists([[1, 2]], n_items=3))).all()
     with pytest.raises(InvalidInputError, match="smoothing"):
         metrics.independent_items(Baskets.from_lists([[0]]), smoothing=0)
 
@@ -311,7 +312,7 @@ def test_item_item_cosine_against_a_plain_loop():
 
 def test_cosine_has_no_likelihood():
     baskets = random_baskets(6, 20)
-    with pytest.raises(InvalidInputError, match="ItemItemCosine ranks items but gives baskets no probability"):
+    with pytest.raises(InvalidInputError, match="ItemItemCosine ranks items but has no probabilities"):
         metrics.mean_log_likelihood(metrics.item_item_cosine(baskets), baskets)
 
 
@@ -320,28 +321,29 @@ def test_cosine_has_no_likelihood():
 
 def test_intervals_cover_as_often_as_they_say():
     rng = np.random.default_rng(0)
-    floor = metrics.IndependentItems(np.full(10, 0.2))
+    baseline = metrics.IndependentItems(np.full(10, 0.2))
     truth = 10 * (0.2 * np.log(0.2) + 0.8 * np.log(0.8))
     covered = 0
     for _ in range(200):
         baskets = Baskets.from_csr(rng.random((60, 10)) < 0.2)
-        found = metrics.mean_log_likelihood(floor, baskets, level=0.9, n_boot=200, rng=rng)
+        found = metrics.mean_log_likelihood(baseline, baskets, level=0.9, n_boot=200, rng=rng)
         covered += found.low <= truth <= found.high
     assert 0.80 < covered / 200 < 0.97
 
 
 def test_intervals_in_parts_are_the_same(monkeypatch):
     values = np.random.default_rng(0).random(30)
-    whole = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(lambda drawn: values[drawn].mean(axis=1), 30)
-    monkeypatch.setattr("ndpp.metrics.estimates.RESAMPLED", 100)
-    parts = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(lambda drawn: values[drawn].mean(axis=1), 30)
+    whole = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(values)
+    monkeypatch.setattr("ndpp.metrics.estimates.CHUNK_VALUES", 100)
+    parts = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(values)
     assert whole == parts
 
 
 def test_size_classes_double():
     sizes = np.array([0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 100])
-    classes = by_size(sizes, lambda chosen: float(len(chosen)))
-    bounds = [(one.least, one.most, one.n) for one in classes]
+    found = mean_estimate("name", sizes.astype(float), sizes, Bootstrap(0.9, 0, np.random.default_rng(0)))
+    bounds = [(one.least, one.most, one.n) for one in found.by_size]
+    assert [one.value for one in found.by_size] == [0, 1, 2, 3.5, 6.5, 12.5, 17, 100]
     assert bounds == [
         (0, 0, 1), (1, 1, 1), (2, 2, 1), (3, 4, 2), (5, 8, 2), (9, 16, 2), (17, 32, 1), (65, 128, 1),
     ]  # fmt: skip
@@ -365,7 +367,7 @@ def test_compare_holds_the_same_items_out():
         "again": SimpleNamespace(kernel_=made.kernel),
         "cosine": metrics.item_item_cosine(train),
     }
-    table = metrics.compare(models, test, k=5, rng=0, n_boot=50)
+    table = metrics.compare_models(models, test, k=5, rng=0, n_boot=50)
     truth, again, cosine = table.rows
     assert truth[1:] == again[1:]
     assert truth.log_likelihood.value == pytest.approx(metrics.mean_log_likelihood(made.kernel, test, n_boot=0).value)
@@ -374,7 +376,7 @@ def test_compare_holds_the_same_items_out():
     assert lines[0].split() == ["model", "log-likelihood", "AUC", "MPR", "precision@5"]
     assert [line.split()[0] for line in lines[1:]] == list(models)
     assert len(set(map(len, lines))) == 1
-    assert str(metrics.compare({}, test)).startswith("model")
+    assert str(metrics.compare_models({}, test)).startswith("model")
 
 
 # -- wrong input -------------------------------------------------------------------------------------------------------
@@ -385,7 +387,7 @@ def test_compare_holds_the_same_items_out():
 )
 def test_wrong_input(metric):
     kernel, baskets = make_kernel(20, 6, rng=0), random_baskets(20, 10)
-    with pytest.raises(InvalidInputError, match="share one catalogue; the model has 20 items, the baskets have 21"):
+    with pytest.raises(InvalidInputError, match="have the same items; the model has 20, the baskets have 21"):
         metric(kernel, random_baskets(21, 10))
     with pytest.raises(InvalidInputError, match="expected a kernel"):
         metric(object(), baskets)
@@ -431,7 +433,7 @@ def test_known_figures_of_uk_retail():
     if not (data_folder() / "uk_retail.baskets.gz").is_file():
         pytest.skip(f"no uk_retail.baskets.gz in {data_folder()}; point NDPP_DATA at the folder of real data")
     train, _, test = load_baskets("uk_retail", folder=data_folder()).split(300, 2000, rng=0)
-    floor, cosine = metrics.independent_items(train), metrics.item_item_cosine(train)
-    assert metrics.mean_log_likelihood(floor, test, n_boot=0).value == pytest.approx(-104.1, abs=1.5)
-    assert metrics.mean_percentile_rank(floor, test, rng=0, n_boot=0).value == pytest.approx(83.8, abs=1)
+    baseline, cosine = metrics.independent_items(train), metrics.item_item_cosine(train)
+    assert metrics.mean_log_likelihood(baseline, test, n_boot=0).value == pytest.approx(-104.1, abs=1.5)
+    assert metrics.mean_percentile_rank(baseline, test, rng=0, n_boot=0).value == pytest.approx(83.8, abs=1)
     assert metrics.mean_percentile_rank(cosine, test, rng=0, n_boot=0).value == pytest.approx(93.2, abs=1)

@@ -73,6 +73,49 @@ def test_public_names_are_there(module):
     assert [name for name in UNLISTED[module] if not hasattr(loaded, name)] == []
 
 
+def public_names(name: str) -> dict[str, object]:
+    module = importlib.import_module(name)
+    return {public: getattr(module, public) for public in getattr(module, "__all__", UNLISTED.get(name, []))}
+
+
+def test_no_two_public_things_share_a_name():
+    homes: dict[str, dict[int, str]] = {}
+    for module in ("ndpp", *(f"ndpp.{room}" for room in ROOMS), *UNLISTED):
+        for name, value in public_names(module).items():
+            homes.setdefault(name, {})[id(value)] = f"{module}.{name}"
+    assert [sorted(found.values()) for found in homes.values() if len(found) > 1] == []
+
+
+RENAMED = {
+    "ndpp.metrics": {"compare": "compare_models", "Row": "ModelScores"},
+    "ndpp.diagnostics": {"compare": "compare_samples", "convergence": "diagnose_chains"},
+    "ndpp.plots": {
+        "convergence": "convergence_curves",
+        "popularity": "popularity_chart",
+        "related": "related_chart",
+        "size_law": "size_distributions",
+        "strongest_pairs": "pair_chart",
+    },
+}
+
+
+@pytest.mark.parametrize("module", RENAMED)
+def test_old_names_work_and_warn(module: str) -> None:
+    loaded = importlib.import_module(module)
+    for old, new in RENAMED[module].items():
+        with pytest.warns(DeprecationWarning, match=rf"{module}\.{old} is now {module}\.{new}"):
+            assert getattr(loaded, old) is getattr(loaded, new)
+        assert old not in loaded.__all__
+    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
+        _ = loaded.nothing
+
+
+def test_the_warning_for_an_old_name_points_at_its_user():
+    with pytest.warns(DeprecationWarning, match="compare is now") as caught:
+        exec(compile("from ndpp.metrics import compare", __file__, "exec"), {})
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = ndpp.no_such_name

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ndpp import explain, plots
-from ndpp.datasets import make_baskets
+from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
-from ndpp.plots.maps import _layout, _spread
+from ndpp.plots.maps import _layout, _similarity, _spread
 
 to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
 
@@ -25,8 +25,8 @@ CURVES = [
     for i in range(1, 10)
 ]
 LONG = [curve._replace(label=f"{curve.label} of a catalogue of many items, closed form") for curve in CURVES]
-FLOOR = Curve("perfect sampler", [10, 1000], [0.3, 0.03], [0.2, 0.02], [0.4, 0.04])
-PANEL = Panel("a title", "samples", "distance", CURVES, FLOOR, {"the limit": 0.01})
+REFERENCE = Curve("perfect sampler", [10, 1000], [0.3, 0.03], [0.2, 0.02], [0.4, 0.04])
+PANEL = Panel("a title", "samples", "distance", CURVES, REFERENCE, {"the limit": 0.01})
 BARS = [Bar("k = 10", "walk", 3.5), Bar("k = 10", "Rejection", 2e4), Bar("k = 50", "Rejection", 3e13, True)]
 
 
@@ -48,16 +48,16 @@ def texts(figure):
 
 
 FIGURES = {
-    "popularity": lambda kernel: plots.popularity(explain.popularity(kernel, 8)),
-    "related": lambda kernel: plots.related(
+    "popularity": lambda kernel: plots.popularity_chart(explain.popularity(kernel, 8)),
+    "related": lambda kernel: plots.related_chart(
         explain.related(kernel, explain.strongest_pairs(kernel).complements[0].first.item)
     ),
-    "strongest_pairs": lambda kernel: plots.strongest_pairs(explain.strongest_pairs(kernel, n=4)),
+    "strongest_pairs": lambda kernel: plots.pair_chart(explain.strongest_pairs(kernel, n=4)),
     "pair_graph": lambda kernel: plots.pair_graph(explain.strongest_pairs(kernel, n=4)),
     "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=explain.strongest_pairs(kernel, n=4)),
-    "size_law": lambda kernel: plots.size_law({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
-    "convergence": lambda kernel: plots.convergence([PANEL] * 4),
-    "long names": lambda kernel: plots.convergence([PANEL._replace(curves=LONG)] * 2),
+    "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
+    "convergence": lambda kernel: plots.convergence_curves([PANEL] * 4),
+    "long names": lambda kernel: plots.convergence_curves([PANEL._replace(curves=LONG)] * 2),
     "runtimes": lambda kernel: plots.runtimes([PANEL]),
     "rejections": lambda kernel: plots.rejections(BARS),
 }
@@ -86,7 +86,7 @@ def test_no_text_leaves_the_figure(name, kernel):
 
 
 def test_bars_are_the_values():
-    figure = plots.popularity([Share(0, "bread", 0.4), Share(1, "butter", 0.1)])
+    figure = plots.popularity_chart([Share(0, "bread", 0.4), Share(1, "butter", 0.1)])
     axes = figure.axes[0]
     assert [bar.get_width() for bar in axes.patches] == [0.4, 0.1]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bread", "butter"]
@@ -94,7 +94,7 @@ def test_bars_are_the_values():
 
 
 def test_attraction_and_repulsion_are_told_apart(pairs):
-    axes = plots.strongest_pairs(pairs).axes[0]
+    axes = plots.pair_chart(pairs).axes[0]
     lifts = [pair.lift for pair in pairs.complements + pairs.substitutes]
     np.testing.assert_allclose([2 ** bar.get_width() for bar in axes.patches], lifts)
     assert (
@@ -108,9 +108,9 @@ def test_attraction_and_repulsion_are_told_apart(pairs):
 def test_lifts_of_zero_and_one_sided_findings_can_be_drawn():
     a, b = Share(0, "a", 0.5), Share(1, "b", 0.5)
     never, often = Pair(a, b, 0.0, -0.5), Pair(a, b, 0.4, 0.5)
-    assert "0×" in texts(plots.related(Related(a, (), (never,))))
-    assert plots.related(Related(a, (), (never,))).axes[0].patches[0].get_width() == -6  # no lower than 1/64
-    figure = plots.related(Related(a, (often,), ()))
+    assert "0×" in texts(plots.related_chart(Related(a, (), (never,))))
+    assert plots.related_chart(Related(a, (), (never,))).axes[0].patches[0].get_width() == -6  # no lower than 1/64
+    figure = plots.related_chart(Related(a, (often,), ()))
     assert "1.6×" in texts(figure)
     assert "stand in for each other" not in texts(figure)
 
@@ -133,22 +133,22 @@ def test_lines_of_the_graph_tell_kind_and_strength_and_join_neighbours(pairs):
     np.testing.assert_allclose(np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1), 2 * np.sin(np.pi / 16))
 
 
-def test_bands_are_drawn_around_curves_and_floor():
-    bands = plots.convergence([PANEL]).axes[0].collections
-    assert len(bands) == 10  # nine curves and the floor, which is behind them
+def test_bands_are_drawn_around_curves_and_the_reference():
+    bands = plots.convergence_curves([PANEL]).axes[0].collections
+    assert len(bands) == 10  # nine curves and the reference, which is behind them
     edges = bands[0].get_paths()[0].vertices
     assert set(map(tuple, edges)) == {(10, 0.2), (10, 0.4), (1000, 0.02), (1000, 0.04)}
 
 
 def test_no_two_curves_look_the_same():
-    lines = plots.convergence([PANEL]).axes[0].get_lines()[2:]
+    lines = plots.convergence_curves([PANEL]).axes[0].get_lines()[2:]
     looks = {(line.get_color(), line.get_marker(), str(line.get_linestyle())) for line in lines}
     assert len(looks) == len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 9
 
 
 def test_a_curve_looks_the_same_in_every_panel():
     second = PANEL._replace(curves=CURVES[3:5])
-    figure = plots.convergence([PANEL, second])
+    figure = plots.convergence_curves([PANEL, second])
     colours = [{line.get_label(): line.get_color() for line in axes.get_lines()} for axes in figure.axes]
     assert colours[1]["sampler 5"] == colours[0]["sampler 5"]
 
@@ -168,10 +168,10 @@ def test_slopes_are_fitted_and_shown():
 
 
 def test_sizes_are_those_of_the_law_and_the_baskets():
-    axes = plots.size_law({"kernel": [0.1, 0.6, 0.3]}, observed=np.array([1, 1, 2, 4])).axes[0]
+    axes = plots.size_distributions({"kernel": [0.1, 0.6, 0.3]}, observed=np.array([1, 1, 2, 4])).axes[0]
     np.testing.assert_allclose([bar.get_height() for bar in axes.patches], [0, 0.5, 0.25, 0, 0.25])
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.1, 0.6, 0.3])
-    rare = plots.size_law({"kernel": [1e-9, 0.0, 0.5, 0.5, 1e-9]}).axes[0]
+    rare = plots.size_distributions({"kernel": [1e-9, 0.0, 0.5, 0.5, 1e-9]}).axes[0]
     assert rare.get_xlim() == (1.3, 3.7)  # sizes that hardly occur are left out
 
 
@@ -192,8 +192,16 @@ def test_items_of_a_kind_are_near_each_other_on_the_map():
     within = np.abs(places - places.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     between = np.abs(places.mean(axis=1) - places.mean(axis=(0, 1))).mean(axis=0)
     assert (within < between).all()  # in either direction
-    with pytest.raises(InvalidInputError, match="from 4 items"):
+    with pytest.raises(InvalidInputError, match="between 4 and 20"):
         plots.embedding_map(LowRankKernel(X, np.eye(24)), n=21)
+
+
+def test_a_background_does_not_move_items_on_the_map():
+    kernel = make_kernel(12, 6, rng=0)
+    background = LowRankKernel(kernel.X, kernel.W, background=np.linspace(0.0, 2.0, 12))
+    items = np.arange(12)
+    np.testing.assert_allclose(_similarity(background, items), _similarity(kernel, items), atol=1e-12)
+    assert len(plots.embedding_map(background, n=12).axes[0].texts) == 12
 
 
 def test_a_chain_of_items_is_an_arch_on_the_map():
@@ -218,11 +226,11 @@ def test_the_map_joins_what_is_on_it(kernel):
 
 def test_nothing_to_draw():
     for call, empty in (
-        (plots.convergence, ()),
-        (plots.size_law, {}),
+        (plots.convergence_curves, ()),
+        (plots.size_distributions, {}),
         (plots.rejections, ()),
-        (plots.popularity, ()),
-        (plots.strongest_pairs, Pairs((), ())),
+        (plots.popularity_chart, ()),
+        (plots.pair_chart, Pairs((), ())),
         (plots.pair_graph, Pairs((), ())),
     ):
         with pytest.raises(InvalidInputError, match="nothing to draw"):
@@ -231,7 +239,7 @@ def test_nothing_to_draw():
 
 def test_without_matplotlib(monkeypatch, pairs):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    for call in (plots.strongest_pairs, plots.pair_graph):
+    for call in (plots.pair_chart, plots.pair_graph):
         with pytest.raises(MissingExtraError, match=r"pip install 'ndpp\[plot\]'"):
             call(pairs)
 
@@ -239,7 +247,7 @@ def test_without_matplotlib(monkeypatch, pairs):
 def test_pyplot_is_not_loaded():
     code = (
         "import sys, ndpp.plots; assert 'matplotlib' not in sys.modules\n"
-        "from ndpp.explain import Share; ndpp.plots.popularity([Share(0, 'x', 0.5)])\n"
+        "from ndpp.explain import Share; ndpp.plots.popularity_chart([Share(0, 'x', 0.5)])\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp._progress import Bar, counted, progress_bar
+from ndpp._progress import ProgressBar, counted, progress_bar
 from ndpp.errors import MissingExtraError
 
 KERNEL = ndpp.LowRankKernel(np.eye(4), np.eye(4))
@@ -31,7 +31,7 @@ def test_a_bar_that_is_not_asked_for_shows_nothing(capsys, monkeypatch):
     with progress_bar(10, "drawing", show=False) as bar:
         bar.advance()
         bar.tell("nothing")
-    assert bar == Bar()
+    assert bar == ProgressBar()
     assert list(counted(iter([[1], [2, 3]]), 3, False, "drawing")) == [[1], [2, 3]]
     assert capsys.readouterr() == ("", "")
 

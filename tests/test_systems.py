@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,7 @@ import pytest
 import ndpp
 from ndpp import Baskets, LowRankKernel, _atomic
 from ndpp.cli import guard
+from ndpp.cli.app import run
 from ndpp.datasets import fetch, make_kernel
 from ndpp.errors import InvalidInputError
 from ndpp.experiments import demo, record, timing
@@ -175,7 +177,7 @@ def test_baskets_are_written_over_old_ones(tmp_path, suffix):
 def test_training_goes_on_from_a_checkpoint_that_it_replaces(tmp_path, monkeypatch):
     baskets = Baskets.from_lists([[0, 1], [2], [1, 3], [0, 2, 3]] * 20)
     settings = {"rank": 4, "random_state": 0, "batch_size": 20, "patience": 9, "max_epochs": 4}
-    path, true, left = tmp_path / "run.part", checkpoint.write, iter(range(2))
+    path, true, left = tmp_path / "run.ndpp-part", checkpoint.write, iter(range(2))
 
     def interrupted(*arguments: Any) -> None:
         if next(left, None) is None:
@@ -261,19 +263,21 @@ def test_what_is_piped_is_the_same_bytes_everywhere(monkeypatch):
     assert stream.buffer.getvalue() == "Käse 奶酪\n".encode()
 
 
-def test_the_demonstration_needs_no_alphabet(monkeypatch):
+def test_the_demonstration_needs_no_alphabet(monkeypatch, tmp_path):
     stream = streams.TextIOWrapper(streams.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(demo, "run", lambda: demo._title("α"))
-    demo.main()
-    stream.flush()
-    assert stream.buffer.getvalue().split() == [b"?", b"?"]
+    monkeypatch.setattr(guard.warnings, "showwarning", guard.warnings.showwarning)
+    monkeypatch.setattr(demo, "run", lambda output, progress: demo._title("α"))
+    with guard.warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+        run(["demo", "-o", str(tmp_path)])
+    assert not ended.value.code
+    assert stream.buffer.getvalue().split() == ["α".encode(), "─".encode()]
 
 
 def test_a_report_from_a_system_without_a_load_average(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "getloadavg", raising=False)
     about = {"quick": True, "seed": 0, "seconds": 1.0, "machine": record.machine()}
-    record.write("fig9", "A figure", record.Result({}, [], {"": [{"ä": 1}]}), tmp_path, about=about)
+    record.write("fig9", "A figure", record.Result({}, [], {"": [namedtuple("Record", "ä")(1)]}), tmp_path, about=about)
     report = record.report(tmp_path, ["fig9"]).read_bytes()
     assert b"load average" not in report
     assert f"{os.cpu_count()} cores".encode() in report

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ndpp import rows
 from ndpp.baskets import Baskets
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
-from ndpp.laws import LowRankKernel, load, load_metadata, save
+from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
@@ -19,6 +19,7 @@ __all__ = [
     "ONDPP",
     "Baskets",
     "LowRankKernel",
+    "Mixture",
     "SymmetricDPP",
     "datasets",
     "diagnostics",

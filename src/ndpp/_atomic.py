@@ -1,17 +1,21 @@
-"""Files are replaced whole or not at all."""
+"""Files are replaced whole or not at all, and have one writer at a time."""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from safetensors import SafetensorError
+
+from ndpp.errors import BusyFileError
 
 WINDOWS = sys.platform == "win32"
 """Whether files that are open cannot be replaced, and have no permissions but a read-only flag."""
@@ -106,3 +110,59 @@ def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
             move(old, target, target)
         for rest in (temporary, old):
             shutil.rmtree(rest, ignore_errors=True)
+
+
+def part_path(target: str | os.PathLike[str]) -> Path:
+    """Return where unfinished results for ``target`` are kept. The suffix is one that no other program uses."""
+    real = Path(os.path.realpath(target))
+    return real.with_name(real.name + ".ndpp-part")
+
+
+@contextmanager
+def one_writer(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the right to write ``path``; raise :class:`BusyFileError` if another process holds it.
+
+    The right is a lock on a hidden file next to ``path``. The system releases it when the process ends, even if it is killed.
+    """
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.ndpp-lock")
+    while True:
+        file = open(lock, "ab")  # noqa: SIM115  it stays open as long as the lock is held
+        if not _lock(file):
+            file.close()
+            raise BusyFileError(os.fspath(path))
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(lock)):
+                break
+        file.close()  # another process removed the file between opening and locking it
+    try:
+        yield
+    finally:
+        if not WINDOWS:
+            lock.unlink(missing_ok=True)
+        file.close()
+        if WINDOWS:
+            with suppress(OSError):  # another process may have opened it
+                lock.unlink(missing_ok=True)
+
+
+def _lock(file: IO[Any]) -> bool:
+    """Lock an open file and return True, or False if another process has locked it."""
+    try:
+        if WINDOWS:
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # neither module: no locks on this system
+        return True
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as reason:
+        if reason.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):  # a file system without locks
+            return True
+        raise
+    return True

@@ -36,3 +36,18 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
         return found
 
     return find
+
+
+def renamed(module: str, **names: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new".
+
+    Old names keep working, with a DeprecationWarning.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is now {module}.{names[name]}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), names[name])
+
+    return find

@@ -11,7 +11,7 @@ from ndpp.errors import MissingExtraError
 Part = TypeVar("Part", bound=Sized)
 
 
-class Bar(NamedTuple):
+class ProgressBar(NamedTuple):
     """A bar that may be shown or not."""
 
     shown: Any = None
@@ -31,13 +31,13 @@ class Bar(NamedTuple):
 @contextmanager
 def progress_bar(
     total: int, what: str, *, done: int = 0, show: bool = True, keep: bool = True, left: str = "left"
-) -> Iterator[Bar]:
+) -> Iterator[ProgressBar]:
     """Give a bar over ``total`` things, of which ``done`` are done.
 
     ``keep`` leaves it on the screen at the end; ``left`` is what it says before the time that remains.
     """
     if not show:
-        yield Bar()
+        yield ProgressBar()
         return
     try:
         from rich import console, progress
@@ -49,7 +49,7 @@ def progress_bar(
     )  # fmt: skip
     screen = console.Console(stderr=True)
     with progress.Progress(*columns, console=screen, transient=not keep, redirect_stdout=False) as shown:
-        yield Bar(shown, shown.add_task(what, total=total, completed=done))
+        yield ProgressBar(shown, shown.add_task(what, total=total, completed=done))
 
 
 def counted(parts: Iterator[Part], total: int, show: bool | str, what: str) -> Iterator[Part]:

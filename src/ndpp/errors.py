@@ -143,6 +143,14 @@ class UnfinishedRunError(NDPPError, FileExistsError):
         )
 
 
+class BusyFileError(NDPPError, BlockingIOError):
+    """Another process is writing ``path``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"another process is writing {path!r}", advice="Wait for it to end, or name another file")
+
+
 class OtherSettingsError(InvalidInputError):
     """What ``path`` holds was made with another value of ``setting``: ``then``, not ``now``."""
 

@@ -1,13 +1,13 @@
-"""A kernel in words: how popular its items are, which go together, and which stand in for each other.
+"""A kernel in words: popular items, complements and substitutes.
 
-All of it lies in the marginal kernel K = L(I + L)⁻¹ = Q B(I + B)⁻¹ Qᵀ:
+All of it follows from the marginal kernel K = L(I + L)⁻¹ = Q B(I + B)⁻¹ Qᵀ:
 
     P(a) = K_aa        P(a, b) = K_aa K_bb − K_ab K_ba        P(a, b) − P(a)P(b) = −K_ab K_ba
 
-Items **attract** each other, and are called complements, where K_ab and K_ba differ in sign, which takes a nonsymmetric
-kernel; they **repel** each other, and are called substitutes, where the signs agree. Pairs are ranked by the
-correlation −K_ab K_ba / √(P(a)(1 − P(a)) P(b)(1 − P(b))) of the two items' presence: ranking by lift would bring rare
-items to the top, by covariance popular ones.
+Items **attract** each other, and are called complements, if K_ab and K_ba have opposite signs, which only a nonsymmetric
+kernel allows; they **repel** each other, and are called substitutes, if the signs agree. Pairs are ranked by the
+correlation of the indicators of the two items, −K_ab K_ba / √(P(a)(1 − P(a)) P(b)(1 − P(b))): lift would favour rare
+items, and covariance popular ones.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 
-ZERO = 1e-12
-"""Correlations up to this size are rounding."""
-BLOCK_PAIRS = 2_000_000
-"""Pairs that are looked at at a time."""
+MIN_CORRELATION = 1e-12
+"""Smaller correlations are rounding errors."""
+CHUNK_PAIRS = 2_000_000
+"""Number of pairs in memory at a time."""
 
 
 class Share(NamedTuple):
-    """An item and the probability that a basket holds it."""
+    """An item, and the probability that a basket contains it."""
 
     item: int
     label: str
@@ -38,7 +38,7 @@ class Share(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two items, and the probability that a basket holds both."""
+    """Two items, and the probability that a basket contains both."""
 
     first: Share
     second: Share
@@ -47,25 +47,22 @@ class Pair(NamedTuple):
 
     @property
     def lift(self) -> float:
-        """How many times as likely one is where the other is in: P(b | a) / P(b)."""
+        """P(b | a) / P(b), which is symmetric in the two items."""
         return self.together / (self.first.probability * self.second.probability)
 
 
 class Pairs(NamedTuple):
-    """Pairs that attract each other, strongest first, and pairs that repel each other. ``print`` shows a table."""
+    """Pairs of complements and of substitutes, strongest first. ``print`` shows a table."""
 
     complements: tuple[Pair, ...]
     substitutes: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        def name(pair: Pair) -> str:
-            return f"{pair.first.label} + {pair.second.label}"
-
-        return _text("go together", "stand in for each other", self, name)
+        return _text("go together", "stand in for each other", self, lambda p: f"{p.first.label} + {p.second.label}")
 
 
 class Related(NamedTuple):
-    """What goes with an item, strongest first, and what stands in for it. ``print`` shows a table."""
+    """The complements and substitutes of an item, strongest first. ``print`` shows a table."""
 
     item: Share
     complements: tuple[Pair, ...]
@@ -78,7 +75,7 @@ class Related(NamedTuple):
 
 
 def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
-    """Return the ``n`` most popular items of a kernel or fitted estimator, or all of them, most popular first.
+    """Return the ``n`` most popular items of a kernel or fitted estimator in order, or all of them for None.
 
     Examples
     --------
@@ -87,25 +84,15 @@ def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
     >>> [(share.label, round(share.probability, 3)) for share in popularity(kernel, 2)]
     [('butter', 0.49), ('bread', 0.451)]
     """
-    kernel = _kernel(kernel)
-    probabilities = kernel.inclusion_probabilities()
-    n = len(probabilities) if n is None else check_count(n, "n", least=1)
-    return tuple(_share(kernel, i, probabilities) for i in np.argsort(-probabilities, kind="stable")[:n].tolist())
+    marginals = _marginals(kernel)
+    n = len(marginals.p) if n is None else check_count(n, "n", least=1)
+    return tuple(marginals.share(i) for i in np.argsort(-marginals.p, kind="stable")[:n].tolist())
 
 
 def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: float = 0.0) -> Related:
-    """Return the strongest complements and substitutes of an item. O(n_items · r).
+    """Return up to ``n`` complements and substitutes of an item, given by id or label. O(n_items · r).
 
-    Parameters
-    ----------
-    kernel : LowRankKernel or fitted estimator
-        The model.
-    item : int or str
-        An item's id or label.
-    n : int
-        Most complements, and most substitutes, to return.
-    least_probability : float
-        Leave out items that fewer baskets hold.
+    Items whose probability is below ``least_probability`` are left out.
 
     Examples
     --------
@@ -118,29 +105,21 @@ def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: flo
       instead of it     lift  together
         rolls           0.84   11.111%
     """
-    kernel = _kernel(kernel)
-    a = int(kernel.ids([item])[0] if isinstance(item, str) else check_items([item], kernel.n_items, "item")[0])
-    probabilities = kernel.inclusion_probabilities()
-    if probabilities[a] == 0:
-        raise ZeroProbabilityError(f"item {item!r} never occurs, so nothing goes with it or instead of it")
-    others = _occurring(probabilities, least_probability)
-    found = _hold_against(kernel, probabilities, np.array([a]), others[others != a])
-    return Related(_share(kernel, a, probabilities), *_pairs(kernel, probabilities, found, n))
+    marginals, n = _marginals(kernel), check_count(n, "n", least=1)
+    own = marginals.kernel
+    a = int(own.ids([item])[0] if isinstance(item, str) else check_items([item], own.n_items, "item")[0])
+    if marginals.p[a] == 0:
+        raise ZeroProbabilityError(f"item {item!r} never occurs, so it has no complements or substitutes")
+    others = marginals.occurring(least_probability)
+    others = others[others != a]
+    found = marginals.correlations(np.array([a]), others)[0]
+    return Related(marginals.share(a), *marginals.strongest(np.full(len(others), a), others, found, n))
 
 
 def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, least_probability: float = 0.0) -> Pairs:
-    """Return the pairs of items that attract and that repel each other most. O(m² r) for m items.
+    """Return up to ``n`` pairs of complements and of substitutes of a kernel or fitted estimator. O(m² r) for m items.
 
-    Parameters
-    ----------
-    kernel : LowRankKernel or fitted estimator
-        The model.
-    n : int
-        Most pairs of each kind to return.
-    among : sequence of int, optional
-        Look at pairs of these items only.
-    least_probability : float
-        Leave out items that fewer baskets hold.
+    ``among`` restricts the search to these items, and ``least_probability`` to items of at least this probability.
 
     Examples
     --------
@@ -153,86 +132,71 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
       stand in for each other     lift  together
         bread + rolls             0.84   11.111%
     """
-    kernel, n = _kernel(kernel), check_count(n, "n", least=1)
-    probabilities = kernel.inclusion_probabilities()
-    items = _occurring(probabilities, least_probability)
+    marginals, n = _marginals(kernel), check_count(n, "n", least=1)
+    items = marginals.occurring(least_probability)
     if among is not None:
-        items = np.intersect1d(items, check_items(among, kernel.n_items, "among"))
-    step = max(1, BLOCK_PAIRS // max(1, len(items)))
-    parts = [_hold_against(kernel, probabilities, items[:0], items)]
+        items = np.intersect1d(items, check_items(among, marginals.kernel.n_items, "among"))
+    step = max(1, CHUNK_PAIRS // max(1, len(items)))
+    parts = [(items[:0], items[:0], np.empty(0))]
     for start in range(0, len(items), step):
-        found = _hold_against(kernel, probabilities, items[start : start + step], items[start:])
-        parts.append(_extremes(found.take(found.first < found.second), n))  # each pair once
-    return _pairs(kernel, probabilities, _Found(*map(np.concatenate, zip(*parts))), n)
+        block, others = items[start : start + step], items[start:]
+        rows, columns = np.triu_indices(len(block), 1, len(others))  # each pair once
+        found = marginals.correlations(block, others)[rows, columns]
+        order = np.argpartition(found, [n - 1, -n]) if len(found) > 2 * n else np.arange(len(found))
+        kept = np.r_[order[:n], order[n:][-n:]]
+        parts.append((block[rows[kept]], others[columns[kept]], found[kept]))
+    first, second, correlation = map(np.concatenate, zip(*parts))
+    return marginals.strongest(first, second, correlation, n)
 
 
-class _Found(NamedTuple):
-    """Pairs as columns: two items, P(a, b) − P(a)P(b), and the correlation."""
+class _Marginals(NamedTuple):
+    """The inclusion probabilities of a kernel, and R of its marginal kernel Q R Qᵀ."""
 
-    first: IntArray
-    second: IntArray
-    covariance: FloatArray
-    correlation: FloatArray
+    kernel: LowRankKernel
+    p: FloatArray
+    R: FloatArray
 
-    def take(self, which: Any) -> _Found:
-        """Return some of the pairs."""
-        return _Found(self.first[which], self.second[which], self.covariance[which], self.correlation[which])
+    def share(self, item: int) -> Share:
+        """Return an item with its label and probability."""
+        labels = self.kernel.labels
+        return Share(item, str(item) if labels is None else labels[item], float(self.p[item]))
 
+    def occurring(self, least_probability: float) -> IntArray:
+        """Return the items of positive probability that reach this bound."""
+        return np.flatnonzero((self.p > 0) & (self.p >= least_probability))
 
-def _hold_against(kernel: LowRankKernel, probabilities: FloatArray, block: IntArray, others: IntArray) -> _Found:
-    """Return all pairs of an item of the block with one of the others."""
-    R = tilted_law(kernel.coordinates, 1.0).marginal
-    q, rest = (kernel.q_rows(kernel.rows_of(items)) for items in (block, others))
-    covariance = -((q @ R) @ rest.T) * ((q @ R.T) @ rest.T)
-    spread = np.sqrt(probabilities * (1 - probabilities))
-    sizes = np.outer(spread[block], spread[others])
-    correlation = np.divide(covariance, sizes, out=np.zeros_like(sizes), where=sizes > 0)
-    first, second = np.repeat(block, len(others)), np.tile(others, len(block))
-    return _Found(first, second, covariance.ravel(), correlation.ravel())
+    def correlations(self, block: IntArray, others: IntArray) -> FloatArray:
+        """Return the correlations between the items of ``block`` and of ``others``."""
+        q, rest = (self.kernel.ties.q_rows(self.kernel.rows_of(items)) for items in (block, others))
+        covariance = -((q @ self.R) @ rest.T) * ((q @ self.R.T) @ rest.T)
+        if self.kernel.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
+            covariance /= np.outer(1 + self.kernel.background[block], 1 + self.kernel.background[others])
+        scale = np.outer(self._spread(block), self._spread(others))
+        return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
 
+    def strongest(self, first: IntArray, second: IntArray, correlation: FloatArray, n: int) -> Pairs:
+        """Return the n pairs with the largest positive and the n with the smallest negative correlations."""
+        together = self.p[first] * self.p[second] + correlation * self._spread(first) * self._spread(second)
+        order, kinds = np.argsort(-correlation, kind="stable"), []
+        for side, sign in ((order[:n], 1), (order[::-1][:n], -1)):
+            chosen = side[sign * correlation[side] > MIN_CORRELATION]
+            columns = (values[chosen].tolist() for values in (first, second, np.maximum(together, 0.0), correlation))
+            kinds.append(tuple(Pair(self.share(a), self.share(b), both, rho) for a, b, both, rho in zip(*columns)))
+        return Pairs(*kinds)
 
-def _extremes(found: _Found, n: int) -> _Found:
-    """Return the pairs of the n largest and the n smallest correlations, and perhaps some between."""
-    if len(found.first) > 2 * n:
-        order = np.argpartition(found.correlation, [n - 1, len(found.first) - n])
-        return found.take(np.r_[order[:n], order[-n:]])
-    return found
-
-
-def _pairs(kernel: LowRankKernel, probabilities: FloatArray, found: _Found, n: int) -> Pairs:
-    """Return the n pairs of the largest correlation above zero, and the n of the smallest below."""
-    n = check_count(n, "n", least=1)
-    order = np.argsort(-found.correlation, kind="stable")
-    kinds = []
-    for side, sign in ((order, 1), (order[::-1], -1)):
-        chosen = side[:n][sign * found.correlation[side[:n]] > ZERO]
-        kinds.append(tuple(_pair(kernel, probabilities, *(column[i].item() for column in found)) for i in chosen))
-    return Pairs(*kinds)
+    def _spread(self, items: IntArray) -> FloatArray:
+        return np.sqrt(self.p[items] * (1 - self.p[items]))
 
 
-def _pair(kernel: LowRankKernel, p: FloatArray, a: int, b: int, covariance: float, correlation: float) -> Pair:
-    together = max(0.0, float(p[a] * p[b]) + covariance)
-    return Pair(_share(kernel, a, p), _share(kernel, b, p), together, correlation)
-
-
-def _share(kernel: LowRankKernel, item: int, probabilities: FloatArray) -> Share:
-    label = str(item) if kernel.labels is None else kernel.labels[item]
-    return Share(item, label, float(probabilities[item]))
-
-
-def _occurring(probabilities: FloatArray, least: float) -> IntArray:
-    return np.flatnonzero((probabilities > 0) & (probabilities >= least))
-
-
-def _kernel(model: Any) -> LowRankKernel:
+def _marginals(model: Any) -> _Marginals:
     kernel = getattr(model, "kernel_", model)
     if not isinstance(kernel, LowRankKernel):
         raise InvalidInputError(f"expected a kernel or a fitted estimator; got {type(model).__name__}")
-    return kernel
+    return _Marginals(kernel, kernel.inclusion_probabilities(), tilted_law(kernel.ties.coordinates, 1.0).marginal)
 
 
 def _text(attracting: str, repelling: str, pairs: Pairs, name: Callable[[Pair], str]) -> str:
-    """Return a table of both kinds of pairs."""
+    """Return a table of complements and substitutes."""
     width = max(map(len, [attracting, repelling, *map(name, pairs.complements + pairs.substitutes)]))
     lines = []
     for title, kind in ((attracting, pairs.complements), (repelling, pairs.substitutes)):

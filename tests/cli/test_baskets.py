@@ -128,7 +128,7 @@ def test_an_impossible_basket_among_many_is_told_and_left_out(call, tmp_path):
     ndpp.save(kernel, tmp_path / "twins.safetensors")
     done = call("recommend", tmp_path / "twins.safetensors", "-", "--json", stdin="0 1\n0\n")
     assert done.json["recommendations"] == [[], [{"item": 2, "score": 1.0}]]
-    assert done.err == "ndpp: warning: 1 of 2 baskets have probability zero; nothing is recommended there\n"
+    assert done.err == "ndpp: warning: 1 of 2 baskets have probability zero; nothing is recommended for them\n"
     assert call("recommend", tmp_path / "twins.safetensors", "-g", "0,1").code == 1
 
 
@@ -145,5 +145,5 @@ def test_without_a_device_the_cpu_draws_and_says_so(call, plain):
     words = ["sample", plain, "-n", 3, "--size", 2, "--seed", 1, "--json"]
     done = call(*words, "--device", "cuda")
     assert done.json == call(*words).json
-    assert done.err.startswith("ndpp: warning: device='cuda' was asked for, but torch")
+    assert done.err.startswith("ndpp: warning: the device 'cuda' is not available: torch")
     assert call("sample", plain, "--device", "abacus").code == 1

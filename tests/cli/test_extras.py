@@ -26,7 +26,7 @@ def test_a_missing_extra_is_named(models, tmp_path, package, words, extra):
     done = end(spawn(*named, cwd=work, env=without(tmp_path, package)))
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert f"needs the package '{package}', which is not installed. Run: pip install 'ndpp[{extra}]'" in done.err
-    assert not [path for path in work.iterdir() if path.suffix != ".part"]
+    assert not [path for path in work.iterdir() if path.suffix != ".ndpp-part"]
 
 
 def test_most_commands_need_none_of_the_heavy_ones(models, tmp_path):

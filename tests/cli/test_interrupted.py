@@ -14,20 +14,18 @@ import pytest
 
 import ndpp
 import only_posix
-from command import COMMAND, ENVIRONMENT, UNMEASURED, Done, end, spawn
+from command import COMMAND, ENVIRONMENT, UNMEASURED, Done, end, pausing, spawn
 from ndpp.samplers import Exact
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
-SAMPLE = ["-n", 1000, "--seed", 7, "--size", 3, "--sampler", "walk", "--steps", 2]
+SAMPLE = ["--seed", 7, "--size", 3, "--sampler", "walk", "--steps", 2]
+ENDLESS = ["-n", 10**6]  # so many are not drawn before the test has its turn, however busy the machine is
 
 
 def wait_for(condition, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(6000):
-        if condition():
-            return
+    while not condition():
         assert process.poll() is None, end(process)
         time.sleep(0.01)
-    pytest.fail("nothing happened in a minute")
 
 
 def baskets_in(journal: Path) -> int:
@@ -36,37 +34,37 @@ def baskets_in(journal: Path) -> int:
 
 @only_posix.signals
 def test_a_run_interrupted_and_killed_ends_with_the_same_bytes(call, plain, tmp_path):
-    whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
-    assert call("sample", plain, *SAMPLE, "-o", whole).code == 0
-    part = tmp_path / "out.csv.part"
+    whole, out, part = (tmp_path / name for name in ("whole.csv", "out.csv", "out.csv.ndpp-part"))
 
-    process = spawn("sample", plain, *SAMPLE, "-o", out, cwd=tmp_path)
+    process = spawn("sample", plain, *SAMPLE, *ENDLESS, "-o", out, cwd=tmp_path)
     wait_for(lambda: baskets_in(part) > 50, process)
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
     kept = baskets_in(part)
-    assert done.err == f"\nndpp: interrupted; {kept:,} of 1,000 baskets are kept in {str(part)!r}; --resume continues\n"
+    told = f"saved {kept:,} of 1,000,000 baskets in {str(part)!r}; --resume continues"
+    assert done.err == f"\nndpp: interrupted; {told}\n"
     assert not out.exists()
 
     told = call("info", part, "--json").json
     assert (told["kind"], told["baskets"], told["seed"]) == ("unfinished baskets", kept, 7)
 
-    refused = call("sample", plain, *SAMPLE, "-o", out)
+    refused = call("sample", plain, *SAMPLE, *ENDLESS, "-o", out)
     assert (refused.code, baskets_in(part)) == (1, kept)
     assert "Continue it with --resume, or delete it" in refused.err
     other = call("sample", plain, "-n", 1000, "--size", 4, "-o", out, "--resume")
     assert "made with another sampler" in other.err
 
-    process = spawn("sample", plain, *SAMPLE, "-o", out, "--resume", "--jobs", 2, cwd=tmp_path)
+    process = spawn("sample", plain, *SAMPLE, *ENDLESS, "-o", out, "--resume", "--jobs", 2, cwd=tmp_path)
     wait_for(lambda: baskets_in(part) > kept + 50, process)
     process.kill()
     assert end(process).code == -signal.SIGKILL
-    assert kept < baskets_in(part) < 1000
     assert not out.exists()
 
+    n = baskets_in(part) + 50
     seedless = [word for word in SAMPLE if word not in ("--seed", 7)]  # the journal knows its seed
-    assert call("sample", plain, *seedless, "-o", out, "--resume").code == 0
+    assert call("sample", plain, *seedless, "-n", n, "-o", out, "--resume").code == 0
+    assert call("sample", plain, *SAMPLE, "-n", n, "-o", whole).code == 0
     assert out.read_bytes() == whole.read_bytes()
     assert not part.exists()
 
@@ -86,7 +84,7 @@ def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatc
     monkeypatch.setattr(Exact, "prepare", interrupted)
     done = call(*words, tmp_path / "out.txt", stdin=half)
     assert done.code == 130
-    assert (f"{2 * prepared} of 8 baskets are kept" if prepared else "no basket was drawn yet") in done.err
+    assert (f"saved {2 * prepared} of 8 baskets in" if prepared else "no basket was drawn yet") in done.err
     monkeypatch.setattr(Exact, "prepare", prepare)
     assert call(*words, tmp_path / "out.txt", "--resume", stdin=half).code == 0
     assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
@@ -94,7 +92,7 @@ def test_completions_go_on_where_they_stopped(call, models, tmp_path, monkeypatc
 
 @only_posix.signals
 def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
-    process = spawn("sample", plain, *SAMPLE, "-n", 10**6, cwd=tmp_path)
+    process = spawn("sample", plain, *SAMPLE, *ENDLESS, cwd=tmp_path)
     assert process.stdout is not None
     first = process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -108,35 +106,36 @@ def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
 def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_path):
     words = ["fit", models / "orders.csv", "--rank", 6, "--epochs", 12, "--patience", 100, "--seed", 3, "--jobs", 1]
     assert call(*words, "-o", tmp_path / "whole.safetensors").code == 0
-    out, part = tmp_path / "out.safetensors", tmp_path / "out.safetensors.part"
-    words += ["-o", out.name]
+    out, part = tmp_path / "out.safetensors", tmp_path / "out.safetensors.ndpp-part"
+    words += ["-o", out]
+    env = pausing(tmp_path / "pausing", part.name)
 
-    process = spawn(*words, cwd=tmp_path)
+    process = spawn(*words, cwd=tmp_path, env=env)
     wait_for(part.exists, process)
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
-    assert "is kept in" in done.err
+    assert "saved training up to epoch" in done.err
     assert len(done.err.splitlines()) == 2
     assert part.exists()
     assert not out.exists()
 
     assert call("info", part, "--json").json["kind"] == "unfinished training"
 
-    refused = call(*words[:-1], out)
+    refused = call(*words)
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "Continue it with --resume, or delete it" in refused.err
 
     before = part.read_bytes()
-    process = spawn(*words, "--resume", cwd=tmp_path)
+    process = spawn(*words, "--resume", cwd=tmp_path, env=env)
     wait_for(lambda: part.read_bytes() != before, process)
     process.kill()
     end(process)
     assert not out.exists()
 
-    assert end(spawn(*words, "--resume", cwd=tmp_path)).code == 0
+    assert call(*words, "--resume").code == 0
     assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors", "whole.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors", "pausing", "whole.safetensors"]
 
 
 @only_posix.limits
@@ -153,7 +152,7 @@ def test_a_full_disk_loses_nothing(call, plain, tmp_path):
         assert (done.code, done.out) == (1, "")
         assert done.err == "ndpp: error: could not write the output: No space left on device\n"
         assert not out.exists()
-        assert baskets_in(disk / "out.txt.part") > 100
+        assert baskets_in(disk / "out.txt.ndpp-part") > 100
         subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
         assert call("sample", plain, *QUICK, "-o", out, "--resume").code == 0
         assert out.read_bytes() == whole.read_bytes()
@@ -217,7 +216,7 @@ def test_training_that_may_not_be_kept_says_why(models, tmp_path):
     words = ["fit", models / "orders.csv", "-o", "x.safetensors", "--epochs", 1]
     done = end(spawn(*words, cwd=tmp_path, env=UNMEASURED, preexec_fn=limit))
     assert done.code == 1
-    assert done.err.startswith(f"ndpp: error: could not write '{tmp_path}/x.safetensors.part': ")
+    assert done.err.startswith(f"ndpp: error: could not write '{tmp_path}/x.safetensors.ndpp-part': ")
     assert "File too large" in done.err
     assert not list(tmp_path.iterdir())
 
@@ -367,19 +366,55 @@ def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
     assert process.stderr.read(9) == b"importing"
     process.send_signal(signal.SIGINT)
     assert end(process) == (130, "", "\nndpp: interrupted\n")
-    assert [path.name for path in tmp_path.iterdir() if path.suffix in (".part", ".safetensors")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.suffix in (".ndpp-part", ".safetensors")] == []
 
 
 @only_posix.signals
-def test_experiments_that_were_finished_are_kept(tmp_path):
+def test_experiments_that_were_finished_are_kept(call, tmp_path, monkeypatch):
     words = ["reproduce", "map-init", "beyond", "--quick", "-o", "out"]
-    process = spawn(*words, cwd=tmp_path)
+    process = spawn(*words, cwd=tmp_path, env=pausing(tmp_path / "pausing", "report.md"))
     wait_for((tmp_path / "out" / "report.md").exists, process)
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
-    assert done.err == "\nndpp: interrupted; what was finished is in 'out'; --resume goes on with the rest\n"
+    assert done.err == "\nndpp: interrupted; finished experiments are in 'out'; --resume continues\n"
     before = (tmp_path / "out" / "map-init.json").stat().st_mtime_ns
-    assert end(spawn(*words, "--resume", cwd=tmp_path)).code == 0
+    monkeypatch.chdir(tmp_path)
+    assert call(*words, "--resume").code == 0
     assert (tmp_path / "out" / "map-init.json").stat().st_mtime_ns == before
     assert (tmp_path / "out" / "beyond.json").exists()
+
+
+@only_posix.signals
+def test_two_commands_for_one_file_do_not_mix(call, plain, tmp_path):
+    out, part = tmp_path / "out.txt", tmp_path / "out.txt.ndpp-part"
+    assert call("sample", plain, "-n", 400, *SAMPLE, "-o", tmp_path / "whole.txt").code == 0
+    first = spawn("sample", plain, "-n", 400, *SAMPLE, "-o", out, cwd=tmp_path)
+    wait_for(lambda: baskets_in(part) > 20, first)
+    first.send_signal(signal.SIGSTOP)
+    try:
+        for words in (
+            ["-n", 400, *SAMPLE, "-o", out],
+            ["-n", 400, *SAMPLE, "-o", out, "--resume"],
+            ["-n", 9, "--seed", 1, "-o", out],
+        ):
+            second = call("sample", plain, *words)
+            assert second.code == 1
+            assert (
+                second.err
+                == f"ndpp: error: another process is writing {str(out)!r}. Wait for it to end, or name another file\n"
+            )
+        assert not out.exists()
+    finally:
+        first.send_signal(signal.SIGCONT)
+    assert end(first).code == 0
+    assert out.read_bytes() == (tmp_path / "whole.txt").read_bytes()
+
+
+def test_the_file_that_is_read_is_not_taken_for_a_journal(call, models, tmp_path):
+    part = tmp_path / "y.txt.ndpp-part"
+    part.write_text("tea\n")
+    done = call("complete", models / "shelf.safetensors", part, "--add", 1, "-o", tmp_path / "y.txt")
+    assert done.code == 1
+    assert "is not a journal of baskets" in done.err
+    assert part.read_text() == "tea\n"

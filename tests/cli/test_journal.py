@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+import only_posix
 from ndpp import Baskets
-from ndpp.cli.journal import Journal, journal_path, read_made_with
-from ndpp.errors import InvalidInputError
+from ndpp._atomic import one_writer, part_path
+from ndpp.cli.journal import Journal, read_made_with
+from ndpp.errors import BusyFileError, InvalidInputError
 
 MADE_WITH = {"seed": 3, "size": None, "given": [1, 2]}
 FIRST, SECOND = Baskets.from_lists([[0, 12], []]), Baskets.from_lists([[3]])
@@ -23,30 +28,30 @@ def test_it_goes_on_where_it_stopped(target):
     with Journal(target, MADE_WITH, resume=True) as journal:
         assert len(journal) == 2
         journal.append(SECOND)
-        assert list(journal.rows()) == [[0, 12], [], [3]]
+        assert list(journal.baskets()) == [[0, 12], [], [3]]
         journal.remove()
-    assert not journal_path(target).exists()
+    assert not part_path(target).exists()
 
 
 @pytest.mark.parametrize("piece", [b"7", b"7 1", b"\xff"])
 def test_a_torn_line_is_cut_off(target, piece):
-    with open(journal_path(target), "ab") as file:
+    with open(part_path(target), "ab") as file:
         file.write(piece)
     with Journal(target, MADE_WITH, resume=True) as journal:
         assert len(journal) == 2
         journal.append(SECOND)
-        assert list(journal.rows()) == [[0, 12], [], [3]]
+        assert list(journal.baskets()) == [[0, 12], [], [3]]
 
 
 def test_cut_at_every_byte_it_still_goes_on(target):
-    whole = journal_path(target).read_bytes()
+    whole = part_path(target).read_bytes()
     for end in range(len(whole) + 1):
-        journal_path(target).write_bytes(whole[:end])
+        part_path(target).write_bytes(whole[:end])
         with Journal(target, MADE_WITH, resume=True) as journal:
             rows = [[0, 12], []][: len(journal)]
-            assert list(journal.rows()) == rows
+            assert list(journal.baskets()) == rows
             journal.append(FIRST[len(rows) :])
-        assert journal_path(target).read_bytes() == whole
+        assert part_path(target).read_bytes() == whole
 
 
 def test_without_resume_nothing_is_overwritten(target):
@@ -66,9 +71,50 @@ def test_other_settings_do_not_continue_it(target):
         Journal(target, {**MADE_WITH, "size": 4}, resume=True)
 
 
-def test_a_strange_file_is_left_alone(tmp_path):
-    path = journal_path(tmp_path / "out.txt")
-    path.write_text("my notes\nare here\n")
-    with pytest.raises(InvalidInputError, match="no journal"):
-        Journal(tmp_path / "out.txt", MADE_WITH, resume=True)
-    assert path.read_text() == "my notes\nare here\n"
+@pytest.mark.parametrize(
+    "content", ["my notes\nare here\n", "one line", "[1]\n2\n", '{"seed": 3}\n1 2\n', '{"ndpp_journal": 2}\n1\n', "{"]
+)
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_foreign_file_is_left_alone(tmp_path, content, resume):
+    path = part_path(tmp_path / "out.txt")
+    path.write_text(content)
+    if content == "{":  # what a run killed at its first byte leaves
+        Journal(tmp_path / "out.txt", MADE_WITH, resume=resume).remove()
+        return
+    with pytest.raises(InvalidInputError, match="not a journal of baskets"):
+        Journal(tmp_path / "out.txt", MADE_WITH, resume=resume)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("line", [b"1 \0\n", b"-1\n", b"1  2\n", b"x\n", b"1,2\n"])
+def test_a_damaged_line_is_an_error(target, line):
+    with open(part_path(target), "ab") as file:
+        file.write(line)
+    with pytest.raises(InvalidInputError, match=r"line 4 of .* is damaged"):
+        Journal(target, MADE_WITH, resume=True)
+
+
+def test_a_file_has_one_writer_at_a_time(tmp_path):
+    target = tmp_path / "out.txt"
+    for _ in range(2):
+        with one_writer(target):
+            with pytest.raises(BusyFileError, match="another process is writing"), one_writer(target):
+                pytest.fail("two writers")
+            with one_writer(tmp_path / "other.txt"):
+                pass
+        assert list(tmp_path.iterdir()) == []
+
+
+@only_posix.signals
+def test_a_killed_process_is_no_writer(tmp_path):
+    code = (
+        f"from ndpp._atomic import one_writer\nwith one_writer({str(tmp_path / 'x')!r}): print(1, flush=True), input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"1\n"
+        with pytest.raises(BusyFileError), one_writer(tmp_path / "x"):
+            pytest.fail("two writers")
+        process.kill()
+        process.wait()
+    with one_writer(tmp_path / "x"):
+        pass

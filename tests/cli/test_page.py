@@ -50,7 +50,7 @@ def test_the_page_runs_as_written(call, tmp_path, monkeypatch):
             continue
         for line, expected in examples(text):
             check(call, line, expected)
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob("*.ndpp-part"))
 
 
 def test_a_wrong_page_fails(call, shelf):

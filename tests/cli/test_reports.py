@@ -40,13 +40,13 @@ def test_info_of_numbers_that_are_names(call):
 def test_evaluation_is_that_of_the_library(call, models, shelf, tmp_path):
     kernel = ndpp.load(shelf)
     baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
-    expected = metrics.compare(
+    expected = metrics.compare_models(
         {"model": kernel, "independent items": metrics.independent_items(baskets), "cosine": metrics.item_item_cosine(baskets)},
         baskets, n_boot=50, rng=3,
     )  # fmt: skip
     words = ["evaluate", shelf, models / "orders.csv", "--train", models / "orders.csv", "--bootstrap", 50, "--seed", 3]
     found = call(*words, "--json").json["results"]
-    values = [estimate for row in expected.rows for estimate in row[1:] if estimate is not None]
+    values = [estimate for row in expected.rows for estimate in row.estimates]
     assert [(row["metric"], row["value"], row["low"]) for row in found] == [(e.name, e.value, e.low) for e in values]
     shown = call(*words).out
     assert "item-item cosine" in shown
@@ -79,7 +79,7 @@ def test_diagnosis_says_whether_a_walk_converged(call, shelf):
     done = call("diagnose", shelf, "-k", 3, "-n", 100, "--steps", 0)
     assert done.code == 0
     assert "NOT CONVERGED: do not trust this walk" in done.out
-    assert "against the law: The laws differ" in done.out
+    assert "compared with the kernel: The distributions differ" in done.out
 
 
 def test_a_walk_is_diagnosed_on_sets_of_two_at_least(shelf):

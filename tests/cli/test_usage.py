@@ -11,8 +11,8 @@ import pytest
 
 import ndpp
 from command import ENVIRONMENT, end, spawn
-from ndpp.cli.app import COMMANDS, _help, run
-from ndpp.cli.guard import in_words
+from ndpp.cli.app import COMMANDS, help_of, run
+from ndpp.cli.guard import message_of
 from ndpp.cli.output import cell
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
@@ -34,7 +34,7 @@ def test_help_explains_and_shows_examples(call, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_use_options_that_exist(call, name):
     command = next(commands[name] for commands in COMMANDS.values() if name in commands)
-    examples = _help(command).split("Examples:")[1]
+    examples = help_of(command).split("Examples:")[1]
     known = call(name, "--help").out.split("Arguments")[-1]
     own = [line for line in re.split(r"[|\n]", examples) if line.split()[:2] == ["ndpp", name]]
     assert own
@@ -56,26 +56,29 @@ def test_version(call):
         (["sample", "SHELF", "--sampler", "gibbs"], "'gibbs' is not one of exact, walk, rejection-walk"),
         (["sample", "SHELF", "--sampler", "naive"], "'naive' is not one of"),
         (["diagnose", "SHELF", "--walk", "clock"], "'clock' is not one of walk, rejection-walk"),
-        (["sample", "SHELF", "--resume"], "--resume continues the file that -o names"),
-        (["sample", "SHELF", "--json", "--to", "csv"], "exclude each other"),
+        (["sample", "SHELF", "--resume"], "--resume continues the file named by -o"),
+        (["sample", "SHELF", "--json", "--to", "csv"], "use either --json or --to"),
         (["sample", "SHELF", "--sampler", "walk", "-g", "tea", "-k", "3"], "--given needs --sampler exact"),
         (["sample", "SHELF", "--sampler", "cholesky", "-k", "3"], "any size"),
         (["sample", "SHELF", "--steps", "3"], "--steps and --start are for walks"),
         (["sample", "SHELF", "--sampler", "clock", "--device", "cuda"], "others run on the CPU"),
         (["sample", "SHELF", "--sampler", "walk", "--size", "2", "--device", "cuda"], "others run on the CPU"),
-        (["complete", "SHELF", "-g", "tea", "--size", "4", "--add", "1"], "exclude each other"),
+        (["complete", "SHELF", "-g", "tea", "--size", "4", "--add", "1"], "use either --size"),
         (["complete", "SHELF", "FILE", "-g", "tea"], "not from both"),
         (["map", "SHELF"], "--size"),
         (["fit", "FILE", "-o", "x.safetensors", "--test", "300"], "must leave baskets to fit on, of 300; got 300"),
         (["fit", "FILE", "-o", "x.safetensors", "--epochs", "0"], "--epochs"),
         (["fit", "FILE"], "--output"),
-        (["fit", "FILE", "-o", "x.safetensors", "--model", "symmetric", "--gamma", "1"], "not for --model symmetric"),
+        (
+            ["fit", "FILE", "-o", "x.safetensors", "--model", "symmetric", "--gamma", "1"],
+            "not an option of --model symmetric",
+        ),
         (
             ["evaluate", "SHELF", "FILE", "-o", "result.xlsx"],
-            ".xlsx files are not written; name one that ends in .txt, .csv, .json",
+            "cannot write .xlsx files; use a name that ends in .txt, .csv, .json",
         ),
         (["sample", "SHELF", "-o", "drawn.xlsx"], "ends in .txt, .csv, .tsv, .parquet, .json"),
-        (["info", "FILE", "-o", "told.parquet"], ".parquet files are not written"),
+        (["info", "FILE", "-o", "told.parquet"], "cannot write .parquet files"),
         (["sample", "SHELF", "--jobs", "0"], "-1 for all cores; got 0"),
         (["reproduce", "--quick"], "--list"),
         (["reproduce", "fig9"], "there is no experiment 'fig9'"),
@@ -93,23 +96,25 @@ def test_wrong_usage(call, shelf, models, words, told):
     ("words", "told"),
     [
         (["sample", "nowhere.safetensors"], "no model file at 'nowhere.safetensors'"),
-        (["sample", "MODELS/orders.csv"], "is no model but text"),
+        (["sample", "MODELS/orders.csv"], "is text, not a model"),
         (["sample", "MODELS/orders.parquet"], "cannot be read as an ndpp model"),
         (["sample", "MODELS"], "cannot be read as an ndpp model"),
+        (["sample", "MODELS/mixture.safetensors"], "holds a Mixture; the command takes a single kernel"),
+        (["info", "MODELS/mixture.safetensors"], "holds a Mixture; the command takes a single kernel"),
         (["info", "nowhere.txt"], "'nowhere.txt': No such file or directory"),
         (["evaluate", "SHELF", "MODELS/plain.safetensors"], "must be UTF-8 text"),
         (["evaluate", "SHELF", "SHELF", "--from", "parquet"], "is not a readable Parquet file"),
         (["evaluate", "SHELF", "-"], "standard input is empty"),
         (["fit", "SHELF", "-o", "OUT/x.safetensors"], "must be UTF-8 text"),
         (["fit", "MODELS/orders.csv", "-o", "OUT/x.safetensors", "--item", "sku"], "--basket … and --item …"),
-        (["fit", "MODELS/orders.csv", "-o", "OUT"], "is something else"),
+        (["fit", "MODELS/orders.csv", "-o", "OUT"], "expected a regular file"),
         (["sample", "SHELF", "--given", "bred"], "did you mean 'bread'?"),
         (["sample", "SHELF", "--given", "3"], "Ids need --ids."),
-        (["sample", "PLAIN", "--given", "bread"], "'bread' is no item id"),
+        (["sample", "PLAIN", "--given", "bread"], "'bread' is not an item id"),
         (["sample", "PLAIN", "--given", "99"], "unknown item id 99"),
         (["sample", "SHELF", "--size", "40"], "no set is larger than the rank"),
-        (["sample", "SHELF", "-g", "tea", "-x", "tea"], "'tea' is among the given items and among those of --exclude"),
-        (["map", "SHELF", "-k", "3", "-g", "3", "-x", "3", "--ids"], "'3' is among the given items"),
+        (["sample", "SHELF", "-g", "tea", "-x", "tea"], "'tea' is both given and excluded (--exclude)"),
+        (["map", "SHELF", "-k", "3", "-g", "3", "-x", "3", "--ids"], "'3' is both given and excluded"),
         (["complete", "SHELF", "MODELS/orders.csv", "--add", "8"], "would have 13 items; no basket of this model has"),
         (["complete", "SHELF", "MODELS/orders.csv", "--size", "1"], "it cannot be completed to 1"),
         (["map", "SHELF", "MODELS/orders.csv", "--size", "1"], "it cannot be completed to 1"),
@@ -132,7 +137,7 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["bench", "SHELF", "--size", "40", "--seconds", "0"], "no set is larger than the rank"),
         (["demo", "-o", "MODELS/orders.csv"], "expected a folder for the results"),
         (["reproduce", "fig1", "--quick", "-o", "MODELS/orders.csv"], "expected a folder for the results"),
-        (["info", "MODELS/drawn.json"], "is JSON, which is written and not read"),
+        (["info", "MODELS/drawn.json"], "is JSON; baskets are read from text, CSV or Parquet"),
         (["sample", "SHELF", "-o", "OUT"], "is a folder"),
         (["evaluate", "SHELF", "MODELS/orders.txt", "-o", "OUT/no/such/folder.txt"], "create it first"),
     ],
@@ -164,7 +169,7 @@ def awkward(tmp_path) -> Path:
     (tmp_path / "binary.txt").write_bytes(b"tea\0milk\n")
     tabs = ndpp.LowRankKernel([[1.0], [1.0]], [[1.0]], labels=["green\ttea", "milk"])
     ndpp.save(tabs, tmp_path / "tabs.safetensors")
-    (tmp_path / "damaged.safetensors.part").write_bytes(b"of something else")
+    (tmp_path / "damaged.safetensors.ndpp-part").write_bytes(b"of something else")
     return tmp_path
 
 
@@ -199,7 +204,7 @@ def test_advice_speaks_of_options(call, models, awkward, monkeypatch, words, tol
 
 
 def test_training_of_other_settings_is_not_continued(call, models, tmp_path):
-    part = tmp_path / "x.safetensors.part"
+    part = tmp_path / "x.safetensors.ndpp-part"
     ndpp.NDPP(rank=6, max_epochs=1, random_state=0, checkpoint=part).fit(ndpp.Baskets.read(models / "orders.csv"))
     done = call("fit", models / "orders.csv", "-o", tmp_path / "x.safetensors", "--rank", 7, "--resume")
     assert done.code == 1
@@ -236,7 +241,7 @@ def test_what_is_read_is_never_overwritten(call, models, tmp_path, monkeypatch, 
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = call(*words)
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"ndpp: error: '{lost}' would be overwritten, and is read here; write to another file\n"
+    assert done.err == f"ndpp: error: '{lost}' is also an input and would be overwritten; write to another file\n"
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -247,8 +252,8 @@ def test_codes_that_are_no_positions_are_noticed(call, tmp_path):
     told = call(*words)
     assert told.code == 0
     assert told.err == (
-        "ndpp: warning: whole numbers are taken as ids, 0 to 4,715, of which 5 occur; "
-        "if they are product codes, say --labels, and if they are ids, --ids\n"
+        "ndpp: warning: integers are read as ids 0 to 4,715, of which only 5 occur; "
+        "if they are product codes, use --labels; if they are ids, use --ids\n"
     )
     assert call(*words, "--ids").err == ""
     assert call(*words, "--labels").err == ""
@@ -286,7 +291,7 @@ def test_what_is_piped_is_utf8(shelf, tmp_path, encoding):
 def test_ids_in_a_file_of_a_labelled_model(call, shelf):
     done = call("evaluate", shelf, "-", stdin="0 3\n1 2\n")
     assert done.code == 1
-    assert done.err.endswith("If the baskets hold ids, say --ids.\n")
+    assert done.err.endswith("If the baskets hold ids, use --ids.\n")
     assert call("evaluate", shelf, "-", "--ids", "--bootstrap", 0, stdin="0 3\n1 2\n").code == 0
 
 
@@ -303,19 +308,19 @@ def test_debug_shows_where(call, shelf, place):
 
 
 def test_what_was_not_foreseen_is_one_line_too(call, shelf, monkeypatch):
-    monkeypatch.setattr("ndpp.cli.draw.fingerprint", lambda path: 1 / 0)
+    monkeypatch.setattr("ndpp.cli.files.fingerprint", lambda path: 1 / 0)
     done = call("sample", shelf)
     assert (done.code, done.err) == (
         1,
-        "ndpp: error: ZeroDivisionError: division by zero (unexpected; --debug shows where)\n",
+        "ndpp: error: ZeroDivisionError: division by zero (unexpected; --debug shows the traceback)\n",
     )
 
 
 def test_words_of_failures():
-    assert in_words(OSError(28, "No space left on device", "out.txt")) == "'out.txt': No space left on device"
-    assert in_words(OSError(28, "No space left on device")) == "could not write the output: No space left on device"
-    assert "memory" in in_words(MemoryError())
-    assert in_words(ndpp.errors.NDPPError("two\nlines")) == "two lines"
+    assert message_of(OSError(28, "No space left on device", "out.txt")) == "'out.txt': No space left on device"
+    assert message_of(OSError(28, "No space left on device")) == "could not write the output: No space left on device"
+    assert "memory" in message_of(MemoryError())
+    assert message_of(ndpp.errors.NDPPError("two\nlines")) == "two lines"
 
 
 def test_cells():

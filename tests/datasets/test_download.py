@@ -100,7 +100,7 @@ def test_the_cache_is_the_default_folder(server, tmp_path, monkeypatch):
 
 def test_a_download_that_broke_off_is_told_and_leaves_nothing(server, tmp_path):
     server.stop_after = 300_000
-    with pytest.raises(DataNotFoundError, match=r"could not be fetched.*Call again"):
+    with pytest.raises(DataNotFoundError, match=r"could not be fetched.*Try again"):
         fetch(server.url, sha256=SHA256, folder=tmp_path)
     assert not list(tmp_path.iterdir())
     assert fetch(server.url, sha256=SHA256, folder=tmp_path).read_bytes() == BODY
@@ -109,7 +109,7 @@ def test_a_download_that_broke_off_is_told_and_leaves_nothing(server, tmp_path):
 def test_a_wrong_checksum_is_refused_and_nothing_kept(server, tmp_path):
     server.body = BODY[::-1]
     found = hashlib.sha256(server.body).hexdigest()
-    with pytest.raises(DataNotFoundError, match=f"expected sha256:{SHA256} but got {found}. Deleted.*Call again"):
+    with pytest.raises(DataNotFoundError, match=f"expected sha256:{SHA256} but got {found}. Deleted.*Try again"):
         fetch(server.url, sha256=SHA256, folder=tmp_path)
     assert not list(tmp_path.iterdir())
     server.body = BODY

@@ -12,7 +12,7 @@ import pytest
 
 from kernels import data_folder
 from ndpp import datasets
-from ndpp.datasets._tables import LongTable, _cell, assemble, distinct, read_long
+from ndpp.datasets._tables import _cell, distinct, read_long
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 
 UK_ROWS = [
@@ -69,7 +69,7 @@ def test_uk_retail_from_a_workbook_and_its_archive(tmp_path, monkeypatch):
         archive.write(tmp_path / "Online Retail.xlsx", "Online Retail.xlsx")
     fetched = []
     monkeypatch.setattr(
-        "ndpp.datasets.originals.fetch", lambda url, sha256: fetched.append(url) or tmp_path / "online+retail.zip"
+        "ndpp.datasets.loaders.fetch", lambda url, sha256: fetched.append(url) or tmp_path / "online+retail.zip"
     )
     check_uk(datasets.load_uk_retail(download=True))
     assert fetched == ["https://archive.ics.uci.edu/static/public/352/online+retail.zip"]
@@ -143,9 +143,11 @@ def test_amazon_registry(tmp_path):
         datasets.load_amazon_registry("gear", path)
 
 
-def test_a_hundred_rows_are_not_too_many():
-    table = LongTable(np.repeat([0, 1], [100, 101]), np.r_[np.arange(100), np.arange(101)], [], {})
-    assert assemble(table, [f"item {i}" for i in range(101)]).sizes.tolist() == [100]
+def test_a_hundred_rows_are_not_too_many(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("basket,item\n" + "".join(f"{rows},{i}\n" for rows in (100, 101) for i in range(rows)))
+    assert read_long(path, basket="basket", item="item").sizes.tolist() == [100]
+    assert read_long(path, basket="basket", item="item", whole_catalogue=True).n_items == 101
 
 
 def test_codes_of_digits_in_a_workbook():
@@ -164,12 +166,14 @@ def test_a_long_table_is_numbered_as_it_comes(tmp_path):
     pairs = np.column_stack([np.sort(rng.integers(0, 300, 3000)), rng.integers(0, 200, 3000)])
     path = tmp_path / "long.csv"
     path.write_text("user_id,book_id,title\n" + "\n".join(f"{a},{b},{i}" for i, (a, b) in enumerate(pairs)))
-    whole = read_long(path, basket="user_id", item="book_id", title="title")
-    assert whole.titles[0] == "0"
-    np.testing.assert_array_equal(np.asarray(whole.labels, int)[whole.items], pairs[:, 1])
-    first = dict(reversed([(int(b), i) for i, b in enumerate(pairs[:, 1])]))
-    assert whole.titles == {i: str(first[int(label)]) for i, label in enumerate(whole.labels)}  # the first of each item
-    np.testing.assert_array_equal(np.unique(pairs[:, 0])[whole.baskets], pairs[:, 0])
+    found = read_long(
+        path, basket="user_id", item="book_id", title="title", label=lambda code, title: f"{code} {title}"
+    )
+    codes, first = zip(*(map(int, label.split()) for label in found.labels))
+    assert list(codes) == list(dict.fromkeys(pairs[:, 1].tolist()))  # in order of appearance
+    assert first == tuple(int(np.argmax(pairs[:, 1] == code)) for code in codes)  # the first title of each item
+    expected = [set(pairs[pairs[:, 0] == basket, 1].tolist()) for basket in np.unique(pairs[:, 0])]
+    assert [{codes[i] for i in items} for items in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_a_long_table_is_numbered_as_it_comes(tmp_path):
         (b"InvoiceNo,StockCode\n1,2,3\n", "retail.csv, line 2: expected 2 values, one per column; got 3"),
         (b"InvoiceNo,StockCode,Quantity\n1,2,3\n1,2,many\n", "line 3: expected a number; got 'many'"),
         (b'InvoiceNo,StockCode\n1,"2\n1,3\n', "line 2: a quote .* never closed"),
-        (b"InvoiceNo,StockCode,Quantity\n1,2,-1\n", "no row that counts"),
+        (b"InvoiceNo,StockCode,Quantity\n1,2,-1\n", "no usable row"),
     ],
 )
 def test_files_that_are_something_else(tmp_path, content, message):
@@ -191,11 +195,11 @@ def test_files_that_are_something_else(tmp_path, content, message):
 
 def test_broken_archives(tmp_path):
     (tmp_path / "retail.zip").write_bytes(b"PK no")
-    with pytest.raises(InvalidInputError, match="not a whole archive"):
+    with pytest.raises(InvalidInputError, match="not a complete archive"):
         datasets.load_uk_retail(tmp_path / "retail.zip")
     with zipfile.ZipFile(tmp_path / "retail.zip", "w"):
         pass
-    with pytest.raises(InvalidInputError, match="not a whole archive"):
+    with pytest.raises(InvalidInputError, match="not a complete archive"):
         datasets.load_uk_retail(tmp_path / "retail.zip")
 
 
@@ -299,5 +303,5 @@ def test_a_broken_gzip_file(tmp_path):
     whole = gzip.compress(write_uk(tmp_path / "retail.csv").read_bytes())
     for content in (whole[:-9], b"plain text"):
         (tmp_path / "retail.csv.gz").write_bytes(content)
-        with pytest.raises(InvalidInputError, match="not a whole archive of a data file"):
+        with pytest.raises(InvalidInputError, match="not a complete archive"):
             datasets.load_uk_retail(tmp_path / "retail.csv.gz")

@@ -10,7 +10,7 @@ from kernels import BY_NAME
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import exact_law, total_variation
 from ndpp.errors import InvalidInputError
-from ndpp.experiments.enumerated import tabled_random_size, tabled_walk
+from ndpp.experiments.enumerated import enumerate_random_size, enumerate_walk
 from ndpp.experiments.stored_draws import masks_of
 from ndpp.samplers import DirectUp, NaiveUp, RejectionUp, Walk
 
@@ -34,7 +34,7 @@ def plain_transition(kernel, masks, size):
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_the_table_is_the_walk(size):
     kernel = make_kernel(7, 6, rng=1)
-    walk = tabled_walk(kernel, size)
+    walk = enumerate_walk(kernel, size)
     np.testing.assert_allclose(walk.transition, plain_transition(kernel, walk.masks, size), atol=1e-12)
     np.testing.assert_allclose(walk.law @ walk.transition, walk.law, atol=1e-14)
     law = exact_law(kernel, size)
@@ -45,7 +45,7 @@ def test_the_table_is_the_walk(size):
 @pytest.mark.parametrize("up", [DirectUp(), RejectionUp(), NaiveUp()], ids=lambda up: type(up).__name__)
 def test_every_up_step_draws_from_the_table(up):
     kernel, size, steps = make_kernel(6, 4, rng=3), 3, 2
-    walk = tabled_walk(kernel, size)
+    walk = enumerate_walk(kernel, size)
     start = np.array([0, 1, 2])
     draws = Walk.prepare(kernel, size=size, up=up, steps=steps, start=start).sample(600, rng=5).baskets
     counts = np.array([(masks_of(draws) == mask).sum() for mask in walk.masks])
@@ -55,7 +55,7 @@ def test_every_up_step_draws_from_the_table(up):
 
 
 def test_total_variation_to_the_law_never_grows():
-    walk = tabled_walk(make_kernel(8, 6, rng=0), 4)
+    walk = enumerate_walk(make_kernel(8, 6, rng=0), 4)
     distances = [total_variation(walk.after(t), walk.law) for t in range(12)]
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] < 1e-3 < distances[0]
@@ -63,7 +63,7 @@ def test_total_variation_to_the_law_never_grows():
 
 def test_the_walk_of_random_size_is_near_the_law_of_all_sets():
     kernel = make_kernel(6, 4, rng=0)
-    masks, law, walked = tabled_random_size(kernel)
+    masks, law, walked = enumerate_random_size(kernel)
     truth = exact_law(kernel)
     assert len(masks) == len(truth)
     np.testing.assert_allclose(law.sum(), 1.0)
@@ -74,7 +74,7 @@ def test_the_walk_of_random_size_is_near_the_law_of_all_sets():
         share = law[sizes == size].sum()
         np.testing.assert_allclose(walked[sizes == size].sum(), share, rtol=1e-10)
         if size > 1:  # and the set that of a walk of k² steps
-            walk = tabled_walk(kernel, size)
+            walk = enumerate_walk(kernel, size)
             last = dict(zip(walk.masks.tolist(), share * walk.after(size**2)))
             np.testing.assert_allclose(walked[sizes == size], [last[mask] for mask in masks[sizes == size].tolist()])
 
@@ -82,7 +82,7 @@ def test_the_walk_of_random_size_is_near_the_law_of_all_sets():
 @pytest.mark.parametrize("name", ["purely skew", "broken pairs", "zero rows", "singular L_A"])
 def test_awkward_kernels_have_tables(name):
     kernel = BY_NAME[name].kernel
-    walk = tabled_walk(kernel, 2)
+    walk = enumerate_walk(kernel, 2)
     assert (walk.law > 0).all()
     np.testing.assert_allclose(walk.transition.sum(axis=1), 1.0)
     np.testing.assert_allclose(walk.transition, plain_transition(kernel, walk.masks, 2), atol=1e-12)
@@ -90,5 +90,5 @@ def test_awkward_kernels_have_tables(name):
 
 @pytest.mark.parametrize(("n", "size"), [(30, 10), (6, 1)])
 def test_what_has_no_table_is_refused(n, size):
-    with pytest.raises(InvalidInputError, match="a table of sets"):
-        tabled_walk(make_kernel(n, 12, rng=0), size)
+    with pytest.raises(InvalidInputError, match="at most 5000 sets to enumerate"):
+        enumerate_walk(make_kernel(n, 12, rng=0), size)

@@ -11,7 +11,8 @@ from ndpp.diagnostics import psrf
 from ndpp.experiments import fig1, fig2, map_init
 from ndpp.experiments import psrf as mixing
 from ndpp.experiments.chains import log_det_gap, noise_of_gap
-from ndpp.experiments.samplers_timed import times_exact
+from ndpp.experiments.samplers_timed import SamplerTime, times_exact
+from ndpp.samplers import Exact
 
 
 def test_running_psrf_is_psrf_of_every_beginning():
@@ -48,34 +49,42 @@ def test_a_gap_is_in_standard_deviations_of_exact_draws():
 
 def test_a_walk_has_arrived_where_it_stays_within_twice_the_noise():
     def arrived(*gaps):
-        return map_init._arrived([{"gap": gap, "noise": 0.1, "steps": 3 * i} for i, gap in enumerate(gaps)])
+        return map_init.arrival([map_init.Gap("", 2, "", 3 * i, gap, 0.1, 1) for i, gap in enumerate(gaps)])
 
     assert arrived(0.9, 0.19, 0.5, 0.19, 0.01) == 9
     assert arrived(0.1, 0.1) == 0
     assert arrived(0.1, 0.5) is None
 
 
-def test_exact_is_held_against_the_papers_walk_on_the_same_task():
-    same = {"data": "a", "kernel": "b"}
-    rows = [
-        {**same, "task": task, "sampler": sampler, "seconds": seconds}
+def test_exact_is_compared_with_the_papers_walk_on_the_same_task():
+    times = [
+        SamplerTime("a", "b", 9, 4, task, None, sampler, seconds)
         for task, sampler, seconds in (
             ("k = 5", "Exact", 9.0),
             ("k = 10", "Exact", 0.1),
             ("k = 10", "Walk(RejectionUp)", 3.0),
         )
     ]
-    assert times_exact(rows, rows[-1]) == pytest.approx(30)
+    assert times_exact(times, times[-1]) == pytest.approx(30)
 
 
-def test_a_sampler_of_another_law_does_not_hold():
-    law = np.full(4, 0.25)
-    task = fig1.Task("task", "file", np.arange(4), law, [], [])
+def test_a_sampler_of_another_distribution_does_not_hold():
+    law, sampler = np.full(4, 0.25), Exact.prepare(make_kernel(4, 2, rng=0))
+    runs = [fig1.Run("Walker", sampler, 1000), fig1.Run("Exact", sampler, 1000, is_walk=True)]  # names decide nothing
+    task = fig1.Task("task", "file", np.arange(4), law, [], runs)
     for off, holds in (([0.0, 0.0], True), ([0.3, 0.0], False), ([0.0, 0.3], False)):
-        values = np.array([off]) + 0.01
-        lines = [fig1.Line(name, walk, [1000], values) for name, walk in (("Walker", False), ("Exact", True))]
-        found = fig1._findings(task, lines, 0)  # the name does not say what is a walk
-        assert [finding.holds for finding in found] == [holds, None]
+        records = [
+            fig1.DistanceRecord("task", run.label, 1000, distance.name, value + 0.01)
+            for run in runs
+            for distance, value in zip(fig1.DISTANCES, off)
+        ]
+        assert [finding.holds for finding in fig1._findings(task, records, 0)] == [holds, None]
+
+
+POINT = fig2.Point(
+    n=10, prepare_kernel=1.0, prepare_exact=1.0, prepare_tree=1.0, k=10, exact=1.0, direct_walk=1.0, direct_step=1.0,
+    rejection_walk=1.0, rejection_step=1.0, proposals=1.0, proposals_error=0.1, proposals_expected=1.0, steps=9,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -83,21 +92,19 @@ def test_a_sampler_of_another_law_does_not_hold():
     [
         ({}, []),
         (
-            {"prepare kernel": 1e6},
+            {"prepare_kernel": 1e6},
             ["preparation, coordinates", "preparation with the tree", "the same, three largest n"],
         ),
-        ({"Exact": 3.0}, ["`Exact`, one sample"]),
-        ({"Walk(RejectionUp)": 3.0}, ["`Walk(RejectionUp)`, one sample"]),
-        ({"Walk(RejectionUp) step": 2.5}, ["a step of the paper's walk"]),
+        ({"exact": 3.0}, ["`Exact`, one sample"]),
+        ({"rejection_walk": 3.0}, ["`Walk(RejectionUp)`, one sample"]),
+        ({"rejection_step": 2.5}, ["a step of the paper's walk"]),
         ({"proposals": 1.5}, ["proposals per step"]),
     ],
     ids=lambda value: next(iter(value), "nothing") if isinstance(value, dict) else "",
 )
 def test_bounds_of_figure_2_can_fail(change, failed):
-    names = [f"prepare {name}" for name in fig2.PREPARATIONS] + [*fig2.SAMPLERS, "Walk(RejectionUp) step"]
-    names += ["proposals", "proposals, closed form"]
-    rows = [{"n": n, "k": n, **dict.fromkeys(names, 1.0), "proposals, standard error": 0.1} for n in (10, 100, 1000)]
-    rows[-1] |= change
-    found = [finding.what for finding in fig2._findings(rows, rows) if finding.holds is False]
+    points = [POINT._replace(n=n, k=n) for n in (10, 100, 1000)]
+    points[-1] = points[-1]._replace(**change)
+    found = [finding.what for finding in fig2._findings(points, points) if finding.holds is False]
     assert len(found) == len(failed)
     assert all(what in text for what, text in zip(failed, found))

@@ -1,9 +1,10 @@
-"""The parts of the experiments: synthetic kernels, tight pairs, kept draws, timing, records."""
+"""The parts of the experiments: synthetic kernels, tight pairs, stored draws, timing, records."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,14 +12,19 @@ import pytest
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.experiments import bench, beyond, kept, kernels, map_init, record, samplers_timed, timing
+from ndpp.experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
 from ndpp.experiments.chains import run_chains
-from ndpp.experiments.enumerated import tabled_walk
+from ndpp.experiments.enumerated import enumerate_walk
 from ndpp.experiments.record import Finding, Result
-from ndpp.experiments.samplers_timed import sampler_rows
+from ndpp.experiments.samplers_timed import time_samplers
 from ndpp.experiments.timing import draw_times, step_times, timed
 from ndpp.items import Tree
 from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
+
+
+class Record(NamedTuple):
+    n: float
+
 
 ABOUT = {"quick": True, "seed": 3, "seconds": 1.0, "machine": record.machine()}
 
@@ -26,14 +32,14 @@ ABOUT = {"quick": True, "seed": 3, "seconds": 1.0, "machine": record.machine()}
 @pytest.mark.parametrize("steps", [1, 5, 40])
 def test_pairs_of_the_start_are_kept_as_the_formula_says(steps):
     kernel, size = beyond.pair_kernel(5, epsilon=1e-4), 4
-    walk = tabled_walk(kernel, size)
+    walk = enumerate_walk(kernel, size)
     law = walk.after(steps, walk.at(np.arange(4)))
     there = (walk.masks & 0b11) == 0b11
-    assert law[there].sum() == pytest.approx(beyond.still_there(steps, size, 5), abs=1e-5)
+    assert law[there].sum() == pytest.approx(beyond.pair_remains(steps, size, 5), abs=1e-5)
 
 
 def test_greedy_and_uniform_starts_need_a_known_number_of_steps():
-    walk = tabled_walk(make_kernel(7, 4, rng=0), 3)
+    walk = enumerate_walk(make_kernel(7, 4, rng=0), 3)
     for bound in (0.3, 0.05):
         t = map_init.steps_below(walk, bound)
         off = [0.5 * np.abs(walk.after(s) - walk.law).sum() for s in (t - 1, t)]
@@ -128,18 +134,18 @@ def _interrupted(model):
 def test_draws_are_kept_and_not_made_again(tmp_path, monkeypatch):
     kernel, file = make_kernel(8, 6, rng=0), tmp_path / "cache" / "draws.npy"
     sampler, other = Exact.prepare(kernel, size=3), Exact.prepare(make_kernel(8, 6, rng=1), size=3)
-    monkeypatch.setattr(kept, "BLOCK", 40)
-    monkeypatch.setattr(kept, "PROBE", 10)
+    monkeypatch.setattr(stored_draws, "BLOCK", 40)
+    monkeypatch.setattr(stored_draws, "PROBE", 10)
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
-    whole = kept.masks_of(sampler.sample(100, rng=5).baskets)
+    whole = stored_draws.masks_of(sampler.sample(100, rng=5).baskets)
     heard = []
-    assert np.array_equal(kept.drawn(sampler, 50, seed=5, keep=file), whole[:50])
-    assert np.array_equal(kept.drawn(sampler, 100, seed=5, keep=file, say=heard.append), whole)
+    assert np.array_equal(stored_draws.draw_masks(sampler, 50, seed=5, file=file), whole[:50])
+    assert np.array_equal(stored_draws.draw_masks(sampler, 100, seed=5, file=file, say=heard.append), whole)
     assert heard == [90, 100]  # the first fifty were there
-    assert np.array_equal(kept.drawn(sampler, 30, seed=5, keep=file), whole[:30])
+    assert np.array_equal(stored_draws.draw_masks(sampler, 30, seed=5, file=file), whole[:30])
     assert len(np.load(file)) == 100  # asking for fewer loses none
-    drawn = kept.drawn(other, 60, seed=5, keep=file)
-    assert np.array_equal(drawn, kept.masks_of(other.sample(60, rng=5).baskets))  # another sampler begins anew
+    drawn = stored_draws.draw_masks(other, 60, seed=5, file=file)
+    assert np.array_equal(drawn, stored_draws.masks_of(other.sample(60, rng=5).baskets))  # another sampler begins anew
 
 
 def test_timed_calls_as_often_as_it_must():
@@ -258,31 +264,31 @@ def test_warming_up_takes_no_longer_than_timing(monkeypatch, seconds, draws):
 
 
 @pytest.mark.parametrize("size", [3, None])
-def test_a_row_for_every_sampler(size):
+def test_a_time_for_every_sampler(size):
     kernel = make_kernel(30, 6, rng=0)
-    rows = list(sampler_rows(kernel, Tree.prepare(kernel), size, seed=0, seconds=0.0))
-    assert [row["sampler"] for row in rows] == [spec.label for spec in registry.offered(size)]
-    assert all(row["seconds"] > 0 for row in rows)
+    times = list(time_samplers(kernel, Tree.prepare(kernel), size, seed=0, seconds=0.0))
+    assert [time.sampler for time in times] == [spec.label for spec in registry.offered(size)]
+    assert all(time.seconds > 0 for time in times)
     expected = Rejection.prepare(kernel, size=size).expected_proposals - 1
-    assert rows[3]["rejections"] == pytest.approx(expected)
+    assert times[3].rejections == pytest.approx(expected)
     law = kernel.size_distribution()
-    assert rows[1]["steps"] == pytest.approx(9 if size else law @ np.arange(len(law)) ** 2)  # k², or its mean
+    assert times[1].steps == pytest.approx(9 if size else law @ np.arange(len(law)) ** 2)  # k², or its mean
 
 
 def test_a_sampler_that_cannot_finish_is_expected_not_run(monkeypatch):
     kernel = make_kernel(30, 6, rng=0)
     monkeypatch.setattr(samplers_timed, "FEASIBLE", 0.0)
     monkeypatch.setattr(Rejection, "draw", lambda self, rng: pytest.fail("it was run"))
-    row = list(sampler_rows(kernel, Tree.prepare(kernel), 3, seed=0, seconds=0.0))[3]
-    assert row["expected"]
-    assert row["rejections"] == pytest.approx(Rejection.prepare(kernel, size=3).expected_proposals - 1)
+    time = list(time_samplers(kernel, Tree.prepare(kernel), 3, seed=0, seconds=0.0))[3]
+    assert time.expected
+    assert time.rejections == pytest.approx(Rejection.prepare(kernel, size=3).expected_proposals - 1)
 
 
 def test_records_are_read_back_and_reported(tmp_path):
     found = [Finding("slope", "linear", "1.02", True), Finding("error", "", "0.2", False)]
-    result = Result({"n": (1, 2)}, found, {"": [{"n": 1}], "more": [{"k": 2.5}]}, notes=("A note.",))
+    result = Result({"n": (1, 2)}, found, {"": [Record(1)], "more": [Record(2.5)]}, notes=("A note.",))
     record.write("fig9", "Figure 9", result, tmp_path, about=ABOUT)
-    assert (tmp_path / "fig9-more.csv").read_text() == "k\n2.5\n"
+    assert (tmp_path / "fig9-more.csv").read_text() == "n\n2.5\n"
     back = record.read(tmp_path, "fig9")
     assert back is not None
     assert json.dumps(back["settings"]) == '{"n": [1, 2]}'
@@ -295,9 +301,9 @@ def test_records_are_read_back_and_reported(tmp_path):
 
 
 def test_a_run_that_fails_leaves_the_old_record(tmp_path):
-    result = Result({}, [], {"": [{"n": 1}]})
+    result = Result({}, [], {"": [Record(1)]})
     record.write("fig9", "Figure 9", result, tmp_path, about=ABOUT)
-    broken = Result({"x": object()}, [], {"": [{"n": 2}]})
+    broken = Result({"x": object()}, [], {"": [Record(2)]})
     with pytest.raises(TypeError):
         record.write("fig9", "Figure 9", broken, tmp_path, about=ABOUT)
     assert record.read(tmp_path, "fig9")["settings"] == {}

@@ -78,8 +78,8 @@ def test_numbers_of_figure_1(folder):
     rows = table(folder, "fig1.csv")
     at = {(r["task"], r["sampler"], int(r["samples"]), r["distance"]): float(r["value"]) for r in rows}
     task, last = "k-NDPP, k = 5", 10_000
-    full = at[task, "walk of k² steps, by its table", last, "total variation"]
-    short = at[task, "walk of 2 steps, by its table", last, "total variation"]
+    full = at[task, "walk of k² steps, enumerated", last, "total variation"]
+    short = at[task, "walk of 2 steps, enumerated", last, "total variation"]
     assert full < short / 2  # the control leaves the band
     assert all(r["samples"] and 0 <= float(r["value"]) <= 1 for r in rows)
     assert {r["sampler"] for r in rows} >= {"Exact", "Rejection", "Cholesky", "Clock", "Walk(NaiveUp)"}
@@ -87,8 +87,8 @@ def test_numbers_of_figure_1(folder):
 
 def test_proposals_of_figure_2_are_those_of_the_closed_form(folder):
     for row in table(folder, "fig2-n.csv"):
-        off = abs(float(row["proposals"]) - float(row["proposals, closed form"]))
-        assert off < 5 * float(row["proposals, standard error"])
+        off = abs(float(row["proposals"]) - float(row["proposals_expected"]))
+        assert off < 5 * float(row["proposals_error"])
 
 
 def test_rejections_of_the_tables_are_expected_values(folder):

@@ -291,11 +291,11 @@ def test_compiled_proposals_equal_plain():
     uniforms = rng.random((2, 400))
     cells = (uniforms[0] * 37).astype(int)
     plain = np.where(uniforms[1] < threshold[cells], cells, alias[cells])
-    rows = table_module._look_up(threshold, alias, uniforms)
+    rows = table_module.look_up(threshold, alias, uniforms)
     np.testing.assert_array_equal(rows, plain)
     assert (rows != cells).any()
     assert (rows == cells).any()
-    last = table_module._look_up(threshold, alias, np.array([[1.0], [0.0]]))
+    last = table_module.look_up(threshold, alias, np.array([[1.0], [0.0]]))
     np.testing.assert_array_equal(last, [36])
 
 
@@ -308,12 +308,12 @@ def test_compiled_judging_equals_plain():
     hits = np.flatnonzero(coins < chances)
     assert 3 < len(hits) < 90
     for wanted in (1, 3, len(hits), 90):
-        accepted, extremes = table_module._judge(Q, places, M, coins, ceiling, wanted)
+        accepted, extremes = table_module._accept(Q, places, M, coins, ceiling, wanted)
         np.testing.assert_array_equal(accepted, hits[:wanted])
         seen = chances[: accepted[-1] + 1] if len(accepted) == wanted else chances
         np.testing.assert_allclose(extremes, [min(0.5, seen.min()), max(0.5, seen.max())])
     M[0, 1] = M[1, 0] = np.nan
-    assert np.isnan(table_module._judge(Q, places, M, coins, ceiling, 90)[1]).all()
+    assert np.isnan(table_module._accept(Q, places, M, coins, ceiling, 90)[1]).all()
 
 
 def test_budget_error_carries_the_count_and_what_was_drawn(kernel):

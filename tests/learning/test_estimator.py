@@ -263,7 +263,10 @@ def test_large_baskets_are_dropped_or_refused():
         (np.ones((0, 3)), "0 sample"),
         ([[0, -1]], "unknown item id -1"),
         ("text", "each basket must be"),
-        (pd.DataFrame({"order": ["A", "A"], "product": ["tea", "milk"]}), r"A long table goes to `Baskets\.from_frame"),
+        (
+            pd.DataFrame({"order": ["A", "A"], "product": ["tea", "milk"]}),
+            r"Convert a long table with `Baskets\.from_frame",
+        ),
     ],
 )
 def test_bad_baskets(X: Any, message: str):
@@ -275,8 +278,8 @@ def test_bad_baskets(X: Any, message: str):
     ("X", "message"),
     [
         ([[6]], "unknown item id 6"),
-        ([["tea"]], "the model knows its 6 items by their ids"),
-        (Baskets.from_lists([[0]], n_items=9), "knows 6 items; these baskets are over 9"),
+        ([["tea"]], "the model has no labels; give items as ids below 6"),
+        (Baskets.from_lists([[0]], n_items=9), "has 6 items; these baskets have 9"),
         (np.ones((2, 5)), "X has 5 features, but NDPP is expecting 6"),
     ],
 )
@@ -287,7 +290,7 @@ def test_items_unknown_at_scoring_time(model: NDPP, X: Any, message: str):
 
 def test_other_labels_at_scoring_time():
     named = NDPP(**QUICK).fit(Baskets.from_lists(LISTS, labels=list("abcdef")))
-    with pytest.raises(InvalidInputError, match="other labels"):
+    with pytest.raises(InvalidInputError, match="different labels"):
         named.score(Baskets.from_lists(LISTS, labels=list("bacdef")))
     assert named.score([["a", "b"]]) == named.score([[0, 1]])
     with pytest.raises(InvalidInputError, match="unknown label 'z'"):

@@ -11,14 +11,14 @@ import torch
 
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.models import (
-    Family,
     FreeSkew,
+    KernelFamily,
     LiteratureStart,
     NoSkew,
     OrthogonalPairs,
     Parameters,
     PopularityStart,
-    Start,
+    TrainingStart,
     _orthonormal,
     inner_matrix,
 )
@@ -27,13 +27,15 @@ FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 COUNTS = np.array([0.0, 1.0, 5.0, 200.0, 990.0, 1000.0, 30.0, 30.0])
 
 
-def started(family: Family, start: Start, rank: int = 8, mean_size: float = 2.5) -> tuple[Parameters, np.ndarray, int]:
+def started(
+    family: KernelFamily, start: TrainingStart, rank: int = 8, mean_size: float = 2.5
+) -> tuple[Parameters, np.ndarray, int]:
     scale = start.scale(COUNTS, 1000)
-    X, skew = start.parameters(np.random.default_rng(0), family, scale, rank, mean_size)
-    return Parameters(torch.from_numpy(X), torch.from_numpy(skew)), scale, family.columns(rank)[0]
+    parameters = start.parameters(np.random.default_rng(0), family, scale, rank, mean_size)
+    return parameters, scale, family.columns(rank)[0]
 
 
-def kernel_of(family: Family, parameters: Parameters, scale: np.ndarray, n_sym: int) -> LowRankKernel:
+def kernel_of(family: KernelFamily, parameters: Parameters, scale: np.ndarray, n_sym: int) -> LowRankKernel:
     return LowRankKernel(parameters.X.numpy() * scale[:, None], inner_matrix(family, parameters.skew, n_sym))
 
 
@@ -42,13 +44,13 @@ def test_without_noise_items_count_more_and_pairs_less():
     for family, v, b in ((FreeSkew(), 1.1**2, 2**-0.25), (OrthogonalPairs(), 1.0, 1.0), (NoSkew(), 1.0, 1.0)):
         parameters = Parameters(torch.ones(2, 4, dtype=torch.float64), torch.zeros(0))
         n_sym, n_skew = family.columns(4)
-        family.calm(parameters, noise, scale, n_sym)
+        family.correct_for_noise(parameters, noise, scale, n_sym)
         np.testing.assert_allclose(parameters.X, [[v] * n_sym + [1.0] * n_skew, [v] * n_sym + [b] * n_skew])
 
 
 @pytest.mark.parametrize("rank", range(3, 20))
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_columns_make_up_the_rank(family: Family, rank: int):
+def test_columns_make_up_the_rank(family: KernelFamily, rank: int):
     n_sym, n_skew = family.columns(rank)
     assert n_sym + n_skew == rank
     assert n_sym >= 1
@@ -57,7 +59,7 @@ def test_columns_make_up_the_rank(family: Family, rank: int):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_inner_matrix_is_identity_and_skew(family: Family):
+def test_inner_matrix_is_identity_and_skew(family: KernelFamily):
     _, n_skew = family.columns(9)
     skew = torch.from_numpy(family.random(np.random.default_rng(0), n_skew, 1.0))
     W = inner_matrix(family, skew, 9 - n_skew)
@@ -66,7 +68,7 @@ def test_inner_matrix_is_identity_and_skew(family: Family):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_popularity_start_has_the_mean_size_of_the_baskets(family: Family):
+def test_popularity_start_has_the_mean_size_of_the_baskets(family: KernelFamily):
     kernel = kernel_of(family, *started(family, PopularityStart()))
     assert kernel.inclusion_probabilities().sum() == pytest.approx(2.5, rel=1e-6)
 
@@ -94,7 +96,7 @@ def test_literature_start_is_the_literatures():
 
 
 @pytest.mark.parametrize("start", [PopularityStart(), LiteratureStart()], ids=repr)
-def test_orthogonal_constraints_hold(start: Start):
+def test_orthogonal_constraints_hold(start: TrainingStart):
     family = OrthogonalPairs()
     parameters, scale, n_sym = started(family, start)
     parameters.X.add_(torch.from_numpy(np.random.default_rng(1).standard_normal(parameters.X.shape)), alpha=0.3)
@@ -107,7 +109,7 @@ def test_orthogonal_constraints_hold(start: Start):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_rescaling_multiplies_the_kernel(family: Family):
+def test_rescaling_multiplies_the_kernel(family: KernelFamily):
     parameters, scale, n_sym = started(family, PopularityStart())
     before = kernel_of(family, parameters.clone(), scale, n_sym).to_dense()
     family.rescale(parameters, 3.0, n_sym)

@@ -12,16 +12,16 @@ import torch
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
-from ndpp.learning.loss import Problem, Settings, log_probs, loss_and_gradient
-from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs, Parameters, inner_matrix
-from ndpp.learning.objective import Likelihood, plain_log_probs
+from ndpp.learning.loss import Problem, TrainingSettings, log_probs, loss_and_gradient
+from ndpp.learning.models import FreeSkew, KernelFamily, NoSkew, OrthogonalPairs, Parameters, inner_matrix
+from ndpp.learning.objective import Likelihood
 
 FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
-SETTINGS = Settings(gamma=0.3, learning_rate=0.1, batch_size=7, max_epochs=1, patience=1)
+SETTINGS = TrainingSettings(gamma=0.3, learning_rate=0.1, batch_size=7, max_epochs=1, patience=1)
 
 
-def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[Problem, Parameters]:
+def problem_of(family: KernelFamily, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[Problem, Parameters]:
     rng = np.random.default_rng(seed)
     n_sym, n_skew = family.columns(rank)
     parameters = Parameters(
@@ -33,13 +33,22 @@ def problem_of(family: Family, *, n_items: int = 6, rank: int = 6, seed: int = 0
     return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
 
 
+def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]) -> torch.Tensor:
+    """Return log P of each basket from the dense kernel."""
+    scaled, h = likelihood.scale[:, None] * X, likelihood.n_sym
+    L = scaled[:, :h] @ scaled[:, :h].T + scaled[:, h:] @ A @ scaled[:, h:].T
+    log_normalizer = torch.logdet(L + torch.eye(len(L), dtype=X.dtype))
+    log_dets = [torch.logdet(L[items][:, items]) if items else 0 * log_normalizer for items in baskets]
+    return torch.stack(log_dets) - log_normalizer
+
+
 def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
     A = problem.family.matrix(parameters.skew)
     value = -plain_log_probs(problem.likelihood, parameters.X, A, sets).mean()
     if isinstance(problem.family, OrthogonalPairs):
         sigma = parameters.skew.exp()
         value = value + SETTINGS.gamma * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
-    return value + (problem.weights * parameters.X**2).sum()
+    return value + (problem.penalties * parameters.X**2).sum()
 
 
 def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
@@ -47,7 +56,7 @@ def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_log_probs_are_the_enumerated_ones(family: Family):
+def test_log_probs_are_the_enumerated_ones(family: KernelFamily):
     problem, parameters = problem_of(family, rank=6)
     scaled = (problem.likelihood.scale[:, None] * parameters.X).numpy()
     L = scaled @ inner_matrix(family, parameters.skew, problem.likelihood.n_sym) @ scaled.T
@@ -70,7 +79,7 @@ def test_impossible_sets_have_log_probability_minus_infinity():
 
 @pytest.mark.parametrize("multiple", [1, 4])
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_loss_and_gradient_are_those_of_autograd(family: Family, multiple: int, monkeypatch: pytest.MonkeyPatch):
+def test_loss_and_gradient_are_those_of_autograd(family: KernelFamily, multiple: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Likelihood.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
     problem, parameters = problem_of(family)
     loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS, multiple))
@@ -85,7 +94,7 @@ def test_loss_and_gradient_are_those_of_autograd(family: Family, multiple: int, 
 
 @pytest.mark.parametrize("noisy", [False, True], ids=["still", "noisy"])
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_gradient_is_that_of_finite_differences(family: Family, noisy: bool):
+def test_gradient_is_that_of_finite_differences(family: KernelFamily, noisy: bool):
     problem, parameters = problem_of(family, seed=1)
     noise = torch.from_numpy(np.random.default_rng(2).standard_normal(parameters.X.shape)) / 5 if noisy else None
     batch = batch_of(SETS)
@@ -121,7 +130,7 @@ def test_jitter_gives_forbidden_baskets_a_gradient():
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
     likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
-    single = Problem(problem.family, likelihood, problem.weights.float(), problem.noise)
+    single = Problem(problem.family, likelihood, problem.penalties.float(), problem.noise)
     exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
     near = loss_and_gradient(single, SETTINGS, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32
@@ -132,15 +141,15 @@ def test_single_precision_parameters_are_enough():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(family: Family):
+def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(family: KernelFamily):
     """Single precision for the parameters, double for the determinants."""
     problem, parameters = problem_of(family)
     likelihood = Likelihood(problem.likelihood.scale.float().cuda(), problem.likelihood.n_sym)
-    there = Problem(family, likelihood, problem.weights.float().cuda(), None)
+    there = Problem(family, likelihood, problem.penalties.float().cuda(), None)
     batch = batch_of(SETS, 16)
     exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
     near = loss_and_gradient(
-        there, SETTINGS, Parameters(*(t.float().cuda() for t in parameters)), batch._replace(rows=batch.rows.cuda())
+        there, SETTINGS, Parameters(*(t.float().cuda() for t in parameters)), batch._replace(items=batch.items.cuda())
     )
     assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
     torch.testing.assert_close(near.gradient.X.double().cpu(), exact.gradient.X, rtol=1e-3, atol=1e-3)
@@ -151,7 +160,7 @@ def test_batches_hold_every_basket(multiple: int):
     batch = batch_of(SETS, multiple)
     found = []
     for start, m, k in batch.blocks:
-        found += batch.rows[start : start + m * k].view(m, k).tolist()
+        found += batch.items[start : start + m * k].view(m, k).tolist()
     assert sorted([i for i in row if i < 6] for row in found) == sorted(s for s in SETS if s)
     assert batch.n_baskets == len(SETS)
     assert batch.padded == (multiple > 1)

@@ -1,4 +1,4 @@
-"""Single steps of training: batches, noise, weights, rates, what is kept, and what a step to nowhere leaves."""
+"""Single training steps: batches, noise, penalties, rates, the parameters kept, and steps to a loss that is not finite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 import torch
 
-from ndpp._progress import Bar
+from ndpp._progress import ProgressBar
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_baskets
 from ndpp.errors import PrecisionError
@@ -31,11 +31,11 @@ def baskets() -> Baskets:
 def _run(baskets: Baskets, **changed: Any) -> Any:
     model = NDPP(**SETTINGS | changed)
     problem, start = model._problem(baskets, 8, np.random.default_rng(0))
-    return fit._Run(problem, model._settings(), start, baskets, baskets, 0)
+    return fit.TrainingRun(problem, model._settings(), start, baskets, baskets, 0)
 
 
 def _batch(run: Any) -> tuple[Any, torch.Tensor]:
-    return fit.pack_for(run.baskets, np.arange(10), torch.device("cpu")), run._noise_sizes()
+    return fit.pack_for(run.baskets, np.arange(10), torch.device("cpu")), run._noise_scales()
 
 
 @pytest.mark.parametrize(("asked", "most", "size", "steps"), [(None, 200, 100, 52), (None, 2, 200, 50), (5, 2, 5, 80)])
@@ -46,7 +46,7 @@ def test_batches_grow_with_the_data(
     monkeypatch.setattr(fit, "MAX_STEPS", most)
     run = _run(baskets, batch_size=asked)
     assert (run.batch_size, run.n_steps) == (size, steps)
-    assert run.epoch(Bar())["step"] == steps
+    assert run.epoch(ProgressBar())["step"] == steps
 
 
 def test_half_a_step_is_half_a_step(baskets: Baskets):
@@ -79,7 +79,7 @@ def test_weights_and_noise_follow_the_counts(baskets: Baskets):
     odds, n_sym = (counts + 0.5) / (len(baskets) + 0.5 - counts), problem.likelihood.n_sym
     np.testing.assert_allclose(problem.likelihood.scale**2, odds)
     np.testing.assert_allclose(
-        problem.weights, np.outer(odds / (counts + 0.5), np.where(np.arange(8) < n_sym, 0.3, 0.5))
+        problem.penalties, np.outer(odds / (counts + 0.5), np.where(np.arange(8) < n_sym, 0.3, 0.5))
     )
     assert problem.noise is not None
     np.testing.assert_allclose(problem.noise[:, 0], 0.6 / (1 + (counts / 8) ** 2))
@@ -91,7 +91,7 @@ def test_noise_is_relative_to_what_it_is_added_to(baskets: Baskets):
     run = _run(baskets)
     h = run.problem.likelihood.n_sym
     run.now.X[:, :h], run.now.X[:, h:] = 2.0, 3.0
-    sizes = run._noise_sizes()
+    sizes = run._noise_scales()
     np.testing.assert_allclose(sizes, run.problem.noise * torch.where(torch.arange(8) < h, 2.0, 3.0), rtol=1e-6)
     drawn = torch.stack([run._noise(sizes) for _ in range(4000)])
     np.testing.assert_allclose(drawn.std(dim=0), sizes, rtol=0.1)
@@ -105,9 +105,9 @@ def test_the_running_mean_is_judged_and_soon_forgets_the_start(baskets: Baskets)
         run._step(*_batch(run))
         mean += weight * (run.now.X - mean)
     np.testing.assert_allclose(run.mean.X, mean)
-    value = run.judge()
+    value = run.validate()
     run.now.X.fill_(float("nan"))
-    assert run.judge() == value
+    assert run.validate() == value
 
 
 def test_the_skew_matrix_moves_at_a_rate_of_its_own(baskets: Baskets):
@@ -120,13 +120,13 @@ def test_the_skew_matrix_moves_at_a_rate_of_its_own(baskets: Baskets):
 def test_a_hair_is_no_improvement(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     run, values, bad = _run(baskets, patience=5), iter([-10.0, -9.9999, -9.9]), []
 
-    def judged() -> float:
+    def validated() -> float:
         run.best_value = next(values)
         return run.best_value
 
-    monkeypatch.setattr(run, "judge", judged)
+    monkeypatch.setattr(run, "validate", validated)
     for _ in range(3):
-        run.epoch(Bar())
+        run.epoch(ProgressBar())
         bad.append(run.bad)
     assert bad == [0, 1, 0]
 
@@ -136,7 +136,7 @@ def test_the_best_parameters_are_kept_and_not_the_last(baskets: Baskets, monkeyp
     monkeypatch.setattr(fit, "log_probs", lambda *_: torch.tensor([next(values)]))
     for _ in range(3):
         run._step(*_batch(run))
-        run.judge()
+        run.validate()
         kept.append(run.best.X.clone())
     assert not torch.equal(kept[0], kept[1])
     assert torch.equal(kept[1], kept[2])
@@ -147,7 +147,7 @@ def test_a_checkpoint_holds_all_that_changes(baskets: Baskets, tmp_path: Path):
     run, other = _run(baskets), _run(baskets)
     for _ in range(3):
         run._step(*_batch(run))
-    run.judge()
+    run.validate()
     run.rate, run.bad, run.drops = 0.15, 1, 2
     checkpoint.write(tmp_path / "run", run.tensors(), run.record())
     other._step(*_batch(other))

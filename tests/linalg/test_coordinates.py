@@ -9,7 +9,8 @@ import pytest
 
 from kernels import AWKWARD, Case, random_ndpp
 from ndpp.errors import InvalidKernelError
-from ndpp.linalg import Coordinates, coordinates, log_elementary, row_blocks
+from ndpp.linalg import Coordinates, coordinates, factor, leverage, log_elementary, row_blocks
+from ndpp.linalg.scaling import EPS
 
 module = sys.modules["ndpp.linalg.coordinates"]  # the package's attribute of that name is the function
 
@@ -25,7 +26,7 @@ def by_blocks(request, monkeypatch) -> None:
     """Run a test twice: with X as one matrix, and as a tall one that is never held as a whole."""
     if request.param == "by blocks":
         monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
-        monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 40)
+        monkeypatch.setattr(factor, "BLOCK_BYTES", 8 * 40)
 
 
 def check(case: Case, coords: Coordinates) -> None:
@@ -60,7 +61,7 @@ def test_blocks_agree_with_the_whole(case: Case, monkeypatch):
     """Same law, whichever way: eigenvalues of B do not depend on the basis."""
     whole = coordinates(case.X, case.W)
     monkeypatch.setattr(module, "DENSE_ENTRIES", 0)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 12 * 7)
+    monkeypatch.setattr(factor, "BLOCK_BYTES", 8 * 12 * 7)
     blocks = coordinates(case.X, case.W)
     assert whole.Q is not None
     assert blocks.Q is None
@@ -101,7 +102,7 @@ def test_leverages_of_tall_single_precision_are_bounds(condition: float, monkeyp
     coords = coordinates(X, np.eye(12))
     truth = np.sum((X.astype(np.float64) @ coords.to_q) ** 2, axis=1)
     assert np.all(coords.leverage >= truth * (1 - 1e-12))
-    assert np.all(coords.leverage <= truth * (1 + module.MOST_SLACK + 1e-6))
+    assert np.all(coords.leverage <= truth * (1 + leverage.MAX_SLACK + 1e-6))
 
 
 @pytest.mark.usefixtures("by_blocks")
@@ -138,7 +139,7 @@ def test_rounding_of_the_inputs_is_forgiven():
 
 
 def test_row_blocks_cover_every_row_once(monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 3 * 5)
+    monkeypatch.setattr(factor, "BLOCK_BYTES", 8 * 3 * 5)
     X = np.zeros((23, 3))
     rows = np.concatenate([np.arange(23)[block] for block in row_blocks(X)])
     assert rows.tolist() == list(range(23))
@@ -146,16 +147,16 @@ def test_row_blocks_cover_every_row_once(monkeypatch):
 
 
 def test_small_blocks_cover_every_row_once_and_fit_the_cache(monkeypatch):
-    monkeypatch.setattr(module, "CACHE_BYTES", 8 * 3 * 5)
+    monkeypatch.setattr(factor, "CACHE_BYTES", 8 * 3 * 5)
     X = np.arange(69.0).reshape(23, 3)
-    parts = [(block, part.copy()) for block, part in module._blocks(X, np.float64)]
+    parts = [(block, part.copy()) for block, part in factor.cached_blocks(X, np.float64)]
     assert [block.start for block, _ in parts] == list(range(0, 23, 5))
     np.testing.assert_array_equal(np.vstack([part for _, part in parts]), X)
 
 
 def test_what_is_dropped_as_rounding_is_accounted_for():
     """Two items that differ by little more than rounding: their difference is dropped, and its size in L is told."""
-    difference = 100 * module.EPS
+    difference = 100 * EPS
     coords = coordinates(np.eye(2), np.array([[1.0, 1 - difference], [1 - difference, 1.0]]))
     assert coords.rank == 1
     assert difference <= coords.dropped <= 2 * difference

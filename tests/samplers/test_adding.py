@@ -15,7 +15,7 @@ import contract
 import ndpp
 from ndpp.datasets import make_kernel
 from ndpp.experiments import table1
-from ndpp.experiments.samplers_timed import sampler_rows
+from ndpp.experiments.samplers_timed import time_samplers
 from ndpp.items import Tree
 from ndpp.samplers import registry
 
@@ -63,9 +63,9 @@ def test_one_entry_serves_experiments_and_benchmarks(monkeypatch):
     monkeypatch.setattr(registry, "SAMPLERS", (*registry.SAMPLERS, spec))
     kernel = make_kernel(30, 6, rng=0)
     assert registry.offered(None)[-1] is spec
-    rows = list(sampler_rows(kernel, Tree.prepare(kernel), None, seed=0, seconds=0.0))
-    assert rows[-1]["sampler"] == "Sequential"
-    assert "Sequential" in table1._times(kernel, 3, seed=0, seconds=0.0, only_of_size=False)
+    times = list(time_samplers(kernel, Tree.prepare(kernel), None, seed=0, seconds=0.0))
+    assert times[-1].sampler == "Sequential"
+    assert "Sequential" in table1.unit_times(kernel, 3, seed=0, seconds=0.0, only_of_size=False)
 
 
 def test_one_entry_serves_the_tables(monkeypatch):

@@ -19,28 +19,28 @@ import laws
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
-from ndpp import kernel as kernel_module
 from ndpp._lazy import load
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
+from ndpp.laws import kernel as kernel_module
 from ndpp.samplers import Exact, Walk
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
-from ndpp.samplers.gpu import accept, batches, catalogue, run
+from ndpp.samplers.gpu import device_rows, run
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.exact import ExactEngine
+from ndpp.samplers.gpu.exact import DeviceLost, ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
+from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.judge import judge
 from ndpp.samplers.gpu.kernels.layout import tight
-from ndpp.samplers.gpu.kernels.propose import philox
-from ndpp.samplers.gpu.kernels.weighed_rows import weighed_rows
+from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
+from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
+from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.samples import Samples
-from ndpp.samplers.gpu.schedule import PLANNED, Stage
-from ndpp.samplers.gpu.streams import Streams
+from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
 
 DEVICES = [
     "cpu",
@@ -51,10 +51,10 @@ DEVICES = [
 on_devices = pytest.mark.parametrize("device", DEVICES)
 
 
-def on(device: str, sampler: Exact, *, most: int | None = None) -> Exact:
+def on(device: str, sampler: Exact, *, max_samples: int | None = None) -> Exact:
     """The sampler with the GPU engine on a device, CPU tensors included."""
     engine = ExactEngine.prepare(sampler, torch.device(device))
-    engine.most = most or engine.most
+    engine.max_samples = max_samples or engine.max_samples
     return dataclasses.replace(sampler, engine=engine)
 
 
@@ -93,11 +93,15 @@ def test_every_conditional_law_is_the_enumerated_one(case: Case, device: str):
             assert seen >= size  # of 4·size laws most are trusted on the common circles
 
 
+DRAWS = 2000
+"""As many as the negative control needs."""
+
+
 @on_devices
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
 def test_law_of_the_draws(case: Case, device: str):
     for size in [None, max(oracles.possible_sizes(case.L))]:
-        draws = on(device, Exact.prepare(case.kernel, size=size)).sample(4000, rng=1)
+        draws = on(device, Exact.prepare(case.kernel, size=size)).sample(DRAWS, rng=1)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
         assert draws.info["trace_error"].max() <= 2e-8
 
@@ -105,7 +109,7 @@ def test_law_of_the_draws(case: Case, device: str):
 @on_devices
 def test_law_given_and_without_items(device: str):
     case = BY_NAME["generic"]
-    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(20_000, rng=2)
+    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(5 * DRAWS, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
@@ -116,7 +120,7 @@ def test_circles_are_those_of_the_ladder(name: str, given: tuple[int, ...], devi
     sampler = on(device, Exact.prepare(BY_NAME[name].kernel, given=given))
     for rung in (-20, 0, 6):
         expected, actual = sampler.ladder.circle(rung, 8), sampler.engine.circles[CircleKey(rung, 8)]
-        q = sampler.engine.catalogue.rows(torch.arange(3, device=device))
+        q = sampler.engine.device_rows.take(torch.arange(3, device=device))
         Z = expected.Z[0] + 1j * expected.Z[1]
         forms = np.einsum("ia,jab,ib->ij", q.cpu(), Z, q.cpu())
         np.testing.assert_allclose(torch.view_as_complex(actual.forms(q).view(3, -1, 2)).cpu(), forms, atol=1e-12)
@@ -128,7 +132,7 @@ def test_negative_control_every_candidate_is_taken(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Streams, "propose", lambda *args: (propose(*args)[0], -propose(*args)[1] - 1))
     with pytest.raises(AssertionError):
         laws.assert_law(
-            on("cpu", Exact.prepare(case.kernel, size=2)).sample(20_000, rng=3).baskets,
+            on("cpu", Exact.prepare(case.kernel, size=2)).sample(DRAWS, rng=3).baskets,
             oracles.enumerate_law(case.L, size=2),
         )
 
@@ -142,7 +146,7 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     sampler.engine.planner.schedules[4] = [Stage(0, 1, first), Stage(1, 4, CircleKey(first.rung, 2))]
     if not widest:
         monkeypatch.setattr(run, "unbiased_count", lambda rank: 2)
-    draws = sampler.sample(300 if not widest else 4000, rng=4)
+    draws = sampler.sample(300 if not widest else DRAWS, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
     assert draws.info["recentred"].mean() > 1.5
     assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
@@ -161,7 +165,7 @@ def test_what_is_tried_for_samples_that_no_circle_suits():
         seen.append((task.kind, *task.circle))
     own = [(run.Kind.OWN, *circle) for circle in ((6, 4), (6, full), (8, full), (4, full))]
     assert seen == [*own, (run.Kind.ON_CPU, 4, full)]
-    samples.basis[:, 0] = engine.catalogue.rows(torch.tensor([0, 3]))
+    samples.basis[:, 0] = engine.device_rows.take(torch.tensor([0, 3]))
     samples.basis[:, 0] /= samples.basis[:, 0].norm(dim=1, keepdim=True)
     planned = trying._retries(run.Task(run.Kind.WIDENED, samples, 1, CircleKey(6, 4)), samples)
     assert {task.kind for task in planned} == {run.Kind.OWN}
@@ -215,7 +219,7 @@ def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
 def test_rounding_calls_for_no_more_nodes(monkeypatch: pytest.MonkeyPatch):
     """Errors a little above what a plan aims at, and a little below with all nodes: those would cost time and mend nothing."""
     engine, weigh = on("cpu", Exact.prepare(make_kernel(100, 40, rng=0), size=8)).engine, Group._weigh
-    aim, full = PLANNED.trace, unbiased_count(40)
+    aim, full = PILOT_TOLERANCES.trace, unbiased_count(40)
 
     def noisy(group: Group):
         weights, trusted = weigh(group)
@@ -250,7 +254,7 @@ def test_forms_are_tabulated_once_that_pays_which_changes_no_draw(device: str):
 
 def test_forms_are_tabulated_only_where_memory_allows():
     circle = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3)).engine.circles[CircleKey(0, 8)]
-    room = 8 * 2 * circle.half * circle.catalogue.kernel.n_rows
+    room = 8 * 2 * circle.half * circle.device_rows.kernel.n_rows
     assert dataclasses.replace(circle, memory=room).table.nbytes == room
     assert dataclasses.replace(circle, memory=room - 1).table is None
 
@@ -260,10 +264,10 @@ def test_a_catalogue_that_does_not_fit_is_read_from_the_host(monkeypatch: pytest
     kernel, rows = BY_NAME["generic"].kernel, torch.tensor([[5, 0], [3, 3], [7, 1]])
     room = kernel.n_rows * kernel.rank * 8
     for free, kept in ((3 * room, True), (3 * room - 1, False)):
-        monkeypatch.setattr(catalogue, "free_memory", lambda device, free=free: free)
-        items = catalogue.Catalogue(kernel, torch.device("cpu"))
+        monkeypatch.setattr(device_rows, "free_memory", lambda device, free=free: free)
+        items = device_rows.DeviceRows(kernel, torch.device("cpu"))
         assert (items.q is not None) == kept
-        np.testing.assert_allclose(items.rows(rows), kernel.q_rows(rows.numpy().ravel()).reshape(3, 2, -1))
+        np.testing.assert_allclose(items.take(rows), kernel.q_rows(rows.numpy().ravel()).reshape(3, 2, -1))
 
 
 @on_devices
@@ -271,9 +275,9 @@ def test_a_catalogue_that_does_not_fit_is_read_from_the_host(monkeypatch: pytest
 def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str):
     sampler = Exact.prepare(BY_NAME["generic"].kernel, size=size)
     whole = on(device, sampler).sample(60, rng=8).baskets.to_lists()
-    assert on(device, sampler, most=7).sample(60, rng=8).baskets.to_lists() == whole
+    assert on(device, sampler, max_samples=7).sample(60, rng=8).baskets.to_lists() == whole
     assert on(device, sampler).sample(20, rng=8, first=40).baskets.to_lists() == whole[40:]
-    parts = [draws.baskets.to_lists() for draws in on(device, sampler, most=7).stream(60, rng=8)]
+    parts = [draws.baskets.to_lists() for draws in on(device, sampler, max_samples=7).stream(60, rng=8)]
     assert [basket for part in parts for basket in part] == whole
     assert len(parts) > 1
     assert on(device, sampler).sample(60, rng=9).baskets.to_lists() != whole
@@ -318,19 +322,19 @@ def test_memory_exhausted_where_the_size_is_free(most: int, calls: list[int]):
 
 
 def test_memory_for_not_even_one_sample_is_a_clear_error():
-    sampler = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3), most=10)
+    sampler = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3), max_samples=10)
     broken = Broken(sampler.engine, torch.cuda.OutOfMemoryError("no room"), lambda it: len(it.calls) > 1)
-    with pytest.raises(DeviceError, match=r"does not hold one sample.*draw on the CPU") as caught:
+    with pytest.raises(DeviceError, match=r"does not hold one sample\. .*draw on the CPU with device='cpu'") as caught:
         sampler.sample(30, rng=1)
     assert len(caught.value.partial.baskets) == 10
     assert broken.calls == [10, 10, 5, 2, 1]
 
 
 def test_device_lost_keeps_what_was_drawn():
-    sampler = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3), most=10)
+    sampler = on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3), max_samples=10)
     whole = sampler.sample(30, rng=1).baskets.to_lists()
-    Broken(sampler.engine, batches.LOST("CUDA error: gone"), lambda it: len(it.calls) > 2)
-    with pytest.raises(DeviceError, match=r"was lost: .*first=20 goes on") as caught:
+    Broken(sampler.engine, DeviceLost("CUDA error: gone"), lambda it: len(it.calls) > 2)
+    with pytest.raises(DeviceError, match=r"was lost: .*first=20 continues") as caught:
         sampler.sample(30, rng=1)
     assert caught.value.partial.baskets.to_lists() == whole[:20]
 
@@ -339,7 +343,7 @@ def test_device_lost_keeps_what_was_drawn():
 def test_without_a_gpu_a_warning_and_the_cpu():
     kernel = BY_NAME["generic"].kernel
     expected = kernel.sample(20, size=3, rng=0).to_lists()
-    with pytest.warns(RuntimeWarning, match="finds no CUDA device: drawing on the CPU"):
+    with pytest.warns(RuntimeWarning, match="finds no CUDA device. Drawing on the CPU"):
         assert kernel.sample(20, size=3, rng=0, device="cuda").to_lists() == expected
 
 
@@ -354,7 +358,7 @@ def test_refusals():
     for device in ("gpu", "cuda:x", "cuda:", "mps"):
         with pytest.raises(InvalidInputError, match="device must be None, 'cpu', 'cuda' or 'cuda:1'"):
             Exact.prepare(kernel, size=2, device=device)
-    with pytest.raises(InvalidInputError, match=r"walks run on the CPU; got device='cuda'.*Exact\.prepare"):
+    with pytest.raises(InvalidInputError, match=r"device must be None or 'cpu' for walks; got 'cuda'.*Exact\.prepare"):
         Walk.prepare(kernel, size=2, device="cuda")
     assert Walk.prepare(kernel, size=2, device="cpu").engine is None
 
@@ -366,7 +370,7 @@ def test_cuda_by_name():
     laws.assert_law(
         kernel.sample(20_000, size=3, rng=0, device="cuda"), oracles.enumerate_law(BY_NAME["generic"].L, size=3)
     )
-    with pytest.raises(InvalidInputError, match="is not there"):
+    with pytest.raises(InvalidInputError, match="device must be a CUDA device from 0 to"):
         kernel.sample(1, device=f"cuda:{torch.cuda.device_count()}")
 
 
@@ -385,7 +389,7 @@ def test_cuda_memory_runs_out():
         assert sampler.sample(3000, rng=0).baskets.to_lists() == whole
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert sampler.engine.most < 3000
+    assert sampler.engine.max_samples < 3000
 
 
 # -- streams and kernels -----------------------------------------------------------------------------------------------------
@@ -411,10 +415,10 @@ def test_philox_known_answers(counter, key, expected):
 
 def test_rounds_have_a_budget():
     samples = torch.arange(3)
-    table = (torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64))
+    table = AliasTable(torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64))
     streams = Streams(stream_key(0), torch.device("cpu"))
     with pytest.raises(BudgetExceededError, match=r"8128 items were proposed .* rejected in 256 rounds"):
-        accept.accept(streams, table, samples, samples, 0, 8, 1e-8, lambda rows, which: torch.zeros(rows.shape))
+        accept(streams, table, samples, samples, 0, 8, 1e-8, lambda rows, which: torch.zeros(rows.shape))
 
 
 def numbers(*shape: int, seed: int = 0, device: str = "cpu"):
@@ -435,22 +439,22 @@ def _inverted(n):
     return call
 
 
-def _judged(products, inverse, w):
-    return judge(products, inverse, torch.view_as_complex(w))
+def _corrected(products, inverse, w):
+    return correction(products, inverse, torch.view_as_complex(w))
 
 
-def _weighed(table, rows, weights, less=None):
-    return weighed_rows(table, (rows.abs() * 10).long() % len(table), weights, less)
+def _weighted(table, rows, w, minus=None):
+    return weighted_rows(table, (rows.abs() * 10).long() % len(table), w, minus)
 
 
 FUSED = {
-    "judge a few": (_judged, [(3, 3, 2, 4, 72), (6, 2, 4, 4), (3, 2, 2)]),
-    "judge": (_judged, [(3, 7, 2, 4, 40), (6, 2, 10, 10), (3, 2, 2)]),
-    "judge a tile": (_judged, [(2, 16, 2, 4, 8), (4, 2, 18, 18), (2, 2, 2)]),
-    "judge three tiles": (_judged, [(2, 41, 1, 4, 24), (2, 2, 42, 42), (2, 1, 2)]),
-    "judge more tiles than fit": (_judged, [(1, 67, 1, 4, 8), (1, 2, 68, 68), (1, 1, 2)]),
-    "weighed_rows": (_weighed, [(50, 6), (3, 40), (3, 6)]),
-    "weighed_rows and less": (_weighed, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
+    "correction a few": (_corrected, [(3, 3, 2, 4, 72), (6, 2, 4, 4), (3, 2, 2)]),
+    "correction": (_corrected, [(3, 7, 2, 4, 40), (6, 2, 10, 10), (3, 2, 2)]),
+    "correction a tile": (_corrected, [(2, 16, 2, 4, 8), (4, 2, 18, 18), (2, 2, 2)]),
+    "correction three tiles": (_corrected, [(2, 41, 1, 4, 24), (2, 2, 42, 42), (2, 1, 2)]),
+    "correction more tiles than fit": (_corrected, [(1, 67, 1, 4, 8), (1, 2, 68, 68), (1, 1, 2)]),
+    "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
+    "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),
     "invert by blocks": (_inverted(45), [(2, 2, 50, 50)]),
     "invert whole blocks": (_inverted(32), [(2, 2, 32, 32)]),
@@ -458,7 +462,7 @@ FUSED = {
     "border": (_bordered, [(5, 2, 10, 10), (5, 2, 10, 10), (5, 4, 7), (5, 4, 7)]),
     "border by one tile": (_bordered, [(3, 2, 16, 16), (3, 2, 16, 16), (3, 4, 16), (3, 4, 16)]),
     "border a large one": (_bordered, [(2, 2, 40, 40), (2, 2, 40, 40), (2, 4, 39), (2, 4, 39)]),
-    "border up to the room": (_bordered, [(2, 2, 64, 64), (2, 2, 64, 64), (2, 4, 64), (2, 4, 64)]),
+    "border up to the capacity": (_bordered, [(2, 2, 64, 64), (2, 2, 64, 64), (2, 4, 64), (2, 4, 64)]),
 }
 
 
@@ -501,7 +505,7 @@ def test_fused_proposals_equal_plain_ones(device: str, monkeypatch: pytest.Monke
         pytest.skip("no Triton for this device")
     streams = Streams(np.array([2**63 + 12345, 2**64 - 7], np.uint64), torch.device(device))
     leverage = numbers(37, device=device).abs()
-    table = (leverage.clamp(max=1), torch.arange(36, -1, -1, device=device), leverage)
+    table = AliasTable(leverage.clamp(max=1), torch.arange(36, -1, -1, device=device), leverage)
     samples = torch.arange(2**33, 2**33 + 5, device=device)
     fast = streams.propose(table, samples, 3, 2, 24)
     monkeypatch.setattr(runtime, "usable", lambda _: False)

@@ -8,10 +8,10 @@ import pytest
 from kernels import AWKWARD, BY_NAME, Case, random_ndpp
 from ndpp.datasets import make_kernel
 from ndpp.linalg import condition_on, nodes, resolvent, tilt_for, tilted_law
-from ndpp.linalg.minors import row_basis
+from ndpp.linalg.schur import row_basis
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import plan as planning
-from ndpp.samplers.exact.monitors import COUNTS, RUNG
+from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 from ndpp.samplers.exact.nodes import Nodes
 
 
@@ -27,10 +27,10 @@ def test_weights_give_the_law_of_the_number_still_to_come(case: Case):
     left = rank // 2
     expected = tilted_law(case.kernel.coordinates, radius).law
     log_w = circle(case, radius, 2 * (rank // 2 + 1), left).log_w
-    law = planning._law_of_rest(log_w, left)
+    law = planning._remaining_size_law(log_w, left)
     np.testing.assert_allclose(law[: rank + 1], expected, atol=1e-9)
     assert np.all(np.abs(law[rank + 1 :]) < 1e-9)
-    mistaken = planning._law_of_rest(log_w, left - 1)
+    mistaken = planning._remaining_size_law(log_w, left - 1)
     assert np.abs(mistaken[: rank + 1] - expected).max() > 1e-3
 
 
@@ -45,9 +45,9 @@ def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_n
         plan = planning.plan_from_law(tilted_law(case.kernel.coordinates, radius).law, left)
     assert plan is not None
     shift, count = plan
-    assert count in COUNTS
-    assert round(shift / RUNG) % 2 == 0
-    planned, half = (circle(case, radius * np.exp(shift), n, left).weigh() for n in (count, count // 4 * 2))
+    assert count in NODE_COUNTS
+    assert round(shift / RUNG_STEP) % 2 == 0
+    planned, half = (circle(case, radius * np.exp(shift), n, left).inclusion() for n in (count, count // 4 * 2))
     assert abs(planned.trace - left) < 1e-9
     assert planned.fraction > 1e-4
     assert abs(half.trace - left) > 1e-7
@@ -95,7 +95,7 @@ def test_centring_many_samples_is_centring_each():
 
     def moments_of(samples: list[list[int]]):
         def moments_at(rung: int, which: np.ndarray):
-            parts = [conditional(case, np.exp(rung * RUNG), samples[i])[:2] for i in which]
+            parts = [conditional(case, np.exp(rung * RUNG_STEP), samples[i])[:2] for i in which]
             values = [planning.moments(R, basis[None]) for R, basis in parts]
             return tuple(np.concatenate(part) for part in zip(*values))
 
@@ -108,7 +108,7 @@ def test_centring_many_samples_is_centring_each():
         assert (alone[0][0], alone[1][0]) == (rungs[i], mean[i])
         here = abs(mean[i] - 2)
         for beside in (-2, 2):
-            R, basis, _ = conditional(case, np.exp((rungs[i] + beside) * RUNG), given)
+            R, basis, _ = conditional(case, np.exp((rungs[i] + beside) * RUNG_STEP), given)
             assert here < abs(planning.moments(R, basis[None])[0][0] - 2)
 
 

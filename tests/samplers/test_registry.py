@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def test_where_a_gpu_draws():
 
 def test_names_are_found_and_others_refused():
     assert registry.find("clock") is registry.CLOCK
-    with pytest.raises(InvalidInputError, match=r"no sampler 'gibbs'; there are exact, walk, .*symmetric-tree"):
+    with pytest.raises(InvalidInputError, match=r"no sampler 'gibbs'; choose from exact, walk, .*symmetric-tree"):
         registry.find("gibbs")
     assert [spec.name for spec in registry.offered(None)][-2:] == ["cholesky", "clock"]
 
@@ -133,5 +134,6 @@ def test_tables_of_the_documentation_are_those_of_the_registry(page, cells):
 
 
 def test_every_field_is_documented():
-    documented = set(re.findall(r"^    (\w+) : ", registry.SamplerSpec.__doc__ or "", re.MULTILINE))
-    assert documented == {field.name for field in dataclasses.fields(registry.SamplerSpec)}
+    for cls, fields in ((registry.SamplerSpec, dataclasses.fields(registry.SamplerSpec)), (Request, Request._fields)):
+        documented = re.findall(r"^    (\w+): .*  #: [A-Z].*\.$", inspect.getsource(cls), re.MULTILINE)
+        assert documented == [getattr(field, "name", field) for field in fields]

@@ -15,18 +15,17 @@ from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Scan, Tree
-from ndpp.linalg import inclusion_matrix
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg import inclusion_matrix, quadratic_forms
+from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk import up_direct
 from ndpp.samplers.walk.up_direct import (
-    LOSS,
     DirectUp,
     choose,
     condition,
     first_form,
-    first_weights,
+    first_probabilities,
     second_form,
-    second_weights,
+    second_probabilities,
 )
 from ndpp.samplers.walk.up_naive import NaiveUp
 
@@ -113,17 +112,17 @@ def test_weights_are_those_of_the_forms(case):
     up, Q = DirectUp().prepare(kernel, 2), case.kernel.q_rows(every)
     for kept, weights in completable(case):
         given = condition(up.B, Q[kept])
-        if given.loss > LOSS:
+        if given.loss > MAX_LOSS:
             continue
         M = first_form(given)
         np.testing.assert_allclose(np.trace(M), 2, atol=1e-6)
-        np.testing.assert_allclose(first_weights(up.factors, given, every), quadratic_forms(Q, M), atol=1e-8)
+        np.testing.assert_allclose(first_probabilities(up.factors, given, every), quadratic_forms(Q, M), atol=1e-8)
         chosen = choose(given, Q[np.argmax(weights.sum(axis=1))])
-        if chosen.loss <= LOSS:
+        if chosen.loss <= MAX_LOSS:
             M = second_form(given, chosen)
             np.testing.assert_allclose(np.trace(M), 1, atol=1e-6)
             np.testing.assert_allclose(
-                second_weights(up.factors, given, chosen, every), quadratic_forms(Q, M), atol=1e-7
+                second_probabilities(up.factors, given, chosen, every), quadratic_forms(Q, M), atol=1e-7
             )
 
 
@@ -136,7 +135,7 @@ def test_forms_on_a_learned_kernel(name, size):
     rng, leverage = np.random.default_rng(0), kernel.coordinates.leverage
     kept = rng.choice(len(leverage), size - 2, replace=False, p=leverage / leverage.sum())
     given = condition(kernel.coordinates.B, kernel.q_rows(kept))
-    assert given.loss < LOSS
+    assert given.loss < MAX_LOSS
     M = first_form(given)
     expected = inclusion_matrix(kernel.coordinates, size, kernel.q_rows(kept))[0]
     assert np.abs(M + M.T - expected - expected.T).max() < 1e-9
@@ -147,10 +146,13 @@ def test_forms_on_a_learned_kernel(name, size):
 
 # ---- the law, by drawing ------------------------------------------------------------------------------------------
 
+DRAWS = 4_000
+"""As many as the negative controls need."""
+
 
 def test_law_over_many_draws():
     case, kept = BY_NAME["mostly skew"], (2, 6)
-    laws.assert_law(draw_pairs(DirectUp().prepare(case.kernel, 4), kept, 10_000, 1), pair_law(case, kept))
+    laws.assert_law(draw_pairs(DirectUp().prepare(case.kernel, 4), kept, DRAWS, 1), pair_law(case, kept))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_law_where_it_is_awkward(name, kept):
 def test_any_index_serves(index):
     case = BY_NAME["generic"]
     up = DirectUp(index.prepare).prepare(case.kernel, 4)
-    laws.assert_law(draw_pairs(up, (0, 5), 3_000, 4), pair_law(case, (0, 5)))
+    laws.assert_law(draw_pairs(up, (0, 5), DRAWS // 2, 4), pair_law(case, (0, 5)))
 
 
 def test_large_catalogues_keep_no_factors(monkeypatch):
@@ -176,7 +178,7 @@ def test_large_catalogues_keep_no_factors(monkeypatch):
     monkeypatch.setattr(import_module("ndpp.linalg.coordinates"), "DENSE_ENTRIES", 0)
     up = DirectUp().prepare(LowRankKernel(case.X, case.W), 4)
     assert up.factors is None
-    laws.assert_law(draw_pairs(up, (0, 5), 3_000, 5), pair_law(case, (0, 5)))
+    laws.assert_law(draw_pairs(up, (0, 5), DRAWS // 2, 5), pair_law(case, (0, 5)))
 
 
 def test_law_check_rejects_a_wrong_first_item(monkeypatch):
@@ -184,12 +186,12 @@ def test_law_check_rejects_a_wrong_first_item(monkeypatch):
     case = BY_NAME["mostly skew"]
     monkeypatch.setattr(
         up_direct,
-        "first_weights",
+        "first_probabilities",
         lambda factors, given, rows: (
             np.einsum("ij,jk,ik->i", factors.Q[rows], given.inner, factors.Q[rows]) / given.trace
         ),
     )
-    pairs = draw_pairs(DirectUp().prepare(case.kernel, 4), (2, 6), 5_000, 6)
+    pairs = draw_pairs(DirectUp().prepare(case.kernel, 4), (2, 6), DRAWS, 6)
     with pytest.raises(AssertionError, match="do not follow the law"):
         laws.assert_law(pairs, pair_law(case, (2, 6)))
 
@@ -198,9 +200,11 @@ def test_law_check_rejects_a_second_item_drawn_like_the_first(monkeypatch):
     """Negative control: the second item does not know of the first."""
     case = BY_NAME["mostly skew"]
     monkeypatch.setattr(
-        up_direct, "second_weights", lambda factors, given, chosen, rows: first_weights(factors, given, rows) / 2
+        up_direct,
+        "second_probabilities",
+        lambda factors, given, chosen, rows: first_probabilities(factors, given, rows) / 2,
     )
-    pairs = [pair for pair in draw_pairs(DirectUp().prepare(case.kernel, 4), (2, 6), 5_000, 7) if pair[0] != pair[1]]
+    pairs = [pair for pair in draw_pairs(DirectUp().prepare(case.kernel, 4), (2, 6), DRAWS, 7) if pair[0] != pair[1]]
     with pytest.raises(AssertionError, match="do not follow the law"):
         laws.assert_law(pairs, pair_law(case, (2, 6)))
 
@@ -208,12 +212,12 @@ def test_law_check_rejects_a_second_item_drawn_like_the_first(monkeypatch):
 # ---- what it counts and refuses -----------------------------------------------------------------------------------
 
 
-def test_candidates_agree_with_the_closed_form():
-    """An item is accepted out of r/2 and r candidates on average."""
+def test_proposals_agree_with_the_closed_form():
+    """An item is accepted out of r/2 and r proposals on average."""
     kernel = BY_NAME["generic"].kernel
     up, rng = DirectUp().prepare(kernel, 4), np.random.default_rng(8)
-    candidates = [up.pair(rng, np.array([0, 5]))[1]["candidates"] for _ in range(2_000)]
-    laws.assert_mean(candidates, 1.5 * kernel.rank)
+    proposals = [up.pair(rng, np.array([0, 5]))[1]["item_proposals"] for _ in range(2_000)]
+    laws.assert_mean(proposals, 1.5 * kernel.rank)
 
 
 def test_nearly_singular_pairs_are_told_apart():

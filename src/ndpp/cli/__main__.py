@@ -1,5 +1,5 @@
-"""``python -m ndpp.cli`` is the command, too."""
+"""Makes ``python -m ndpp.cli`` run the command."""
 
-from ndpp.cli import main
+from _ndpp_command import main
 
 main()

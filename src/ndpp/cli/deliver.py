@@ -1,4 +1,4 @@
-"""Baskets as they are drawn: on standard output at once, or in a journal until the file they are meant for is whole."""
+"""Writing baskets as they are drawn: straight to standard output, or to a journal until the output file is complete."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ndpp._atomic import replacing
-from ndpp._progress import Bar
+from ndpp._atomic import one_writer, replacing
+from ndpp._json import to_json
+from ndpp._progress import ProgressBar
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
-from ndpp.cli.files import OTHERS, check_output, is_plain, need
+from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
 from ndpp.cli.guard import Interrupted, say
 from ndpp.cli.journal import Journal
 from ndpp.cli.options import Format
-from ndpp.cli.output import progress, write_json_rows
+from ndpp.cli.output import progress
 
 
 class Target(NamedTuple):
-    """Where baskets go, and how they are written."""
+    """Where baskets go and in which format; ``labels`` is None if they are written as ids."""
 
     output: Path | None
     format: Format | None
@@ -31,27 +32,34 @@ class Target(NamedTuple):
     labels: tuple[str, ...] | None
 
     def check(self, *inputs: str | Path | None, resume: bool) -> None:
-        """Refuse what cannot be written, or is one of the ``inputs``, before anything is drawn."""
-        need(not resume or is_plain(self.output), "--resume continues the file that -o names; give one")
-        need(not (self.as_json and self.format), "--json and --to exclude each other")
+        """Raise if the baskets cannot be written, or would overwrite one of the ``inputs``, before anything is drawn."""
+        require(not resume or is_regular(self.output), "--resume continues the file named by -o; name one")
+        require(not (self.as_json and self.format), "use either --json or --to")
         binary = self.format is Format.parquet and self.output is None and sys.stdout.isatty()
-        need(not binary, "Parquet is no text; write it to a file with -o")
-        known = (".tsv", ".parquet") if self.format is None else OTHERS  # as told, whatever the name says
-        check_output(self.output, *known, inputs=inputs)
+        require(not binary, "Parquet is a binary format; write it to a file with -o")
+        formats = (".tsv", ".parquet") if self.format is None else OTHER_FORMATS  # --to overrides any suffix
+        check_output(self.output, *formats, inputs=inputs)
 
-    def write(self, rows: Iterable[Sequence[int]], head: Mapping[str, Any]) -> None:
-        """Write rows of ids to the output, by their labels if there are any."""
-        named = ([self.labels[item] for item in row] for row in rows) if self.labels else rows
-        if self.as_json or (self.output is not None and self.output.suffix.lower() == ".json"):
-            if self.output is None:
-                write_json_rows(sys.stdout, head, named)
-                return
-            with replacing(self.output) as path, open(path, "w", encoding="utf-8", newline="\n") as file:
-                write_json_rows(file, head, named)
-            return
-        kind = None if self.format is None else self.format.value
-        stream: IO[Any] = sys.stdout.buffer if kind == "parquet" else sys.stdout
-        basket_files.write(stream if self.output is None else self.output, named, self.labels, format=kind)
+    def write(self, baskets: Iterable[Sequence[int]], head: Mapping[str, Any]) -> None:
+        """Write baskets of ids; ``head`` comes first if the format is JSON."""
+        labels, output = self.labels, self.output
+        named = ([labels[item] for item in items] for items in baskets) if labels else baskets
+        if not self.as_json and (output is None or output.suffix.lower() != ".json"):
+            stream: IO[Any] = sys.stdout.buffer if self.format is Format.parquet else sys.stdout
+            basket_files.write(stream if output is None else output, named, labels, format=self.format)
+        elif output is None:
+            _write_json(sys.stdout, head, named)
+        else:
+            with replacing(output) as path, open(path, "w", encoding="utf-8", newline="\n") as file:
+                _write_json(file, head, named)
+
+
+def _write_json(file: IO[str], head: Mapping[str, Any], baskets: Iterable[Sequence[Any]]) -> None:
+    """Write one JSON object, with the baskets last and one per line, as they come."""
+    file.write(to_json(head)[:-1] + ', "baskets": [')
+    for i, items in enumerate(baskets):
+        file.write((",\n" if i else "\n") + to_json(list(items)))
+    file.write("\n]}\n")
 
 
 def deliver(
@@ -64,15 +72,14 @@ def deliver(
 ) -> None:
     """Write ``n_baskets`` baskets; ``draw(i)`` yields them from number i on.
 
-    What is meant for a plain file is journaled beside it, so that whatever ends the run, ``resume`` goes on from there.
+    If the output is a regular file, a journal next to it holds the baskets until all are drawn, so that ``resume`` can continue.
     """
     began = time.perf_counter()
-    if not is_plain(target.output):
+    if target.output is None or not is_regular(target.output):
         with progress(n_baskets, "drawing", show=not sys.stdout.isatty()) as bar:
-            target.write(_as_they_come(draw(0), bar), made_with)
+            target.write(_flushed(draw(0), bar), made_with)
         return
-    assert target.output is not None
-    with Journal(target.output, made_with, resume=resume) as journal:
+    with one_writer(target.output), Journal(target.output, made_with, resume=resume) as journal:
         try:
             with progress(n_baskets, "drawing", done=len(journal)) as bar:
                 for part in draw(len(journal)) if len(journal) < n_baskets else ():
@@ -82,18 +89,17 @@ def deliver(
             if not len(journal):
                 journal.remove()
                 raise Interrupted("no basket was drawn yet") from None
-            raise Interrupted(
-                f"{len(journal):,} of {n_baskets:,} baskets are kept in {os.fspath(journal.path)!r}; --resume continues"
-            ) from None
-        with closing(journal.rows()) as rows:  # Windows removes no file that is open
-            target.write(islice(rows, n_baskets), made_with)
+            done = f"{len(journal):,} of {n_baskets:,} baskets"
+            raise Interrupted(f"saved {done} in {os.fspath(journal.path)!r}; --resume continues") from None
+        with closing(journal.baskets()) as baskets:  # Windows does not remove open files
+            target.write(islice(baskets, n_baskets), made_with)
         journal.remove()
     seconds = time.perf_counter() - began
     say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(target.output)!r}")
 
 
-def _as_they_come(parts: Iterable[Baskets], bar: Bar) -> Iterator[list[int]]:
-    """Yield the rows of each part, and hand what was written to the system before the next part is drawn."""
+def _flushed(parts: Iterable[Baskets], bar: ProgressBar) -> Iterator[list[int]]:
+    """Yield the baskets of each part, and flush standard output before the next part is drawn."""
     for part in parts:
         yield from part.to_lists()
         sys.stdout.flush()

@@ -1,11 +1,12 @@
-"""``ndpp evaluate`` and ``ndpp diagnose``: is the model any good, and is a walk on it to be trusted?"""
+"""``ndpp evaluate`` and ``ndpp diagnose``: how good is a model, and has a walk on it converged?"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -13,74 +14,35 @@ import typer
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, load_model
-from ndpp.cli.output import Report, Row, emit, working
-from ndpp.cli.samplers import WALKS, Start, names_option, prepare
+from ndpp.cli.output import Report, emit, working
+from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
+from ndpp.experiments.record import Table
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
 
+if TYPE_CHECKING:
+    from ndpp.metrics import Estimate, ModelScores
 
-class Holdout(StrEnum):
+HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
+PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
+
+
+class HoldoutName(StrEnum):
     """Which item of a basket is held out."""
 
     random = "random"
     largest_id = "largest-id"
 
 
-class Score(NamedTuple):
-    """A metric of one model on the baskets, with its interval; ``n_zero`` baskets have probability zero under the model."""
-
-    model: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    level: float
-    n: int
-    n_zero: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g}" + ("" if np.isnan(self.low) else f" ({self.low:.4g} to {self.high:.4g})")
-
-
-TrainFile = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Baskets the model was fitted on: simple baselines are made from them."),
-]
-Top = Annotated[
-    int, typer.Option("--top", metavar="N", min=1, help="Count how often the held-out item is among the first so many.")
-]
-HoldoutRule = Annotated[
-    Holdout, typer.Option(help="Which item of a basket is held out; largest-id is that of published figures.")
-]
-Level = Annotated[float, typer.Option(metavar="N", min=0.0, max=1.0, help="Of the intervals.")]
-Resamples = Annotated[int, typer.Option(metavar="N", min=0, help="Resamples behind the intervals.")]
-WalkSize = Annotated[
-    int | None,
-    typer.Option(
-        "--size", "-k", metavar="N", min=2, help="Items of each basket; left out, the likeliest number of at least two."
-    ),
-]
-WalkName = Annotated[str, names_option(WALKS, help="Which walk")]
-Steps = Annotated[int | None, typer.Option(metavar="N", min=0, help="Steps of a walk; size² if left out.")]
-StartOption = Annotated[Start, typer.Option(help="Where a walk begins.")]
-Chains = Annotated[int, typer.Option(metavar="N", min=2, help="Long chains.")]
-PerChain = Annotated[
-    int,
-    typer.Option(
-        "--number", "-n", metavar="N", min=20, help="Baskets of each long chain, of independent chains, and exact ones."
-    ),
-]
-
-
 def evaluate(
     model: o.Model,
     baskets: o.BasketFile,
-    train: TrainFile = None,
-    top: Top = 10,
-    holdout: HoldoutRule = Holdout.random,
-    level: Level = 0.95,
-    bootstrap: Resamples = 1000,
+    train: Annotated[str | None, o.file("Baskets that the model was fitted on, for simple baselines.")] = None,
+    top: Annotated[int, o.number("Rank within which a held-out item counts as found.", least=1)] = 10,
+    holdout: Annotated[HoldoutName, typer.Option(help=HELD_OUT)] = HoldoutName.random,
+    level: Annotated[float, o.number("Level of the intervals.", max=1.0)] = 0.95,
+    bootstrap: Annotated[int, o.number("Resamples for the intervals.")] = 1000,
     seed: o.Seed = 0,
     output: o.Output = None,
     json: o.Json = False,
@@ -89,9 +51,9 @@ def evaluate(
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
 ) -> None:
-    """Judge a model on baskets it was not fitted on, beside simple baselines, with intervals.
+    """Evaluate a model on baskets that it was not fitted on, and compare it with simple baselines.
 
-    Without --train the baseline is the model itself with all ties between items cut.
+    Without --train, the baseline is the model itself with independent items of the same frequencies.
 
     \b
     Examples:
@@ -104,30 +66,25 @@ def evaluate(
     check_output(output, inputs=(model, baskets, train))
     kernel = load_model(model)
     source = Source(baskets, from_, basket, item)
-    asked = source.read_for(kernel, ids=ids)
-    if not len(asked):
-        raise InvalidInputError(f"{source.name} holds no basket; at least one is needed to judge a model on")
-    seen = None if train is None else source.beside(train).read_for(kernel, ids=ids)
-    rule = metrics.LargestId() if holdout is Holdout.largest_id else metrics.RandomHoldout()
-    judged: list[list[Score]] = []
-    with working("evaluating") as now:
-        for name, judge in {
-            "model": kernel,
-            **_baselines(kernel, seen),
-        }.items():  # one at a time, to tell how far it is
-            now(f"evaluating {name}")
-            # The seed holds out the same items for every model.
-            judged.append(_scores(name, judge, asked, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed))
-    notes = [f"{len(asked):,} baskets; {level:.0%} intervals in brackets."]
-    if zero := max(score.n_zero for score in judged[0]):
-        notes.append(f"{zero:,} baskets have probability zero under the model and count in AUC alone.")
-    rows = [score._asdict() for scores in judged for score in scores]
-    data = {"n_baskets": len(asked), "level": level, "seed": seed, "results": rows}
-    emit(Report(data, rows, _side_by_side(judged), notes), output, as_json=json)
+    test = source.read_for(kernel, ids=ids)
+    if not len(test):
+        raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
+    seen = None if train is None else source.sibling(train).read_for(kernel, ids=ids)
+    rule = metrics.LargestId() if holdout is HoldoutName.largest_id else metrics.RandomHoldout()
+    models = {"model": kernel, **_baselines(kernel, seen)}
+    with working("evaluating"):
+        scores = metrics.compare_models(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed).rows
+    notes = [f"{len(test):,} baskets; {level:.0%} intervals in brackets."]
+    if n_zero := max(estimate.n_zero for estimate in scores[0].estimates):
+        notes.append(f"{n_zero:,} baskets have probability zero under the model; only AUC includes them.")
+    results = [_record(own.name, estimate) for own in scores for estimate in own.estimates]
+    data = {"n_baskets": len(test), "level": level, "seed": seed, "results": results}
+    table = Table(list(results[0]), [list(result.values()) for result in results])
+    emit(Report(data, table, _side_by_side(scores), notes), output, as_json=json)
 
 
 def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
-    """Return simple models to compare with, made from the baskets of --train or, without them, from the model itself."""
+    """Return simple models to compare with, made from the baskets of --train or else from the model itself."""
     from ndpp import metrics
 
     if train is None:
@@ -135,36 +92,43 @@ def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
     return {"independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train)}
 
 
-def _scores(name: str, judged: Any, asked: Baskets, **options: Any) -> list[Score]:
-    from ndpp import metrics
+def _record(model: str, estimate: Estimate) -> dict[str, Any]:
+    """Return the fields of an estimate, without its classes of sizes."""
+    fields = asdict(estimate)
+    del fields["by_size"]
+    return {"model": model, "metric": fields.pop("name"), **fields}
 
-    found = metrics.compare({name: judged}, asked, **options).rows[0][1:]
-    return [Score(name, e.name, e.value, e.low, e.high, e.level, e.n, e.n_zero) for e in found if e is not None]
+
+def _side_by_side(scores: Sequence[ModelScores]) -> Table:
+    """Return a table with a line per model and a column per metric."""
+    cells = [{estimate.name: _cell(estimate) for estimate in own.estimates} for own in scores]
+    names = list(cells[0])
+    lines = [[own.name, *(cell.get(name, "–") for name in names)] for own, cell in zip(scores, cells)]
+    return Table(["", *names], lines)
 
 
-def _side_by_side(judged: Sequence[Sequence[Score]]) -> list[Row]:
-    """Return a row per model and a column per metric, as people read them."""
-    cells = [{score.metric: str(score) for score in scores} for scores in judged]
-    return [
-        {"": scores[0].model, **{metric: own.get(metric, "–") for metric in cells[0]}}
-        for scores, own in zip(judged, cells)
-    ]
+def _cell(estimate: Estimate) -> str:
+    interval = "" if np.isnan(estimate.low) else f" ({estimate.low:.4g} to {estimate.high:.4g})"
+    return f"{estimate.value:.4g}{interval}"
 
 
 def diagnose(
     model: o.Model,
-    size: WalkSize = None,
-    walk: WalkName = WALK.name,
-    steps: Steps = None,
-    start: StartOption = Start.uniform,
-    chains: Chains = 4,
-    number: PerChain = 200,
+    size: Annotated[
+        int | None,
+        o.number("Items per basket; default: the likeliest number of at least two.", "--size", "-k", least=2),
+    ] = None,
+    walk: Annotated[str, sampler_option("Walk", WALKS)] = WALK.name,
+    steps: Annotated[int | None, o.number("Steps of the walk; default: size².")] = None,
+    start: Annotated[WalkStart, typer.Option(help="Where the walk starts.")] = WalkStart.uniform,
+    chains: Annotated[int, o.number("Number of long chains.", least=2)] = 4,
+    number: Annotated[int, o.number(PER_CHAIN, "--number", "-n", least=20)] = 200,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     output: o.Output = None,
     json: o.Json = False,
 ) -> None:
-    """Run a walk against exact samples, and say in words whether it has converged.
+    """Compare a walk with exact samples, and report whether it has converged.
 
     \b
     Examples:
@@ -178,35 +142,26 @@ def diagnose(
     kernel = load_model(model)
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
     ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start.value))
-    found = diagnostics.diagnose_walk(
-        ready, n_chains=chains, n_draws=number, rng=seed, n_jobs=jobs, progress=sys.stderr.isatty()
-    )
-    verdict = (
-        "CONVERGED, as far as these signs tell"
-        if found.converged
-        else "NOT CONVERGED: do not trust this walk at this length"
-    )
-    watched = found.chains
-    worst = np.argsort(-watched.psrf)[:5].tolist()
-    rows = [
-        {"functional": watched.names[i], "R-hat": watched.psrf[i], "effective draws": watched.ess[i]} for i in worst
-    ]
+    show = sys.stderr.isatty()
+    found = diagnostics.diagnose_walk(ready, n_chains=chains, n_draws=number, rng=seed, n_jobs=jobs, progress=show)
+    long = found.chains
     data = {
         "converged": found.converged, "size": found.size, "steps": found.steps, "walk": walk, "seed": seed,
         "chains": {
-            "converged": watched.converged, "problems": watched.problems, "n_chains": watched.n_chains, "n_draws": watched.n_draws,
-            "max_psrf": watched.psrf.max(), "psrf_allowed": watched.psrf_allowed, "effective_draws": watched.effective_draws,
+            "converged": long.converged, "problems": long.problems, "n_chains": long.n_chains, "n_draws": long.n_draws,
+            "max_psrf": long.psrf.max(), "psrf_allowed": long.psrf_allowed, "effective_draws": long.effective_draws,
         },
         "law": _agreement(found.law), "exact": _agreement(found.exact),
     }  # fmt: skip
-    emit(Report(data, rows, notes=[*str(found).splitlines(), f"{verdict}."]), output, as_json=json)
+    worst = [(long.names[i], long.psrf[i], long.ess[i]) for i in np.argsort(-long.psrf)[:5].tolist()]
+    verdict = "CONVERGED, as far as these diagnostics show."
+    if not found.converged:
+        verdict = "NOT CONVERGED: do not trust this walk at this length."
+    table = Table(("functional", "R-hat", "effective draws"), worst)
+    emit(Report(data, table, notes=[*str(found).splitlines(), verdict]), output, as_json=json)
 
 
 def _agreement(found: Any) -> dict[str, Any]:
     return {
-        "agrees": found.agrees,
-        "largest": float(np.abs(found.z).max(initial=0.0)),
-        "limit": found.limit,
-        "worst": found.worst,
-        "n_draws": found.n_draws,
-    }
+        "agrees": found.agrees, "largest": found.largest, "limit": found.limit, "worst": found.worst, "n_draws": found.n_draws,
+    }  # fmt: skip

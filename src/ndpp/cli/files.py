@@ -1,7 +1,8 @@
-"""Models and baskets in: files, standard input, items on the command line."""
+"""Input of models and baskets: files, standard input, items on the command line; and checks of output files."""
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -20,75 +21,91 @@ from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, 
 from ndpp.laws.files import load, load_header
 from ndpp.laws.kernel import LowRankKernel
 
-OTHERS = (".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors")
-"""Suffixes that promise a format; whatever else a file is called, it holds text."""
+OTHER_FORMATS = (
+    ".parquet",
+    ".tsv",
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".html",
+    ".pdf",
+    ".arrow",
+    ".feather",
+    ".npz",
+    ".safetensors",
+)
+"""Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
 
 
 class Source(NamedTuple):
-    """A file of baskets, or "-", and how to read it."""
+    """A file of baskets, or "-" for standard input, and how to read it."""
 
     path: str
     format: Format | None = None
     basket: str = "basket"
     item: str = "item"
 
-    @classmethod
-    def maybe(cls, path: str | None, *how: Any) -> Source | None:
-        """Return the source, None where no file is named."""
-        return None if path is None else cls(path, *how)
-
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name to show."""
         return "standard input" if self.path == "-" else self.path
 
-    def beside(self, path: str) -> Source:
-        """Return another file that is read in the same manner; if it is text, it has no columns."""
-        told = None if self.format is None else self.format.value
-        return Source(path, self.format) if format_of(path, told) == "text" else self._replace(path=path)
+    def sibling(self, path: str) -> Source:
+        """Return another file, to be read in the same way; a text file has no columns."""
+        is_text = format_of(path, self.format) == "text"
+        return Source(path, self.format) if is_text else self._replace(path=path)
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
         target: Any = self.path
         if self.format is None and Path(self.path).suffix.lower() == ".json":
-            raise InvalidInputError(
-                f"{self.path!r} is JSON, which is written and not read; baskets are read from text, CSV or Parquet (--from)"
-            )
+            raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
         if target == "-":
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
-        format = None if self.format is None else self.format.value
         try:
-            return Baskets.read(target, format=format, basket=self.basket, item=self.item, **options)
+            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **options)
         except UnknownItemError as unknown:
             unknown.advice = "Is this the catalogue of the model?"
             raise
 
     def read_for(self, kernel: LowRankKernel, *, ids: bool) -> Baskets:
-        """Return the baskets over the items of a model, named as the model names them."""
+        """Return the baskets over the items of a model."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
             return Baskets(made.indptr, made.indices, kernel.n_items, kernel.labels)
-        return self.read_with(kernel.labels, hint="If the baskets hold ids, say --ids.")
+        return self.read_with(kernel.labels, advice="If the baskets hold ids, use --ids.")
 
-    def read_with(self, labels: tuple[str, ...], *, hint: str = "") -> Baskets:
+    def read_with(self, labels: tuple[str, ...], *, advice: str = "") -> Baskets:
         """Return the baskets over a labelled catalogue."""
         try:
             return self.read(labels=labels, as_labels=True)
         except UnknownLabelError as unknown:
-            raise InvalidInputError(f"{self.name}: {unknown}", advice=hint) from None
+            raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 
 
 def load_model(path: Path) -> LowRankKernel:
-    """Return the kernel of a model file; where a file of baskets was named instead, say so."""
+    """Return the kernel of a model file; if the file holds text, the error says how to fit a model to it."""
     try:
-        return load(path)
+        model = load(path)
     except ModelFileError:
         if path.is_file() and path.suffix != ".safetensors" and _is_text(path):
             raise ModelFileError(
-                f"{str(path)!r} is no model but text; a model is what `ndpp fit {path} -o model.safetensors` makes of baskets"
+                f"{str(path)!r} is text, not a model; `ndpp fit {path} -o model.safetensors` fits a model to baskets"
             ) from None
         raise
+    if not isinstance(model, LowRankKernel):
+        raise ModelFileError(f"{str(path)!r} holds a {type(model).__name__}; the command takes a single kernel")
+    return model
+
+
+def _is_text(path: Path) -> bool:
+    with open(path, "rb") as file:
+        start = file.read(1000)
+    try:
+        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(start)  # the last character may be cut in two
+    except UnicodeDecodeError:
+        return False
 
 
 def fingerprint(path: Path) -> str:
@@ -96,20 +113,10 @@ def fingerprint(path: Path) -> str:
     return f"{load_header(path).crc32:08x}"
 
 
-def _is_text(path: Path) -> bool:
-    with open(path, "rb") as file:
-        start = file.read(1000)
-    try:
-        start.decode()
-    except UnicodeDecodeError as odd:
-        return odd.start > 990  # a letter that was cut in two
-    return b"\0" not in start
-
-
 def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -> IntArray:
     """Return the ids of items named on the command line, "a,b" or "a" "b"."""
     known = set(kernel.labels or ())
-    # A label may hold a comma; a word that is a label as a whole is not taken apart.
+    # A label may contain commas: a word that is a label is not split.
     names = [name for word in words or () for name in ([word] if word in known else map(str.strip, word.split(",")))]
     if kernel.labels is not None and not ids:
         try:
@@ -119,15 +126,35 @@ def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -
             raise
     for name in names:
         if not name.isdigit():
-            why = "as --ids asks" if ids else "since this model has no labels"
-            raise InvalidInputError(f"{name!r} is no item id; items are whole numbers, {why}")
+            why = "with --ids" if ids else "since this model has no labels"
+            raise InvalidInputError(f"{name!r} is not an item id; items are integers {why}")
     return kernel.catalogue_ids(kernel.rows_of([int(name) for name in names]))
 
 
-def check_totals(kernel: LowRankKernel, starts: Baskets, totals: Sequence[int | None]) -> None:
-    """Refuse a file with a basket that cannot be completed before any of it is."""
-    for i, (given, total) in enumerate(zip(starts.sizes.tolist(), totals)):
-        most = kernel.rank if total is None else total
+def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
+    """Return the baskets of a file, or the one basket of --given."""
+    require(source is None or not given, "items come from a file of baskets or from --given, not from both")
+    if source is not None:
+        return source.read_for(kernel, ids=ids)
+    return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
+
+
+def exclude_items(
+    kernel: LowRankKernel, words: Sequence[str] | None, given: IntArray, *, ids: bool
+) -> tuple[LowRankKernel, IntArray]:
+    """Return the kernel without the items of --exclude, and their ids; none of them may be given."""
+    excluded = item_ids(kernel, words, ids=ids)
+    both = np.intersect1d(excluded, given)
+    if both.size:
+        name = str(both[0]) if ids or kernel.labels is None else kernel.labels[both[0]]
+        raise InvalidInputError(f"{name!r} is both given and excluded (--exclude); it can only be one of them")
+    return (kernel.exclude(excluded) if len(excluded) else kernel), excluded
+
+
+def check_sizes(kernel: LowRankKernel, starts: Baskets, sizes: Sequence[int | None]) -> None:
+    """Raise if any basket of a file cannot be completed to its size, before any of them is."""
+    for i, (given, size) in enumerate(zip(starts.sizes.tolist(), sizes)):
+        most = kernel.rank if size is None else size
         if given > most:
             raise ImpossibleSizeError(f"basket {i} of the file holds {given} items; it cannot be completed to {most}")
         if most > kernel.rank:
@@ -136,66 +163,40 @@ def check_totals(kernel: LowRankKernel, starts: Baskets, totals: Sequence[int | 
             )
 
 
-def excluding(
-    kernel: LowRankKernel, words: Sequence[str] | None, given: IntArray, *, ids: bool
-) -> tuple[LowRankKernel, IntArray]:
-    """Return the kernel without the items of --exclude, and these; none of them may be given."""
-    never = item_ids(kernel, words, ids=ids)
-    both = np.intersect1d(never, given)
-    if both.size:
-        name = str(both[0]) if ids or kernel.labels is None else kernel.labels[both[0]]
-        raise InvalidInputError(
-            f"{name!r} is among the given items and among those of --exclude; it can be in one of them"
-        )
-    return (kernel.exclude(never) if len(never) else kernel), never
-
-
-def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
-    """Return the baskets of a file or, where none is named, the one basket of --given."""
-    need(source is None or not given, "the items come from a file of baskets or from --given, not from both")
-    if source is not None:
-        return source.read_for(kernel, ids=ids)
-    return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
-
-
-def is_plain(path: Path | None) -> bool:
-    """Return whether ``path`` is, or would become, a plain file that can be replaced: not a pipe or a device."""
+def is_regular(path: Path | None) -> bool:
+    """Return whether ``path`` is, or would become, a regular file that can be replaced: not a pipe or a device."""
     return path is not None and (path.is_file() or not os.path.lexists(path))
 
 
-def check_output(output: Path | None, *known: str, inputs: Sequence[str | Path | None] = ()) -> None:
-    """Refuse a file that cannot be written as its name promises, before any work; ``known`` are suffixes beside .txt, .csv, .json.
+def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path | None] = ()) -> None:
+    """Raise if the output cannot be written, or is one of the ``inputs``, before any work.
 
-    Nor may it be one of the ``inputs``, which would be lost.
+    ``formats`` are the suffixes that can be written in addition to .txt, .csv and .json.
     """
     if output is None:
         return
+    name = repr(os.fspath(output))
     for path in inputs:
         if path is not None and output.is_file() and os.path.exists(path) and output.samefile(path):
-            raise FileExistsError(
-                f"{os.fspath(output)!r} would be overwritten, and is read here; write to another file"
-            )
+            raise FileExistsError(f"{name} is also an input and would be overwritten; write to another file")
     if output.is_dir():
-        raise IsADirectoryError(f"expected the path of a file to write; {os.fspath(output)!r} is a folder")
+        raise IsADirectoryError(f"expected the path of a file to write; {name} is a folder")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no folder {os.fspath(output.parent)!r} to write {output.name!r} in; create it first")
-    if is_plain(output) and not os.access(output.parent, os.W_OK):
-        raise PermissionError(f"{os.fspath(output)!r} cannot be written: its folder is read-only; choose another")
-    kinds = (".txt", ".csv", *known, ".json")
-    suffix = output.suffix.lower()
-    need(
-        suffix in kinds or suffix not in OTHERS,
-        f"{suffix} files are not written; name one that ends in {', '.join(kinds)}",
-    )
+    if is_regular(output) and not os.access(output.parent, os.W_OK):
+        raise PermissionError(f"{name} cannot be written: its folder is read-only; choose another")
+    known, suffix = (".txt", ".csv", *formats, ".json"), output.suffix.lower()
+    supported = suffix in known or suffix not in OTHER_FORMATS
+    require(supported, f"cannot write {suffix} files; use a name that ends in {', '.join(known)}")
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a file in the place of a folder of results."""
+    """Raise if a folder for results is a file."""
     if path.exists() and not path.is_dir():
         raise NotADirectoryError(f"expected a folder for the results; {os.fspath(path)!r} is a file")
 
 
-def need(condition: bool, message: str) -> None:
+def require(condition: bool, message: str) -> None:
     """Raise a usage error unless ``condition`` holds."""
     if not condition:
         raise typer.BadParameter(message)

@@ -1,4 +1,4 @@
-"""``ndpp fit``: a model from baskets. torch is imported here, when it is needed."""
+"""``ndpp fit``: a model from baskets. Only this command imports torch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._atomic import one_writer, part_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import OTHERS, Source, check_output, need
+from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
 from ndpp.cli.guard import Interrupted
-from ndpp.cli.journal import journal_path
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
+from ndpp.experiments.record import Table
 from ndpp.laws.files import save
 
 
 class Family(StrEnum):
-    """Which kernels are fitted."""
+    """Families of kernels."""
 
     ndpp = "ndpp"
     ondpp = "ondpp"
@@ -33,90 +34,47 @@ class Family(StrEnum):
 
 
 ESTIMATORS = {Family.ndpp: "NDPP", Family.ondpp: "ONDPP", Family.symmetric: "SymmetricDPP"}
-TRAINING = "Training (left out: the estimator's own default)"
+FAMILIES = "ndpp: items attract and repel; ondpp: the same, cheap to sample by rejection; symmetric: items only repel."
+RANK = "Columns of the kernel, the largest size of a basket; default: the number of items, at most 200."
+VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
+TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
 
 
-def _tuning(help: str, *names: str, least: int | None = None) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=TRAINING, show_default=False, min=least)
-
-
-ModelFile = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.", show_default=False)
-]
-Kind = Annotated[
-    Family,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="ndpp: items attract and repel; ondpp: the same, easy to sample by rejection; symmetric: repel only.",
-    ),
-]
-Rank = Annotated[
-    int | None,
-    typer.Option(
-        "--rank",
-        "-r",
-        metavar="N",
-        min=1,
-        help="Columns of the kernel: no basket can be larger. Left out: the number of items, at most 200.",
-    ),
-]
-Validation = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="A file of baskets to judge on; left out, a tenth of BASKETS is set aside."),
-]
-Test = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Set this many baskets aside at random, for ndpp evaluate: OUTPUT.test.csv, the others in OUTPUT.train.csv.",
-    ),
-]
-Threads = Annotated[
-    int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Threads of torch; left out: its own choice.")
-]
-ItemFile = Annotated[str | None, typer.Option(metavar="FILE", help="A file whose line i names item i.")]
-Epochs = Annotated[int | None, _tuning("Maximum number of epochs.", "--epochs", least=1)]
-Patience = Annotated[int | None, _tuning("Epochs without progress before the learning rate drops.", least=1)]
-LearningRate = Annotated[float | None, _tuning("Of Adam.")]
-BatchSize = Annotated[int | None, _tuning("Baskets per step.", least=1)]
-Noise = Annotated[float | None, _tuning("Relative noise on the rows in training; 0 switches it off.")]
-Alpha = Annotated[float | None, _tuning("Weight of the symmetric part's penalty.")]
-Beta = Annotated[float | None, _tuning("Weight of the skew part's penalty.")]
-Gamma = Annotated[float | None, _tuning("ondpp: weight of the rejection sampler's proposals.")]
+def _training(help: str, least: int | None = None, name: str | None = None) -> Any:
+    panel = "Training (default: the estimator's own)"
+    return o.number(help, *([name] if name else []), least=least, rich_help_panel=panel, show_default=False)
 
 
 def fit(
     baskets: o.BasketFile,
-    output: ModelFile,
-    family: Kind = Family.ndpp,
-    rank: Rank = None,
-    validation: Validation = None,
-    test: Test = 0,
+    output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)],
+    family: Annotated[Family, typer.Option("--model", metavar="NAME", help=FAMILIES)] = Family.ndpp,
+    rank: Annotated[int | None, o.number(RANK, "--rank", "-r", least=1)] = None,
+    validation: Annotated[str | None, o.file(VALIDATION)] = None,
+    test: Annotated[int, o.number(TEST)] = 0,
     seed: o.Seed = 0,
-    jobs: Threads = None,
+    jobs: Annotated[int | None, o.number("Threads of torch; default: its own choice.", "--jobs", "-j", least=1)] = None,
     device: o.Device = "cpu",
     json: o.Json = False,
     resume: o.Resume = False,
-    items: ItemFile = None,
+    items: Annotated[str | None, o.file("A file whose line i names item i.")] = None,
     labels: o.AsLabels = None,
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
-    epochs: Epochs = None,
-    patience: Patience = None,
-    learning_rate: LearningRate = None,
-    batch_size: BatchSize = None,
-    noise: Noise = None,
-    alpha: Alpha = None,
-    beta: Beta = None,
-    gamma: Gamma = None,
+    epochs: Annotated[int | None, _training("Maximum number of epochs.", 1, "--epochs")] = None,
+    patience: Annotated[int | None, _training("Epochs without progress before the learning rate drops.", 1)] = None,
+    learning_rate: Annotated[float | None, _training("Learning rate of Adam.")] = None,
+    batch_size: Annotated[int | None, _training("Baskets per step.", 1)] = None,
+    noise: Annotated[float | None, _training("Relative noise on the rows during training; 0 disables it.")] = None,
+    alpha: Annotated[float | None, _training("Weight of the penalty on the symmetric part.")] = None,
+    beta: Annotated[float | None, _training("Weight of the penalty on the skew part.")] = None,
+    gamma: Annotated[float | None, _training("ondpp: weight of the rejection sampler's proposals.")] = None,
 ) -> None:
     """Fit a model to baskets.
 
-    After every epoch the state of training goes to OUTPUT.part; after Ctrl-C or a crash, the same command with --resume
-    ends with the very same model. Baskets of CSV and Parquet are in long form, a row for each item of each basket.
+    OUTPUT.ndpp-part holds the state of training after every epoch; after Ctrl-C or a crash, the same command with --resume
+    continues and produces the same model. CSV and Parquet files are in long form, with one row for each item of each basket.
 
     \b
     Examples:
@@ -125,28 +83,30 @@ def fit(
       ndpp fit orders.csv -o model.safetensors --test 500
       ndpp fit baskets.txt -o model.safetensors --resume
     """
-    part = journal_path(output)
-    _check_output(output, part, (baskets, validation, items), test=test, resume=resume)
-    source = Source(baskets, from_, basket, item)
-    data, judged = _read(source, validation, items, as_labels=labels)
-    need(not test or test < len(data), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
-    chosen = {
-        "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
-        "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
-    }  # fmt: skip
-    estimator = _estimator(family, {key: value for key, value in chosen.items() if value is not None}, jobs)
-    estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
-    train = _set_aside(data, test, seed, output)
-    _train(estimator, train, judged, part, resume=resume)
-    about = Provenance.of(estimator, source, train, seed)
-    save(estimator.kernel_, output, metadata=asdict(about))
-    part.unlink(missing_ok=True)
+    part = part_path(output)
+    _check_output(output, (baskets, validation, items), test=test)
+    with one_writer(output):
+        _check_part(part, resume=resume)
+        source = Source(baskets, from_, basket, item)
+        data, held_out = _read(source, validation, items, as_labels=labels)
+        require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
+        options = {
+            "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
+            "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
+        }  # fmt: skip
+        estimator = _estimator(family, options, jobs)
+        estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
+        train = _set_aside(data, test, seed, output)
+        _train(estimator, train, held_out, part, resume=resume)
+        about = Provenance.of(estimator, source, train, seed)
+        save(estimator.kernel_, output, metadata=asdict(about))
+        part.unlink(missing_ok=True)
     emit(about.report(output), None, as_json=json)
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a model came about: no clock, no path, so that a resumed run writes the same file."""
+    """How a model was made. It holds no time and no path, so that a resumed run writes the same file."""
 
     model: str
     baskets: dict[str, str | int]
@@ -158,59 +118,60 @@ class Provenance:
 
     @classmethod
     def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
-        """Return how a fitted estimator came about."""
-        left_out = ("checkpoint", "progress", "init", "random_state")
+        """Return how a fitted estimator was made."""
+        omitted = ("checkpoint", "progress", "init", "random_state")
         return cls(
             model=type(estimator).__name__,
             baskets={"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
             seed=seed,
-            settings={name: value for name, value in estimator.get_params().items() if name not in left_out},
+            settings={name: value for name, value in estimator.get_params().items() if name not in omitted},
             epochs=estimator.n_iter_,
             ended=estimator.ended_,
-            validation_log_likelihood=max(record["validation"] for record in estimator.history_),
+            validation_log_likelihood=max(epoch["validation"] for epoch in estimator.history_),
         )
 
     def report(self, output: Path) -> Report:
         """Return what the command prints."""
-        row = {
-            "model": os.fspath(output), "epochs": self.epochs, "ended": self.ended,
-            "validation log-likelihood": self.validation_log_likelihood,
-        }  # fmt: skip
-        return Report({"output": os.fspath(output), **asdict(self)}, [row])
+        path = os.fspath(output)
+        header = ("model", "epochs", "ended", "validation log-likelihood")
+        table = Table(header, [(path, self.epochs, self.ended, self.validation_log_likelihood)])
+        return Report({"output": path, **asdict(self)}, table)
+
+
+def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
+    """Raise if a file cannot be written, or would be lost, before any work."""
+    if output.is_dir() or (output.exists() and not output.is_file()):
+        raise OSError(f"expected a regular file to save the model to; got {os.fspath(output)!r}")
+    for written in (output, *(_split_files(output) if test else ())):
+        check_output(written, *OTHER_FORMATS, inputs=inputs)
+
+
+def _check_part(part: Path, *, resume: bool) -> None:
+    """Raise if the state of an earlier training would be overwritten, or if none can be written."""
+    if part.exists() and not resume:
+        raise UnfinishedRunError(os.fspath(part), "the training")
+    if not part.exists():  # fail now if it cannot be written, not after the first epoch
+        part.touch()
+        part.unlink()
 
 
 def _read(
     source: Source, validation: str | None, items: str | None, *, as_labels: bool | None
 ) -> tuple[Baskets, Baskets | None]:
-    """Return the baskets to fit on, and those to judge on if a file names them."""
+    """Return the baskets to fit on, and those of --validation over the same items."""
     with working("reading baskets"):
-        data = source.read(as_labels=as_labels, items=items)
-        judged = None if validation is None else _judges(source.beside(validation), data)
-    if as_labels is None and items is None:
-        _warn_of_codes(data)
-    return data, judged
-
-
-def _train(estimator: Any, train: Baskets, judged: Baskets | None, part: Path, *, resume: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingInterruptedWarning)  # said below, and how to go on
-        estimator.fit(train, validation=judged, resume=resume)
-    if estimator.ended_ == "interrupted":
-        kept = f"training up to epoch {estimator.n_iter_} is kept in {os.fspath(part)!r}; --resume continues"
-        raise Interrupted(kept if part.exists() else "no epoch was finished, so nothing was kept")
-
-
-def _check_output(output: Path, part: Path, inputs: Sequence[str | None], *, test: int, resume: bool) -> None:
-    """Refuse what cannot be written, or would be lost, before any work."""
-    if output.is_dir() or (output.exists() and not output.is_file()):
-        raise OSError(f"a model is saved to a plain file; {os.fspath(output)!r} is something else")
-    for written in (output, *(_aside(output) if test else ())):
-        check_output(written, *OTHERS, inputs=inputs)
-    if part.exists() and not resume:
-        raise UnfinishedRunError(os.fspath(part), "the training")
-    if not part.exists():  # an unwritable place is found out now, not after the first epoch
-        part.touch()
-        part.unlink()
+        data, held_out = source.read(as_labels=as_labels, items=items), None
+        if validation is not None:
+            other = source.sibling(validation)
+            held_out = other.read(n_items=data.n_items) if data.labels is None else other.read_with(data.labels)
+    n_seen = len(np.unique(data.indices))
+    if as_labels is None and items is None and data.labels is None and 2 * n_seen < data.n_items:
+        warnings.warn(
+            f"integers are read as ids 0 to {data.n_items - 1:,}, of which only {n_seen:,} occur; "
+            "if they are product codes, use --labels; if they are ids, use --ids",
+            stacklevel=1,
+        )
+    return data, held_out
 
 
 def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> Any:
@@ -221,41 +182,32 @@ def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> 
             import torch
 
             torch.set_num_threads(jobs)
-    kind = getattr(learning, ESTIMATORS[family])
-    known = kind().get_params()
-    for name in options:
-        need(name in known, f"--{name.replace('_', '-')} is not for --model {family.value}")
-    return kind(**options)
+    estimator = getattr(learning, ESTIMATORS[family])
+    given, known = {name: value for name, value in options.items() if value is not None}, estimator().get_params()
+    for name in given:
+        require(name in known, f"--{name.replace('_', '-')} is not an option of --model {family.value}")
+    return estimator(**given)
 
 
-def _judges(source: Source, data: Baskets) -> Baskets:
-    """Return the baskets to judge on, over the items of those to fit on."""
-    if data.labels is None:
-        return source.read(n_items=data.n_items)
-    return source.read_with(data.labels)
+def _train(estimator: Any, train: Baskets, validation: Baskets | None, part: Path, *, resume: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingInterruptedWarning)  # reported below, with how to continue
+        estimator.fit(train, validation=validation, resume=resume)
+    if estimator.ended_ == "interrupted":
+        saved = f"saved training up to epoch {estimator.n_iter_} in {os.fspath(part)!r}; --resume continues"
+        raise Interrupted(saved if part.exists() else "no epoch was finished, so nothing was saved")
 
 
-def _warn_of_codes(data: Baskets) -> None:
-    """Say so where the whole numbers of a file hardly are positions in a catalogue: most of it would be made up."""
-    n_seen = len(np.unique(data.indices))
-    if data.labels is None and 2 * n_seen < data.n_items:
-        warnings.warn(
-            f"whole numbers are taken as ids, 0 to {data.n_items - 1:,}, of which {n_seen:,} occur; "
-            "if they are product codes, say --labels, and if they are ids, --ids",
-            stacklevel=1,
-        )
-
-
-def _aside(output: Path) -> tuple[Path, Path]:
-    """Return where the baskets to fit on go, and those to test on."""
+def _split_files(output: Path) -> tuple[Path, Path]:
+    """Return the files of the training baskets and of the test baskets."""
     return output.with_suffix(".train.csv"), output.with_suffix(".test.csv")
 
 
 def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
-    """Return the baskets to fit on; those to test on, and these, are written beside the model."""
+    """Return the baskets to fit on; if some are set aside, write both parts next to the model."""
     if not test:
         return data
     parts = data.split(0, test, rng=seed)
-    for baskets, path in zip((parts.train, parts.test), _aside(output)):
+    for baskets, path in zip((parts.train, parts.test), _split_files(output)):
         baskets.write(path)
     return parts.train

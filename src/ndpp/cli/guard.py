@@ -1,4 +1,4 @@
-"""How a command ends: what went wrong is one clear line on standard error, and an exit code."""
+"""How a command ends: a failure is one clear line on standard error, and an exit code."""
 
 from __future__ import annotations
 
@@ -6,42 +6,38 @@ import errno
 import functools
 import io
 import os
-import signal
 import sys
-import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from types import FrameType
-from typing import Any, NoReturn, ParamSpec, TextIO, get_args, get_type_hints
+from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
+from _ndpp_command import Interrupts
 from ndpp._atomic import WINDOWS
 from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
-
 FAILED, INTERRUPTED = 1, 130
 ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs"}
-"""Options that have another name than the arguments they stand for."""
+"""Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""
 
 
 class Options(Names):
-    """Arguments as the options of a command, where it has such an option."""
+    """Names arguments after the options of a command, where it has such an option."""
 
     def __init__(self, command: Callable[..., None]) -> None:
         self.known: set[Any] = set()
         for name, annotation in get_type_hints(command, include_extras=True).items():
             for option in get_args(annotation):
-                if isinstance(option, OptionInfo):  # the first name of an annotation is kept as its default
+                if isinstance(option, OptionInfo):  # typer stores the first name of an annotated option as its default
                     self.known.update([option.default, *(option.param_decls or ()), "--" + name.replace("_", "-")])
 
     def argument(self, argument: str) -> str:
@@ -56,72 +52,40 @@ class Options(Names):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, and what was kept."""
+    """Ctrl-C, with a message on what was saved."""
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Return the command, with every failure turned into one line and an exit code."""
+    """Return the command with every failure turned into one line and an exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        with noticed() as interrupts:
-            try:
-                command(*args, **kwargs)
-                sys.stdout.flush()
-            except (typer.BadParameter, typer.Exit, typer.Abort):
-                raise
-            except BaseException as error:
-                if DEBUG.get() and not isinstance(error, SystemExit):
-                    traceback.print_exc()
-                # In the middle of an import, a library may make any other exception of an interrupt.
-                known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
-                end_with(KeyboardInterrupt() if interrupts and not known else error, Options(command))
+        Interrupts.running = True
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.BadParameter, typer.Exit, typer.Abort):
+            raise
+        except BaseException as error:
+            if DEBUG.get() and not isinstance(error, SystemExit):
+                traceback.print_exc()
+            # A library that is being imported may turn an interrupt into any other exception.
+            known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
+            end_with(KeyboardInterrupt() if Interrupts.pressed and not known else error, Options(command))
 
     return run
 
 
-@contextmanager
-def noticed() -> Iterator[list[int]]:
-    """Give a list that grows with every Ctrl-C, which raises ``KeyboardInterrupt`` as ever."""
-    interrupts: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        interrupts.append(number)
-        signal.default_int_handler(number, frame)
-
-    own = threading.current_thread() is threading.main_thread()
-    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, as under nohup
-        yield interrupts
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def say(text: str) -> None:
-    """Print a line to the person at the terminal, if there is one."""
+    """Print a line on standard error if it is a terminal."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr)
 
 
-def show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Show a warning as one line, in the manner of an error."""
-    print(f"ndpp: warning: {message}", file=sys.stderr)
-
-
 def install() -> None:
-    """Have warnings shown as a line each, and any name of an item written: as a terminal can show it, else as UTF-8.
+    """Show each warning as one line, and make every item name printable: replaced on a terminal if need be, UTF-8 elsewhere.
 
-    What is piped is the same bytes on every system, so lines end in a line feed on Windows too.
+    Piped output is the same on every system, so lines end in a line feed on Windows, too.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -129,51 +93,44 @@ def install() -> None:
                 stream.reconfigure(errors="replace")
             else:
                 stream.reconfigure(encoding="utf-8", newline="\n")
-    warnings.showwarning = show_warning
+    warnings.showwarning = lambda message, *_, **__: print(f"ndpp: warning: {message}", file=sys.stderr)
     warnings.simplefilter("default", UserWarning)
 
 
 def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
-    """End the command with one line for what went wrong, if anything did, and an exit code."""
+    """End the command with one line about the error, if it is a failure, and an exit code."""
     if isinstance(error, SystemExit):
         raise error
-    if reader_left(error):  # it has had enough: no failure
-        _close_stdout()
-        raise SystemExit(0)
-    if isinstance(error, KeyboardInterrupt):
+    code = 0 if reader_left(error) else INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+    if code == INTERRUPTED:
         print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
-    else:
-        print(f"ndpp: error: {in_words(error, names)}", file=sys.stderr)
-    _close_stdout()
-    raise SystemExit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
+    elif code == FAILED:
+        print(f"ndpp: error: {message_of(error, names)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # point stdout at /dev/null so that the final flush cannot fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(code)
 
 
 def reader_left(error: BaseException | None) -> bool:
-    """Return whether an output could not be written because its reader is gone. Windows calls that an invalid argument."""
+    """Return whether the reader of a pipe closed it, which is not a failure. Windows reports an invalid argument."""
     if WINDOWS and isinstance(error, OSError) and error.errno == errno.EINVAL and error.filename is None:
         return True
     return isinstance(error, BrokenPipeError)
 
 
-def in_words(error: BaseException, names: Names | None = None) -> str:
-    """Return what happened on one line, in the words of the command."""
+def message_of(error: BaseException, names: Names | None = None) -> str:
+    """Return the message of an error on one line, in the terms of the command."""
     if isinstance(error, OSError) and not isinstance(error, NDPPError) and error.strerror:
         name = f"{str(error.filename)!r}: " if error.filename else "could not write the output: "
         text = name + error.strerror
     elif isinstance(error, MemoryError):
-        text = "there is not enough memory for this. Ask for less at a time, or a smaller model"
+        text = "not enough memory; request less at a time, or use a smaller model"
     elif isinstance(error, NDPPError):
         text = error.text(names)
     elif isinstance(error, OSError):
         text = str(error)
     else:
-        text = f"{type(error).__name__}: {error} (unexpected; --debug shows where)"
+        text = f"{type(error).__name__}: {error} (unexpected; --debug shows the traceback)"
     return " ".join(text.split())
-
-
-def _close_stdout() -> None:
-    """Let the interpreter's last flush of what cannot be written go nowhere."""
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

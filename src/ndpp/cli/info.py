@@ -14,23 +14,22 @@ from safetensors import safe_open
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, fingerprint
+from ndpp.cli.files import Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
-from ndpp.cli.output import Report, Row, emit
-from ndpp.laws.files import load, load_header
+from ndpp.cli.output import Report, emit
+from ndpp.experiments.record import Table
+from ndpp.laws.files import load_header
 
 BAR = 40
-"""Characters of the longest bar."""
-FEWEST = 0.0005
-"""Probabilities below this are not shown to people."""
+"""Length of the longest bar."""
+SMALLEST_SHOWN = 0.0005
+"""Smaller probabilities have no bar."""
+FILE = "A model or a file of baskets; - is standard input."
 
 
 def info(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="A model, or a file of baskets; - is standard input.", show_default=False),
-    ],
-    top: Annotated[int, typer.Option(metavar="N", min=0, help="How many of the most frequent items to list.")] = 5,
+    file: Annotated[str, typer.Argument(metavar="FILE", help=FILE, show_default=False)],
+    top: Annotated[int, o.number("How many of the most frequent items to list.")] = 5,
     output: o.Output = None,
     as_json: o.Json = False,
     labels: o.AsLabels = None,
@@ -38,7 +37,7 @@ def info(
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
 ) -> None:
-    """Tell what a file holds: shape, rank, labels, sizes, how a model was trained.
+    """Describe a file: its shape, rank, labels and sizes, and how a model was trained.
 
     \b
     Examples:
@@ -48,7 +47,7 @@ def info(
     """
     check_output(output, inputs=(file,))
     source = Source(file, from_, basket, item)
-    if file.endswith(".part"):
+    if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
         report = _model(Path(file), top)
@@ -58,7 +57,7 @@ def info(
 
 
 def _is_model(source: Source) -> bool:
-    """Return whether a file looks like safetensors: after eight bytes of length comes a JSON object."""
+    """Return whether a file looks like safetensors: a JSON object after eight bytes of length."""
     if source.path == "-" or source.format is not None:
         return False
     path = Path(source.path)
@@ -71,8 +70,8 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int) -> Report:
-    header, kernel = load_header(path), load(path)
-    law, often = kernel.size_distribution(), kernel.inclusion_probabilities()
+    header, kernel = load_header(path), load_model(path)
+    law, frequencies = kernel.size_distribution(), kernel.inclusion_probabilities()
     sizes = np.arange(len(law))
     mean = float(law @ sizes)
     facts: dict[str, Any] = {
@@ -82,31 +81,25 @@ def _model(path: Path, top: int) -> Report:
         "precision": str(kernel.X.dtype), "ndpp_version": header.ndpp_version, "crc32": fingerprint(path),
     }  # fmt: skip
     data = {**facts, "size_law": law, "training": header.metadata}
-    rows = _lines({**facts, **header.metadata}, path.name)
-    return Report(data, rows, notes=_notes(law, "P(size)", _most(often, kernel.labels, top)))
+    notes = [*_bars(law, "P(size)"), *_most_frequent(frequencies, kernel.labels, top)]
+    return Report(data, _facts({**facts, **header.metadata}, path.name), notes=notes)
 
 
 def _baskets(baskets: Baskets, name: str, top: int) -> Report:
-    sizes = baskets.sizes
+    sizes, frequencies = baskets.sizes, np.bincount(baskets.indices, minlength=baskets.n_items) / max(1, len(baskets))
     shares = np.bincount(sizes) / max(1, len(sizes))
-    spread = {
-        word: float(f(sizes)) if len(sizes) else None
-        for word, f in (("mean_size", np.mean), ("median_size", np.median))
-    }
     facts: dict[str, Any] = {
         "kind": "baskets", "baskets": len(baskets), "items": baskets.n_items, "labels": baskets.labels is not None,
-        "entries": len(baskets.indices), "largest": int(sizes.max(initial=0)), "empty": int(np.sum(sizes == 0)), **spread,
+        "entries": len(baskets.indices), "largest": int(sizes.max(initial=0)), "empty": int(np.sum(sizes == 0)),
+        "mean_size": float(np.mean(sizes)) if len(sizes) else None,
+        "median_size": float(np.median(sizes)) if len(sizes) else None,
     }  # fmt: skip
-    often = np.bincount(baskets.indices, minlength=baskets.n_items) / max(1, len(baskets))
-    return Report(
-        {**facts, "size_shares": shares},
-        _lines(facts, name),
-        notes=_notes(shares, "share", _most(often, baskets.labels, top)),
-    )
+    notes = [*_bars(shares, "share"), *_most_frequent(frequencies, baskets.labels, top)]
+    return Report({**facts, "size_shares": shares}, _facts(facts, name), notes=notes)
 
 
 def _unfinished(path: Path) -> Report:
-    """Return what an interrupted run has left: baskets in a journal, or the state of training."""
+    """Describe what an interrupted run left: baskets in a journal, or the state of training."""
     if _is_model(Source(os.fspath(path))):
         with safe_open(path, framework="np") as file:
             record = json.loads((file.metadata() or {}).get("record", "{}"))
@@ -116,28 +109,27 @@ def _unfinished(path: Path) -> Report:
         made_with = read_made_with(path.with_suffix(""))
         with open(path, "rb") as lines:
             facts = {"kind": "unfinished baskets", "baskets": max(0, sum(1 for _ in lines) - 1), **(made_with or {})}
-    return Report(
-        facts, _lines(facts, path.name), notes=["", "The command that was interrupted goes on with --resume."]
-    )
+    return Report(facts, _facts(facts, path.name), notes=["", "Run the interrupted command with --resume to continue."])
 
 
-def _notes(law: FloatArray, head: str, most: str) -> list[str]:
-    seen = [k for k, p in enumerate(law) if p >= FEWEST]
+def _bars(law: FloatArray, head: str) -> list[str]:
     scale = BAR / max(float(law.max(initial=0.0)), 1e-300)
-    bars = [f"{k:>5}  {law[k]:6.1%}  {'█' * max(1, round(scale * law[k]))}" for k in seen]
-    return ["", f" size  {head}", *bars, *([most] if most else [])]
+    bars = [f"{k:>5}  {p:6.1%}  {'█' * max(1, round(scale * p))}" for k, p in enumerate(law) if p >= SMALLEST_SHOWN]
+    return ["", f" size  {head}", *bars]
 
 
-def _most(often: FloatArray, labels: tuple[str, ...] | None, top: int) -> str:
-    best = np.argsort(-often, kind="stable")[:top].tolist()
-    names = ", ".join(f"{i if labels is None else labels[i]} ({often[i]:.1%})" for i in best)
-    return f"\nMost frequent: {names}" if names else ""
+def _most_frequent(frequencies: FloatArray, labels: tuple[str, ...] | None, top: int) -> list[str]:
+    best = np.argsort(-frequencies, kind="stable")[:top].tolist()
+    names = ", ".join(f"{i if labels is None else labels[i]} ({frequencies[i]:.1%})" for i in best)
+    return [f"\nMost frequent: {names}"] if names else []
 
 
-def _lines(tree: dict[str, Any], name: str, prefix: str = "") -> list[Row]:
-    """Return nested facts as rows of two columns."""
-    lines: list[Row] = []
-    for key, value in tree.items():
-        word = prefix + key.replace("_", " ")
-        lines += _lines(value, name, f"{word}, ") if isinstance(value, dict) else [{"": word, name: value}]
-    return lines
+def _facts(tree: dict[str, Any], name: str) -> Table:
+    """Return nested facts as a table of two columns."""
+
+    def flat(tree: dict[str, Any], prefix: str) -> list[tuple[str, Any]]:
+        words = [(prefix + key.replace("_", " "), value) for key, value in tree.items()]
+        parts = [flat(value, f"{word}, ") if isinstance(value, dict) else [(word, value)] for word, value in words]
+        return [pair for part in parts for pair in part]
+
+    return Table(("", name), flat(tree, ""))

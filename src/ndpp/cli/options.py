@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and short ways to declare others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ndpp.laws.files import load_header
 
 
 class Format(StrEnum):
-    """How baskets lie in a file."""
+    """File formats of baskets."""
 
     text = "text"
     csv = "csv"
@@ -22,9 +22,19 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+def number(help: str, *names: str, least: float | None = 0, **more: Any) -> Any:
+    """Declare an option that takes a number."""
+    return typer.Option(*names, metavar="N", min=least, help=help, **more)
+
+
+def file(help: str, *names: str, kind: str = "FILE", **more: Any) -> Any:
+    """Declare an option that takes a path."""
+    return typer.Option(*names, metavar=kind, help=help, **more)
+
+
 def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the items of the model that begin like this, for the shell to complete; what goes wrong stays silent."""
-    # While an option waits for its value the arguments are not parsed yet: the model is among the words typed so far.
+    """Return the labels of the model that start like this, for shell completion; errors stay silent."""
+    # While an option waits for its value, the arguments are not parsed yet: the model is among the words typed so far.
     typed = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
     for word in filter(None, [ctx.params.get("model"), *typed]):
         try:
@@ -36,89 +46,47 @@ def _labels(ctx: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
-def _items(*names: str, help: str) -> Any:
-    return typer.Option(
-        *names,
-        metavar="ITEMS",
-        help=f"{help} Labels or ids, commas between, or the option several times.",
-        autocompletion=_labels,
-        show_default=False,
-    )
+def _items(help: str, *names: str) -> Any:
+    help += " Labels or ids, separated by commas; may be repeated."
+    return typer.Option(*names, metavar="ITEMS", help=help, autocompletion=_labels, show_default=False)
 
 
-Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model file, as [bold]ndpp fit[/] writes it.", show_default=False)
-]
+def _jobs(jobs: int) -> int:
+    if jobs == 0:
+        raise typer.BadParameter("expected a number of threads, or -1 for all cores; got 0")
+    return jobs
+
+
+def _output(path: Path | None) -> Path | None:
+    return None if str(path) in ("-", "/dev/stdout") else path
+
+
+_MODEL = "A model file, as written by [bold]ndpp fit[/]."
+_REPLACED = "Write to this file instead of standard output; it is replaced atomically."
+_NUMBERS = "Whether integers in the file are labels, or ids, that is, positions in the catalogue (default)."
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
     str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.", show_default=False)
 ]
 MaybeBaskets = Annotated[
     str | None,
-    typer.Argument(metavar="BASKETS", help="A file of baskets, each one taken as --given; - is standard input."),
+    typer.Argument(metavar="BASKETS", help="A file of baskets, each of them used as --given; - is standard input."),
 ]
-Given = Annotated[list[str] | None, _items("--given", "-g", help="Items that are in.")]
-Exclude = Annotated[list[str] | None, _items("--exclude", "-x", help="Items that never are.")]
-Size = Annotated[
-    int | None,
-    typer.Option(
-        "--size", "-k", metavar="N", min=0, help="Items of each basket, given ones included; any number if left out."
-    ),
-]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of all random numbers: the same seed, the same result.")]
-FreshSeed = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, help="Of all random numbers: the same seed, the same baskets. Left out: a fresh one."
-    ),
-]
-
-
-def _jobs(number: int) -> int:
-    if number == 0:
-        raise typer.BadParameter("expected a number of threads, or -1 for all cores; got 0")
-    return number
-
-
+Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
+Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
+Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
+Seed = Annotated[int, number("Seed of all random numbers.")]
+FreshSeed = Annotated[int | None, number("Seed of all random numbers; default: a fresh one.")]
 Jobs = Annotated[
-    int,
-    typer.Option(
-        "--jobs", "-j", metavar="N", help="Threads; -1 for all cores. Results do not depend on it.", callback=_jobs
-    ),
+    int, number("Threads; -1 for all cores. Does not affect the result.", "--jobs", "-j", least=None, callback=_jobs)
 ]
 Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1.")]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write to this file instead of standard output; it is replaced whole or not at all.",
-        callback=lambda path: None if str(path) in ("-", "/dev/stdout") else path,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue what an interrupted run has left, to the same result.")
-]
-To = Annotated[
-    Format | None,
-    typer.Option("--to", help="Format of the baskets written; by default the suffix of -o tells, else text."),
-]
-From = Annotated[
-    Format | None, typer.Option("--from", help="Format of the baskets read; by default the suffix tells, else text.")
-]
-Ids = Annotated[
-    bool, typer.Option("--ids", help="Items are ids (0, 1, 2, …) in and out, even where the model has labels.")
-]
-AsLabels = Annotated[
-    bool | None,
-    typer.Option(
-        "--labels/--ids", help="Whole numbers in the file are names, or positions in the catalogue (the default)."
-    ),
-]
-BasketColumn = Annotated[
-    str, typer.Option("--basket", metavar="NAME", help="Column of CSV or Parquet that names the basket.")
-]
-ItemColumn = Annotated[
-    str, typer.Option("--item", metavar="NAME", help="Column of CSV or Parquet that names the item.")
-]
+Output = Annotated[Path | None, file(_REPLACED, "--output", "-o", callback=_output)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run, to the same result.")]
+To = Annotated[Format | None, typer.Option("--to", help="Output format; default: by the suffix of -o, else text.")]
+From = Annotated[Format | None, typer.Option("--from", help="Input format; default: by the suffix, else text.")]
+Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
+AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
+BasketColumn = Annotated[str, typer.Option("--basket", metavar="NAME", help="CSV or Parquet column of the basket.")]
+ItemColumn = Annotated[str, typer.Option("--item", metavar="NAME", help="CSV or Parquet column of the item.")]

@@ -1,28 +1,34 @@
-"""``ndpp recommend`` and ``ndpp map``: likely items and sets, without drawing."""
+"""``ndpp recommend`` and ``ndpp map``: likely items and sets, without sampling."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Annotated
-
-import typer
+from typing import Annotated, NamedTuple
 
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Target
-from ndpp.cli.files import Source, check_output, check_totals, excluding, fingerprint, given_baskets, load_model
-from ndpp.cli.output import Report, Row, emit, progress
+from ndpp.cli.files import Source, check_output, check_sizes, exclude_items, fingerprint, given_baskets, load_model
+from ndpp.cli.output import Report, emit, progress
 from ndpp.errors import ZeroProbabilityError
-from ndpp.inference import Recommendation, greedy_map
+from ndpp.experiments.record import Table, grouped
+from ndpp.inference import greedy_map
 from ndpp.inference import recommend as best_items
+
+
+class Recommended(NamedTuple):
+    """An item recommended for one basket of the input; rank 1 is the best."""
+
+    basket: int
+    rank: int
+    item: str | int
+    score: float
 
 
 def recommend(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
     given: o.Given = None,
-    number: Annotated[
-        int, typer.Option("--number", "-n", metavar="N", min=1, help="How many items for each basket.")
-    ] = 10,
+    number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
     exclude: o.Exclude = None,
     output: o.Output = None,
     json: o.Json = False,
@@ -33,7 +39,7 @@ def recommend(
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
-    The score says how many times as probable the basket is with the item as without it.
+    The score of an item is the probability of the basket with the item, divided by its probability without it.
 
     \b
     Examples:
@@ -43,45 +49,39 @@ def recommend(
     """
     check_output(output, inputs=(model, baskets))
     kernel = load_model(model)
-    asked = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    fixed = asked.indices if baskets is None else asked.indices[:0]  # a basket of a file is told of below
-    allowed, _ = excluding(kernel, exclude, fixed, ids=ids)
-    found: list[Recommendation | None] = []
-    with progress(len(asked), "recommending", show=len(asked) > 1) as bar:
-        for items in asked:
+    source = None if baskets is None else Source(baskets, from_, basket, item)
+    starts = given_baskets(kernel, given, source, ids=ids)
+    fixed = starts.indices if source is None else starts.indices[:0]  # excluded items of a file are reported below
+    allowed, _ = exclude_items(kernel, exclude, fixed, ids=ids)
+    names = kernel.labels if kernel.labels is not None and not ids else range(kernel.n_items)
+    found: list[Recommended] = []
+    impossible = 0
+    with progress(len(starts), "recommending", show=len(starts) > 1) as bar:
+        for i, items in enumerate(starts):
             try:
-                found.append(best_items(allowed, items, n=number))
+                best = best_items(allowed, items, n=number)
+                pairs = enumerate(zip(best.items.tolist(), best.scores.tolist()), 1)
+                found += [Recommended(i, rank, names[it], score) for rank, (it, score) in pairs]
             except ZeroProbabilityError:
-                if len(asked) == 1:
+                if len(starts) == 1:
                     raise
-                found.append(None)
+                impossible += 1
             bar.advance()
-    if missing := found.count(None):
-        warnings.warn(
-            f"{missing} of {len(asked)} baskets have probability zero; nothing is recommended there", stacklevel=1
-        )
-    names = None if ids else kernel.labels
-    grouped: list[list[Row]] = [
-        [
-            {"item": it if names is None else names[it], "score": score}
-            for it, score in (() if best is None else zip(best.items.tolist(), best.scores.tolist()))
-        ]
-        for best in found
-    ]
-    rows = [{"basket": i, "rank": j, **row} for i, own in enumerate(grouped) for j, row in enumerate(own, 1)]
-    shown = None if baskets is not None else grouped[0]
-    notes = () if rows else ("No item scores above zero.",)
-    emit(Report({"recommendations": grouped}, rows, shown, notes), output, as_json=json)
+    if impossible:
+        text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
+        warnings.warn(text, stacklevel=1)
+    own = grouped(found, lambda one: one.basket)
+    nested = [[{"item": one.item, "score": one.score} for one in own.get(i, ())] for i in range(len(starts))]
+    shown = None if source else Table(("item", "score"), [(one.item, one.score) for one in found])
+    notes = () if found else ("No item scores above zero.",)
+    emit(Report({"recommendations": nested}, Table(Recommended._fields, found), shown, notes), output, as_json=json)
 
 
 def map_(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
     size: Annotated[
-        int,
-        typer.Option(
-            "--size", "-k", metavar="N", min=0, help="Items of the basket, given ones included.", show_default=False
-        ),
+        int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)
     ] = ...,  # type: ignore[assignment]
     given: o.Given = None,
     exclude: o.Exclude = None,
@@ -93,7 +93,7 @@ def map_(
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
 ) -> None:
-    """Build a likely basket greedily: given items first, then, in the order chosen, the best next one.
+    """Build a likely basket greedily: the given items, then the best next item at each step, in this order.
 
     \b
     Examples:
@@ -104,14 +104,15 @@ def map_(
     kernel = load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
     target.check(model, baskets, resume=False)
-    starts = given_baskets(kernel, given, Source.maybe(baskets, from_, basket, item), ids=ids)
-    allowed, _ = excluding(kernel, exclude, starts.indices, ids=ids)
-    if baskets is not None:
-        check_totals(allowed, starts, [size] * len(starts))
-    rows: list[list[int]] = []
+    source = None if baskets is None else Source(baskets, from_, basket, item)
+    starts = given_baskets(kernel, given, source, ids=ids)
+    allowed, _ = exclude_items(kernel, exclude, starts.indices, ids=ids)
+    if source:
+        check_sizes(allowed, starts, [size] * len(starts))
+    found: list[list[int]] = []
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
         for items in starts:
-            rows.append(greedy_map(allowed, size, given=items).tolist())
+            found.append(greedy_map(allowed, size, given=items).tolist())
             bar.advance()
-    head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(row) for row in rows]}
-    target.write(rows, head)
+    head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(items) for items in found]}
+    target.write(found, head)

@@ -1,18 +1,17 @@
-"""Baskets to learn from: synthetic ones, the data sets of the literature, and a package of real groceries."""
+"""Synthetic kernels and baskets, the data sets of the literature, and a package of real groceries."""
 
-from ndpp.datasets.complete_journey import load_complete_journey
 from ndpp.datasets.download import cache_folder, fetch
-from ndpp.datasets.folder import load_baskets
-from ndpp.datasets.originals import (
+from ndpp.datasets.loaders import (
     load_amazon_registry,
+    load_baskets,
     load_book,
+    load_complete_journey,
     load_instacart,
     load_million_song,
     load_recipe,
     load_uk_retail,
 )
-from ndpp.datasets.shelf import shelf_kernel
-from ndpp.datasets.synthetic import PlantedBaskets, make_baskets, make_kernel
+from ndpp.datasets.synthetic import PlantedBaskets, make_baskets, make_kernel, shelf_kernel
 
 __all__ = [
     "PlantedBaskets",

@@ -1,29 +1,26 @@
 """Tables of any length, read row by row: CSV (plain, gzip, zip), and Excel workbooks through openpyxl.
 
-Text that is not UTF-8 is taken for Latin-1, in which some copies of the public files are written. A long table,
-(basket, item) a row, is numbered as it comes: 16 bytes a row and a dictionary of the distinct names.
+Lines that are not UTF-8 are read as Latin-1, the encoding of some copies of the public files. A long table has a row per
+(basket, item). Baskets and items are numbered as they appear, in 16 bytes per row and a dictionary of the names.
 """
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
 import os
 import zipfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import BadLineError, records
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
@@ -34,18 +31,6 @@ MAX_ROWS = 100
 PathLike = str | os.PathLike[str]
 
 
-class LongTable(NamedTuple):
-    """Basket ``baskets[i]`` holds item ``items[i]``, both numbered as they first appear.
-
-    ``labels`` are the items' codes, ``titles`` the longer names of those that have one.
-    """
-
-    baskets: IntArray
-    items: IntArray
-    labels: list[str]
-    titles: dict[int, str]
-
-
 def read_long(
     path: PathLike,
     *,
@@ -53,109 +38,82 @@ def read_long(
     item: str,
     title: str | None = None,
     number: str | None = None,
-    keep: Callable[[float], bool] | None = None,
+    keep: Callable[[float], bool] = bool,
+    label: Callable[[str, str], str] = lambda code, title: code,
     header: Sequence[str] | None = None,
     delimiter: str = ",",
-) -> LongTable:
-    """Return a long table.
+    whole_catalogue: bool = False,
+) -> Baskets:
+    """Read a long table with the columns ``basket`` and ``item``, and optionally ``title`` and ``number``.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    basket, item : str
-        Two columns that must be there; a row in which either is empty does not count.
-    title, number : str, optional
-        Two columns that may be missing: an item's longer name, and a number for ``keep``.
-    keep : callable, optional
-        Which rows count, as a function of their number; all, without such a column.
-    header : sequence of str, optional
-        Names of the columns of a file that does not begin with them.
-    delimiter : str
-        What stands between values.
+    Rows without a basket or an item are skipped, and so are rows whose number does not satisfy ``keep``. ``label`` makes
+    the label of an item from its code and title. ``header`` names the columns of a file without a header. Baskets of
+    more than ``MAX_ROWS`` rows are dropped, but with ``whole_catalogue`` their items stay in the catalogue.
     """
-    there = list(header or read_header(path))
-    titled, numbered = title in there, keep is not None and number in there
-    wanted = [basket, item, str(title) if titled else item, str(number) if numbered else item]
     baskets: dict[str, int] = {}
     items: dict[str, int] = {}
-    titles: dict[int, str] = {}
+    titles: dict[str, str] = {}
     of_basket, of_item = array("q"), array("q")
-    for line, (name, code, text, value) in _rows(path, wanted, there, named=header is None, delimiter=delimiter):
-        if not (name and code) or (numbered and keep and not keep(_float(value, path, line))):
+    rows = read_columns(path, (basket, item), (title, number), header=header, delimiter=delimiter)
+    for line, (name, code, text, value) in rows:
+        if not (name and code) or (value is not None and not keep(_float(value, path, line))):
             continue
         of_basket.append(baskets.setdefault(name, len(baskets)))
-        of_item.append(place := items.setdefault(code, len(items)))
-        if titled and text and place not in titles:
-            titles[place] = _text(text)
+        of_item.append(items.setdefault(code, len(items)))
+        if text:
+            titles.setdefault(code, text)
     if not items:
-        raise InvalidInputError(f"{path} holds no row that counts; expected values in columns {basket!r} and {item!r}")
-    return LongTable(np.array(of_basket), np.array(of_item), list(map(_text, items)), titles)
+        raise InvalidInputError(f"{path} has no usable row; expected values in columns {basket!r} and {item!r}")
+    small = np.bincount(of_basket) <= MAX_ROWS
+    ones = np.ones(len(of_item), np.int8)  # sums of at most MAX_ROWS
+    counts = sparse.csr_array((ones, (of_basket, of_item)), shape=(len(baskets), len(items)))[small]
+    held = np.arange(len(items)) if whole_catalogue else np.unique(counts.indices)
+    labels = [label(code, titles.get(code, "")) for code in items]
+    return Baskets.from_csr(counts[:, held] > 0, labels=distinct(labels[i] for i in held.tolist()))
 
 
-def read_header(path: PathLike) -> list[str]:
-    """Return the names of the columns."""
-    with _opened(path, ",") as rows:
-        return [_text(name) for name in next(rows, (1, []))[1]]
+def read_columns(
+    path: PathLike,
+    required: Sequence[str],
+    optional: Sequence[str | None] = (),
+    *,
+    header: Sequence[str] | None = None,
+    delimiter: str = ",",
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield line numbers and the values of the columns, None for an optional column that is missing."""
+    with _opened(path, delimiter) as rows:
+        there = header or [name.removeprefix("\ufeff") for name in next(rows, (1, []))[1]]
+        if missing := [name for name in required if name not in there]:
+            raise InvalidInputError(
+                f"{path} has no column {missing[0]!r}; its columns are {', '.join(map(repr, there))}. "
+                "Pass the original file, with its header."
+            )
+        pick = itemgetter(*(there.index(name) if name in there else -1 for name in (*required, *optional)))
+        for line, row in rows:
+            if len(row) != len(there):
+                raise BadLineError(str(path), line, f"expected {len(there)} values, one per column; got {len(row)}")
+            yield line, pick([*row, None])
 
 
-def read_column(path: PathLike, name: str) -> Iterator[str]:
-    """Yield the values of a column of text."""
-    return (_text(value) for _, value in _rows(path, [name], read_header(path)) if value)
-
-
-def assemble(table: LongTable, labels: Sequence[str], *, whole_catalogue: bool = False) -> Baskets:
-    """Return the baskets of up to ``MAX_ROWS`` rows, repeats merged.
-
-    The catalogue is made of the items left in them or, with ``whole_catalogue``, of all items of the table.
-    """
-    small = np.bincount(table.baskets) <= MAX_ROWS
-    ones = np.ones(len(table.items), np.int8)  # at most MAX_ROWS of them are summed
-    counts = sparse.csr_array((ones, (table.baskets, table.items)), shape=(len(small), len(labels)))[small]
-    held = np.arange(len(labels)) if whole_catalogue else np.unique(counts.indices)
-    return Baskets.from_csr(counts[:, held] > 0, labels=distinct([labels[i] for i in held.tolist()]))
-
-
-def distinct(labels: Sequence[str]) -> list[str]:
-    """Return the labels on one line each; where two are the same, the later one gets its number added."""
-    seen: set[str] = set()
-    out = []
+def distinct(labels: Iterable[str]) -> list[str]:
+    """Return labels without line breaks; a duplicate gets its position appended."""
+    seen: dict[str, None] = {}
     for i, label in enumerate(" ".join(label.split()) or "(no name)" for label in labels):
         while label in seen:
             label = f"{label} [{i}]"
-        seen.add(label)
-        out.append(label)
-    return out
-
-
-def _rows(
-    path: PathLike, wanted: Sequence[str], there: Sequence[str], *, named: bool = True, delimiter: str = ","
-) -> Iterator[tuple[int, Any]]:
-    """Yield the values of the wanted columns, or the one value, "" where there is none, with the number of the line.
-
-    ``there`` are the names of all columns; the file begins with them if ``named``.
-    """
-    if missing := [name for name in wanted if name not in there]:
-        raise InvalidInputError(
-            f"{path} has no column {missing[0]!r}; its columns are {', '.join(map(repr, there))}. "
-            "Pass the original file, with its line of names."
-        )
-    pick = itemgetter(*map(there.index, wanted))
-    with _opened(path, delimiter) as rows:
-        for line, row in islice(rows, int(named), None):
-            if len(row) != len(there):
-                raise BadLineError(str(path), line, f"expected {len(there)} values, one per column; got {len(row)}")
-            yield line, pick(row)
+        seen[label] = None
+    return list(seen)
 
 
 @contextmanager
 def _opened(path: PathLike, delimiter: str) -> Iterator[Iterator[tuple[int, list[str]]]]:
-    """Give the rows of a file, with their lines; of a zip archive, those of its largest member. Text is as in Latin-1."""
+    """Give the rows of a file with their line numbers; of a zip archive, those of its largest member."""
     if not os.path.isfile(path):
         raise DataNotFoundError(f"no such file: {str(path)!r}. Pass the path of the original data file.")
     try:
         with ExitStack() as stack:
-            name, source = Path(path).name.lower(), cast(Any, stack.enter_context(open(path, "rb")))
+            name = Path(path).name.lower()
+            source: Any = stack.enter_context(open(path, "rb"))
             if name.endswith(".zip"):
                 archive = stack.enter_context(zipfile.ZipFile(source))
                 largest = max(archive.infolist(), key=lambda member: member.file_size, default=None)
@@ -164,15 +122,21 @@ def _opened(path: PathLike, delimiter: str) -> Iterator[Iterator[tuple[int, list
                 name, source = largest.filename.lower(), stack.enter_context(archive.open(largest))
             elif name.endswith(".gz"):
                 source = stack.enter_context(gzip.open(source))
-            if name.endswith(".xlsx"):
-                yield _workbook(source)
-                return
-            if source.peek(3)[:3] == codecs.BOM_UTF8:
-                source.read(3)
-            lines = stack.enter_context(io.TextIOWrapper(source, encoding="latin-1", newline=""))
-            yield records(lines, str(path), delimiter=delimiter, quoted=delimiter == ",")
+            workbook = name.endswith(".xlsx")
+            yield (
+                _workbook(source)
+                if workbook
+                else records(map(_decoded, source), str(path), delimiter=delimiter, quoted=delimiter == ",")
+            )
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as reason:
-        raise InvalidInputError(f"{path} is not a whole archive of a data file: {reason}. Fetch it again.") from None
+        raise InvalidInputError(f"{path} is not a complete archive: {reason}. Download it again.") from None
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
 
 
 def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
@@ -180,10 +144,8 @@ def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
     try:
         import openpyxl
     except ImportError:
-        raise MissingExtraError(
-            "openpyxl", "data", "Reading an Excel workbook (a CSV export needs no such package)"
-        ) from None
-    # A workbook is read back and forth, which a compressed stream is slow at.
+        raise MissingExtraError("openpyxl", "data", "Reading an Excel workbook (unlike a CSV export)") from None
+    # In memory, since openpyxl seeks, which is slow in a compressed stream.
     book = openpyxl.load_workbook(io.BytesIO(source.read()), read_only=True, data_only=True)
     try:
         for line, row in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
@@ -193,21 +155,12 @@ def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _cell(value: Any) -> str:
-    # A column of codes holds numbers where a code is made of digits only.
-    text = "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
-    return text.encode().decode("latin-1")
+    # In a column of codes, codes made of digits are stored as numbers.
+    return "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _float(value: str, path: PathLike, line: int) -> float:
     try:
         return float(value or "nan")
     except ValueError:
-        raise BadLineError(str(path), line, f"expected a number; got {_text(value)!r}") from None
-
-
-def _text(value: str) -> str:
-    """Return text that was read as Latin-1 as what it is: UTF-8, if it can be that."""
-    try:
-        return value if value.isascii() else value.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return value
+        raise BadLineError(str(path), line, f"expected a number; got {value!r}") from None

@@ -1,7 +1,6 @@
-"""Downloads that are either whole and right, or an error that says what to do.
+"""Downloads with verified checksums, by pooch.
 
-pooch fetches: the bytes go to a temporary file in the target's folder, which takes the name of the target once its
-checksum is right, and is removed otherwise.
+pooch downloads to a temporary file in the target's folder, and renames it once its checksum is verified.
 """
 
 from __future__ import annotations
@@ -18,41 +17,29 @@ from urllib.parse import unquote, urlsplit
 from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 
 TIMEOUT = 60.0
-"""Seconds that a server may stay silent."""
+"""Seconds to wait for the server."""
 
 
 def cache_folder() -> Path:
-    """Return the folder in which downloads are kept: ``$XDG_CACHE_HOME/ndpp``, or ``~/.cache/ndpp``."""
+    """Return the folder for downloads: ``$XDG_CACHE_HOME/ndpp``, or ``~/.cache/ndpp``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ndpp"
 
 
 def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the path of a file downloaded from ``url``; one that is there already, with the right checksum, is kept.
+    """Download a file unless ``folder`` already has it, with the right checksum, and return its path.
 
-    Parameters
-    ----------
-    url : str
-        An http or https address; its last part names the file.
-    sha256 : str
-        Checksum that the file must have, in hexadecimal digits.
-    folder : path, optional
-        Where to keep it, created if need be; :func:`cache_folder` by default.
-
-    Raises
-    ------
-    DataNotFoundError
-        The server refuses, cannot be reached, breaks off, or sends a file with another checksum.
-    OSError
-        The file cannot be written; the disk may be full.
+    The file has the last part of ``url`` as its name; ``folder`` is :func:`cache_folder` by default, and created if
+    necessary. Raises :class:`~ndpp.errors.DataNotFoundError` if the server cannot be reached, refuses, or sends a file
+    with a different checksum, and OSError if the file cannot be written.
     """
     name = unquote(urlsplit(url).path).rpartition("/")[2]
     if urlsplit(url).scheme not in ("http", "https") or name in ("", ".", "..") or PureWindowsPath(name).name != name:
         raise InvalidInputError(
-            f"must be an http or https address that ends in the name of a file; got {url!r}", argument="url"
+            f"must be an http or https address that ends in a file name; got {url!r}", argument="url"
         )
     target = (cache_folder() if folder is None else Path(folder)) / name
     pooch, requests = _packages()
-    by_hand = "Call again later, or download it by hand and pass its path to the loader."
+    by_hand = "Try again later, or download it by hand and pass its path to the loader."
     try:
         with _quiet(pooch.get_logger()):
             downloader = pooch.HTTPDownloader(timeout=TIMEOUT, chunk_size=2**20)
@@ -62,9 +49,9 @@ def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None
         raise DataNotFoundError(f"the server answered {answer} for {url}", advice=by_hand) from None
     except requests.RequestException as reason:
         raise DataNotFoundError(f"{url} could not be fetched: {reason}. Is there a network?", advice=by_hand) from None
-    except ValueError as reason:  # the one that retrieve raises of itself: another checksum
+    except ValueError as reason:  # a different checksum
         raise DataNotFoundError(
-            f"{url}: {reason}", advice="Call again; if the checksum stays the same, the server's file has changed."
+            f"{url}: {reason}", advice="Try again; if the checksum stays the same, the server's file has changed."
         ) from None
     except OSError as reason:
         full = reason.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -78,7 +65,7 @@ def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch from printing what it is about to do."""
+    """Silence pooch's announcements."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Kernels and baskets made up by known recipes, to try things out where the truth is known."""
+"""Synthetic kernels and baskets, for experiments with a known truth."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 
+SHELF = {
+    "starch": ("pasta", "rice", "noodles"),
+    "sauce": ("tomato sauce", "pesto", "curry paste"),
+    "bread": ("bread", "rolls"),
+    "spread": ("butter", "jam"),
+    "drink": ("coffee", "tea"),
+}
+GO_TOGETHER = {("starch", "sauce"): 0.8, ("bread", "spread"): 1.0}
+POPULARITY = (0.9, 0.7, 0.5, 0.8, 0.5, 0.4, 1.0, 0.5, 0.9, 0.5, 1.0, 0.7)
+
 
 class PlantedBaskets(NamedTuple):
-    """Synthetic baskets, the kernel they were drawn from, and the pairs planted in it, each of shape (n_pairs, 2)."""
+    """Synthetic baskets, the kernel they were drawn from, and the pairs planted in it, of shape (n_pairs, 2)."""
 
     baskets: Baskets
     kernel: LowRankKernel
@@ -24,20 +34,12 @@ class PlantedBaskets(NamedTuple):
 
 
 def make_kernel(n_items: int, rank: int, *, rng: RngLike = None, dtype: Any = np.float64) -> LowRankKernel:
-    """Return a random kernel by the recipe of [Han22], L = VVᵀ + B(D − Dᵀ)Bᵀ.
+    """Return a random kernel as in [Han22], L = VVᵀ + B(D − Dᵀ)Bᵀ.
 
-    V and B, of rank/2 columns each, have normal entries of variance 2/rank, D standard normal ones. (The paper writes
-    N(0, √(2/d)); we read √(2/d) as the standard deviation, which keeps L_aa near 1 whatever the rank.) Where rank/2 is
-    odd, D − Dᵀ is singular, and the kernel's rank is ``rank`` − 1. O(n_items · rank²).
-
-    Parameters
-    ----------
-    n_items, rank : int
-        Size of the catalogue, and d, an even number.
-    rng : anything ``numpy.random.default_rng`` takes
-        The source of randomness.
-    dtype : numpy.float64 or numpy.float32
-        Of X. Single precision halves the memory of a large catalogue.
+    V and B have rank/2 columns each, with normal entries of variance 2/rank; D is standard normal. (The paper writes
+    N(0, √(2/d)); we read √(2/d) as the standard deviation, which keeps L_aa near 1 for any rank.) ``rank`` must be even;
+    if rank/2 is odd, D − Dᵀ is singular, and the rank is one less. ``dtype`` is that of X, numpy.float64 or
+    numpy.float32, which halves the memory. O(n_items · rank²).
 
     Examples
     --------
@@ -68,24 +70,12 @@ def make_baskets(
     substitute_lift: float = 0.2,
     rng: RngLike = None,
 ) -> PlantedBaskets:
-    """Return baskets from a kernel in which some pairs of items are complements, some substitutes, others independent.
+    """Draw baskets from a kernel in which some pairs of items are complements, some substitutes, the rest independent.
 
-    Popularities differ by a factor of up to four. In a planted pair P(a, b) = lift · P(a) P(b), and pairs do not know
-    of each other: L is block diagonal, with L_ab = −L_ba for complements and L_ab = L_ba for substitutes, and each
-    block is drawn for all baskets at once. O(n_baskets · n_items).
-
-    Parameters
-    ----------
-    n_baskets, n_items : int
-        How many baskets, over how many items.
-    mean_size : float, optional
-        Expected number of items in a basket; a tenth of the catalogue by default.
-    n_pairs : int
-        How many pairs of complements, and as many of substitutes.
-    complement_lift, substitute_lift : float
-        How many times as likely an item is where its partner is in: above 1, and from 0 to below 1.
-    rng : anything ``numpy.random.default_rng`` takes
-        The source of randomness.
+    P(a, b) = lift · P(a) P(b) for ``n_pairs`` disjoint pairs of complements, with ``complement_lift`` > 1, and as many of
+    substitutes, with 0 ≤ ``substitute_lift`` < 1: L is block diagonal, with L_ab = −L_ba for complements and L_ab = L_ba
+    for substitutes. Popularities differ by a factor of up to four; ``mean_size``, the expected number of items in a
+    basket, is a tenth of the catalogue by default. O(n_baskets · n_items).
 
     Examples
     --------
@@ -109,9 +99,9 @@ def make_baskets(
     popularity *= mean_size / popularity.sum()
     if mean_size <= 0 or complement_lift * popularity.max() >= 1:
         raise InvalidInputError(
-            f"mean_size must be positive and complement_lift · popularity below 1; with mean_size={mean_size} over "
-            f"{n_items} items the most popular one has {popularity.max():.3g}, and complement_lift is "
-            f"{complement_lift}. Take fewer items per basket, more items, or a smaller lift."
+            f"mean_size must be positive and complement_lift · popularity below 1; got mean_size={mean_size}, "
+            f"complement_lift={complement_lift} and a largest popularity of {popularity.max():.3g}. "
+            "Use smaller baskets, more items, or a smaller lift."
         )
     pairs = rng.permutation(n_items)[: 4 * n_pairs].reshape(2, n_pairs, 2)
     lifts = np.repeat([complement_lift, substitute_lift], n_pairs)
@@ -124,15 +114,41 @@ def make_baskets(
     return PlantedBaskets(baskets, _pair_kernel(popularity, pairs, cells), pairs[0], pairs[1])
 
 
+def shelf_kernel() -> LowRankKernel:
+    """Return a kernel of twelve groceries that is small enough to read by eye.
+
+    VVᵀ makes items of a kind repel each other: whoever buys rice seldom buys noodles. D − Dᵀ makes two kinds attract each
+    other, pasta and sauce, or bread and butter, which no symmetric kernel can express.
+
+    Examples
+    --------
+    >>> kernel = shelf_kernel()
+    >>> pair = kernel.ids(["bread", "butter"])
+    >>> alone = kernel.inclusion_probabilities()[pair[1]]
+    >>> bool(kernel.inclusion_probabilities(given=pair[:1])[pair[1]] > alone)
+    True
+    """
+    kinds = list(SHELF)
+    labels = [item for items in SHELF.values() for item in items]
+    kind = np.repeat(np.arange(len(kinds)), [len(items) for items in SHELF.values()])
+    popularity = np.asarray(POPULARITY)[:, None]
+    of_kind = popularity * (kind[:, None] == np.arange(len(kinds)))
+    V = np.hstack([0.5 * of_kind, 0.2 * popularity * np.eye(len(labels))])
+    D = np.zeros((len(kinds), len(kinds)))
+    for (first, second), strength in GO_TOGETHER.items():
+        D[kinds.index(first), kinds.index(second)] = strength
+    return LowRankKernel.from_vbd(V, of_kind, D, labels=labels)
+
+
 def _pair_cells(p: FloatArray, lifts: FloatArray) -> FloatArray:
-    """Return the probabilities of none, a alone, b alone and both, a row for each pair."""
+    """Return the probabilities of none, a alone, b alone and both, one row per pair."""
     both = lifts * p[:, 0] * p[:, 1]
     alone = p - both[:, None]
     return np.column_stack([1 - alone.sum(axis=1) - both, alone, both])
 
 
 def _pair_kernel(popularity: FloatArray, pairs: IntArray, cells: FloatArray) -> LowRankKernel:
-    """Return the kernel of these probabilities: L_aa = P(a alone)/P(none), and det L_ab = P(both)/P(none)."""
+    """Return the kernel with these probabilities: L_aa = P(a alone)/P(none), and det L_ab = P(both)/P(none)."""
     L = np.diag(popularity / (1 - popularity))
     for (a, b), (none, a_alone, b_alone, both) in zip(pairs.reshape(-1, 2), cells):
         L[a, a], L[b, b] = a_alone / none, b_alone / none

@@ -1,15 +1,17 @@
-"""Do draws follow their law, and has a walk run long enough? Laws by enumeration, tests between samplers, R-hat, ESS.
+"""Do draws follow their distribution, and has a walk run long enough? Enumeration, tests between samplers, R-hat, ESS.
 
-All functions take arrays or baskets, whatever made them. ``chains`` is an array of shape (n_chains, n_draws), or
+All functions take arrays or baskets from any source. ``chains`` is an array of shape (n_chains, n_draws), or
 (n_chains, n_draws, n_functionals) for several functionals at once.
 """
 
-from ndpp.diagnostics.agreement import Agreement, EnergyTest, compare, compare_with_law, energy_test
+from typing import TYPE_CHECKING
+
+from ndpp._lazy import renamed
+from ndpp.diagnostics.agreement import Agreement, EnergyTest, compare_samples, compare_with_law, energy_test
 from ndpp.diagnostics.chains import autocorrelation, effective_sample_size, psrf
-from ndpp.diagnostics.convergence import Convergence, convergence, to_arviz
-from ndpp.diagnostics.functionals import Functionals, functionals, item_indicators, log_dets
+from ndpp.diagnostics.diagnose import Convergence, WalkDiagnosis, diagnose_chains, diagnose_walk
+from ndpp.diagnostics.functionals import Functionals, functionals, item_indicators, log_dets, to_arviz
 from ndpp.diagnostics.laws import empirical_law, exact_law, sup_distance, total_variation
-from ndpp.diagnostics.walks import WalkDiagnosis, diagnose_walk
 
 __all__ = [
     "Agreement",
@@ -18,9 +20,9 @@ __all__ = [
     "Functionals",
     "WalkDiagnosis",
     "autocorrelation",
-    "compare",
+    "compare_samples",
     "compare_with_law",
-    "convergence",
+    "diagnose_chains",
     "diagnose_walk",
     "effective_sample_size",
     "empirical_law",
@@ -34,3 +36,6 @@ __all__ = [
     "to_arviz",
     "total_variation",
 ]
+
+if not TYPE_CHECKING:  # type checkers see the new names only
+    __getattr__ = renamed(__name__, compare="compare_samples", convergence="diagnose_chains")

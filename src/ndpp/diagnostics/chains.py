@@ -1,8 +1,8 @@
-"""Have chains met, and how many independent draws are they worth?
+"""Have chains mixed, and how many independent draws are they worth?
 
-R-hat [Gelman & Rubin, Statistical Science 7, 1992] compares the variance between chains with that inside them. The
-effective sample size sums the autocorrelation of all chains together until its noise takes over: Geyer's initial
-monotone sequence [Geyer, Statistical Science 7, 1992], over halved chains [Vehtari et al., Bayesian Analysis 16, 2021].
+R-hat [Gelman & Rubin, Statistical Science 7, 1992] compares the variance between chains with the variance within them.
+The effective sample size sums the joint autocorrelation of all chains until noise dominates, by Geyer's initial monotone
+sequence [Geyer, Statistical Science 7, 1992] over split chains [Vehtari et al., Bayesian Analysis 16, 2021].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ndpp.errors import InvalidInputError
 def autocorrelation(x: Any) -> FloatArray:
     """Return the autocorrelation of a series at lags 0..n−1, along the last axis. O(n log n).
 
-    ρ_t = Σ_i (x_i − x̄)(x_{i+t} − x̄) / Σ_i (x_i − x̄)²; a series that never moves has ρ_t = 1.
+    ρ_t = Σ_i (x_i − x̄)(x_{i+t} − x̄) / Σ_i (x_i − x̄)²; a constant series has ρ_t = 1.
 
     Examples
     --------
@@ -33,32 +33,21 @@ def autocorrelation(x: Any) -> FloatArray:
 
 
 def psrf(chains: Any, *, split: bool = False) -> FloatArray:
-    """Return the potential scale reduction factor R̂ of each functional: near one where chains have met.
+    """Return the potential scale reduction factor R̂ of each functional, close to 1 for chains that have mixed.
 
-    With C chains of N draws, W the mean of their variances (over N − 1) and V that of their means (over C − 1),
+    With C chains of N draws, W the mean of their variances (over N − 1) and V the variance of their means (over C − 1),
 
-        R̂ = √( ((N − 1)/N · W + V) / W ).
+        R̂ = √( ((N − 1)/N · W + V) / W ),
 
-    tensorflow-probability, which the paper used, gives (C + 1)/C · R̂² − (N − 1)/(C·N) instead: no root is taken.
-
-    Parameters
-    ----------
-    chains : (n_chains, n_draws) or (n_chains, n_draws, n_functionals) array_like
-        At least two chains of two draws, or one of four if they are split.
-    split : bool
-        Take the halves of each chain for chains, so that a chain that drifts is seen as well. If the number of draws is
-        odd, the middle one is left out.
-
-    Returns
-    -------
-    array
-        Shape () or (n_functionals,). 1 where nothing moves and all agree, infinity where chains are stuck apart.
+    1 for equal constant chains, infinity for different constants. ``split`` treats each half of a chain as a chain,
+    which also detects drift; it drops the middle draw of an odd number. tensorflow-probability, which the paper used,
+    computes (C + 1)/C · R̂² − (N − 1)/(C·N) instead.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> met = rng.standard_normal((4, 1000))
-    >>> psrf(met).round(2), psrf(met + np.arange(4)[:, None]).round(2)
+    >>> mixed = rng.standard_normal((4, 1000))
+    >>> psrf(mixed).round(2), psrf(mixed + np.arange(4)[:, None]).round(2)
     (np.float64(1.0), np.float64(1.66))
     """
     values = _check_chains(chains)
@@ -66,11 +55,11 @@ def psrf(chains: Any, *, split: bool = False) -> FloatArray:
     if values.shape[0] < 2 or values.shape[1] < 2:
         raise InvalidInputError(
             f"R-hat needs at least two chains of two draws; got {values.shape[0]} of {values.shape[1]}. "
-            "Run more chains, or pass split=True for the halves of one"
+            "Run more chains, or pass split=True"
         )
     n_draws = values.shape[1]
     within = values.var(axis=1, ddof=1).mean(axis=0)
-    within = np.where((np.ptp(values, axis=1) == 0).all(axis=0), 0.0, within)  # equal numbers vary by rounding
+    within = np.where((np.ptp(values, axis=1) == 0).all(axis=0), 0.0, within)  # without rounding errors
     between = values.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.sqrt((n_draws - 1) / n_draws + between / within)
@@ -78,16 +67,11 @@ def psrf(chains: Any, *, split: bool = False) -> FloatArray:
 
 
 def effective_sample_size(chains: Any) -> FloatArray:
-    """Return how many independent draws would give means as sure as those of these chains.
+    """Return the number of independent draws whose mean would be as precise as that of the chains.
 
-    C·N / τ, τ = −1 + 2 Σ_t ρ̂_t, where ρ̂_t also counts what separates the (halved) chains, is summed over pairs of lags as
-    long as they are positive, and is not let rise. Chains that alternate can be worth more than C·N; τ is held above
-    1 / log₁₀(C·N). A functional that never moves is known: C·N.
-
-    Parameters
-    ----------
-    chains : (n_chains, n_draws) or (n_chains, n_draws, n_functionals) array_like
-        At least eight draws a chain.
+    C·N / τ with τ = −1 + 2 Σ_t ρ̂_t. The estimate ρ̂_t includes the variance between the split chains; pairs of lags are
+    summed while they are positive, and made monotone. Alternating chains can be worth more than C·N draws; τ is bounded
+    below by 1 / log₁₀(C·N). A constant functional has C·N. Needs at least eight draws per chain.
 
     Examples
     --------
@@ -102,7 +86,7 @@ def effective_sample_size(chains: Any) -> FloatArray:
     values = _check_chains(chains)
     if values.shape[1] < 8:
         raise InvalidInputError(
-            f"an effective sample size needs at least eight draws a chain; got {values.shape[1]}. Run the chains longer"
+            f"effective sample size needs at least eight draws per chain; got {values.shape[1]}. Run the chains longer"
         )
     columns = split_chains(values).reshape(2 * values.shape[0], values.shape[1] // 2, -1)
     found = np.array([_effective(columns[:, :, j]) for j in range(columns.shape[2])])
@@ -110,7 +94,7 @@ def effective_sample_size(chains: Any) -> FloatArray:
 
 
 def split_chains(values: FloatArray) -> FloatArray:
-    """Return the first and last halves of chains, as chains."""
+    """Return the first and last halves of all chains as separate chains."""
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, values.shape[1] - half :]])
 
@@ -125,11 +109,11 @@ def _effective(values: FloatArray) -> float:
     total = covariance[0] + (values.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0)
     rho = 1 - (within - covariance) / total
     rho[0] = 1.0
-    last = max(n_draws - 3, 2)  # as far as autocovariances are worth anything; the first pair of lags always counts
+    last = max(n_draws - 3, 2)  # later autocovariances are too noisy; the first pair of lags always counts
     sums = rho[: last - last % 2].reshape(-1, 2).sum(axis=1)
     stop = int(np.argmax(sums <= 0)) if np.any(sums <= 0) else len(sums)
     tau = -1 + 2 * np.minimum.accumulate(sums[:stop]).sum()
-    tau += max(rho[2 * stop], 0.0)  # the even lag after the last pair still tells something
+    tau += max(rho[2 * stop], 0.0)  # the even lag after the last pair
     return values.size / max(float(tau), 1 / math.log10(values.size))
 
 
@@ -147,7 +131,7 @@ def _check_chains(chains: Any) -> FloatArray:
     values = np.asarray(chains, np.float64)
     if values.ndim not in (2, 3):
         raise InvalidInputError(
-            f"chains must have the shape (n_chains, n_draws) or (n_chains, n_draws, n_functionals); got {values.shape}"
+            f"chains must have shape (n_chains, n_draws) or (n_chains, n_draws, n_functionals); got {values.shape}"
         )
     if not np.isfinite(values).all():
         raise InvalidInputError("chains must be finite; some values are NaN or infinite. Drop those draws first")

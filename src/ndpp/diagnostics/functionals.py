@@ -1,21 +1,22 @@
-"""Numbers to watch: log det, the size, whether an item is in."""
+"""Functionals of sets to watch along chains: log det, the size, and item indicators."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
-from ndpp.inference.batched import log_dets as _log_dets
+from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
 
 class Functionals(NamedTuple):
-    """Values of some functionals along chains: (n_chains, n_draws, n_functionals), their names, and which of them tell of an item."""
+    """Values along chains, (n_chains, n_draws, n_functionals), with the names of the functionals; some are of items."""
 
     names: tuple[str, ...]
     values: FloatArray
@@ -23,7 +24,7 @@ class Functionals(NamedTuple):
 
 
 def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    """Return log det L_S of each basket S, −inf where it is zero: log P(S), up to a constant. O(k²r + kr²) each.
+    """Return log det L_S of each basket S, −inf for zero: log P(S) up to a constant. O(k²r + kr²) per basket.
 
     Examples
     --------
@@ -34,11 +35,11 @@ def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """
     if baskets.n_items > kernel.n_items:
         raise InvalidInputError(f"the baskets are over {baskets.n_items} items; the kernel has {kernel.n_items}")
-    return _log_dets(kernel, baskets)
+    return batched.log_dets(kernel, baskets)
 
 
 def item_indicators(baskets: Baskets, items: Items) -> FloatArray:
-    """Return one where an item is in a basket, zero where not: shape (len(baskets), len(items)).
+    """Return 1 where a basket contains an item and 0 elsewhere, shape (len(baskets), len(items)).
 
     Examples
     --------
@@ -51,17 +52,10 @@ def item_indicators(baskets: Baskets, items: Items) -> FloatArray:
 
 
 def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n_items: int = 100) -> Functionals:
-    """Return log det, the size (if it varies) and the most telling item indicators of chains of sets.
+    """Return log det, the size (if it varies) and the indicators of ``n_items`` items along chains of sets.
 
-    Parameters
-    ----------
-    kernel : LowRankKernel
-    baskets : Baskets
-        Sets of the chains in turn, as ``Walk`` gives them: basket i is of chain i mod ``n_chains``.
-    n_chains : int
-        How many chains.
-    n_items : int
-        How many items are watched: those whose frequency over all draws is nearest to one half.
+    Chains are interleaved, as ``Walk`` returns them: basket i belongs to chain i mod ``n_chains``. The items are those
+    whose frequency over all draws is closest to one half.
 
     Examples
     --------
@@ -71,28 +65,32 @@ def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n
     >>> found.names, found.values.shape
     (('log det', 'size', 'item 1', 'item 2'), (4, 10, 4))
     """
-    n_chains = check_count(n_chains, "n_chains", least=1)
+    n_chains, n_items = check_count(n_chains, "n_chains", least=1), check_count(n_items, "n_items")
     if not len(baskets) or len(baskets) % n_chains:
         raise InvalidInputError(
-            f"{n_chains} chains need a number of baskets that is a multiple of {n_chains}; got {len(baskets)}. "
+            f"the number of baskets must be a multiple of {n_chains}, the number of chains; got {len(baskets)}. "
             "Drop the last few, or check n_chains"
         )
-    watched = _telling(baskets, check_count(n_items, "n_items"))
-    names, columns = ["log det"], [log_dets(kernel, baskets)[:, None]]
-    if np.ptp(baskets.sizes) > 0:
-        names, columns = [*names, "size"], [*columns, baskets.sizes[:, None].astype(np.float64)]
-    n_others = len(names)
-    names += [f"item {_name(baskets, item)}" for item in watched]
-    values = np.hstack([*columns, item_indicators(baskets, watched)])
-    by_chain = values.reshape(-1, n_chains, values.shape[1]).swapaxes(0, 1)
-    return Functionals(tuple(names), by_chain, np.arange(len(names)) >= n_others)
-
-
-def _telling(baskets: Baskets, n_items: int) -> IntArray:
     frequency = np.bincount(baskets.indices, minlength=baskets.n_items) / len(baskets)
     variance = frequency * (1 - frequency)
-    return np.argsort(-variance, kind="stable")[: min(n_items, np.count_nonzero(variance))]
+    watched = np.argsort(-variance, kind="stable")[: min(n_items, np.count_nonzero(variance))]
+    labels = baskets.labels or range(baskets.n_items)
+    names, columns = ["log det"], [log_dets(kernel, baskets)]
+    if np.ptp(baskets.sizes) > 0:
+        names, columns = [*names, "size"], [*columns, baskets.sizes.astype(np.float64)]
+    is_item = np.arange(len(names) + len(watched)) >= len(names)
+    names += [f"item {labels[item]}" for item in watched]
+    values = np.column_stack([*columns, item_indicators(baskets, watched)])
+    return Functionals(tuple(names), values.reshape(-1, n_chains, values.shape[1]).swapaxes(0, 1), is_item)
 
 
-def _name(baskets: Baskets, item: int) -> str:
-    return str(item) if baskets.labels is None else baskets.labels[item]
+def to_arviz(chains: Functionals) -> Any:
+    """Return the values as the ``posterior`` group of an ArviZ data tree. Needs the package arviz-base.
+
+    The functions of arviz-stats also take ``chains.values[:, :, j]``.
+    """
+    try:
+        arviz_base = importlib.import_module("arviz_base")
+    except ImportError:
+        raise MissingExtraError("arviz-base", "diag", "Export to ArviZ") from None
+    return arviz_base.from_dict({"posterior": dict(zip(chains.names, np.moveaxis(chains.values, 2, 0)))})

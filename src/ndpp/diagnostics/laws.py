@@ -1,4 +1,4 @@
-"""Laws over sets, as a mapping from sorted tuples of items to probabilities, and distances between them."""
+"""Distributions over sets, as mappings from sorted tuples of items to probabilities, and distances between them."""
 
 from __future__ import annotations
 
@@ -16,47 +16,46 @@ from ndpp.diagnostics.functionals import log_dets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 
-MOST_SETS = 2**20
-"""Sets that are enumerated, at most."""
-CHUNK = 2**14
-"""Sets whose determinants are taken at a time."""
-
+MAX_SETS = 2**20
+"""Maximum number of sets to enumerate."""
+CHUNK_SETS = 2**14
+"""Number of determinants computed at a time."""
 SUM_TOLERANCE = 1e-6
-"""How far from one the probabilities of a law may sum."""
+"""Allowed deviation of the sum of probabilities from one."""
 
 Law: TypeAlias = Mapping[tuple[int, ...], float]
-"""Set → probability; sets that are not named have none."""
+"""Set → probability; missing sets have probability zero."""
 
 
 def exact_law(kernel: LowRankKernel, size: int | None = None) -> dict[tuple[int, ...], float]:
-    """Return P(S) = det L_S / Σ_T det L_T for every set that can occur, of any size or of one, by enumeration.
+    """Return P(S) = det L_S / Σ_T det L_T for all possible sets, or for those of one size, by enumeration.
 
-    For oracles and small pictures: 2^n determinants, or n over ``size``; more than a million are refused.
+    For tests and small examples: computes 2^n determinants, or n over ``size``, but at most 2^20.
 
     Examples
     --------
     >>> import ndpp
     >>> kernel = ndpp.LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
-    >>> exact_law(kernel)  # the two come together or not at all
+    >>> exact_law(kernel)  # both items or none
     {(): 0.5, (0, 1): 0.5}
     """
-    sizes = range(min(kernel.rank, len(kernel.support)) + 1) if size is None else (kernel.check_size(size),)
+    sizes = range(min(kernel.max_size, len(kernel.support)) + 1) if size is None else (kernel.check_size(size),)
     n_sets = sum(math.comb(len(kernel.support), k) for k in sizes)
-    if n_sets > MOST_SETS:
+    if n_sets > MAX_SETS:
         raise InvalidInputError(
-            f"{n_sets} sets would have to be enumerated, more than {MOST_SETS}. Restrict the kernel to fewer items, or "
-            "ask for what has a closed form: size_distribution(), inclusion_probabilities(), log_prob()"
+            f"{n_sets} sets would have to be enumerated, more than {MAX_SETS}. Restrict the kernel to fewer items, or "
+            "use a closed form: size_distribution(), inclusion_probabilities(), log_prob()"
         )
     sets: list[tuple[int, ...]] = [S for k in sizes for S in combinations(kernel.support.tolist(), k)]
-    chunks = (sets[i : i + CHUNK] for i in range(0, n_sets, CHUNK))
-    weights = np.concatenate([log_dets(kernel, Baskets.from_lists(c, n_items=kernel.n_items)) for c in chunks])
-    probabilities = np.exp(weights - weights.max())
+    chunks = (sets[i : i + CHUNK_SETS] for i in range(0, n_sets, CHUNK_SETS))
+    values = np.concatenate([log_dets(kernel, Baskets.from_lists(c, n_items=kernel.n_items)) for c in chunks])
+    probabilities = np.exp(values - values.max())
     probabilities /= probabilities.sum()
     return {sets[i]: float(probabilities[i]) for i in np.flatnonzero(probabilities)}
 
 
 def empirical_law(baskets: Baskets) -> dict[tuple[int, ...], float]:
-    """Return how often each set was drawn, as a share of all draws.
+    """Return the share of draws equal to each set.
 
     Examples
     --------
@@ -65,7 +64,7 @@ def empirical_law(baskets: Baskets) -> dict[tuple[int, ...], float]:
     {(0,): 0.75, (1, 2): 0.25}
     """
     if len(baskets) == 0:
-        raise InvalidInputError("no baskets were given; a law needs at least one draw")
+        raise InvalidInputError("expected at least one basket; got none")
     counts = Counter(tuple(basket.tolist()) for basket in baskets)
     return {items: count / len(baskets) for items, count in counts.items()}
 
@@ -73,7 +72,7 @@ def empirical_law(baskets: Baskets) -> dict[tuple[int, ...], float]:
 def total_variation(p: Law | Any, q: Law | Any) -> float:
     """Return ½ Σ_S |p(S) − q(S)|, the largest difference in the probability of any event.
 
-    ``p`` and ``q`` are mappings from sets to probabilities, or arrays of one shape.
+    ``p`` and ``q`` are mappings from sets to probabilities, or arrays of the same shape.
 
     Examples
     --------
@@ -97,14 +96,14 @@ def sup_distance(p: Law | Any, q: Law | Any) -> float:
 def _difference(p: Law | Any, q: Law | Any) -> FloatArray:
     if isinstance(p, Mapping) != isinstance(q, Mapping):
         raise InvalidInputError(
-            f"both laws must be mappings, or both arrays; got {type(p).__name__} and {type(q).__name__}"
+            f"both distributions must be mappings, or both arrays; got {type(p).__name__} and {type(q).__name__}"
         )
     if isinstance(p, Mapping):
         keys = list(dict.fromkeys([*p, *q]))
         p, q = ([law.get(key, 0.0) for key in keys] for law in (p, q))
     first, second = _check_law(p), _check_law(q)
     if first.shape != second.shape:
-        raise InvalidInputError(f"laws as arrays must have one shape; got {first.shape} and {second.shape}")
+        raise InvalidInputError(f"arrays must have the same shape; got {first.shape} and {second.shape}")
     return first - second
 
 
@@ -112,6 +111,6 @@ def _check_law(values: Any) -> FloatArray:
     law = np.asarray(values, np.float64)
     if not (law.size and np.all(law >= -SUM_TOLERANCE) and abs(law.sum() - 1) <= SUM_TOLERANCE):
         raise InvalidInputError(
-            f"a law has probabilities that sum to one; these {law.size} sum to {law.sum():.6g}. Divide counts by their sum"
+            f"probabilities must sum to one; these {law.size} sum to {law.sum():.6g}. Divide counts by their sum"
         )
     return law

@@ -1,1 +1,1 @@
-"""What produces demonstrations, tables and figures. These modules may print; the library below them may not."""
+"""Demonstrations, tables and figures. These modules may print; the library below them does not."""

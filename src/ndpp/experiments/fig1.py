@@ -1,14 +1,13 @@
-"""Figure 1: the distance of drawn sets from the true law against their number; n = 10, d = 8, k = 5, t = k² [Han22].
+"""Figure 1: distance of drawn sets from the true distribution against their number; n = 10, d = 8, k = 5, t = k² [Han22].
 
-The paper's "total variation" is max_S |p(S) − q(S)|; this and the usual ½ Σ|p − q| are both drawn, with the band in which a
-perfect sampler stays. Samplers are run as they are up to a number of draws that takes minutes to an hour each, which is kept in
-:func:`ndpp.datasets.cache_folder` as it grows; walks go on to 10⁶ through the table of their transition probabilities, which
-the same figure shows to be theirs.
+The paper's "total variation" is max_S |p(S) − q(S)|; the figure shows both this and the usual ½ Σ|p − q|, with the band in which a
+perfect sampler stays. Each sampler runs for minutes to an hour; the draws are stored in :func:`ndpp.datasets.cache_folder` as they
+are made. Walks continue to 10⁶ samples through their enumerated transition matrix, which the same figure confirms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,23 +16,24 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.datasets import cache_folder, make_kernel
 from ndpp.diagnostics import sup_distance, total_variation
-from ndpp.experiments.enumerated import tabled_random_size, tabled_walk
-from ndpp.experiments.record import Finding, Result, Row, number
-from ndpp.experiments.stored_draws import drawn
+from ndpp.experiments.enumerated import enumerate_random_size, enumerate_walk
+from ndpp.experiments.record import Finding, Result, Say, grouped, number
+from ndpp.experiments.stored_draws import draw_masks
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence
+from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 
 N_ITEMS, RANK, SIZE = 10, 8, 5
 SHORT = 2
-"""Steps of a walk that is too short: a control, which must leave the band."""
+"""Steps of a control: a walk that is too short and must leave the band."""
+PERFECT = "perfect sampler"
 SIGMAS = 4.0
-"""A sampler further from the law than this many standard deviations of a perfect one does not draw from that law."""
+"""A sampler is wrong if its distance exceeds that of a perfect one by this many standard deviations."""
 
 
 class Distance(NamedTuple):
-    """A distance between two distributions: its name, the name of its axis, and the function."""
+    """A distance between two distributions, with its name and the label of its axis."""
 
     name: str
     axis: str
@@ -46,8 +46,8 @@ DISTANCES = (
 )
 
 
-class TabledWalk(NamedTuple):
-    """A walk drawn from its table: its label, the distribution of its last set, and what the paper says of it."""
+class WalkLaw(NamedTuple):
+    """The enumerated distribution of a walk's last set, and the paper's claim about it."""
 
     label: str
     law: FloatArray
@@ -55,7 +55,7 @@ class TabledWalk(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A sampler as it is, how many sets to draw, and whether it is a walk, which is only nearly of the true law."""
+    """A sampler, the number of sets to draw, and whether it is a walk and thus only approximate."""
 
     label: str
     sampler: Sampler
@@ -64,173 +64,154 @@ class Run(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One column of the figure: its name, that of its files, all sets as masks, the true law, walks and samplers."""
+    """One column of the figure: all sets as masks with their true distribution, enumerated walks, and samplers to run."""
 
     name: str
     file: str
     masks: IntArray
     law: FloatArray
-    walks: Sequence[TabledWalk]
+    walks: Sequence[WalkLaw]
     runs: Sequence[Run]
 
+    def distances(self, law: FloatArray) -> list[float]:
+        """Return each distance of ``law`` from the true distribution."""
+        return [distance.between(law, self.law) for distance in DISTANCES]
 
-class Line(NamedTuple):
-    """One sampler: distances, of shape (looks, distances), at some numbers of draws.
-
-    Of a perfect sampler these are medians, and ``spread``, of shape (looks, distances, 4), has the ends of the interval of 95 %,
-    the mean and the standard deviation. A walk is only nearly of the true law.
-    """
-
-    label: str
-    is_walk: bool
-    samples: list[int]
-    values: FloatArray
-    spread: FloatArray | None = None
-
-    def rows(self, task: str) -> list[Row]:
-        """Return rows of a table."""
-        out: list[Row] = []
-        for i, n in enumerate(self.samples):
-            for j, distance in enumerate(DISTANCES):
-                where = {"task": task, "sampler": self.label, "samples": n, "distance": distance.name}
-                spread = () if self.spread is None else zip(("low", "high", "mean", "deviation"), self.spread[i, j])
-                out.append({**where, "value": self.values[i, j], **dict(spread)})
-        return out
+    def perfect(self, n: int, repeats: int, rng: np.random.Generator) -> FloatArray:
+        """Return the distances of a perfect sampler after n samples, of shape (repeats, distances)."""
+        return np.array([self.distances(rng.multinomial(n, self.law) / n) for _ in range(repeats)])
 
 
-def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
-    """Draw, count, compare."""
+class DistanceRecord(NamedTuple):
+    """One distance of one sampler. A perfect sampler is simulated repeatedly: its value is the median, with a 95 % interval."""
+
+    task: str
+    sampler: str
+    samples: int
+    distance: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    deviation: float | None = None
+
+
+def measure(*, quick: bool, seed: int, say: Say) -> Result:
+    """Draw sets with every sampler and compare their frequencies with the true distribution."""
     kernel = make_kernel(N_ITEMS, RANK, rng=seed)
     most = 10_000 if quick else 10**6
-    tasks = _tasks(kernel, quick)
-    found = [_curves(task, most, seed, say, keep=None if quick else cache_folder()) for task in tasks]
+    found = [
+        (task, _records(task, most, seed, say, None if quick else cache_folder())) for task in _tasks(kernel, quick)
+    ]
     settings = {"n": N_ITEMS, "d": RANK, "k": SIZE, "t": "k²", "samples": f"up to {most:,}"}
-    panels = [_panel(task, lines, j) for j in range(len(DISTANCES)) for task, lines in zip(tasks, found)]
-    findings = [finding for task, lines in zip(tasks, found) for finding in _findings(task, lines[1:], seed)]
-    rows = [row for task, lines in zip(tasks, found) for line in lines for row in line.rows(task.name)]
-    return Result(settings, findings, {"": rows}, {"": convergence(panels)}, NOTES)
+    panels = [_panel(distance, records) for distance in DISTANCES for _, records in found]
+    findings = [finding for task, records in found for finding in _findings(task, records, seed)]
+    table = [record for _, records in found for record in records]
+    return Result(settings, findings, {"": table}, convergence_curves(panels), NOTES)
 
 
 NOTES = (
-    "The paper prints no numbers for this figure; it says that the distance of the walk with t = k² decays as fast as that "
-    "of the exact sampler. So it does on this kernel: the walk's own error after k² steps, computed from its transition matrix, "
-    "is far below the sampling noise of a million draws. A walk of two steps shows what a visible error looks like: a curve "
-    "that levels off, which no number of samples gets lower.",
-    "Samplers are run as they are up to the last marker of their curves; *by its table* draws the last set of the same chain "
-    "from its transition probabilities, which the tests show to be those of all three up-steps. A z is the distance in "
-    "standard deviations of a perfect sampler at as many draws. All draws take about an hour of one core; those of earlier runs are kept, "
-    "and the seconds below are of the last run alone.",
+    "The paper prints no numbers for this figure; it says that the distance of the walk with t = k² decays as fast as that of the "
+    "exact sampler. On this kernel it does: the error of the walk after k² steps, computed from its transition matrix, is far below "
+    "the sampling noise of a million draws. A walk of two steps shows what a visible error looks like: a curve that levels off, and "
+    "that no number of samples lowers.",
+    "Each sampler runs up to the last marker of its curve; *enumerated* walks draw the last set of the same chain from its "
+    "transition probabilities, which the tests show to be those of all three up-steps. z is the distance in standard deviations of a "
+    "perfect sampler with as many draws. All draws take about an hour on one core; draws of earlier runs are reused, so the time "
+    "below is that of the last run only.",
 )
 
 
 def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
-    # Half a millisecond, a few, ten and forty for each draw: an hour of one core in all.
-    fast, slow, slower, slowest = (2000, 200, 50, 40) if quick else (10**6, 10**5, 10**4, 3000)
-    fixed = Naive.prepare(kernel, size=SIZE)
-    walk = tabled_walk(kernel, SIZE)
-    full, enough = "walk of k² steps, by its table", "k² steps are sufficient"
+    # About 0.5, 4, 10 and 40 ms per draw: an hour of one core in all.
+    fast, slow, slower, slowest = (1000, 100, 25, 20) if quick else (10**6, 10**5, 10**4, 3000)
+    fixed, walk = Naive.prepare(kernel, size=SIZE), enumerate_walk(kernel, SIZE)
+    full, claim = "walk of k² steps, enumerated", "k² steps are sufficient"
     walks = [
-        TabledWalk(full, walk.after(SIZE**2), enough),
-        TabledWalk(f"walk of {SHORT} steps, by its table", walk.after(SHORT)),
+        WalkLaw(full, walk.after(SIZE**2), claim),
+        WalkLaw(f"walk of {SHORT} steps, enumerated", walk.after(SHORT)),
     ]
-    masks, law, walk_law = tabled_random_size(kernel)
+    masks, law, walk_law = enumerate_random_size(kernel)
+    of_size = [
+        Run("Exact", Exact.prepare(kernel, size=SIZE), fast),
+        Run("Rejection", Rejection.prepare(kernel, size=SIZE), slow),
+        Run("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), slow, is_walk=True),
+        Run("Walk(RejectionUp)", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slowest, is_walk=True),
+        Run("Walk(NaiveUp)", Walk.prepare(kernel, size=SIZE, up=NaiveUp()), slower, is_walk=True),
+    ]
+    of_any_size = [
+        Run("Exact", Exact.prepare(kernel), fast),
+        Run("Rejection", Rejection.prepare(kernel), slow),
+        Run("Walk(DirectUp)", RandomSize.prepare(kernel), slow, is_walk=True),
+        Run("Walk(RejectionUp)", RandomSize.prepare(kernel, up=RejectionUp()), slowest, is_walk=True),
+        Run("Cholesky", Cholesky.prepare(kernel), fast),
+        Run("Clock", Clock.prepare(kernel), slow),
+    ]
     return [
-        Task(
-            f"k-NDPP, k = {SIZE}", "k-NDPP", fixed.masks, fixed.law, walks,
-            [
-                Run("Exact", Exact.prepare(kernel, size=SIZE), fast),
-                Run("Rejection", Rejection.prepare(kernel, size=SIZE), slow),
-                Run("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), slow, is_walk=True),
-                Run("Walk(RejectionUp)", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slowest, is_walk=True),
-                Run("Walk(NaiveUp)", Walk.prepare(kernel, size=SIZE, up=NaiveUp()), slower, is_walk=True),
-            ],
-        ),
-        Task(
-            "NDPP, any size", "NDPP", masks, law, [TabledWalk(full, walk_law, enough)],
-            [
-                Run("Exact", Exact.prepare(kernel), fast),
-                Run("Rejection", Rejection.prepare(kernel), slow),
-                Run("Walk(DirectUp)", RandomSize.prepare(kernel), slow, is_walk=True),
-                Run("Walk(RejectionUp)", RandomSize.prepare(kernel, up=RejectionUp()), slowest, is_walk=True),
-                Run("Cholesky", Cholesky.prepare(kernel), fast),
-                Run("Clock", Clock.prepare(kernel), slow),
-            ],
-        ),
-    ]  # fmt: skip
+        Task(f"k-NDPP, k = {SIZE}", "k-NDPP", fixed.masks, fixed.law, walks, of_size),
+        Task("NDPP, any size", "NDPP", masks, law, [WalkLaw(full, walk_law, claim)], of_any_size),
+    ]
 
 
-def _curves(task: Task, most: int, seed: int, say: Callable[[str], None], *, keep: Path | None) -> list[Line]:
-    """Return distances at numbers of draws that grow by half a decade: perfect sampler, tables of walks, samplers."""
+def _records(task: Task, most: int, seed: int, say: Say, folder: Path | None) -> list[DistanceRecord]:
+    """Return the distances of a perfect sampler, of the enumerated walks and of the samplers; ``folder`` stores draws."""
     rng = np.random.default_rng([seed, 1])
-    lines = [_perfect(task, most, rng)]
+    found = list(_perfect(task, most, rng))
     for walk in task.walks:
         last = rng.choice(len(walk.law), most, p=walk.law / walk.law.sum())
-        lines.append(_line(task, walk.label, last, is_walk=True))
+        found += _distances(task, walk.label, last)
     order = np.argsort(task.masks)
-    for label, sampler, n_draws, is_walk in task.runs:
-        file = None if keep is None else keep / f"fig1-{task.file}-{label}-{seed}.npy"
-        masks = drawn(sampler, n_draws, seed=seed, keep=file, say=_sayer(f"{task.name}: {label}", n_draws, say))
-        found = order[np.searchsorted(task.masks, masks, sorter=order)]
-        lines.append(_line(task, label, found, is_walk=is_walk))
-    return lines
+    for run in task.runs:
 
+        def report(done: int, run: Run = run) -> None:
+            if done == run.n_draws or done % max(run.n_draws // 10, 1) == 0:
+                say(f"{task.name}: {run.label}, {done:,} of {run.n_draws:,} draws")
 
-def _perfect(task: Task, most: int, rng: np.random.Generator) -> Line:
-    looks = _looks(most)
-    values = np.array([
-        [[d.between(rng.multinomial(n, task.law) / n, task.law) for _ in range(60)] for d in DISTANCES] for n in looks
-    ])  # fmt: skip
-    low, middle, high = np.quantile(values, [0.025, 0.5, 0.975], axis=2)
-    spread = np.stack([low, high, values.mean(axis=2), values.std(axis=2, ddof=1)], axis=2)
-    return Line("perfect sampler", False, looks, middle, spread)
-
-
-def _sayer(what: str, n_draws: int, say: Callable[[str], None]) -> Callable[[int], None]:
-    """Return what tells of every tenth part of the draws."""
-
-    def told(done: int) -> None:
-        if done == n_draws or done % max(n_draws // 10, 1) == 0:
-            say(f"{what}, {done:,} of {n_draws:,} draws")
-
-    return told
-
-
-def _looks(most: int) -> list[int]:
-    return [round(10 ** (e / 2)) for e in range(2, 13) if 10 ** (e / 2) <= most * 1.0001]
-
-
-def _line(task: Task, label: str, drawn: IntArray, *, is_walk: bool) -> Line:
-    looks = [n for n in _looks(len(drawn)) if n < len(drawn)] + [len(drawn)]
-    laws = [np.bincount(drawn[:n], minlength=len(task.law)) / n for n in looks]
-    values = np.array([[distance.between(law, task.law) for distance in DISTANCES] for law in laws])
-    return Line(label, is_walk, looks, values)
-
-
-def _panel(task: Task, lines: Sequence[Line], j: int) -> Panel:
-    """Return the panel of distance number ``j``; the first line is that of a perfect sampler."""
-    perfect, *others = lines
-    assert perfect.spread is not None
-    curves = [Curve(line.label, line.samples, line.values[:, j].tolist()) for line in others]
-    ends = (perfect.spread[:, j, side].tolist() for side in (0, 1))
-    band = Curve("perfect sampler, 95 %", perfect.samples, perfect.values[:, j].tolist(), *ends)
-    return Panel(task.name, "samples", DISTANCES[j].axis, curves, band)
-
-
-def _findings(task: Task, lines: Sequence[Line], seed: int) -> list[Finding]:
-    found = []
-    for label, law, claim in task.walks:
-        errors = ", ".join(number(distance.between(law, task.law)) for distance in DISTANCES)
-        found.append(Finding(f"{task.name}: {label}, error without noise, sup-norm and TV", claim, errors))
-    for line in lines:
-        n, last = line.samples[-1], line.values[-1].tolist()
-        z = [_z(task, n, value, d, np.random.default_rng([seed, 2])) for value, d in zip(last, DISTANCES)]
-        values = ", ".join(f"{number(value)} (z = {v:.1f})" for value, v in zip(last, z))
-        holds = None if line.is_walk else max(z) < SIGMAS
-        found.append(Finding(f"{task.name}: {line.label}, {n:,} draws, sup-norm and TV", "", values, holds))
+        file = None if folder is None else folder / f"fig1-{task.file}-{run.label}-{seed}.npy"
+        masks = draw_masks(run.sampler, run.n_draws, seed=seed, file=file, say=report)
+        found += _distances(task, run.label, order[np.searchsorted(task.masks, masks, sorter=order)])
     return found
 
 
-def _z(task: Task, n: int, value: float, distance: Distance, rng: np.random.Generator) -> float:
-    """Return the distance in standard deviations of a perfect sampler at as many draws."""
-    perfect = [distance.between(rng.multinomial(n, task.law) / n, task.law) for _ in range(200)]
-    return float((value - np.mean(perfect)) / np.std(perfect, ddof=1))
+def _half_decades(most: int) -> list[int]:
+    return [round(10 ** (e / 2)) for e in range(2, 13) if 10 ** (e / 2) <= most * 1.0001]
+
+
+def _perfect(task: Task, most: int, rng: np.random.Generator) -> Iterator[DistanceRecord]:
+    for n in _half_decades(most):
+        for distance, values in zip(DISTANCES, task.perfect(n, 60, rng).T):
+            low, middle, high = np.quantile(values, [0.025, 0.5, 0.975]).tolist()
+            spread = (low, high, float(values.mean()), float(values.std(ddof=1)))
+            yield DistanceRecord(task.name, PERFECT, n, distance.name, middle, *spread)
+
+
+def _distances(task: Task, label: str, drawn: IntArray) -> Iterator[DistanceRecord]:
+    """Yield the distances of a sampler that drew these sets, given by their positions in ``task.masks``."""
+    for n in [*(n for n in _half_decades(len(drawn)) if n < len(drawn)), len(drawn)]:
+        law = np.bincount(drawn[:n], minlength=len(task.law)) / n
+        for distance, value in zip(DISTANCES, task.distances(law)):
+            yield DistanceRecord(task.name, label, n, distance.name, value)
+
+
+def _panel(distance: Distance, records: Sequence[DistanceRecord]) -> Panel:
+    own = grouped((r for r in records if r.distance == distance.name), lambda record: record.sampler)
+    curves = {label: Curve(label, [r.samples for r in line], [r.value for r in line]) for label, line in own.items()}
+    low, high = ([float(getattr(r, end)) for r in own[PERFECT]] for end in ("low", "high"))
+    band = curves.pop(PERFECT)._replace(label=f"{PERFECT}, 95 %", low=low, high=high)
+    return Panel(records[0].task, "samples", distance.axis, list(curves.values()), band)
+
+
+def _findings(task: Task, records: Sequence[DistanceRecord], seed: int) -> Iterator[Finding]:
+    walks = {walk.label for walk in task.walks} | {run.label for run in task.runs if run.is_walk}
+    for label, law, claim in task.walks:
+        errors = ", ".join(map(number, task.distances(law)))
+        yield Finding(f"{task.name}: {label}, error without noise, sup-norm and TV", claim, errors)
+    for label, own in grouped(records, lambda record: record.sampler).items():
+        if label == PERFECT:
+            continue
+        n, last = own[-1].samples, np.array([record.value for record in own[-len(DISTANCES) :]])
+        perfect = task.perfect(n, 200, np.random.default_rng([seed, 2]))
+        z = (last - perfect.mean(axis=0)) / perfect.std(axis=0, ddof=1)
+        values = ", ".join(f"{number(value)} (z = {z_value:.1f})" for value, z_value in zip(last, z))
+        holds = None if label in walks else bool(z.max() < SIGMAS)
+        yield Finding(f"{task.name}: {label}, {n:,} draws, sup-norm and TV", "", values, holds)

@@ -1,13 +1,13 @@
 """The kernels of tables 2 and 3: learned ones where there is data, and synthetic ones of the paper's sizes.
 
-``NDPP_DATA`` names a folder of baskets, and in ``kernels/`` of A and B, two kernels learned from UK Retail by prototypes, which
-are timed apart (:mod:`ndpp.experiments.samplers`). From each data set a kernel is learned once, with the defaults of
-:mod:`ndpp.learning`: training ends when the log-likelihood of baskets set aside no longer rises. Of ONDPP there are two, with
-different weights γ of the rejections to come. That takes torch, minutes on a GPU and up to hours without one. The kernel is kept
-in :func:`ndpp.datasets.cache_folder` with a note of how it came about, and one that is there is used.
+``NDPP_DATA`` names a folder of baskets; its subfolder ``kernels/`` holds A and B, two kernels learned from UK Retail by prototypes,
+which are timed separately (:mod:`ndpp.experiments.samplers`). From each data set a kernel is learned once, with the defaults of
+:mod:`ndpp.learning`: training ends when the log-likelihood of held-out baskets stops rising. For ONDPP there are two, with different
+weights γ of the rejections. This needs torch, and takes minutes on a GPU and up to hours without one. Kernels are cached in
+:func:`ndpp.datasets.cache_folder`, with a record of their training.
 
-Synthetic NDPP kernels follow the paper's recipe, scaled so that baskets have the mean size of the data set they stand for (the
-law of sets of one size does not depend on scale); synthetic ONDPP kernels have BᵀB = I, VᵀB = 0 and σ_j uniform in [0, 0.1].
+Synthetic NDPP kernels follow the paper's recipe, scaled to the mean basket size of the data set they represent (scale does not affect
+the distribution of sets of one size). Synthetic ONDPP kernels have BᵀB = I, VᵀB = 0 and σ_j uniform in [0, 0.1].
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
-from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.datasets import cache_folder, load_baskets, make_kernel
 from ndpp.errors import DataNotFoundError
+from ndpp.experiments.record import Say
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
 
@@ -35,7 +35,7 @@ LARGEST_SIGMA = 0.1
 
 
 class DataSet(NamedTuple):
-    """A data set of the paper: its items, the mean size of our copy's baskets, the name of that copy, weights γ to learn with."""
+    """A data set of the paper: its items; name and mean basket size of our copy; weights γ to learn with."""
 
     title: str
     n_items: int
@@ -45,12 +45,13 @@ class DataSet(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A kernel, the data set it stands for, what to call it, and where it comes from."""
+    """A kernel, the data set it represents, its name, its origin, and whether it was learned."""
 
     data: DataSet
     name: str
     origin: str
     kernel: LowRankKernel
+    learned: bool
 
 
 PAPER = (
@@ -62,28 +63,20 @@ PAPER = (
 )
 
 
-def kernels(*, orthogonal: bool, quick: bool, seed: int, say: Callable[[str], None]) -> Iterator[Named]:
-    """Yield the kernels of table 2, or of table 3 if ``orthogonal``, one at a time: a large one is gone before the next comes."""
-    if quick:
-        small = DataSet("UK Retail", 400, 6.0, "uk_retail")
-        yield _synthetic(small, 20, orthogonal=orthogonal, seed=seed)
-        return
-    for data in PAPER:
-        yield from _learned(data, orthogonal=orthogonal, seed=seed, say=say)
-        say(f"{data.title}: synthetic kernel of {data.n_items:,} items")
-        yield _synthetic(data, RANK, orthogonal=orthogonal, seed=seed)
-
-
-def _synthetic(data: DataSet, rank: int, *, orthogonal: bool, seed: int) -> Named:
-    recipe = "σ_j uniform in [0, 0.1]" if orthogonal else "the paper's recipe"
-    kernel = synthetic(data, rank, orthogonal=orthogonal, seed=seed)
-    return Named(
-        data, f"synthetic, n = {data.n_items:,}", f"{recipe}, scaled to a mean size of {data.mean_size}", kernel
-    )
+def kernels(*, orthogonal: bool, quick: bool, seed: int, say: Say) -> Iterator[Named]:
+    """Yield the kernels of table 2, or of table 3 if ``orthogonal``, one at a time to save memory."""
+    for data in (DataSet("UK Retail", 400, 6.0, "uk_retail"),) if quick else PAPER:
+        if not quick:
+            yield from _learned(data, orthogonal=orthogonal, seed=seed, say=say)
+        name, size = f"synthetic, n = {data.n_items:,}", data.mean_size
+        recipe = "σ_j uniform in [0, 0.1]" if orthogonal else "the paper's recipe"
+        say(f"{data.title}: {name}")
+        kernel = synthetic(data, 20 if quick else RANK, orthogonal=orthogonal, seed=seed)
+        yield Named(data, name, f"{recipe}, scaled to a mean size of {size}", kernel, learned=False)
 
 
 def synthetic(data: DataSet, rank: int, *, orthogonal: bool, seed: int) -> LowRankKernel:
-    """Return a kernel by the paper's recipe, or one with the constraints of ONDPP, with the data set's mean size of baskets.
+    """Return a kernel made by the paper's recipe, or one that meets the constraints of ONDPP, with the data set's mean size.
 
     Examples
     --------
@@ -93,7 +86,7 @@ def synthetic(data: DataSet, rank: int, *, orthogonal: bool, seed: int) -> LowRa
     """
     made = make_kernel(data.n_items, rank, rng=seed, dtype=np.float32 if data.n_items > 10**5 else np.float64)
     if not orthogonal:
-        return LowRankKernel(made.X, _tilt(made, data.mean_size) * made.W)
+        return LowRankKernel(made.X, _scale_for(made, data.mean_size) * made.W)
     half = rank // 2
     X = np.asarray(made.X)
     V, B = X[:, :half], np.linalg.qr(X[:, half:])[0]
@@ -101,15 +94,26 @@ def synthetic(data: DataSet, rank: int, *, orthogonal: bool, seed: int) -> LowRa
     sigma = np.random.default_rng([seed, 1]).uniform(0, LARGEST_SIGMA, half // 2)
     skew = np.zeros((half, half))
     skew[range(0, 2 * (half // 2), 2), range(1, half, 2)] = sigma
+    skew -= skew.T
     symmetric = LowRankKernel(X[:, :half], np.eye(half))
     W = np.zeros((rank, rank))
-    W[:half, :half] = np.eye(half) * _tilt(symmetric, data.mean_size - _expected_size(skew - skew.T))
-    W[half:, half:] = skew - skew.T
+    W[:half, :half] = np.eye(half) * _scale_for(symmetric, data.mean_size - _mean_size(np.linalg.eigvals(skew)))
+    W[half:, half:] = skew
     return LowRankKernel(X, W)
 
 
+def _scale_for(kernel: LowRankKernel, mean_size: float) -> float:
+    """Return the factor c at which sets of cL have this many items on average: Σ cλ/(1 + cλ) = mean_size."""
+    values = np.linalg.eigvals(kernel.coordinates.B)
+    return float(np.exp(brentq(lambda log_c: _mean_size(np.exp(log_c) * values) - mean_size, -60.0, 60.0)))
+
+
+def _mean_size(eigenvalues: Any) -> float:
+    return float((eigenvalues / (1 + eigenvalues)).real.sum())
+
+
 def learned_file(name: str) -> LowRankKernel | None:
-    """Return a kernel learned from UK Retail, of the file ``NDPP_DATA``/kernels/``name``.npz, or None without it."""
+    """Return a kernel learned from UK Retail from the file ``NDPP_DATA``/kernels/``name``.npz, None if it is missing."""
     folder = os.environ.get("NDPP_DATA")
     path = Path(folder) / "kernels" / f"{name}.npz" if folder else None
     if path is None or not path.is_file():
@@ -118,32 +122,30 @@ def learned_file(name: str) -> LowRankKernel | None:
         return LowRankKernel(arrays["X"], arrays["W"])
 
 
-def from_files(say: Callable[[str], None] = lambda _: None) -> Iterator[Named]:
-    """Yield the kernels A and B, learned from UK Retail, as far as their files are there; ``say`` is told of one that is not."""
+def from_files(say: Say = lambda _: None) -> Iterator[Named]:
+    """Yield the kernels A and B, learned from UK Retail; ``say`` reports a missing file."""
     for name, how in {"A": "the literature's start", "B": "a start scaled by popularity"}.items():
         if (kernel := learned_file(f"uk_retail_{name}")) is None:
-            say(
-                f"left out: learned kernel {name}; NDPP_DATA should name the folder that holds kernels/uk_retail_{name}.npz"
-            )
+            say(f"skipped learned kernel {name}: set NDPP_DATA to the folder that holds kernels/uk_retail_{name}.npz")
         else:
-            yield Named(PAPER[0], f"learned ({name})", f"by a prototype, with {how}", kernel)
+            yield Named(PAPER[0], f"learned ({name})", f"by a prototype, with {how}", kernel, learned=True)
 
 
-def _learned(data: DataSet, *, orthogonal: bool, seed: int, say: Callable[[str], None]) -> Iterator[Named]:
+def _learned(data: DataSet, *, orthogonal: bool, seed: int, say: Say) -> Iterator[Named]:
     for gamma in data.gammas if orthogonal else (None,):
         if (path := learn(data, gamma=gamma, seed=seed, say=say)) is not None:
             kernel = load(path)
             name = f"learned, n = {kernel.n_items:,}" + (f", γ = {gamma:g}" if gamma is not None else "")
-            yield Named(data, name, _told(data.baskets, load_metadata(path)), kernel)
+            yield Named(data, name, _origin(data.baskets, load_metadata(path)), kernel, learned=True)
 
 
-def learn(data: DataSet, *, gamma: float | None, seed: int, say: Callable[[str], None]) -> Path | None:
-    """Return the file of a kernel learned from the data set's baskets, an NDPP if γ is None and else an ONDPP.
+def learn(data: DataSet, *, gamma: float | None, seed: int, say: Say) -> Path | None:
+    """Return the file of a kernel learned from the data set's baskets: an NDPP if γ is None, otherwise an ONDPP.
 
-    None where there is no file, and baskets or torch are missing to make it.
+    Returns None if there is no file, and the baskets or torch are missing.
     """
-    further = f"-gamma-{gamma:g}" if gamma in data.gammas[1:] else ""
-    name = f"{data.baskets}-{'ndpp' if gamma is None else 'ondpp'}-{RANK}-{seed}{further}.safetensors"
+    suffix = f"-gamma-{gamma:g}" if gamma in data.gammas[1:] else ""
+    name = f"{data.baskets}-{'ndpp' if gamma is None else 'ondpp'}-{RANK}-{seed}{suffix}.safetensors"
     path = cache_folder() / name
     if path.is_file():
         return path
@@ -158,10 +160,8 @@ def learn(data: DataSet, *, gamma: float | None, seed: int, say: Callable[[str],
     return path
 
 
-def _fit(
-    data: DataSet, baskets: Baskets, path: Path, *, gamma: float | None, seed: int, say: Callable[[str], None]
-) -> None:
-    """Learn a kernel and write it, with what is to be known of it; training that is interrupted goes on from its checkpoint."""
+def _fit(data: DataSet, baskets: Baskets, path: Path, *, gamma: float | None, seed: int, say: Say) -> None:
+    """Learn a kernel and save it with a record of its training; an interrupted training continues from its checkpoint."""
     import torch
 
     from ndpp.learning import NDPP, ONDPP
@@ -181,51 +181,29 @@ def _fit(
         raise KeyboardInterrupt
     seconds = time.perf_counter() - began
     about = {
-        "model": name,
-        "device": model.device,
-        "epochs": model.n_iter_,
-        "ended": model.ended_,
-        "seconds": round(seconds),
-    }
-    about |= {"n_train": len(baskets), "validation": max(record["validation"] for record in model.history_)}
-    save(model.kernel_, path, metadata=about | {"gamma": gamma})
+        "model": name, "device": model.device, "epochs": model.n_iter_, "ended": model.ended_, "seconds": round(seconds),
+        "n_train": len(baskets), "validation": max(epoch["validation"] for epoch in model.history_), "gamma": gamma,
+    }  # fmt: skip
+    save(model.kernel_, path, metadata=about)
     checkpoint.unlink(missing_ok=True)
-    say(f"{data.title}: learned in {seconds:.0f} s, {model.n_iter_} epochs; kept in {path}")
+    say(f"{data.title}: learned in {seconds:.0f} s, {model.n_iter_} epochs; saved to {path}")
 
 
-def _told(baskets: str, about: Mapping[str, Any]) -> str:
-    """Return where a learned kernel comes from, as far as its file says.
+def _origin(baskets: str, about: Mapping[str, Any]) -> str:
+    """Return the origin of a learned kernel, as far as its file records it.
 
     Examples
     --------
-    >>> _told("uk_retail", {"model": "ONDPP", "epochs": 12, "ended": "converged", "validation": -99.81, "gamma": 0.5})
+    >>> _origin("uk_retail", {"model": "ONDPP", "epochs": 12, "ended": "converged", "validation": -99.81, "gamma": 0.5})
     'ONDPP of `uk_retail`, γ = 0.5, 12 epochs (converged), validation log-likelihood -99.81'
-    >>> _told("uk_retail", {})
+    >>> _origin("uk_retail", {})
     'kernel of `uk_retail`'
     """
-    ended = {"converged": "converged", "max_epochs": "as many as allowed"}.get(about.get("ended", ""), "")
+    ended = {"converged": " (converged)", "max_epochs": " (the maximum)"}.get(about.get("ended", ""), "")
     parts = [
         f"{about.get('model', 'kernel')} of `{baskets}`",
         f"γ = {about['gamma']:g}" if about.get("gamma") is not None else "",
-        f"{about['epochs']} epochs" + f" ({ended})" * bool(ended) if "epochs" in about else "",
+        f"{about['epochs']} epochs{ended}" if "epochs" in about else "",
         f"validation log-likelihood {about['validation']:.2f}" if "validation" in about else "",
     ]
-    return ", ".join(part for part in parts if part)
-
-
-def _tilt(kernel: LowRankKernel, mean_size: float) -> float:
-    """Return the factor of L at which sets have this many items on average: Σ cλ/(1 + cλ) = mean_size."""
-    values = np.linalg.eigvals(kernel.coordinates.B)
-
-    def excess(log_scale: float) -> float:
-        return _mean(np.exp(log_scale) * values) - mean_size
-
-    return float(np.exp(brentq(excess, -60.0, 60.0)))
-
-
-def _expected_size(W: FloatArray) -> float:
-    return _mean(np.linalg.eigvals(W))
-
-
-def _mean(values: Any) -> float:
-    return float((values / (1 + values)).real.sum())
+    return ", ".join(filter(None, parts))

@@ -1,7 +1,7 @@
-"""What an experiment leaves behind: tables as CSV, pictures as PNG and SVG, everything else as JSON, and one report of all.
+"""What an experiment writes: tables as CSV, figures as PNG and SVG, the rest as JSON, and one report for the whole folder.
 
-The report is written from the JSON files of a folder, so experiments may be run one at a time, on different days: each
-section says on which machine, with which versions and seed, and how long it took.
+The report is built from the JSON files, so experiments can run one at a time, on different days. Each section names the machine,
+the versions, the seed and the run time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import threadpoolctl
@@ -29,19 +29,51 @@ from ndpp._json import plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Row = dict[str, Any]
+R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
+Say = Callable[[str], None]
+"""Reports progress."""
+
 PACKAGES = ("ndpp", "numpy", "scipy", "numba", "torch", "matplotlib", "arviz-stats")
 DPI = 150
 CPUINFO = Path("/proc/cpuinfo")
 
 
 class Finding(NamedTuple):
-    """One line of the comparison: what the paper says, what came out here, and whether a stated bound holds (if there is one)."""
+    """One line of the comparison with the paper; ``holds`` says whether a stated bound is met, None if there is no bound."""
 
     what: str
     paper: str
     ours: str
     holds: bool | None = None
+
+
+class Table(NamedTuple):
+    """Column names and the lines below them."""
+
+    header: Sequence[str]
+    lines: Sequence[Sequence[Any]]
+
+    @classmethod
+    def of(cls, records: Sequence[NamedTuple]) -> Table:
+        """Return records of one type as a table with a column per field."""
+        return cls(records[0]._fields if records else (), records)
+
+    def to_csv(self) -> str:
+        """Return the table as CSV, with six significant digits.
+
+        Examples
+        --------
+        >>> print(Table(["n", "seconds", "slope"], [[10, 0.12345678, None]]).to_csv())
+        n,seconds,slope
+        10,0.123457,
+        <BLANKLINE>
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows([f"{v:.6g}" if isinstance(v, float | np.floating) else v for v in line] for line in self.lines)
+        return text.getvalue()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,61 +85,82 @@ class Result:
     settings : mapping
         What it was run with.
     findings : sequence of Finding
-        The paper's numbers beside ours.
-    tables : mapping of str to rows
-        Written as CSV; the key is added to the file's name, "" for the first one.
-    figures : mapping of str to matplotlib figure
+        The paper's numbers and ours.
+    tables : mapping of str to records
+        Written as CSV. The key is appended to the name of the file; the main table has the key "".
+    figure : matplotlib figure, optional
         Written as PNG and SVG.
     notes : sequence of str
-        Paragraphs of Markdown: what to see, what differs and why.
+        Paragraphs of Markdown.
     """
 
     settings: Mapping[str, Any]
     findings: Sequence[Finding]
-    tables: Mapping[str, Sequence[Row]]
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[NamedTuple]]
+    figure: Figure | None = None
     notes: Sequence[str] = ()
 
 
-def machine() -> Row:
-    """Return what a figure in seconds depends on: processor, cores, load, versions, and when it was taken."""
+def grouped(records: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:
+    """Return the records by key, in order of appearance.
+
+    Examples
+    --------
+    >>> grouped([1, 2, 3, 4], key=lambda n: n % 2)
+    {1: [1, 3], 0: [2, 4]}
+    """
+    groups: dict[K, list[R]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    return groups
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine: processor, cores, load, date and versions."""
     blas = {f"{p['internal_api']} {p['version']}" for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"}
     return {
-        "cpu": processor(),
-        "cores": os.cpu_count(),
-        "load_average": load_average(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "system": platform.system(),
+        "cpu": processor(), "cores": os.cpu_count(), "load_average": load_average(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "system": platform.system(),
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
-        "blas": sorted(blas),
-    }
+        "versions": {name: found for name in PACKAGES if (found := _version(name))}, "blas": sorted(blas),
+    }  # fmt: skip
 
 
 def processor() -> str:
-    """Return the name of the processor. Linux has it in /proc/cpuinfo on x86, and only in ``lscpu`` on ARM."""
+    """Return the name of the processor. Linux lists it in /proc/cpuinfo on x86, but only in ``lscpu`` on ARM."""
     lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines() if CPUINFO.exists() else []
-    if models := _values(lines, "model name"):
-        return models[0]
+    if name := _value(lines, "model name"):
+        return name
+    environment = {**os.environ, "LC_ALL": "C"}
     for command in (["lscpu"], ["sysctl", "machdep.cpu.brand_string"]):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            told = subprocess.run(
-                command, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
-            )
-            lines = told.stdout.splitlines()
-            found = [_values(lines, name) for name in ("Vendor ID", "Model name", "machdep.cpu.brand_string")]
-            if found[1] or found[2]:
-                return " ".join(values[0] for values in found if values)
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            lines = done.stdout.splitlines()
+            if model := _value(lines, "Model name") or _value(lines, "machdep.cpu.brand_string"):
+                return " ".join(filter(None, [_value(lines, "Vendor ID"), model]))
     return platform.processor() or platform.machine()
 
 
+def _value(lines: Sequence[str], name: str) -> str | None:
+    """Return the first value in lines of the form ``name: value``."""
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    return next((value.strip() for key, value in pairs if key.strip() == name and value.strip()), None)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def load_average() -> list[float] | None:
-    """Return the load of the last 1, 5 and 15 minutes, None on systems that do not keep it."""
+    """Return the load over the last 1, 5 and 15 minutes, None where the system does not record it."""
     return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
 
 
 def on_machine(found: Mapping[str, Any]) -> str:
-    """Return a record of a machine in words.
+    """Return the record of a machine as text.
 
     Examples
     --------
@@ -121,85 +174,72 @@ def on_machine(found: Mapping[str, Any]) -> str:
     return f"{', '.join(filter(None, what))}; Python {found['python']}, {versions}"
 
 
-def write(name: str, title: str, result: Result, output: Path, *, about: Row) -> None:
-    """Write the files of one experiment; the JSON file comes last, so that where it is the others are."""
+def write_text(path: Path, text: str) -> None:
+    """Replace a file atomically, in UTF-8 with line feeds."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write(name: str, title: str, result: Result, output: Path, *, about: Mapping[str, Any]) -> None:
+    """Write the files of one experiment; the JSON file comes last, so that it exists only if the others do."""
     output.mkdir(parents=True, exist_ok=True)
-    tables = {_file(name, key, "csv"): rows for key, rows in result.tables.items()}
-    for file, rows in tables.items():
-        with replacing(output / file) as path:
-            path.write_text(to_csv(rows), encoding="utf-8", newline="\n")
-    pictures = [_file(name, key, "png") for key in result.figures]
-    for key, figure in result.figures.items():
+    tables = {f"{name}-{key}.csv" if key else f"{name}.csv": records for key, records in result.tables.items()}
+    for file, records in tables.items():
+        write_text(output / file, Table.of(records).to_csv())
+    figure = result.figure
+    if figure is not None:
         for kind in ("png", "svg"):
-            with replacing(output / _file(name, key, kind)) as path:
+            with replacing(output / f"{name}.{kind}") as path:
                 figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
     content = {
         "name": name, "title": title, **about, "settings": dict(result.settings),
         "findings": [finding._asdict() for finding in result.findings], "notes": list(result.notes),
-        "tables": list(tables), "figures": pictures,
+        "tables": list(tables), "figures": [] if figure is None else [f"{name}.png"],
     }  # fmt: skip
-    with replacing(output / f"{name}.json") as path:
-        text = json.dumps(content, indent=1, ensure_ascii=False, default=plain) + "\n"
-        path.write_text(text, encoding="utf-8", newline="\n")
+    write_text(output / f"{name}.json", json.dumps(content, indent=1, ensure_ascii=False, default=plain) + "\n")
 
 
-def read(output: Path, name: str) -> Row | None:
-    """Return what was recorded of an experiment in a folder, None where there is nothing."""
+def read(output: Path, name: str) -> dict[str, Any] | None:
+    """Return the record of an experiment in a folder, None if there is none."""
     path = output / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def report(output: Path, names: Sequence[str]) -> Path:
-    """Write ``report.md`` from what is recorded in a folder of these experiments, and return its path."""
+    """Write ``report.md`` from the records of these experiments in a folder, and return its path."""
     found = [record for name in names if (record := read(output, name)) is not None]
-    quick = sorted({record["quick"] for record in found})
+    stated = [finding["holds"] for record in found for finding in record["findings"] if finding["holds"] is not None]
     head = [
         "# The paper's experiments, reproduced",
         "I. Han, M. Gartrell, E. Dohmatob, A. Karbasi, *Scalable MCMC sampling for nonsymmetric determinantal point "
-        "processes*, ICML 2022. The paper's numbers stand beside ours; seconds are of different machines and languages, "
-        "counts and distances are comparable.",
+        "processes*, ICML 2022. The tables list the paper's numbers and ours. Counts and distances are comparable; seconds come "
+        "from different machines and languages.",
+        f"{sum(stated)} of {len(stated)} stated bounds hold; the last column marks them.",
     ]
-    stated = [finding["holds"] for record in found for finding in record["findings"] if finding["holds"] is not None]
-    head.append(f"{sum(stated)} of {len(stated)} stated bounds hold; they are marked in the last column.")
-    if True in quick:
+    if any(record["quick"] for record in found):
         head.append(
-            "**Quick settings**: smaller than the paper's, to see that everything runs. Full ones: leave `--quick` out."
+            "**Quick settings**, smaller than the paper's, to check that everything runs. Omit `--quick` for full ones."
         )
-    path = output / "report.md"
-    with replacing(path) as temporary:
-        text = "\n\n".join(head + [_section(record) for record in found]) + "\n"
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-    return path
+    write_text(output / "report.md", "\n\n".join(head + [_section(record) for record in found]) + "\n")
+    return output / "report.md"
 
 
-def as_row(record: NamedTuple) -> Row:
-    """Return a record as a row of a table: ``kept_by_chance`` becomes the column "kept by chance"."""
-    return {name.replace("_", " "): value for name, value in record._asdict().items()}
+def _section(record: Mapping[str, Any]) -> str:
+    mark = {True: "yes", False: "**no**", None: ""}
+    findings = [[f["what"], f["paper"] or "–", f["ours"], mark[f["holds"]]] for f in record["findings"]]
+    settings = ", ".join(f"{key} = {value}" for key, value in record["settings"].items())
+    run = (
+        f"*{settings}. Seed {record['seed']}, {'quick' if record['quick'] else 'full'} settings, "
+        f"{number(record['seconds'])} s on {on_machine(record['machine'])}.*"
+    )
+    files = ", ".join(f"[{file}](./{file})" for file in [*record["tables"], f"{record['name']}.json"])
+    figures = [f"![{record['title']}]({file})" for file in record["figures"]]
+    table = markdown_table(["", "paper", "here", "holds"], findings)
+    return "\n\n".join([f"## {record['title']}", *figures, table, *record["notes"], run, f"Data: {files}."])
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """Return rows as CSV, a column for every key that occurs, numbers with six digits.
-
-    Examples
-    --------
-    >>> print(to_csv([{"n": 10, "seconds": 0.12345678}, {"n": 20, "slope": None}]))
-    n,seconds,slope
-    10,0.123457,
-    20,,
-    <BLANKLINE>
-    """
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for row in rows:
-        values = [row.get(name) for name in names]
-        writer.writerow(["" if v is None else f"{v:.6g}" if isinstance(v, float | np.floating) else v for v in values])
-    return text.getvalue()
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table.
+def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown.
 
     Examples
     --------
@@ -208,12 +248,11 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     | --- | --- |
     | 10 | 0.1 |
     """
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *lines))
 
 
 def number(value: float | None) -> str:
-    """Return a number with three digits, as ``a·10^b`` where it is large or small.
+    """Return a number with three digits, as ``a·10^b`` if it is large or small.
 
     Examples
     --------
@@ -226,59 +265,3 @@ def number(value: float | None) -> str:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     mantissa, exponent = f"{value:.2e}".split("e")
     return f"{float(mantissa):g}·10^{int(exponent)}"
-
-
-UNITS = (("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0), ("years", 3.156e7))
-
-
-def duration(seconds: float, digits: int = 2) -> str:
-    """Return a time with its unit, in powers of ten where it is absurd.
-
-    Examples
-    --------
-    >>> duration(0.0065), duration(1.9), duration(110.0), duration(17_685.0), duration(2.6e13)
-    ('6.5 ms', '1.9 s', '110 s', '4.9 h', '10^5 years')
-    """
-    unit, size = next((u for u in reversed(UNITS) if seconds >= (1 if u[0] == "s" else 2) * u[1]), UNITS[0])
-    value = seconds / size
-    if value > 1e4:
-        return f"10^{len(f'{value:.0f}') - 1} {unit}"
-    return f"{value:.{digits}g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
-
-
-def _values(lines: Sequence[str], name: str) -> list[str]:
-    """Return what stands after ``name:``."""
-    parts = (line.split(":", 1) for line in lines if ":" in line)
-    return [value.strip() for key, value in parts if key.strip() == name and value.strip()]
-
-
-def _section(record: Row) -> str:
-    mark = {True: "yes", False: "**no**", None: ""}
-    lines = [[f["what"], f["paper"] or "–", f["ours"], mark[f["holds"]]] for f in record["findings"]]
-    settings = ", ".join(f"{key} = {value}" for key, value in record["settings"].items())
-    run = (
-        f"*{settings}. Seed {record['seed']}, {'quick' if record['quick'] else 'full'} settings, "
-        f"{number(record['seconds'])} s on {on_machine(record['machine'])}.*"
-    )
-    files = ", ".join(f"[{file}](./{file})" for file in [*record["tables"], f"{record['name']}.json"])
-    return "\n\n".join(
-        [
-            f"## {record['title']}",
-            *(f"![{record['title']}]({file})" for file in record["figures"]),
-            markdown_table(["", "paper", "here", "holds"], lines),
-            *record["notes"],
-            run,
-            f"Data: {files}.",
-        ]
-    )
-
-
-def _file(name: str, key: str, kind: str) -> str:
-    return f"{name}-{key}.{kind}" if key else f"{name}.{kind}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

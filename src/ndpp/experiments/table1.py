@@ -1,35 +1,25 @@
-"""Table 1: what one sample costs, in theory and as an exponent that was measured, in n, in the rank d and in k [Han22].
+"""Table 1: the cost of one sample, in theory and as measured exponents of n, of the rank d and of k [Han22].
 
-Exponents are slopes on log-log axes, each over a sweep of one variable with the others held. At small sizes calls that cost
-the same whatever the size hide part of an exponent: a measured one is a lower bound of what large sizes show.
+Exponents are slopes on log-log axes, each over a sweep of one variable with the others held fixed. At small sizes constant overhead
+hides part of an exponent, so a measured one is a lower bound for large sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from ndpp.datasets import make_kernel
-from ndpp.experiments.record import Finding, Result, Row, number
+from ndpp.experiments.record import Finding, Result, Say, grouped, number
+from ndpp.experiments.samplers_timed import PREPARATION
 from ndpp.experiments.timing import draw_times, prepared, proposal_times, step_times
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
-from ndpp.samplers import NaiveUp, Rejection, RejectionUp, Walk
-from ndpp.samplers.registry import (
-    CHOLESKY,
-    NAIVE_WALK,
-    PAPERS_WALK,
-    REJECTION,
-    SAMPLERS,
-    Request,
-    SamplerSpec,
-    Timing,
-    offered,
-)
+from ndpp.samplers import NaiveUp, Rejection, RejectionUp, Walk, registry
+from ndpp.samplers.registry import CHOLESKY, NAIVE_WALK, PAPERS_WALK, REJECTION, Request, SamplerSpec, Timing, offered
 from ndpp.samplers.walk.up import UpStep
 
-PREPARATION = "preparation"
 PAPER = {
     CHOLESKY.label: "O(n d²)",
     REJECTION.label: "O((log n·k³ + k⁴ + d)(1 + α)^d)",
@@ -37,66 +27,69 @@ PAPER = {
     PAPERS_WALK.label: "O((log n·d² + d³)(1 + κ)² t)",
     PREPARATION: "O(n d²)",
 }
-"""The paper's cost of one sample, where it has the sampler."""
+"""The paper's cost of one sample, for the samplers it covers."""
+Variable = Literal["n", "d", "k"]
+NAMES: dict[Variable, str] = {"n": "items n", "d": "rank d", "k": "size k"}
 
 
-class Sweep(NamedTuple):
-    """A variable and its values, the others held."""
+FULL: dict[Variable, tuple[int, ...]] = {"n": (1000, 4000, 16000, 64000), "d": (20, 40, 80, 160), "k": (4, 8, 16, 32)}
+QUICK: dict[Variable, tuple[int, ...]] = {"n": (200, 800), "d": (8, 16), "k": (2, 4)}
+"""Values of the variable that is swept."""
 
-    variable: str
-    values: Sequence[int]
+
+class Problem(NamedTuple):
+    """The number of items, the rank and the size."""
+
     n: int
     d: int
     k: int
 
-    def problems(self) -> list[tuple[int, int, int]]:
-        """Return (n, d, k) for each value."""
-        held = {"n": self.n, "d": self.d, "k": self.k}
-        return [tuple({**held, self.variable: value}.values()) for value in self.values]  # type: ignore[misc]
+
+class UnitTime(NamedTuple):
+    """Seconds of one draw, step or proposal of a sampler, at one point of a sweep."""
+
+    sweep: Variable
+    sampler: str
+    n: int
+    d: int
+    k: int
+    seconds: float
+
+    @property
+    def x(self) -> int:
+        """The value of the variable that is swept."""
+        return {"n": self.n, "d": self.d, "k": self.k}[self.sweep]
 
 
-FULL = (
-    Sweep("n", (1000, 4000, 16000, 64000), 0, 40, 8),
-    Sweep("d", (20, 40, 80, 160), 4000, 0, 8),
-    Sweep("k", (4, 8, 16, 32), 4000, 40, 0),
-)
-QUICK = (Sweep("n", (200, 800), 0, 8, 4), Sweep("d", (8, 16), 400, 0, 4), Sweep("k", (2, 4), 400, 8, 0))
-SMALL_N = {False: (50, 100, 200, 400), True: (12, 24)}
-"""Catalogues of the walk that looks at all pairs."""
-NAIVE = {False: (1000, 100, 10), True: (60, 8, 4)}
-"""Where the naive walk is compared with the paper's: n, d, k."""
-
-
-def measure(*, quick: bool, seed: int, say: Callable[[str], None]) -> Result:
+def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time every sampler along every sweep and fit exponents."""
-    seconds = 0.05 if quick else 0.5
-    rows: list[Row] = []
-    for sweep in QUICK if quick else FULL:
-        for n, d, k in sweep.problems():
-            kernel = make_kernel(n, d, rng=seed)
-            found = _times(kernel, k, seed=seed, seconds=seconds, only_of_size=sweep.variable == "k")
-            rows += [
-                {"sweep": sweep.variable, "sampler": s, "n": n, "d": d, "k": k, "seconds": t} for s, t in found.items()
-            ]
-            say(f"n = {n:,}, d = {d}, k = {k}")
-    for n in SMALL_N[quick]:
+    sweeps, held, seconds = (QUICK, Problem(400, 8, 4), 0.05) if quick else (FULL, Problem(4000, 40, 8), 0.5)
+    times: list[UnitTime] = []
+    for variable, values in sweeps.items():
+        for problem in (held._replace(**{variable: value}) for value in values):
+            kernel = make_kernel(problem.n, problem.d, rng=seed)
+            found = unit_times(kernel, problem.k, seed=seed, seconds=seconds, only_of_size=variable == "k")
+            times += [UnitTime(variable, sampler, *problem, took) for sampler, took in found.items()]
+            say(f"n = {problem.n:,}, d = {problem.d}, k = {problem.k}")
+    for n in (12, 24) if quick else (50, 100, 200, 400):
         took = _step(make_kernel(n, 8, rng=seed), 4, NaiveUp(), seed=seed, seconds=seconds)
-        rows.append({"sweep": "n", "sampler": NAIVE_WALK.label, "n": n, "d": 8, "k": 4, "seconds": took})
-    findings = [*_findings(rows), _naive_finding(*NAIVE[quick], seed=seed, seconds=seconds)]
-    settings = {s.variable: s.values for s in (QUICK if quick else FULL)}
-    return Result(settings, findings, {"": rows}, {"": runtimes(_panels(rows))}, NOTES)
+        times.append(UnitTime("n", NAIVE_WALK.label, n, 8, 4, took))
+    naive = Problem(60, 8, 4) if quick else Problem(1000, 100, 10)
+    findings = [*_findings(times), _naive_finding(*naive, seed=seed, seconds=seconds)]
+    settings = {str(variable): values for variable, values in sweeps.items()}
+    return Result(settings, findings, {"": times}, runtimes(list(_panels(times))), NOTES)
 
 
 NOTES = (
-    "Walks are timed by the step and `Rejection` by the proposal, so that the number of steps and of proposals, which depends "
-    "on the kernel, does not enter. The paper's column is the cost of a whole sample, with t steps; our r is its d. Measured exponents "
-    "are of n, d and k in turn; overhead that does not grow keeps them below the theory's at these sizes.",
-    "`Exact` re-centres its circle once or not at all during a draw, depending on the kernel's spectrum; at small ranks that shows "
-    "as steps in its curves, which a fitted exponent takes for growth. Figure 2, over four decades of n, has no such trend.",
+    "Walks are timed per step and `Rejection` per proposal, so that the numbers of steps and proposals, which depend on the kernel, do "
+    "not matter. The paper's column is the cost of a whole sample of t steps; our r is its d. Exponents are of n, d and k; constant "
+    "overhead keeps them below the theoretical ones at these sizes.",
+    "`Exact` re-centres its circle at most once per draw, depending on the spectrum of the kernel. At small ranks this shows as jumps in "
+    "its curves, which a fitted exponent takes for growth. Figure 2, over four decades of n, has no such trend.",
 )
 
 
-def _times(kernel: LowRankKernel, size: int, *, seed: int, seconds: float, only_of_size: bool) -> dict[str, float]:
+def unit_times(kernel: LowRankKernel, size: int, *, seed: int, seconds: float, only_of_size: bool) -> dict[str, float]:
     """Return seconds of one draw, step or proposal of every sampler, or only of those that draw sets of one size."""
     again, coordinates = prepared(lambda: LowRankKernel(kernel.X, kernel.W))
     tree, for_tree = prepared(lambda: Tree.prepare(again))
@@ -125,45 +118,30 @@ def _step(kernel: LowRankKernel, size: int, up: UpStep, *, seed: int, seconds: f
 
 
 def _naive_finding(n: int, d: int, k: int, *, seed: int, seconds: float) -> Finding:
-    kernel = make_kernel(n, d, rng=seed)
-    naive, papers = (
-        _step(kernel, k, up, seed=seed, seconds=seconds, least=3) for up in (NaiveUp(max_items=n), RejectionUp())
-    )
+    kernel, ups = make_kernel(n, d, rng=seed), (NaiveUp(max_items=n), RejectionUp())
+    naive, papers = (_step(kernel, k, up, seed=seed, seconds=seconds, least=3) for up in ups)
     what = f"a step of the naive walk over one of the paper's, n = {n:,}, d = {d}, k = {k}"
     return Finding(what, "over 1,000 at n = 1,000", number(naive / papers))
 
 
-def _exponents(rows: list[Row], sampler: str) -> dict[str, float]:
-    found = {}
-    for variable in "ndk":
-        own = [row for row in rows if (row["sweep"], row["sampler"]) == (variable, sampler)]
-        if own:
-            found[variable] = fitted_slope([row[variable] for row in own], [row["seconds"] for row in own])
-    return found
-
-
-def _findings(rows: list[Row]) -> list[Finding]:
-    found = []
-    ours = {spec.label: spec.unit_cost or spec.cost for spec in SAMPLERS} | {PREPARATION: "O(n r²)"}
-    for sampler in dict.fromkeys(row["sampler"] for row in rows):
-        own = [row for row in rows if row["sampler"] == sampler]
-        exponents = ", ".join(f"{variable}^{slope:.2f}" for variable, slope in _exponents(rows, sampler).items())
+def _findings(times: Sequence[UnitTime]) -> Iterator[Finding]:
+    costs = {spec.label: spec.unit_cost or spec.cost for spec in registry.SAMPLERS} | {PREPARATION: "O(n r²)"}
+    for sampler, own in grouped(times, lambda time: time.sampler).items():
+        slopes = {
+            variable: fitted_slope([time.x for time in points], [time.seconds for time in points])
+            for variable, points in grouped(own, lambda time: time.sweep).items()
+        }
+        exponents = ", ".join(f"{variable}^{slope:.2f}" for variable, slope in slopes.items())
         last = own[-1]
-        example = f"{number(1e3 * last['seconds'])} ms at n = {last['n']:,}, d = {last['d']}, k = {last['k']}"
-        what = f"{ours[sampler]}; measured {exponents}; {example}"
-        found.append(Finding(f"`{sampler}`", PAPER.get(sampler, ""), what))
-    return found
+        example = f"{number(1e3 * last.seconds)} ms at n = {last.n:,}, d = {last.d}, k = {last.k}"
+        yield Finding(f"`{sampler}`", PAPER.get(sampler, ""), f"{costs[sampler]}; measured {exponents}; {example}")
 
 
-def _panels(rows: list[Row]) -> list[Panel]:
-    names = {"n": "items n", "d": "rank d", "k": "size k"}
-    panels = []
-    for variable, label in names.items():
-        own = [row for row in rows if row["sweep"] == variable]
-        curves = []
-        for sampler in dict.fromkeys(row["sampler"] for row in own):
-            points = [(row[variable], row["seconds"]) for row in own if row["sampler"] == sampler]
-            curves.append(Curve(sampler, *zip(*points)))
-        held = ", ".join(f"{other} = {own[0][other]:,}" for other in names if other != variable)
-        panels.append(Panel(f"One draw, step or proposal; {held}", label, "seconds", curves))
-    return panels
+def _panels(times: Sequence[UnitTime]) -> Iterator[Panel]:
+    for variable, own in grouped(times, lambda time: time.sweep).items():
+        curves = [
+            Curve(sampler, *zip(*((time.x, time.seconds) for time in points)))
+            for sampler, points in grouped(own, lambda time: time.sampler).items()
+        ]
+        held = ", ".join(f"{name} = {getattr(own[0], name):,}" for name in NAMES if name != variable)
+        yield Panel(f"One draw, step or proposal; {held}", NAMES[variable], "seconds", curves)

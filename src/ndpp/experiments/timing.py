@@ -1,15 +1,15 @@
-"""Times of single draws and steps on one thread, after a warm-up. The experiments, ``ndpp bench`` and ``benchmarks/`` all use these.
+"""Times of single draws and steps on one thread, after a warm-up. Experiments, ``ndpp bench`` and ``benchmarks/`` share these.
 
-Other work on a shared machine adds to wall-clock time, and less to the CPU time of the thread: the latter is what is published,
-its median and its least value; the clock's are kept too. A walk is timed by the step, starting from an exact draw, so at
-stationarity. Where the system counts CPU time in ticks of milliseconds, as Windows does, wall-clock time stands in for it.
+Other processes on a shared machine lengthen wall-clock time more than the CPU time of a thread, so the published number is the
+median CPU time; the minimum and the wall-clock times are recorded, too. Walks are timed per step, starting from an exact draw and
+thus at stationarity. Windows counts CPU time in ticks of milliseconds; where the clock is that coarse, wall-clock time replaces it.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,32 +22,27 @@ from ndpp.samplers.walk.up_rejection import PreparedRejectionUp
 
 T = TypeVar("T")
 WARM_LIMIT = 10
-"""How many times as long as the measurement a warm-up may take."""
-FINE = 1e-5
+"""Longest warm-up, as a multiple of the time to measure."""
+FINEST_TICK = 1e-5
 """Seconds that the clock must resolve."""
 
 
 def finest_clock() -> Callable[[], float]:
-    """Return the clock of this thread's CPU time or, where that is too coarse for a single draw, the wall clock."""
-    return time.thread_time if time.get_clock_info("thread_time").resolution <= FINE else time.perf_counter
+    """Return the clock of this thread's CPU time, or the wall clock if the former is too coarse for a single draw."""
+    return time.thread_time if time.get_clock_info("thread_time").resolution <= FINEST_TICK else time.perf_counter
 
 
 clock = finest_clock()
 
 
 class Times(NamedTuple):
-    """Seconds of one call: median and least CPU time, median and least wall-clock time, and how many calls there were."""
+    """Seconds per call: median and minimum of the CPU time and of the wall-clock time, and the number of calls."""
 
     median: float
     least: float
     wall: float
     least_wall: float
     calls: int
-
-    @classmethod
-    def of(cls, cpu: Sequence[float], wall: Sequence[float]) -> Times:
-        """Return the times of calls that took these seconds."""
-        return cls(statistics.median(cpu), min(cpu), statistics.median(wall), min(wall), len(cpu))
 
     def scaled(self, factor: float) -> Times:
         """Return the times of ``factor`` such calls."""
@@ -56,7 +51,7 @@ class Times(NamedTuple):
 
 
 class Stopwatch:
-    """Collects the CPU and wall-clock seconds of what is done inside ``with watch:``, one pair per use."""
+    """Collects the CPU and wall-clock seconds of each ``with watch:`` block."""
 
     def __init__(self) -> None:
         self.cpu: list[float] = []
@@ -71,12 +66,13 @@ class Stopwatch:
         self.wall.append(time.perf_counter() - self._began[0])
 
     def times(self, skip: int = 0) -> Times:
-        """Return the times, the first ``skip`` left out."""
-        return Times.of(self.cpu[skip:], self.wall[skip:])
+        """Return the times of all blocks but the first ``skip``."""
+        cpu, wall = self.cpu[skip:], self.wall[skip:]
+        return Times(statistics.median(cpu), min(cpu), statistics.median(wall), min(wall), len(cpu))
 
 
-class Steps(NamedTuple):
-    """Times of one step of a walk; proposals of its up-step, counted and in closed form, with the count's standard error."""
+class StepTimes(NamedTuple):
+    """Times per step of a walk; proposals per step, counted with a standard error and in closed form if there is one."""
 
     times: Times
     proposals: float
@@ -85,7 +81,7 @@ class Steps(NamedTuple):
 
 
 def timed(call: Callable[[int], Any], *, seconds: float, least: int = 3, most: int = 1000) -> Times:
-    """Time ``call(0)``, ``call(1)``, …: at least ``least`` calls, and more while ``seconds`` last.
+    """Time ``call(0)``, ``call(1)``, … for about ``seconds`` seconds, but at least ``least`` and at most ``most`` calls.
 
     Examples
     --------
@@ -101,13 +97,7 @@ def timed(call: Callable[[int], Any], *, seconds: float, least: int = 3, most: i
 
 
 def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
-    """Return what a call gives, and the least seconds of CPU of some such calls.
-
-    Examples
-    --------
-    >>> prepared(lambda: 1 + 1)[0]
-    2
-    """
+    """Return the result of a call and its minimum CPU time over some repetitions."""
     watch = Stopwatch()
     for _ in range(repeats):
         with watch:
@@ -116,9 +106,10 @@ def prepared(call: Callable[[], T], *, repeats: int = 3) -> tuple[T, float]:
 
 
 def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, warm: int = 3) -> Times:
-    """Time single draws, after ``warm`` others that compile and fill caches, or fewer once these have taken ``WARM_LIMIT`` × ``seconds``.
+    """Time single draws after ``warm`` draws that compile code and fill caches.
 
-    A cold ``Exact`` of any size takes ten times as long as a warm one: the limit is for samplers that need seconds per draw.
+    The warm-up ends early once it has taken ``WARM_LIMIT`` × ``seconds``. That limit is meant for samplers that need seconds per
+    draw; a cold ``Exact`` of any size takes only ten times as long as a warm one.
     """
     key, began = stream_key(seed), time.perf_counter()
     for i in range(warm):
@@ -129,9 +120,9 @@ def draw_times(sampler: Sampler, *, seed: int, seconds: float, least: int = 3, w
 
 
 def sample_times(sampler: Sampler, *, seed: int, seconds: float) -> tuple[Times, int]:
-    """Time whole calls of ``sample``, which may run on a device; return seconds per draw and the number of draws.
+    """Time whole calls of ``sample``, which may run on a GPU; return the times per draw and the number of draws.
 
-    The first call compiles and fills caches. Calls then double until one takes a tenth of ``seconds``.
+    The first call compiles code and fills caches. The number of draws then doubles until a call takes a tenth of ``seconds``.
     """
     count = 0
 
@@ -151,8 +142,8 @@ def sample_times(sampler: Sampler, *, seed: int, seconds: float) -> tuple[Times,
 
 def step_times(
     walk: Walk, start: Any, *, seed: int, seconds: float, least: int = 10, most: int = 2000, warm: int = 3
-) -> Steps:
-    """Time steps of a walk from ``start``; the closed form of the proposals is taken outside the measured time."""
+) -> StepTimes:
+    """Time the steps of a walk from ``start``; computing the expected proposals is not part of the time."""
     rng, watch = np.random.default_rng(seed), Stopwatch()
     counts: list[float] = []
     expected: list[float] = []
@@ -161,18 +152,18 @@ def step_times(
     up: Any = walk.up
     while len(counts) < least + warm or (len(counts) < most and time.perf_counter() - began < seconds):
         with watch:
-            kept = np.delete(rows, rng.choice(walk.size, 2, replace=False, shuffle=False))
-            pair, info = up.pair(rng, kept)
-            rows = np.sort(np.concatenate([kept, pair]))
+            remaining = np.delete(rows, rng.choice(walk.size, 2, replace=False, shuffle=False))
+            pair, info = up.pair(rng, remaining)
+            rows = np.sort(np.concatenate([remaining, pair]))
         counts.append(info["proposals"])
         if isinstance(up, PreparedRejectionUp):
-            expected.append(up.expected_proposals(kept))
+            expected.append(up.expected_proposals(remaining))
     error = float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
-    return Steps(watch.times(warm), float(np.mean(counts)), error, float(np.mean(expected)) if expected else None)
+    return StepTimes(watch.times(warm), float(np.mean(counts)), error, float(np.mean(expected)) if expected else None)
 
 
 def proposal_times(sampler: Rejection, kernel: LowRankKernel, *, seed: int, seconds: float, least: int = 5) -> Times:
-    """Time one proposal of the rejection sampler with its test, whatever becomes of it."""
+    """Time one proposal of the rejection sampler and its acceptance test, accepted or not."""
     rng = np.random.default_rng(seed)
 
     def propose(_: int) -> None:

@@ -10,58 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg as sl
 
 from ndpp._types import FloatArray
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import Coordinates
-
-EPS = float(np.finfo(np.float64).eps)
-ROW_ERROR = 16 * EPS
-"""Absolute rounding error of a row of Q."""
-
-
-class Given(NamedTuple):
-    """What eliminating k items from L = Z C Zᵀ leaves: L^Y_ab = z_a M z_bᵀ with z_a = q_a · to_z.
-
-    Z = Q · scale, C = balanced B. ``null`` spans, in terms of q_a, what the items cannot do alone: it is empty unless
-    det L_Y = 0, and then to_z and M mean nothing.
-    """
-
-    to_z: FloatArray
-    M: FloatArray
-    noise: FloatArray
-    null: FloatArray
-
-
-def eliminate(coords: Coordinates, q: FloatArray) -> Given | None:
-    """Return what is left of L given items with these rows of Q; None where the rows are dependent."""
-    k, r, scale = len(q), coords.rank, coords.scale
-    C = coords.B / np.outer(scale, scale)
-    Z = q * scale
-    if k > r or np.any(np.linalg.norm(q, axis=1) <= ROW_ERROR):
-        return None
-    norms = np.linalg.norm(Z, axis=1, keepdims=True)
-    if k == 0:
-        return Given(np.diag(scale), C, coords.noise, np.empty((r, 0)))
-    # Columns differ by orders of magnitude. Pivots are taken in the large ones, so that small ones keep their digits.
-    R, pivot = sl.qr(Z / norms, mode="r", pivoting=True)
-    columns = np.linalg.norm(Z / norms, axis=0)[pivot[:k]]
-    if np.any(np.abs(np.diag(R)) <= (64 * k * EPS + coords.noise[pivot[:k]]) * columns):
-        return None
-    E = sl.solve_triangular(R[:, :k], R[:, k:])
-    F = np.zeros((k, r))
-    F[:, pivot[:k]], F[:, pivot[k:]] = np.eye(k), E
-    middle = F @ C @ F.T
-    left, values, _ = sl.svd(middle)
-    singular = values <= 64 * k * EPS * (np.abs(F) @ np.abs(C) @ np.abs(F).T).max()
-    if singular.any():
-        return Given(np.empty((r, 0)), np.empty((0, 0)), np.empty(0), scale[:, None] * (C @ (F.T @ left[:, singular])))
-    free = pivot[k:]
-    M = C - (C @ F.T) @ np.linalg.solve(middle, F @ C)
-    to_z = np.zeros((r, r - k))
-    to_z[pivot[:k]], to_z[free, np.arange(r - k)] = -E, 1.0
-    return Given(scale[:, None] * to_z, M[np.ix_(free, free)], coords.noise[free], np.empty((r, 0)))
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import ROUNDING, Remainder
 
 
 class Gains(NamedTuple):
@@ -69,15 +22,15 @@ class Gains(NamedTuple):
 
     values: FloatArray
     noise: FloatArray
-    given: Given
+    given: Remainder
     is_fresh: bool
 
     @classmethod
-    def fresh(cls, kernel: LowRankKernel, given: Given) -> Gains:
+    def fresh(cls, kernel: LowRankKernel, given: Remainder) -> Gains:
         """Form all gains from what is left of L. O(n r²)."""
         values, noise = np.empty(kernel.n_rows), np.empty(kernel.n_rows)
-        size, relative = np.abs(given.M).max(initial=0.0), 16 * (len(given.M) + 1) * EPS + given.noise
-        absolute = ROW_ERROR * np.linalg.norm(given.to_z)
+        size, relative = np.abs(given.M).max(initial=0.0), (len(given.M) + 1) * ROUNDING + given.noise
+        absolute = ROUNDING * np.linalg.norm(given.to_z)
         for block, Q in kernel.q_blocks():
             Z = Q @ given.to_z
             values[block] = np.einsum("ij,ij->i", Z @ given.M, Z)

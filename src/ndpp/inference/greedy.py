@@ -8,17 +8,18 @@ again from scratch; those still within rounding error of zero count as zero. [Ga
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from ndpp._types import BoolArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
-from ndpp.inference.gains import EPS, Gains, eliminate
+from ndpp.inference.gains import Gains
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
-SURE = 1e-6
-"""Relative error of a gain above which gains are formed anew."""
 TINY = float(np.finfo(np.float64).tiny)
 PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
@@ -30,8 +31,8 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
     The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
     gain alone and yet a large one together (in a purely skew kernel all are such); where no single item has a gain, the
     best pair is added, smaller id first: the best of all for up to 1,024 candidates, else the best that contains one of
-    the 1,024 items with the largest rows. Given items with det L = 0 are first completed to a set that can occur.
-    Ties go to the smaller id. O(n r (r + size)).
+    the 1,024 items with the largest rows. Given items with det L = 0 are first completed to a set that can occur,
+    if the kernel has no background. Ties go to the smaller id. O(n r (r + size)).
 
     Parameters
     ----------
@@ -61,15 +62,16 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
     rows = kernel.rows_of(given, "given")
     if check_count(size, "size") < len(rows):
         raise ImpossibleSizeError(f"size counts the given items; {len(rows)} are given, but size is {size}")
-    if size > kernel.rank:
-        raise ImpossibleSizeError(f"no set is larger than the rank of the kernel, {kernel.rank}; got size {size}")
+    if size > kernel.max_size:
+        bound = "the rank of the kernel, " if kernel.background is None else ""
+        raise ImpossibleSizeError(f"no set is larger than {bound}{kernel.max_size}; got size {size}")
     allowed = np.ones(len(kernel.support), bool)
     if candidates is not None:
         allowed = np.isin(kernel.support, check_items(candidates, kernel.n_items, "candidates"))
     allowed[rows] = False
     chosen: list[int] = rows.tolist()
     group: tuple[int, ...] = ()
-    for group in _sequence(kernel, rows, allowed):
+    for group in (_sequence if kernel.background is None else _sequence_with_background)(kernel, rows, allowed):
         chosen.extend(group)
         if len(chosen) >= size:
             break
@@ -102,7 +104,7 @@ def _sequence(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iter
             gains = Gains.fresh(kernel, given)
         certain = np.where(allowed & (gains.values > gains.noise), gains.values, 0.0)
         best = int(np.argmax(certain))
-        if not gains.is_fresh and gains.noise[allowed].max(initial=0.0) > SURE * certain[best]:
+        if not gains.is_fresh and gains.noise[allowed].max(initial=0.0) > MAX_LOSS * certain[best]:
             gains = None
             continue
         group = (best,) if certain[best] > 0 else _best_pair(kernel, gains, allowed)
@@ -111,6 +113,36 @@ def _sequence(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iter
         yield group
         chosen.extend(group)
         gains = gains.after(kernel, best) if len(group) == 1 else None
+
+
+def _sequence_with_background(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
+    """Yield the items of the greedy run: gains are (1 + δ)(p + qᵀCq), and adding an item changes C by rank one.
+
+    Items with δ > 0 always have a gain. Once none of them is left, what follows is the run of the low-rank kernel of the others.
+    """
+    allowed = allowed.copy()
+    rest = kernel.condition(kernel.catalogue_ids(rows)) if len(rows) < kernel.n_rows else kernel
+    chosen = rows.tolist()
+    if rest.background is not None:
+        at = np.searchsorted(kernel.support, rest.support)
+        odds, ties, C = rest.background[rest.support], rest.ties, rest.ties.coordinates.B
+        p = odds / (1 + odds)
+        gains = p + np.concatenate([part for _, part in ties.q_map(partial(quadratic_forms, M=C))])
+        while (allowed[at] & (odds > 0)).any():
+            best = int(np.argmax(np.where(allowed[at], (1 + odds) * gains, -1.0)))
+            yield (int(at[best]),)
+            chosen.append(int(at[best]))
+            allowed[at[best]] = False
+            q = ties.q_rows(np.array([best]))[0]
+            u, v, pivot = C @ q, q @ C, float(p[best] + q @ C @ q)
+            both = ties.q_times(np.column_stack([u, v]))
+            gains = np.maximum(gains - both[:, 0] * both[:, 1] / pivot, p)
+            C = C - np.outer(u, v / pivot)
+    if not allowed.any():
+        return
+    last = kernel.condition(kernel.catalogue_ids(np.array(chosen, np.int64))).restrict(kernel.support[allowed])
+    for group in _sequence(last, np.empty(0, np.int64), np.ones(last.n_rows, bool)):
+        yield tuple(np.flatnonzero(allowed)[list(group)].tolist())
 
 
 def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tuple[int, ...]:
@@ -127,7 +159,7 @@ def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tu
         coupling = np.zeros(len(allowed))
         if given is not None:
             coupling = np.where(allowed, np.linalg.norm(kernel.q_times(given.null), axis=1), 0.0)
-            coupling[coupling <= 64 * EPS * np.abs(given.null).max()] = 0.0
+            coupling[coupling <= ROUNDING * np.abs(given.null).max()] = 0.0
         best = int(np.argmax(coupling))
         if not coupling[best]:
             raise ZeroProbabilityError(

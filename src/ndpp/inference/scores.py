@@ -9,10 +9,12 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference.batched import ZERO, next_scores
-from ndpp.inference.gains import Gains, eliminate
+from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
+from ndpp.inference.gains import Gains
+from ndpp.laws.batched import ZERO, Form, scores
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import eliminate
 
 
 class Recommendation(NamedTuple):
@@ -41,6 +43,8 @@ def next_item_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
     array([0., 5., 1.])
     """
     rows = kernel.rows_of(basket, "basket")
+    if kernel.background is not None:
+        return _scores_with_background(kernel, rows)
     given = eliminate(kernel.coordinates, kernel.q_rows(rows))
     if given is None or given.null.size:
         raise _no_scores(kernel, rows)
@@ -65,7 +69,7 @@ def next_item_scores_many(kernel: LowRankKernel, baskets: Baskets) -> FloatArray
             f"baskets and kernel must share one catalogue; the kernel has {kernel.n_items} items, "
             f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
         )
-    out = next_scores(kernel, baskets)
+    out = scores(Form.of_kernel(kernel), baskets)
     for i in np.flatnonzero(np.isnan(out).any(axis=1)):
         out[i] = next_item_scores(kernel, baskets[i])
     return out
@@ -91,6 +95,23 @@ def recommend(kernel: LowRankKernel, basket: Items, *, n: int = 10, candidates: 
     best = np.argsort(-scores, kind="stable")[:n]
     best = best[scores[best] > 0]
     return Recommendation(best, scores[best])
+
+
+def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:
+    """Return δ_i + x_iᵀW'x_i, the diagonal of the kernel given the basket."""
+    out = np.zeros(kernel.n_items)
+    if len(rows) == kernel.n_rows:
+        return out
+    try:
+        rest = kernel.condition(kernel.catalogue_ids(rows))
+    except (ZeroProbabilityError, NoConditionalKernelError):
+        raise _no_scores(kernel, rows) from None
+    coords, Q = rest.ties.coordinates, np.concatenate([q for _, q in rest.ties.q_blocks()])
+    tied = quadratic_forms(Q, coords.B)
+    tied[tied <= ZERO * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
+    odds = 0.0 if rest.background is None else rest.background[rest.support]
+    out[rest.support] = odds + (1 + odds) * tied
+    return out
 
 
 def _no_scores(kernel: LowRankKernel, rows: IntArray) -> ZeroProbabilityError:

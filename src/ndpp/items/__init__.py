@@ -1,12 +1,12 @@
-"""Draw one item with probability ∝ qᵀMq: three indexes behind one interface.
+"""Indexes that draw one item with probability ∝ qᵀMq, behind one interface.
 
-================  ======================  ==============================  =========================
-index             memory beside X         cost of a draw                  use
-================  ======================  ==============================  =========================
-LeverageTable     O(n)                    O(r³ / tr M), any n             M close to its bound
-Tree              O(n r² / leaf)          O(r² (log n + leaf))            M of small trace
-Scan              none                    O(n r²)                         small n, oracle
-================  ======================  ==============================  =========================
+================  ==========================  =======================  ====================
+index             memory in addition to X     cost per draw            use
+================  ==========================  =======================  ====================
+LeverageTable     O(n)                        O(r³ / tr M), any n      M close to its bound
+Tree              O(n r² / leaf)              O(r² (log n + leaf))     M of small trace
+Scan              none                        O(n r²)                  small n, oracle
+================  ==========================  =======================  ====================
 """
 
 from ndpp.items.base import ItemDraws, ItemIndex

@@ -1,7 +1,6 @@
-"""Draw an item by looking at all of them: the oracle of the other indexes.
+"""Draw an item by computing all weights: the oracle of the other indexes.
 
-Law: exactly ∝ q_aᵀ M q_a. Cost: O(n r²) per call, streamed by row blocks, whatever the number of draws; nothing is
-stored.
+Exact. Cost O(n r²) per call, in row blocks, whatever the number of draws. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -11,17 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.random import Generator
 
 from ndpp._types import FloatArray
-from ndpp.items.base import (
-    ItemDraws,
-    ItemIndex,
-    check_query,
-    check_total,
-    invert_cdf,
-    nonnegative,
-)
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, invert_cdf, nonnegative
+from ndpp.linalg import quadratic_forms
 
 if TYPE_CHECKING:
     from ndpp.laws.kernel import LowRankKernel
@@ -29,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Scan(ItemIndex):
-    """All weights, computed afresh for each M.
+    """All weights, computed again for each M.
 
     Examples
     --------
@@ -49,18 +42,12 @@ class Scan(ItemIndex):
     def weights(self, M: FloatArray) -> FloatArray:
         """Return q_aᵀ M q_a for every row of the support."""
         weights = np.empty(self.kernel.n_rows)
-        for rows, part in self.kernel.q_map(partial(quadratic_forms, M=M)):
-            weights[rows] = part
+        for block, part in self.kernel.q_map(partial(quadratic_forms, M=M)):
+            weights[block] = part
         return weights
 
     def draw_counted(
-        self,
-        rng: np.random.Generator,
-        M: FloatArray,
-        n_draws: int = 1,
-        *,
-        bound: float = 1.0,
-        factor: FloatArray | None = None,
+        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
         """Draw rows by inverting the distribution function; see :meth:`ItemIndex.draw_counted`."""
         check_query(M, self.kernel.rank, n_draws)

@@ -1,11 +1,10 @@
-"""Draw an item by leverage: propose from one fixed law, accept against M.
+"""Draw an item by its leverage: propose from one fixed distribution, accept according to M.
 
-The leverages ℓ_a = ‖q_a‖² sum to r. If 0 ⪯ M ⪯ c·I then q_aᵀ M q_a ≤ c ℓ_a, so proposing a with probability ℓ_a / r
-and accepting with probability q_aᵀ M q_a / (c ℓ_a) draws exactly from the wanted law. The acceptance rate is
-tr(M) / (c r), whatever n and the kernel.
+The leverages ℓ_a = ‖q_a‖² sum to r. If 0 ⪯ M ⪯ c·I then q_aᵀ M q_a ≤ c ℓ_a. Proposing a with probability ℓ_a / r and accepting it
+with probability q_aᵀ M q_a / (c ℓ_a) is therefore exact. The acceptance rate is tr(M) / (c r), whatever n and the kernel.
 
-Cost: O(n) to prepare, with a Walker–Vose alias table [Vose, IEEE Trans. Softw. Eng. 1991]; O(1) per proposal and O(r²)
-to judge it.
+Cost: O(n) to prepare a Walker–Vose alias table [Vose, IEEE Trans. Softw. Eng. 1991]; O(1) to propose an item, O(r²) to accept or
+reject it.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
+from numpy.random import Generator
 
+from ndpp._compiled import njit
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_count, clip_probabilities
+from ndpp._validation import check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
-"""Most proposals made at once. No law depends on it."""
-JUDGED = "acceptance of an item proposed by its leverage"
+"""Most proposals made at once. It affects speed only."""
+ACCEPTANCE = "acceptance of an item proposed by its leverage"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class LeverageTable(ItemIndex):
     Attributes
     ----------
     leverage : (m,) array
-        ℓ_a, the proposal's unnormalised law.
+        ℓ_a, proportional to the probability of proposing row a.
     threshold, alias : (m,) arrays
-        Cell i keeps row i with probability ``threshold[i]`` and otherwise gives row ``alias[i]``.
+        Cell i returns row i with probability ``threshold[i]`` and row ``alias[i]`` otherwise.
     total : float
         Σℓ, the rank of the kernel up to rounding.
     budget : int
-        Most proposals spent on one item before giving up.
+        Maximum number of proposals per item.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class LeverageTable(ItemIndex):
     kernel: LowRankKernel
     leverage: FloatArray
     threshold: FloatArray
-    alias: AnyArray  # int32 where that suffices
+    alias: AnyArray  # int32 if that suffices
     total: float
     budget: int
 
@@ -65,30 +65,22 @@ class LeverageTable(ItemIndex):
     def prepare(cls, kernel: LowRankKernel, *, budget: int = 1_000_000) -> LeverageTable:
         """Build the alias table, in O(n)."""
         leverage = np.asarray(kernel.coordinates.leverage, dtype=np.float64)
-        threshold, alias = alias_table(leverage)
-        threshold.setflags(write=False)
-        alias.setflags(write=False)
+        threshold, alias = map(frozen, alias_table(leverage))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
-    def propose(self, rng: np.random.Generator, n_rows: int) -> IntArray:
+    def propose(self, rng: Generator, n_rows: int) -> IntArray:
         """Return ``n_rows`` independent rows, row a with probability ℓ_a / Σℓ."""
-        return _look_up(self.threshold, self.alias, rng.random((2, n_rows)))
+        return look_up(self.threshold, self.alias, rng.random((2, n_rows)))
 
     def draw_counted(
-        self,
-        rng: np.random.Generator,
-        M: FloatArray,
-        n_draws: int = 1,
-        *,
-        bound: float = 1.0,
-        factor: FloatArray | None = None,
+        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
         """Draw rows by rejection; see :meth:`ItemIndex.draw_counted`.
 
         Raises
         ------
         PrecisionError
-            An acceptance probability left [0, 1]: ``M ⪯ bound · I`` or ``0 ⪯ M`` does not hold.
+            An acceptance probability is outside [0, 1]: ``M ⪯ bound · I`` or ``0 ⪯ M`` does not hold.
         BudgetExceededError
             ``budget`` proposals per draw were not enough; ``count`` holds the proposals, ``partial`` the rows drawn.
         """
@@ -98,7 +90,7 @@ class LeverageTable(ItemIndex):
         total = float(np.trace(M))
         check_total(total)
         rate = total / (bound * self.total)
-        drawn: list[IntArray] = []
+        drawn = [np.empty(0, np.int64)]
         missing, proposals = n_draws, 0
         while missing:
             if proposals >= self.budget * n_draws:
@@ -106,38 +98,38 @@ class LeverageTable(ItemIndex):
                     f"{proposals} proposals gave {n_draws - missing} of {n_draws} items; the expected acceptance rate "
                     f"is {rate:.3g}. Pass a tighter bound than {bound:.3g}, raise the budget, or use a Tree.",
                     count=proposals,
-                    partial=np.concatenate([np.empty(0, np.int64), *drawn]),
+                    partial=np.concatenate(drawn),
                 )
-            # Rounded first: tr M is often a whole number, and its last digit must not decide how much of the stream is used.
+            # tr M is often an integer; rounding keeps its last digit from deciding how many random numbers are used.
             needed = round(1.1 * missing / rate, 6)
             n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
             uniforms = rng.random((3, n_rows))
-            rows = _look_up(self.threshold, self.alias, uniforms)
+            rows = look_up(self.threshold, self.alias, uniforms)
             accepted = self._accepted(rows, uniforms[2], M, factor, bound, missing)
             drawn.append(rows[accepted])
             missing -= accepted.size
             proposals += n_rows if missing else int(accepted[-1]) + 1
-        return ItemDraws(np.concatenate([np.empty(0, np.int64), *drawn]), proposals)
+        return ItemDraws(np.concatenate(drawn), proposals)
 
     def _accepted(
-        self, rows: IntArray, coins: FloatArray, M: FloatArray, factor: FloatArray | None, bound: float, wanted: int
+        self, rows: IntArray, uniforms: FloatArray, M: FloatArray, factor: FloatArray | None, bound: float, wanted: int
     ) -> IntArray:
-        """Return the places of the first ``wanted`` proposals that their coins accept."""
-        if factor is None:
-            Q = self.kernel.coordinates.Q
-            places = rows if Q is not None else np.arange(len(rows))
-            q = Q if Q is not None else self.kernel.q_rows(rows)
-            ceiling = bound * self.leverage[rows]
-            accepted, extremes = _judge(q, places, np.ascontiguousarray(M), coins, ceiling, wanted)
-            if not (extremes[0] >= 0 and extremes[-1] <= 1):
-                clip_probabilities(extremes, JUDGED)
-            return accepted
-        chance = row_weights(self.kernel, rows, M, factor) / (bound * self.leverage[rows])
-        return np.flatnonzero(coins < clip_probabilities(chance, JUDGED))[:wanted]
+        """Return the indices of the first ``wanted`` proposals that are accepted."""
+        ceiling = bound * self.leverage[rows]
+        if factor is not None:
+            chance = row_weights(self.kernel, rows, M, factor) / ceiling
+            return np.flatnonzero(uniforms < clip_probabilities(chance, ACCEPTANCE))[:wanted]
+        Q, places = self.kernel.coordinates.Q, rows
+        if Q is None:
+            Q, places = self.kernel.q_rows(rows), np.arange(len(rows))
+        accepted, extremes = _accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling, wanted)
+        if not (extremes[0] >= 0 and extremes[-1] <= 1):
+            clip_probabilities(extremes, ACCEPTANCE)
+        return accepted
 
 
 def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
-    """Return the thresholds and aliases of a law ∝ ``weights``.
+    """Return the thresholds and aliases of the distribution ∝ ``weights``.
 
     Examples
     --------
@@ -147,29 +139,29 @@ def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
     total = float(weights.sum())
     check_total(total)
     threshold = weights * (weights.size / total)
-    # Of 10⁸ items every byte counts: four for an alias while they do, and one list for both kinds of cells.
+    # With 10⁸ items every byte counts.
     alias = np.arange(weights.size, dtype=np.int32 if weights.size < 2**31 else np.int64)
     _pair_cells(threshold, alias)
     return threshold, alias
 
 
-@numba.njit(cache=True)  # with the lock: it is too short for giving it back and asking for it again
-def _look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
-    """Return a row for each column of ``uniforms``: its first entry names a cell, its second keeps that row or takes the alias."""
+@njit(nogil=False)  # releasing the GIL costs more than this loop
+def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> IntArray:
+    """Return a row per column of ``uniforms``: the first entry chooses a cell, the second between its row and its alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
-        cell = min(int(uniforms[0, i] * alias.size), alias.size - 1)  # the product may round up to the size
+        cell = min(int(uniforms[0, i] * alias.size), alias.size - 1)  # the product may round up to alias.size
         rows[i] = cell if uniforms[1, i] < threshold[cell] else alias[cell]
     return rows
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _judge(
-    Q: FloatArray, places: IntArray, M: FloatArray, coins: FloatArray, ceiling: FloatArray, wanted: int
-) -> tuple[IntArray, FloatArray]:  # pragma: no cover - compiled
-    """Return where coins[i]·ceiling[i] < qᵀMq, q = Q[places[i]], the first ``wanted`` times, and the range of qᵀMq / ceiling seen.
+@njit(fastmath={"contract", "reassoc"})
+def _accept(
+    Q: FloatArray, places: IntArray, M: FloatArray, uniforms: FloatArray, ceiling: FloatArray, wanted: int
+) -> tuple[IntArray, FloatArray]:
+    """Return the first ``wanted`` i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], and the range of these ratios.
 
-    Proposals are looked at a few at a time, so that little is computed beyond the last one wanted.
+    Proposals are processed in small groups, so that little is computed beyond the last one wanted.
     """
     step, r, found = 32, Q.shape[1], 0
     accepted = np.empty(min(wanted, places.size), np.int64)
@@ -189,7 +181,7 @@ def _judge(
                 return accepted[:found], np.array([chance])
             extremes[0] = min(extremes[0], chance)
             extremes[1] = max(extremes[1], chance)
-            if coins[i] < chance:
+            if uniforms[i] < chance:
                 accepted[found] = i
                 found += 1
                 if found == wanted:
@@ -197,12 +189,11 @@ def _judge(
     return accepted[:found], extremes
 
 
-@numba.njit(cache=True, nogil=True)
-def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:  # pragma: no cover - compiled
+@njit()
+def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:
     """Fill each cell that holds less than one from a cell that holds more, in place."""
     n = threshold.size
-    # Cells that hold less than one from the front of one array, the others from its end.
-    cells = np.empty(n, alias.dtype)
+    cells = np.empty(n, alias.dtype)  # those below one from the front, the others from the end
     n_small = n_large = 0
     fullest = 0
     for i in range(n):
@@ -225,6 +216,6 @@ def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:  # pragma: no c
             n_small += 1
     for j in cells[n - n_large :]:
         threshold[j] = 1.0
-    # Rounding may leave cells unpaired. Their rest goes to a likely item, so that weight zero stays zero.
+    # Rounding may leave cells unpaired. Their remainder goes to a likely item, so that an item of weight zero is never drawn.
     for i in cells[:n_small]:
         alias[i] = fullest

@@ -1,11 +1,11 @@
 """Draw an item by descending a binary tree with fat leaves [Gillenwater et al., ICML 2019; Han22, App. A].
 
-A node stands for a run of rows and knows the sum of q_a q_aᵀ over the rows of its left half; ⟨M, that sum⟩ is the
-weight of the left half and what remains of the node's own weight that of the right half, so sums of right halves need
-not be stored. A leaf holds several rows, whose weights q_aᵀ M q_a are computed on demand.
+A node covers a range of rows and stores the sum of q_a q_aᵀ over the left half of them. ⟨M, sum⟩ is the weight of the left half; the
+right half has the rest of the node's weight, so its sum need not be stored. A leaf covers several rows, whose weights q_aᵀ M q_a are
+computed on demand.
 
-Law: exactly ∝ q_aᵀ M q_a, up to rounding of the order of 1e-15 of the total. Cost: O(n r²) to prepare,
-O(r² (log n + leaf)) per draw. Memory: P r(r+1)/2 numbers for P leaves, P the largest power of two within the budget.
+Exact up to rounding, about 1e-15 of the total weight. Cost: O(n r²) to prepare, O(r² (log n + leaf)) per draw. Memory:
+P r(r+1)/2 numbers for P leaves, P being the largest power of two within the budget.
 """
 
 from __future__ import annotations
@@ -14,31 +14,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
+from numpy.random import Generator
 
+from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_count
+from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
-from ndpp.items.base import (
-    ItemDraws,
-    ItemIndex,
-    check_query,
-    check_total,
-    nonnegative,
-    row_weights,
-)
+from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, nonnegative, row_weights
 
 if TYPE_CHECKING:
     from ndpp.laws.kernel import LowRankKernel
 
 LEAST_LEAF = 8
-"""Rows of a leaf below which another level of nodes costs more than it saves."""
-
+"""With fewer rows per leaf, another level of nodes would cost more than it saves."""
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
-
 SCAN_ROWS = 8192
-"""Rows of leaves whose coordinates are formed at once. No draw depends on it."""
+"""About how many rows of leaves are weighed at once. It affects speed only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +40,10 @@ class Tree(ItemIndex):
     Attributes
     ----------
     sums : (P, r(r+1)/2) array
-        Packed upper triangles. ``sums[i]``, for 1 ≤ i < P, is the sum of q_a q_aᵀ over the left half of node i, whose
+        Packed upper triangles. For 1 ≤ i < P, ``sums[i]`` is the sum of q_a q_aᵀ over the left half of node i, whose
         halves are nodes 2i and 2i + 1; nodes P..2P−1 are the leaves. ``sums[0]`` is the sum over all rows.
     bounds : (P + 1,) array
-        Leaf j holds rows ``bounds[j]..bounds[j + 1]``.
+        Leaf j covers the rows from ``bounds[j]`` to ``bounds[j + 1]``, exclusive.
 
     Examples
     --------
@@ -74,9 +66,9 @@ class Tree(ItemIndex):
         ----------
         kernel : LowRankKernel
         memory : int
-            Most bytes the nodes may take. Leaves grow until they fit.
+            Maximum bytes of all nodes. Leaves grow until the nodes fit.
         leaf : int
-            Least rows of a leaf, on average.
+            Minimum number of rows per leaf, on average.
         """
         n_rows, rank = kernel.coordinates.leverage.size, kernel.rank
         node = 8 * max(1, rank * (rank + 1) // 2)
@@ -88,20 +80,12 @@ class Tree(ItemIndex):
         sums = np.empty((n_leaves, rank * (rank + 1) // 2))
         for j, total in enumerate(_leaf_sums(kernel, bounds)):
             _carry(sums, n_leaves + j, total)
-        sums.setflags(write=False)
-        bounds.setflags(write=False)
-        return cls(kernel, sums, bounds)
+        return cls(kernel, frozen(sums), frozen(bounds))
 
     def draw_counted(
-        self,
-        rng: np.random.Generator,
-        M: FloatArray,
-        n_draws: int = 1,
-        *,
-        bound: float = 1.0,
-        factor: FloatArray | None = None,
+        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
-        """Draw rows by descent; see :meth:`ItemIndex.draw_counted`. A node that many draws pass is weighed once."""
+        """Draw rows by descent; see :meth:`ItemIndex.draw_counted`. All draws that pass a node share its weight."""
         check_query(M, self.kernel.rank, n_draws)
         query = _pack_query(M)
         total = float(self.sums[0] @ query)
@@ -117,7 +101,7 @@ class Tree(ItemIndex):
     def _finish(
         self, leaves: IntArray, uniforms: FloatArray, total: float, M: FloatArray, factor: FloatArray | None
     ) -> IntArray:
-        """Return a row of each draw's leaf, by a scan of the leaf. ``leaves`` ascend."""
+        """Return a row for each draw by scanning its leaf; ``leaves`` are sorted."""
         drawn = np.empty(leaves.size, np.int64)
         done = 0
         while done < leaves.size:
@@ -125,16 +109,14 @@ class Tree(ItemIndex):
             weights = nonnegative(row_weights(self.kernel, rows, M, factor), total)
             places = _pick(weights, spans, uniforms[done : done + len(spans)])
             if (places < 0).any():
-                raise PrecisionError(
-                    "a leaf of the tree was reached whose items all have weight zero to the last digit"
-                )
+                raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
             drawn[done : done + len(spans)] = rows[places]
             done += len(spans)
         return drawn
 
 
 def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
-    """Yield the packed sum of q_a q_aᵀ of each leaf in turn, streaming Q by blocks that need not fit the leaves."""
+    """Yield the packed sum of q_a q_aᵀ of each leaf in turn, from blocks of Q that need not match the leaves."""
     upper = np.flatnonzero(np.triu(np.ones((kernel.rank, kernel.rank))))
     total = np.zeros((kernel.rank, kernel.rank))
     j = 0
@@ -152,7 +134,7 @@ def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
 
 
 def _carry(sums: FloatArray, node: int, total: FloatArray) -> None:
-    """Hand a finished node's sum upwards: a left half is stored, a right half completes its parent."""
+    """Pass a finished node's sum upwards: that of a left half is stored, that of a right half completes its parent."""
     while node > 1 and node % 2:
         node //= 2
         total = total + sums[node]
@@ -166,8 +148,8 @@ def _pack_query(M: FloatArray) -> FloatArray:
     return query
 
 
-@numba.njit(cache=True, nogil=True)
-def _pack(M: FloatArray, query: FloatArray) -> None:  # pragma: no cover - compiled
+@njit()
+def _pack(M: FloatArray, query: FloatArray) -> None:
     place = 0
     for i in range(M.shape[0]):
         query[place] = M[i, i]
@@ -176,14 +158,12 @@ def _pack(M: FloatArray, query: FloatArray) -> None:  # pragma: no cover - compi
         place += M.shape[0] - i
 
 
-@numba.njit(cache=True, nogil=True)
-def _descend(
-    sums: FloatArray, query: FloatArray, total: float, uniforms: FloatArray
-) -> tuple[IntArray, float]:  # pragma: no cover - compiled
-    """Return the leaf of each of the sorted ``uniforms``, and the least weight met before it was set to zero."""
+@njit()
+def _descend(sums: FloatArray, query: FloatArray, total: float, uniforms: FloatArray) -> tuple[IntArray, float]:
+    """Return the leaf of each of the sorted ``uniforms``, and the most negative weight met before clipping at zero."""
     n_leaves = sums.shape[0]
     leaves = np.empty(uniforms.size, np.int64)
-    place = uniforms.copy()  # of each draw inside its node, in [0, 1)
+    place = uniforms.copy()  # position of each draw inside its node, in [0, 1)
     stack = [(1, 0, uniforms.size, total)]  # node, first and last draw in it, weight
     low = 0.0
     while stack:
@@ -208,11 +188,9 @@ def _descend(
     return leaves, low
 
 
-@numba.njit(cache=True, nogil=True)
-def _rows_of_leaves(
-    bounds: IntArray, leaves: IntArray, most: int
-) -> tuple[IntArray, IntArray]:  # pragma: no cover - compiled
-    """Return the rows of the first few leaves, about ``most``, and the span of each draw that falls in these."""
+@njit()
+def _rows_of_leaves(bounds: IntArray, leaves: IntArray, most: int) -> tuple[IntArray, IntArray]:
+    """Return about ``most`` rows, those of the first few leaves, and for each draw in these leaves the span of its rows."""
     spans = np.empty((leaves.size, 2), np.int64)
     n_rows = n_draws = 0
     while n_draws < leaves.size:
@@ -231,9 +209,9 @@ def _rows_of_leaves(
     return rows, spans[:n_draws]
 
 
-@numba.njit(cache=True, nogil=True)
-def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:  # pragma: no cover - compiled
-    """Return for each draw a place of its span with probability ∝ weight, −1 where the span has none."""
+@njit()
+def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:
+    """Return an index within its span for each draw, with probability ∝ weight; −1 if the span has no weight."""
     places = np.full(len(spans), -1)
     cdf = np.cumsum(weights[spans[0, 0] : spans[0, 1]])
     for i in range(len(spans)):

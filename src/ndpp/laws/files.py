@@ -1,8 +1,9 @@
-"""Kernels on disk: a safetensors file with X, W (support, weights where they matter) and JSON metadata in its header.
+"""Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
-The header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation`` ("xw"), ``ndpp_version``, a
-CRC-32 of the arrays, the labels and whatever the caller adds, such as the training configuration. Nothing is ever
-unpickled. A file is replaced whole or not at all.
+A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds and
+component_weights; any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries ``format``
+("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components
+and whatever the caller adds, such as the training configuration. Nothing is ever unpickled. A file is replaced whole or not at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -28,13 +29,17 @@ from ndpp._json import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import Shard, crc32, open_shards, open_tensor, write_shards
+from ndpp.laws.tied import TiedMixture
 from ndpp.linalg import schur_weights
 from ndpp.rows import Rows
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 2
-"""The newest version of the format that this library reads. A single file is of version 1, a folder of version 2."""
+FORMAT_VERSION = 3
+"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3."""
+PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture")
+"""Before version 3, and from then on."""
 INDEX = "kernel.safetensors"
 """The file of a folder that holds everything but X."""
 
@@ -59,15 +64,19 @@ class ModelHeader(NamedTuple):
     crc32: int
     metadata: dict[str, Any]
     shards: tuple[Shard, ...] = ()
+    n_components: int = 1
+    names: tuple[str, ...] | None = None
 
 
-def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a kernel, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
+def save(
+    law: LowRankKernel | Mixture, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a kernel or mixture, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
 
     Parameters
     ----------
-    kernel : LowRankKernel
-        The kernel. X and W keep their precision.
+    law : LowRankKernel or Mixture
+        The kernel or mixture. Arrays keep their precision.
     path : path
         A plain file, or a folder where X is a row source; if it exists it is replaced once the new one is complete.
     metadata : mapping, optional
@@ -81,46 +90,72 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
     >>> load(path).n_items, load_metadata(path)
     (3, {'rank': 3})
     """
-    if not isinstance(kernel, LowRankKernel):
+    if not isinstance(law, (LowRankKernel, Mixture)):
         raise InvalidInputError(
-            f"save takes a LowRankKernel; got {type(kernel).__name__}. A fitted model has `.kernel_`."
+            f"save takes a LowRankKernel or a Mixture; got {type(law).__name__}. A fitted model has `.kernel_` or `.law_`."
         )
-    # safetensors writes memory as it lies: anything but C order would be scrambled.
-    arrays = {"W": np.ascontiguousarray(kernel.W)}
-    if kernel.n_rows < kernel.n_items:
-        arrays["support"] = np.ascontiguousarray(kernel.support)
-    if not np.array_equal(kernel._weights, schur_weights(np.asarray(kernel.W, np.float64))):
-        arrays["weights"] = np.ascontiguousarray(
-            kernel._weights
-        )  # a conditional's rounding is that of where it came from
-    if isinstance(kernel.X, Rows):
+    X, arrays = _arrays(law)
+    if isinstance(X, Rows):
         with replacing_folder(path, INDEX) as folder, disk_errors(path):
-            shards = write_shards(kernel.X, folder)
-            _write(folder / INDEX, kernel, arrays, metadata, shards)
+            shards = write_shards(X, folder)
+            _write(folder / INDEX, law, arrays, metadata, shards)
         return
     if Path(path).exists() and not Path(path).is_file():
         raise InvalidInputError(f"a model is saved to a plain file; {str(path)!r} is something else")
-    _write(path, kernel, {"X": np.ascontiguousarray(kernel.X), **arrays}, metadata)
+    _write(path, law, arrays, metadata)
+
+
+def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
+    """Return X if it is not in memory, and all arrays that are."""
+    if isinstance(law, TiedMixture):
+        X, arrays = _arrays(law.base)
+        del arrays["background"]  # all ones
+        return X, arrays | {
+            "odds": np.ascontiguousarray(law.odds),
+            "component_weights": np.ascontiguousarray(law.weights),
+        }
+    if isinstance(law, Mixture):
+        arrays = {"component_weights": np.ascontiguousarray(law.weights)}
+        for c, kernel in enumerate(law.components):
+            X, own = _arrays(kernel)
+            own |= {} if X is None else {"X": X.read()}
+            arrays |= {f"{c}.{name}": array for name, array in own.items()}
+        return None, arrays
+    # safetensors writes memory as it lies: anything but C order would be scrambled.
+    arrays = {"W": np.ascontiguousarray(law.W)}
+    if law.n_rows < law.n_items:
+        arrays["support"] = np.ascontiguousarray(law.support)
+    if not np.array_equal(law._weights, schur_weights(np.asarray(law.W, np.float64))):
+        arrays["weights"] = np.ascontiguousarray(law._weights)  # a conditional's rounding is that of where it came from
+    if law.background is not None:
+        arrays["background"] = np.ascontiguousarray(law.background)
+    if isinstance(law.X, Rows):
+        return law.X, arrays
+    return None, {"X": np.ascontiguousarray(law.X), **arrays}
 
 
 def _write(
     path: str | os.PathLike[str],
-    kernel: LowRankKernel,
+    law: LowRankKernel | Mixture,
     arrays: Mapping[str, AnyArray],
     metadata: Mapping[str, Any] | None,
     shards: Sequence[Shard] = (),
 ) -> None:
+    kernel = law if isinstance(law, LowRankKernel) else law.base if isinstance(law, TiedMixture) else law.components[0]
+    plain_kernel = isinstance(law, LowRankKernel) and law.background is None
     header = {
         "format": FORMAT,
-        "format_version": "2" if shards else "1",
+        "format_version": "3" if not plain_kernel else "2" if shards else "1",
         "ndpp_version": importlib.metadata.version("ndpp"),
-        "parametrisation": "xw",
-        "n_items": str(kernel.n_items),
+        "parametrisation": "xw" if law is kernel else "tied" if isinstance(law, TiedMixture) else "mixture",
+        "n_items": str(law.n_items),
         "n_columns": str(kernel.X.shape[1]),
-        "labels": _json(kernel.labels, "labels"),
+        "labels": _json(law.labels, "labels"),
         "crc32": str(_crc32(arrays)),
         "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
     } | ({"shards": _json(shards, "shards")} if shards else {})
+    if isinstance(law, Mixture):
+        header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         _order_header(temporary)
@@ -138,8 +173,8 @@ def _order_header(path: Path) -> None:
             file.write(text.ljust(size))
 
 
-def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
-    """Return the kernel that :func:`save` wrote.
+def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
+    """Return the kernel or mixture that :func:`save` wrote.
 
     Parameters
     ----------
@@ -157,16 +192,15 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
     """
     with _open(path) as file:
         header = _header(file, path)
-        wanted = {"W"} if header.shards else {"X", "W"}
+        wanted, optional = _names(header)
         names = set(file.keys())
-        if not wanted <= names <= {*wanted, "support", "weights"}:
-            expected = ", ".join(sorted(wanted, reverse=True))
-            raise _bad(
-                path, f"expected the arrays {expected}, perhaps support, weights; it holds {', '.join(sorted(names))}"
-            )
+        if not wanted <= names <= wanted | optional:
+            expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
+            raise _bad(path, f"expected the arrays {expected}; it holds {', '.join(sorted(names))}")
+        lazy = lazy and "X" in wanted
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
-        if lazy and not header.shards:
+        if lazy:
             arrays["X"] = open_tensor(path, "X")
         crc = _crc32(arrays)
         if header.shards:
@@ -174,14 +208,41 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
     except (OSError, InvalidInputError, ValueError, KeyError) as reason:
         raise _bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
     for name, shape in {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}.items():
-        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
+        if name in arrays and (arrays[name].shape != shape or arrays[name].dtype.kind != "f"):
             raise _bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
     if crc != header.crc32:
         raise _bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        return LowRankKernel(**arrays, labels=header.labels)
+        return _law(header, arrays)
     except InvalidInputError as reason:
         raise _bad(path, f"its arrays are no valid kernel: {reason}") from reason
+
+
+def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
+    """Return which arrays a file must hold, and which others it may."""
+    wanted = {"W"} if header.shards else {"X", "W"}
+    if header.parametrisation == "xw":
+        return wanted, {"support", "weights", "background"}
+    if header.parametrisation == "tied":
+        return wanted | {"odds", "component_weights"}, {"support", "weights"}
+    each = range(header.n_components)
+    wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
+    return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
+
+
+def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture:
+    if header.parametrisation == "xw":
+        return LowRankKernel(**arrays, labels=header.labels)
+    weights = arrays.pop("component_weights")
+    if header.parametrisation == "tied":
+        odds = arrays.pop("odds")
+        base = LowRankKernel(**arrays, labels=header.labels, background=np.ones(header.n_items))
+        return TiedMixture(odds, base, weights, names=header.names)
+    parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
+    for name, array in arrays.items():
+        c, _, own = name.partition(".")
+        parts[int(c)][own] = array
+    return Mixture([LowRankKernel(**part, labels=header.labels) for part in parts], weights, names=header.names)
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -227,12 +288,14 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
                 f"it has format version {version}, written by ndpp {fields.get('ndpp_version', '?')}; this ndpp knows "
                 f"versions up to {FORMAT_VERSION}. Upgrade with: pip install -U ndpp",
             )
-        if version < 1 or fields["parametrisation"] != "xw":
+        if version < 1 or fields["parametrisation"] not in PARAMETRISATIONS[version > 2]:
             raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
         shards = tuple(Shard(str(name), int(n), int(crc)) for name, n, crc in json.loads(fields.get("shards", "[]")))
-        if bool(shards) != (version == 2) or any(Path(shard.name).name != shard.name for shard in shards):
+        if (version < 3 and bool(shards) != (version == 2)) or any(
+            Path(shard.name).name != shard.name for shard in shards
+        ):
             raise ValueError(f"format_version {version}, {len(shards)} shards")
-        labels = json.loads(fields["labels"])
+        labels, names = json.loads(fields["labels"]), json.loads(fields.get("names", "null"))
         return ModelHeader(
             format_version=version,
             ndpp_version=fields["ndpp_version"],
@@ -243,6 +306,8 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
             crc32=int(fields["crc32"]),
             metadata=dict(json.loads(fields["metadata"])),
             shards=shards,
+            n_components=int(fields.get("n_components", 1)),
+            names=None if names is None else tuple(names),
         )
     except ModelFileError:
         raise

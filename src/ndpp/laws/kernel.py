@@ -10,13 +10,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ndpp._lazy import load
-from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import (
     ImpossibleSizeError,
@@ -27,6 +28,7 @@ from ndpp.errors import (
     PrecisionWarning,
     ZeroProbabilityError,
 )
+from ndpp.laws.base import Law
 from ndpp.laws.support import ItemRows
 from ndpp.linalg import (
     TiltedLaw,
@@ -37,22 +39,22 @@ from ndpp.linalg import (
     schur_weights,
     tilted_law,
 )
-from ndpp.linalg.minors import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import condition_inner
 from ndpp.rows import Rows, as_rows
-
-if TYPE_CHECKING:
-    from ndpp.baskets import Baskets
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
-SAMPLER = "ndpp.samplers.exact:Exact"
-"""What :meth:`LowRankKernel.sample` draws with. Samplers import kernels, so a kernel names its sampler and loads it on first use."""
+WITH_BACKGROUND = "ndpp.laws.background:BackgroundKernel"
+"""The class of kernels with a background, which builds on this one."""
+LOG_PROBS = "ndpp.laws.batched:log_probs"
+"""Many sets at once: builds on this module, too."""
 DENSE_ITEMS = 30_000
 """Most items for which L is formed as a matrix (7 GB)."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class LowRankKernel(ItemRows):
+class LowRankKernel(ItemRows, Law):
     """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
 
     Parameters
@@ -69,6 +71,9 @@ class LowRankKernel(ItemRows):
         The only items that may occur; X then still has one row for every item of the catalogue.
     weights : (d,) array_like, optional
         Sizes of the directions of W, against which rounding is judged. A conditional keeps those of the kernel it came from.
+    background : (n,) array_like, optional
+        Odds δ ≥ 0 of each item to come by itself: L = diag(δ) + X W Xᵀ. Samples may then be larger than the rank; see
+        :class:`~ndpp.laws.background.BackgroundKernel`, which is what is returned.
 
     Examples
     --------
@@ -88,9 +93,23 @@ class LowRankKernel(ItemRows):
     _allowed: IntArray | None
     _weights: FloatArray
     _normalizers: dict[int, tuple[float, float]]
+    background: ClassVar[FloatArray | None] = None
+    _sampler = "ndpp.samplers.exact:Exact"
+
+    def __new__(cls, *args: Any, background: Any = None, **kwargs: Any) -> LowRankKernel:
+        """Choose the class: a background makes another one."""
+        kind: type[LowRankKernel] = cls if background is None else load(WITH_BACKGROUND)
+        return object.__new__(kind)
 
     def __init__(
-        self, X: Any, W: Any, *, labels: Sequence[str] | None = None, support: Items | None = None, weights: Any = None
+        self,
+        X: Any,
+        W: Any,
+        *,
+        labels: Sequence[str] | None = None,
+        support: Items | None = None,
+        weights: Any = None,
+        background: Any = None,
     ) -> None:
         rows = as_rows(X)
         X = check_matrix(X, "X") if rows is None else rows
@@ -115,7 +134,7 @@ class LowRankKernel(ItemRows):
         }  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self.coordinates  # noqa: B018  an invalid kernel is refused here, not at first use
+        self.ties.coordinates  # noqa: B018  an invalid kernel is refused here, not at first use
 
     @classmethod
     def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
@@ -134,8 +153,18 @@ class LowRankKernel(ItemRows):
 
     @property
     def rank(self) -> int:
-        """Rank of L; no sample is larger."""
+        """Rank of X W Xᵀ."""
         return self.coordinates.rank
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger: the rank, if there is no background."""
+        return self.rank
+
+    @property
+    def ties(self) -> LowRankKernel:
+        """The low-rank part of a sample: this kernel itself, if there is no background."""
+        return self
 
     # -- probabilities -------------------------------------------------------------------------------------------------------
 
@@ -153,6 +182,14 @@ class LowRankKernel(ItemRows):
         value, error = self._log_elementary(check_count(size, "size"))
         self._say_precision(error, f"log e_{size}")
         return value
+
+    def log_mass(self, items: Items = (), size: int | None = None) -> float:
+        """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
+        ids = check_items(items, self.n_items)
+        if not self.can_occur(ids).all():
+            return -np.inf
+        q = self.q_rows(self.rows_of(ids))
+        return tilted_law(self.coordinates, 1.0, q).log_weight if size is None else self._log_elementary(size, q)[0]
 
     @cached_property
     def _law(self) -> TiltedLaw:
@@ -175,6 +212,10 @@ class LowRankKernel(ItemRows):
         log_det = self.log_det(ids)
         return log_det - self.log_normalizer(size) if log_det > -np.inf else -np.inf
 
+    def log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return log P(S) of many sets."""
+        return np.asarray(load(LOG_PROBS)(self, baskets))
+
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..rank."""
         return self._law.law.copy()
@@ -196,7 +237,7 @@ class LowRankKernel(ItemRows):
         if size is None:
             law = tilted_law(self.coordinates, 1.0, given)
             if law.log_weight == -np.inf:
-                raise _never_together(len(given))
+                raise never_together(len(given))
             # The estimate is one of log det; a probability is one of its derivatives, and moves more.
             self._say_precision(10 * rounding_error(self.coordinates, 1.0, given), "inclusion probabilities")
             return law.marginal
@@ -218,7 +259,7 @@ class LowRankKernel(ItemRows):
                 f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for"
             )
         if given is not None and tilted_law(self.coordinates, 1.0, given).log_weight == -np.inf:
-            raise _never_together(n_given)
+            raise never_together(n_given)
         value, error = self._log_elementary(size, given)
         if value == -np.inf:
             odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
@@ -259,7 +300,7 @@ class LowRankKernel(ItemRows):
             return self
         if self.log_det(items) == -np.inf:
             if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
-                raise _never_together(len(rows))
+                raise never_together(len(rows))
             raise NoConditionalKernelError(
                 f"items {self.catalogue_ids(rows).tolist()} can be part of a sample, but never all of it (det L_A = 0), "
                 "so the rest has no kernel of its own. "
@@ -267,15 +308,7 @@ class LowRankKernel(ItemRows):
             )
         if len(rows) == self.n_rows:
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
-        # In an orthonormal basis of their rows the given items' own sizes drop out; they are then given no direction by rounding.
-        basis = np.linalg.qr(self.x_rows(rows).T)[0]
-        old = np.asarray(self.W, np.float64)
-        left, right = old @ basis, basis.T @ old
-        inverse = np.linalg.inv(basis.T @ left)
-        W = old - left @ inverse @ right
-        W = W - basis @ (basis.T @ W)
-        W = W - (W @ basis) @ basis.T
-        reach = schur_weights(np.abs(old) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+        W, reach = condition_inner(np.asarray(self.W, np.float64), self.x_rows(rows))
         return self._with(W, np.delete(self.support, rows), reach)
 
     def restrict(self, items: Items) -> LowRankKernel:
@@ -290,7 +323,8 @@ class LowRankKernel(ItemRows):
 
     def _with(self, W: AnyArray, support: IntArray, reach: FloatArray | None = None) -> LowRankKernel:
         weights = self._weights if reach is None else np.maximum(self._weights, reach)
-        return LowRankKernel(self.X, W, labels=self.labels, support=support, weights=weights)
+        odds = self.background if self.background is not None and self.background[support].any() else None
+        return LowRankKernel(self.X, W, labels=self.labels, support=support, weights=weights, background=odds)
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
@@ -303,54 +337,9 @@ class LowRankKernel(ItemRows):
         X[self.support] = self._factor.read() if isinstance(self._factor, Rows) else self._factor
         return X @ np.asarray(self.W, np.float64) @ X.T
 
-    # -- drawing -------------------------------------------------------------------------------------------------------------
 
-    def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
-        rng: RngLike = None,
-        n_jobs: Jobs = None,
-        device: str | None = None,
-        memory: int = 256 * 2**20,
-        progress: bool = False,
-    ) -> Baskets:
-        """Draw exact samples, by :class:`ndpp.samplers.Exact`.
-
-        Parameters
-        ----------
-        n_samples : int
-            How many sets.
-        size : int, optional
-            Items of each, given ones included; None: the unconstrained law.
-        given, exclude : items
-            Items every set contains, and items no set contains.
-        rng : anything ``numpy.random.default_rng`` takes
-            Sample i depends on it and on i alone, whatever ``n_jobs``.
-        n_jobs : int or distributed.Client, optional
-            Workers, as joblib counts them, or a dask cluster; each holds BLAS to one thread.
-        device : str, optional
-            None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
-        memory : int
-            Most bytes of cached matrices. Peak memory beside X is this, 20n bytes of table and about 130 r² √size bytes per worker.
-        progress : bool
-            Show a progress bar.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> kernel = LowRankKernel(np.eye(4), np.eye(4))
-        >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
-        [[0, 1], [1, 3], [0, 1]]
-        """
-        sampler = load(SAMPLER).prepare(self, size=size, given=given, exclude=exclude, memory=memory, device=device)
-        return sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
-
-
-def _never_together(n_given: int) -> ZeroProbabilityError:
+def never_together(n_given: int) -> ZeroProbabilityError:
+    """Return the error for items that never occur together."""
     return ZeroProbabilityError(
         f"the {n_given} given items have probability zero of being in a sample together; give fewer or other items"
     )

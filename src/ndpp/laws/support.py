@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ CHANGED = 0.05
 class ItemRows:
     """The part of a kernel that knows its items."""
 
-    X: Any  # an array or Rows
+    X: AnyArray | Rows
     W: FloatArray
     labels: tuple[str, ...] | None
     _allowed: IntArray | None  # None: all items, without a list of 8 n bytes
@@ -78,7 +77,8 @@ class ItemRows:
         """Return which of these ids of the catalogue are in the support."""
         if self._allowed is None:
             return np.ones(len(ids), bool)
-        return self._allowed[np.minimum(np.searchsorted(self._allowed, ids), len(self._allowed) - 1)] == ids
+        place = np.minimum(np.searchsorted(self._allowed, ids), len(self._allowed) - 1)
+        return np.asarray(self._allowed[place] == ids)
 
     # -- rows ----------------------------------------------------------------------------------------------------------------
 

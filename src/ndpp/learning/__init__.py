@@ -1,4 +1,4 @@
-"""Learning kernels from baskets. torch and scikit-learn live here, and nowhere below."""
+"""Learning kernels from baskets: scikit-learn estimators, trained with torch."""
 
 from ndpp.errors import MissingExtraError
 

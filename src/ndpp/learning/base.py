@@ -1,4 +1,4 @@
-"""What the estimators share, in the manner of scikit-learn: constructors only store, what is learned ends in ``_``."""
+"""The base class of the estimators. As in scikit-learn, constructors only store, and learned attributes end in ``_``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference import Recommendation, recommend
-from ndpp.inference.batched import log_dets
+from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
-from ndpp.learning.fit import train
-from ndpp.learning.loss import Problem, Settings
-from ndpp.learning.models import Family, Parameters, PopularityStart, Start, inner_matrix
+from ndpp.learning.fit import TrainingRun, train
+from ndpp.learning.loss import Problem, TrainingSettings
+from ndpp.learning.models import KernelFamily, Parameters, PopularityStart, TrainingStart, inner_matrix
 from ndpp.learning.objective import Likelihood
 
 DEFAULT_RANK = 200
@@ -33,17 +33,17 @@ PathLike = str | os.PathLike[str]
 
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
-"""Writes the constructor, which only stores: scikit-learn reads the parameters from its signature."""
+"""Generates the constructor, from whose signature scikit-learn reads the parameters."""
 
 
 @estimator
-class LowRankDPP(DensityMixin, BaseEstimator):
-    """A DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Base class: a DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
 
     rank: int | None = field(default=None, kw_only=False)
     alpha: float = 0.01
     noise: float = 0.7
-    init: Start | None = None
+    init: TrainingStart | None = None
     learning_rate: float = 0.02
     batch_size: int | None = None
     max_epochs: int = 100
@@ -57,7 +57,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     progress: bool = False
 
     @abstractmethod
-    def _family(self) -> Family:
+    def _family(self) -> KernelFamily:
         """Return the family of kernels."""
 
     @abstractmethod
@@ -70,14 +70,14 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : Baskets, iterable of sets, sparse or dense matrix of zeros and ones
-            The baskets. Empty ones are sets like any other.
+            Training baskets. Empty baskets count as well.
         y : ignored
-            Here for scikit-learn's sake.
+            For compatibility with scikit-learn.
         validation : like X, optional
-            Baskets to judge on; without it, ``validation_fraction`` of X is set aside.
+            Validation baskets; by default, a fraction ``validation_fraction`` of X.
         resume : bool or path
-            Continue from a checkpoint, ``True`` meaning ``checkpoint`` if that file exists, to the same result as if
-            training had never stopped.
+            Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
+            that of an uninterrupted run.
         """
         baskets = read_baskets(self, X, reset=True)
         held_out = None if validation is None else read_baskets(self, validation, reset=False)
@@ -88,27 +88,17 @@ class LowRankDPP(DensityMixin, BaseEstimator):
             check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
         possible = keep_possible(baskets, rank, self.oversize, "baskets")
-        fitted, judged = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
-        problem, start = self._problem(fitted, rank, np.random.default_rng([seed, 1]))
-        outcome = train(
-            problem,
-            settings,
-            start,
-            fitted,
-            judged,
-            seed=seed,
-            made_with=made_with,
-            path=self.checkpoint,
-            resume=saved,
-            progress=self.progress,
-        )
+        training, held_out = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
+        problem, start = self._problem(training, rank, np.random.default_rng([seed, 1]))
+        run = TrainingRun(problem, settings, start, training, held_out, seed)
+        outcome = train(run, made_with=made_with, path=self.checkpoint, resume=saved, progress=self.progress)
         self.kernel_ = _kernel(problem, outcome.parameters, self.labels_)
         self.history_, self.ended_ = outcome.history, outcome.ended
         self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
         return self
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-probability of each basket; −inf where it is zero, as for baskets larger than the rank."""
+        """Return the log-probability of each basket, −inf for impossible ones, such as those larger than the rank."""
         check_is_fitted(self, "kernel_")
         return log_dets(self.kernel_, read_baskets(self, X, reset=False)) - self.kernel_.log_normalizer()
 
@@ -134,7 +124,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         )
 
     def recommend(self, basket: Any, n: int = 10) -> Recommendation:
-        """Return the ``n`` items that go best with a basket of ids or labels; see :func:`ndpp.inference.recommend`."""
+        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`."""
         check_is_fitted(self, "kernel_")
         items = list(basket)
         if items and all(isinstance(item, str) for item in items):
@@ -147,8 +137,6 @@ class LowRankDPP(DensityMixin, BaseEstimator):
         tags.input_tags.positive_only = True
         return tags
 
-    # -- what fit needs ------------------------------------------------------------------------------------------------
-
     def _checked_rank(self, n_items: int) -> int:
         least, most = self._family().ranks(n_items)
         if self.rank is not None:
@@ -159,8 +147,8 @@ class LowRankDPP(DensityMixin, BaseEstimator):
             )
         return max(min(DEFAULT_RANK, n_items), least)
 
-    def _settings(self) -> Settings:
-        return Settings(
+    def _settings(self) -> TrainingSettings:
+        return TrainingSettings(
             gamma=self._penalties()[2],
             learning_rate=number(self.learning_rate, "learning_rate", above_zero=True),
             batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
@@ -168,8 +156,10 @@ class LowRankDPP(DensityMixin, BaseEstimator):
             patience=check_count(self.patience, "patience", least=1),
         )
 
-    def _made_with(self, baskets: Baskets, held_out: Baskets | None, rank: int, settings: Settings) -> dict[str, Any]:
-        """Return what must be the same for a checkpoint to be continued to the same result."""
+    def _made_with(
+        self, baskets: Baskets, held_out: Baskets | None, rank: int, settings: TrainingSettings
+    ) -> dict[str, Any]:
+        """Return the settings that a resumed run must share with its checkpoint."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
         alpha, beta, _ = self._penalties()
         own = {"model": type(self).__name__, "rank": rank, "family": repr(self._family()), "init": repr(self._start())}
@@ -183,27 +173,28 @@ class LowRankDPP(DensityMixin, BaseEstimator):
     def _parts(
         self, baskets: Baskets, held_out: Baskets | None, rank: int, rng: np.random.Generator
     ) -> tuple[Baskets, Baskets]:
-        """Return the baskets to fit and those to judge on."""
+        """Return the training and the validation baskets."""
         if not baskets.sizes.any():
-            raise InvalidInputError("there is nothing to learn from: no basket with at least one item was given")
+            raise InvalidInputError("nothing to learn from: expected at least one basket that is not empty")
         if held_out is None:
             return set_aside(baskets, number(self.validation_fraction, "validation_fraction", most=0.9), rng)
-        judged = keep_possible(held_out, rank, self.oversize, "validation baskets")
-        if not len(judged):
-            raise InvalidInputError("there is nothing to judge on: no validation basket is left")
-        return baskets, judged
+        held_out = keep_possible(held_out, rank, self.oversize, "validation baskets")
+        if not len(held_out):
+            raise InvalidInputError("no validation basket is left")
+        return baskets, held_out
 
-    def _start(self) -> Start:
+    def _start(self) -> TrainingStart:
         start = PopularityStart() if self.init is None else self.init
-        if not isinstance(start, Start):
+        if not isinstance(start, TrainingStart):
             raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
         return start
 
     def _dtype(self) -> torch.dtype:
-        names = {None: "float64" if self.device == "cpu" else "float32", "float32": "float32", "float64": "float64"}
-        if self.dtype not in names:
+        single, double = torch.float32, torch.float64
+        kinds = {None: double if self.device == "cpu" else single, "float32": single, "float64": double}
+        if self.dtype not in kinds:
             raise InvalidInputError(f"dtype must be 'float32', 'float64' or None; got {self.dtype!r}")
-        return getattr(torch, names[self.dtype])
+        return kinds[self.dtype]
 
     def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
         try:
@@ -218,36 +209,32 @@ class LowRankDPP(DensityMixin, BaseEstimator):
             )
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
         scale, family = self._start().scale(counts, len(baskets)), self._family()
-        X, skew = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
+        start = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
         alpha, beta, _ = self._penalties()
         n_sym, n_skew = family.columns(rank)
-        # Half a count for every item, as in the scales: an item that never occurs has no weight of its own.
-        weights = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
-
-        # Noise is for items with fewer occurrences than parameters; with many it would only blur what they say.
+        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
+        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
+        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
         noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
 
-        def tensor(array: FloatArray) -> torch.Tensor:
-            return torch.from_numpy(array).to(self.device, self._dtype()).contiguous()
+        def tensor(values: FloatArray | torch.Tensor) -> torch.Tensor:
+            return torch.as_tensor(values).to(self.device, self._dtype()).contiguous()
 
-        problem = Problem(
-            family, Likelihood(tensor(scale), n_sym), tensor(weights), tensor(noise) if noise.any() else None
-        )
-        return problem, Parameters(tensor(X), tensor(skew))
+        likelihood = Likelihood(tensor(scale), n_sym)
+        problem = Problem(family, likelihood, tensor(penalties), tensor(noise) if noise.any() else None)
+        return problem, Parameters(tensor(start.X), tensor(start.skew))
 
     def _source(self, resume: bool | PathLike) -> PathLike | None:
-        """Return the checkpoint to continue from, None to begin anew."""
-        if resume is False:
-            return None
-        if resume is not True:
+        """Return the checkpoint to resume from, or None to start afresh."""
+        if not isinstance(resume, bool):
             return resume
-        if self.checkpoint is None:
-            raise InvalidInputError("resume=True continues from the file that checkpoint= names, and it names none")
-        return self.checkpoint if Path(self.checkpoint).exists() else None
+        if resume and self.checkpoint is None:
+            raise InvalidInputError("resume=True reads the file named by checkpoint=, which is None")
+        return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
-    """Return ``value`` as a finite float in 0..most, zero itself being left out where it makes no sense."""
+    """Return ``value`` as a finite float in [0, most], or in (0, most] with ``above_zero``."""
     valid = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not valid or not (0 <= value <= most and np.isfinite(value)) or (above_zero and not value):
         bounds = "above 0" if above_zero else "at least 0" if most == np.inf else f"between 0 and {most:g}"
@@ -256,13 +243,13 @@ def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = Fa
 
 
 def _seed(random_state: Any) -> int:
-    if isinstance(random_state, np.random.RandomState):  # scikit-learn hands these out
+    if isinstance(random_state, np.random.RandomState):  # scikit-learn passes these
         return int(random_state.randint(2**31))
     return int(np.random.default_rng(random_state).integers(2**62))
 
 
 def _kernel(problem: Problem, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
-    """Return the learned kernel in double precision, in which the family's constraints then hold."""
+    """Return the learned kernel, with the family's constraints imposed in double precision."""
     exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
     scale, n_sym = problem.likelihood.scale.cpu().double(), problem.likelihood.n_sym
     problem.family.constrain(exact, scale, n_sym)

@@ -1,7 +1,7 @@
-"""Mini-batches: baskets sorted by size, so that those of one size form a dense block.
+"""Mini-batches: baskets sorted by size, so that the baskets of each size form a dense block.
 
-On a CPU nothing is padded. On a GPU, where a launch costs more than arithmetic, sizes are rounded up and the spare
-places point at a row of zeros behind the last item.
+A CPU needs no padding. On a GPU, where kernel launches cost more than arithmetic, sizes are rounded up, and the padding
+refers to a row of zeros after the last item.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from ndpp.baskets import Baskets
 
 
 class Batch(NamedTuple):
-    """Baskets as flat rows, smallest baskets first.
+    """The items of many baskets in one flat tensor, smallest baskets first.
 
-    ``blocks`` holds (start, number of baskets, size) for each size that occurs: the baskets of that size lie at
-    ``rows[start : start + number * size]``. Empty baskets have no block, but are counted in ``n_baskets``. Rows
-    equal to the number of items are padding; ``padded`` tells whether there are any.
+    ``blocks`` holds (start, number of baskets, size) for each size: the baskets of that size are
+    ``items[start : start + number * size]``. Empty baskets have no block but count in ``n_baskets``. Padding has the id
+    n_items; ``padded`` says whether there is any.
     """
 
-    rows: torch.Tensor
+    items: torch.Tensor
     blocks: tuple[tuple[int, int, int], ...]
     n_baskets: int
     padded: bool
 
 
 def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> Batch:
-    """Return the baskets numbered ``which`` as one batch, sizes rounded up to a multiple of ``multiple``.
+    """Return the baskets at the indices ``which`` as one batch, with sizes rounded up to a multiple of ``multiple``.
 
     Examples
     --------
     >>> batch = pack(Baskets.from_lists([[0, 3], [1], [2, 4]]), np.arange(3))
-    >>> batch.rows.tolist(), batch.blocks
+    >>> batch.items.tolist(), batch.blocks
     ([1, 0, 3, 2, 4], ((0, 1, 1), (1, 2, 2)))
-    >>> pack(Baskets.from_lists([[0, 3], [1], [2, 4]]), np.arange(2), multiple=2).rows.tolist()
+    >>> pack(Baskets.from_lists([[0, 3], [1], [2, 4]]), np.arange(2), multiple=2).items.tolist()
     [1, 5, 0, 3]
     """
     chosen = baskets[which[np.argsort(baskets.sizes[which], kind="stable")]]
     room = -(-chosen.sizes // multiple) * multiple
-    rows = np.full(room.sum(), baskets.n_items, np.int64)
+    items = np.full(room.sum(), baskets.n_items, np.int64)
     begin = np.cumsum(room) - room
-    rows[np.arange(len(chosen.indices)) + np.repeat(begin - chosen.indptr[:-1], chosen.sizes)] = chosen.indices
+    items[np.arange(len(chosen.indices)) + np.repeat(begin - chosen.indptr[:-1], chosen.sizes)] = chosen.indices
     sizes, counts = np.unique(room, return_counts=True)
     starts = np.cumsum(sizes * counts) - sizes * counts
     blocks = tuple((int(i), int(m), int(k)) for i, m, k in zip(starts, counts, sizes) if k)
-    return Batch(torch.from_numpy(rows).to(device), blocks, len(chosen), len(rows) > len(chosen.indices))
+    return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices))
 
 
 def shuffled(rng: np.random.Generator, n_baskets: int, batch_size: int) -> Iterator[IntArray]:
-    """Yield the numbers of all baskets once, in random order, in batches of nearly equal size."""
+    """Yield the indices of all baskets once, in random order, in batches of nearly equal length."""
     n_batches = max(1, round(n_baskets / batch_size))
     yield from np.array_split(rng.permutation(n_baskets), n_batches)

@@ -1,4 +1,4 @@
-"""Training on disk: all that the next step depends on, in a safetensors file that is replaced whole or not at all."""
+"""Checkpoints: the complete state of training in a safetensors file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FORMAT_VERSION = 1
 
 
 class Checkpoint(NamedTuple):
-    """Tensors by name, and whatever JSON holds."""
+    """Tensors by name, and the rest of the state as JSON."""
 
     tensors: dict[str, Tensor]
     record: dict[str, Any]
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Write a checkpoint; a process killed at any moment leaves the old file or the new one."""
+    """Write a checkpoint atomically: a killed process leaves either the old file or the new one."""
     header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "record": json.dumps(dict(record))}
     with replacing(path) as temporary, disk_errors(path):
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, header)
@@ -44,17 +44,17 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
             header = file.metadata() or {}
             if header.get("format") != FORMAT or int(header.get("format_version", 0)) > FORMAT_VERSION:
                 raise ModelFileError(
-                    f"{str(path)!r} is not a checkpoint of training that this version of ndpp can read; "
-                    "a kernel that ndpp.save wrote is read by ndpp.load"
+                    f"{str(path)!r} is not a training checkpoint that this version of ndpp can read; "
+                    "use ndpp.load for a kernel written by ndpp.save"
                 )
-            # Copies: a tensor of safetensors is a map of the file, and Windows replaces no file that is mapped.
+            # Copies, since safetensors maps the file, and Windows cannot replace a mapped file.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             return Checkpoint(tensors, json.loads(header["record"]))
     except (SafetensorError, KeyError, ValueError) as reason:
         if isinstance(reason, ModelFileError):
             raise
         raise ModelFileError(
-            f"{str(path)!r} is no checkpoint, or damaged: {reason}", advice="Delete it and train again."
+            f"{str(path)!r} is not a checkpoint, or is damaged: {reason}", advice="Delete it and train again."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What estimators take: baskets, lists, or matrices of zeros and ones."""
+"""Conversion and splitting of the input of estimators."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 
 MAX_VALIDATION = 2000
-"""Most baskets that are set aside for validation."""
+"""Maximum number of baskets set aside for validation."""
 
 
 def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
     """Return X as baskets.
 
     X is :class:`ndpp.Baskets`, a sparse or dense matrix or data frame of zeros and ones (a row per basket, a column per
-    item), or an iterable of sets of ids or labels. With ``reset`` its catalogue becomes the estimator's; otherwise it
-    must be the same.
+    item), or an iterable of sets of ids or labels. With ``reset``, the estimator adopts its catalogue; otherwise the
+    catalogues must match.
     """
     n_items, labels = (None, None) if reset else (estimator.n_features_in_, estimator.labels_)
     if isinstance(X, Baskets):
@@ -33,44 +33,44 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
             if not hasattr(X, "columns") or np.asarray(X).dtype.kind in "biuf":
                 raise
             raise InvalidInputError(
-                f"a data frame of baskets holds zeros and ones, a column per item: {reason}. "
-                "A long table goes to `Baskets.from_frame(frame, basket=…, item=…)`."
+                f"a data frame of baskets must hold zeros and ones, with a column per item: {reason}. "
+                "Convert a long table with `Baskets.from_frame(frame, basket=…, item=…)`."
             ) from None
         if (matrix.data if sparse.issparse(matrix) else matrix).min(initial=0) < 0:
-            raise InvalidInputError("Negative values in data: a matrix of baskets holds zeros and ones")
+            raise InvalidInputError("Negative values in data: a matrix of baskets must hold zeros and ones")
         names = getattr(estimator, "feature_names_in_", None)
         baskets = Baskets.from_csr(sparse.csr_array(matrix), labels=None if names is None else list(map(str, names)))
     else:
         sets = list(X)
         named = any(isinstance(item, str) for members in sets if hasattr(members, "__len__") for item in members)
         if named and not reset and labels is None:
-            raise InvalidInputError(f"the model knows its {n_items} items by their ids, not by labels; got {X!r:.60}")
+            raise InvalidInputError(f"the model has no labels; give items as ids below {n_items}. Got {X!r:.60}")
         baskets = Baskets.from_lists(sets, n_items=n_items, labels=labels)
     if reset:
         estimator.n_features_in_, estimator.labels_ = baskets.n_items, baskets.labels
     elif baskets.n_items != n_items:
         raise InvalidInputError(
-            f"the model knows {n_items} items; these baskets are over {baskets.n_items}. "
-            "Make them with n_items= or labels= of the catalogue that the model was fitted on."
+            f"the model has {n_items} items; these baskets have {baskets.n_items}. "
+            "Pass the n_items= or labels= of the training baskets when you create them."
         )
     elif baskets.labels is not None and labels is not None and baskets.labels != labels:
         raise InvalidInputError(
-            "these baskets have other labels than the model, or in another order; "
-            "make them with labels=model.kernel_.labels"
+            "these baskets and the model have different labels, or a different order of labels; "
+            "create the baskets with labels=model.kernel_.labels"
         )
     return baskets
 
 
 def keep_possible(baskets: Baskets, rank: int, oversize: Literal["drop", "raise"], what: str) -> Baskets:
-    """Return the baskets of at most ``rank`` items; larger ones are dropped with a warning, or refused."""
+    """Return the baskets of at most ``rank`` items; larger ones are dropped with a warning, or raise an error."""
     if oversize not in ("drop", "raise"):
         raise InvalidInputError(f"oversize must be 'drop' or 'raise'; got {oversize!r}")
     n_large = int(np.sum(baskets.sizes > rank))
     if not n_large:
         return baskets
     text = (
-        f"{n_large} of {len(baskets)} {what} have more items than the rank of the kernel, {rank}; the largest has "
-        f"{baskets.sizes.max()}. A kernel of that rank gives them probability zero. "
+        f"{n_large} of {len(baskets)} {what} have more items than the rank of the kernel, {rank}, and so probability "
+        f"zero; the largest has {baskets.sizes.max()}. "
     )
     if oversize == "raise":
         raise InvalidInputError(text + "Choose a larger rank, or oversize='drop'.")
@@ -79,7 +79,7 @@ def keep_possible(baskets: Baskets, rank: int, oversize: Literal["drop", "raise"
 
 
 def set_aside(baskets: Baskets, fraction: float, rng: np.random.Generator) -> tuple[Baskets, Baskets]:
-    """Return training and validation baskets; with too few to set any aside, all of them as both."""
+    """Return training and validation baskets; if there are too few to split, all baskets serve as both."""
     n_val = min(round(fraction * len(baskets)), MAX_VALIDATION, len(baskets) - 1)
     if n_val < 1:
         return baskets, baskets

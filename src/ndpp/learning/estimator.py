@@ -1,54 +1,53 @@
-"""The three models as estimators: NDPP, ONDPP and the symmetric low-rank DPP."""
+"""The estimators: NDPP, ONDPP and the symmetric low-rank DPP."""
 
 from __future__ import annotations
 
 from ndpp.learning.base import LowRankDPP, estimator, number
-from ndpp.learning.models import Family, FreeSkew, NoSkew, OrthogonalPairs
+from ndpp.learning.models import FreeSkew, KernelFamily, NoSkew, OrthogonalPairs
 
 
 @estimator
 class NDPP(LowRankDPP):
-    """A nonsymmetric DPP, L = VVᵀ + B(D − Dᵀ)Bᵀ with V, B and D all learned [Gartrell et al., ICLR 2021].
+    """A nonsymmetric DPP, L = VVᵀ + B(D − Dᵀ)Bᵀ, with V, B and D learned [Gartrell et al., ICLR 2021].
 
-    The defaults are meant to work on new data untuned. An epoch is one pass over the baskets, or 50 steps if that is
-    more.
+    The defaults are meant to work on new data without tuning. An epoch is one pass over the baskets, or as many passes
+    as make 50 steps.
 
     Parameters
     ----------
     rank : int, optional
-        Columns of V and B together. No set larger than this can occur. By default the number of items, at most 200.
+        Number of columns of V and B together, and the largest size of a set. Default: the number of items, at most 200.
     skew_share : float
-        Share of the columns that are B's. The literature's is a half; baskets hold items that go together more than
-        items that replace each other, so more is better on most data.
+        Fraction of the columns that belong to B. The literature uses one half; on most data more is better, since
+        baskets hold more items that go together than items that replace each other.
     alpha, beta : float
-        Weights of Σ ‖v_i‖²/μ_i and Σ ‖b_i‖²/μ_i, with μ_i the count of item i.
+        Coefficients of the penalties Σ ‖v_i‖²/μ_i and Σ ‖b_i‖²/μ_i, where μ_i is the count of item i.
     noise : float
-        Size of the Gaussian noise that each step adds to the rows of V and B, relative to theirs. It keeps the model
-        from memorising the training baskets. For an item that occurs μ_i times it is divided by 1 + (μ_i/rank)²: with
-        many more occurrences than parameters there is no need for it. 0 switches it off.
+        Scale of the Gaussian noise that each step adds to the rows of V and B, relative to their RMS. It keeps the
+        model from memorising the training baskets. For an item that occurs μ_i times it is divided by
+        1 + (μ_i/rank)², since frequent items do not need it. 0 disables it.
     init : PopularityStart or LiteratureStart, optional
-        How rows are scaled and where training begins; ``PopularityStart()`` by default.
+        The scaling of the rows, and the initial parameters; ``PopularityStart()`` by default.
     learning_rate : float
-        Of Adam.
+        Learning rate of Adam.
     batch_size : int, optional
-        Baskets per step. By default 100, or as many as make 200 steps of a pass over the baskets.
+        Baskets per step. By default 100, or more where a pass over the baskets would take more than 200 steps.
     max_epochs : int
-        When to stop at the latest. In the second half of them the learning rate falls to a fortieth.
+        Maximum number of epochs; over the second half the learning rate decays to 1/40.
     patience : int
-        Epochs without a better validation log-likelihood after which the learning rate drops. It drops three times;
-        the fourth ends training.
+        Epochs without a better validation log-likelihood before the learning rate drops. The fourth drop ends training.
     validation_fraction : float
-        Part of the baskets that is set aside to judge on, 2,000 at most.
+        Fraction of the baskets set aside for validation, at most 2,000 baskets.
     oversize : {"drop", "raise"}
-        What to do with baskets larger than the rank, whose probability is zero: drop them with a warning, or refuse.
+        Whether baskets larger than the rank, which have probability zero, are dropped with a warning or raise an error.
     checkpoint : path, optional
-        A file that receives the state of training after every epoch, for ``fit(..., resume=True)``.
+        File that stores the state of training after every epoch, for ``fit(..., resume=True)``.
     device : str
         "cpu" or "cuda".
     dtype : {"float32", "float64"}, optional
-        Of the parameters; by default float64 on the CPU, float32 on a GPU. Determinants are always taken in float64.
+        Type of the parameters. Default: float64 on the CPU, float32 on a GPU. Determinants always use float64.
     random_state : int, numpy.random.Generator, or RandomState, optional
-        The seed.
+        Seed.
     progress : bool
         Show a progress bar.
 
@@ -61,9 +60,9 @@ class NDPP(LowRankDPP):
     ended_ : str
         Why training ended: "converged", "max_epochs" or "interrupted".
     n_iter_, n_features_in_, n_dropped_ : int
-        Epochs, items, and baskets dropped for their size.
+        Number of epochs, of items, and of baskets dropped because of their size.
     labels_ : tuple of str or None
-        Names of the items.
+        Labels of the items.
 
     Examples
     --------
@@ -79,7 +78,7 @@ class NDPP(LowRankDPP):
     skew_share: float = 0.9
     beta: float = 0.01
 
-    def _family(self) -> Family:
+    def _family(self) -> KernelFamily:
         return FreeSkew(number(self.skew_share, "skew_share", most=1.0))
 
     def _penalties(self) -> tuple[float, float, float]:
@@ -90,10 +89,10 @@ class NDPP(LowRankDPP):
 class ONDPP(LowRankDPP):
     """An orthogonal NDPP: D block diagonal with σ_j > 0, BᵀB = I, VᵀB = 0 [Han et al., ICLR 2022].
 
-    The exact rejection sampler then expects Π (1 + 2σ_j/(σ_j² + 1)) proposals, and ``gamma`` weighs the logarithm of
-    that number: the larger it is, the faster that sampler. ``rank`` is at most the number of items, and ``skew_share``
-    the literature's half: each further pair of skew columns costs that sampler proposals. The other parameters are
-    those of :class:`NDPP`.
+    The rejection sampler then needs Π (1 + 2σ_j/(σ_j² + 1)) proposals per sample on average. ``gamma`` penalizes the
+    logarithm of this number: larger values make that sampler faster. ``rank`` is at most the number of items.
+    ``skew_share`` defaults to the literature's half, since every pair of skew columns costs proposals. The other
+    parameters are those of :class:`NDPP`.
 
     Examples
     --------
@@ -107,7 +106,7 @@ class ONDPP(LowRankDPP):
     beta: float = 0.01
     gamma: float = 0.0
 
-    def _family(self) -> Family:
+    def _family(self) -> KernelFamily:
         return OrthogonalPairs(number(self.skew_share, "skew_share", most=1.0))
 
     def _penalties(self) -> tuple[float, float, float]:
@@ -129,7 +128,7 @@ class SymmetricDPP(LowRankDPP):
     True
     """
 
-    def _family(self) -> Family:
+    def _family(self) -> KernelFamily:
         return NoSkew()
 
     def _penalties(self) -> tuple[float, float, float]:

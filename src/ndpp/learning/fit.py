@@ -1,10 +1,10 @@
-"""The training loop: Adam on mini-batches, reshuffled every epoch, judged on validation baskets.
+"""The training loop: Adam on mini-batches, reshuffled every epoch, with early stopping on validation baskets.
 
-Gradients are taken at X̂ plus Gaussian noise, drawn anew in each step, and larger for rare items: fine structure that
-only memorises the training baskets does not survive it. What is judged and kept is a running mean of the parameters.
-When it has not improved for ``patience`` epochs the learning rate drops; after the last drop training ends with the
-best parameters seen. In the second half of ``max_epochs`` the rate falls by as much in any case: a short training, too,
-ends in small steps.
+Gradients are evaluated at X̂ plus fresh Gaussian noise, which is larger for rare items: it suppresses fine structure that
+would only memorise the training baskets. A running mean of the parameters is validated and kept. When it has not
+improved for ``patience`` epochs, the learning rate drops; after the last drop, training ends with the best parameters.
+In the second half of ``max_epochs`` the rate decays by the same overall factor, so that a short run also ends in small
+steps.
 """
 
 from __future__ import annotations
@@ -18,30 +18,35 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
 
-from ndpp._progress import Bar, progress_bar
+from ndpp._progress import ProgressBar, progress_bar
 from ndpp.baskets import Baskets
 from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import Batch, shuffled
-from ndpp.learning.loss import Loss, Problem, Settings, log_probs, loss_and_gradient, pack_for
+from ndpp.learning.loss import Loss, Problem, TrainingSettings, log_probs, loss_and_gradient, pack_for
 from ndpp.learning.models import Parameters
 
 BATCH_SIZE, MIN_STEPS, MAX_STEPS = 100, 50, 200
-"""Baskets per step where nothing else is asked for, and more where a pass over the baskets would take more than
-``MAX_STEPS``: in large catalogues most items are so rare that Adam, which makes each gradient one size, would follow
-every single occurrence. An epoch is one pass over the baskets, or as many passes as make ``MIN_STEPS``."""
+"""Default number of baskets per step, and bounds on the steps per epoch. An epoch repeats passes over the baskets until it
+has MIN_STEPS. Batches grow where a pass would take more than MAX_STEPS: in large catalogues most items are so rare that
+Adam, which normalises each gradient, would follow every single occurrence."""
 MAX_HALVINGS = 30
-"""How often a step that leads to no finite loss is halved before training gives up."""
-DROPS, DROP = 3, 0.3
+"""How often a step to a loss that is not finite is halved before training gives up."""
+RATE_DROPS, RATE_FACTOR = 3, 0.3
 """How often the learning rate drops before training ends, and by what factor."""
 TOLERANCE = 1e-4
-"""Relative rise of the validation log-likelihood that counts as one."""
-AVERAGE = 0.995
+"""Smallest relative increase of the validation log-likelihood that counts as an improvement."""
+MEAN_DECAY = 0.995
 """Decay of the running mean of the parameters, per step."""
+STATE = ("best_value", "rate", "bad", "drops", "step", "history")
+"""Attributes of :class:`TrainingRun` that a checkpoint stores as JSON."""
+PARAMETERS = ("now", "before", "mean", "best")
+"""Attributes of :class:`TrainingRun` that hold parameters."""
 
 
-class Outcome(NamedTuple):
+class TrainingOutcome(NamedTuple):
     """The best parameters, a record per epoch, and why training ended: "converged", "max_epochs" or "interrupted"."""
 
     parameters: Parameters
@@ -50,91 +55,113 @@ class Outcome(NamedTuple):
 
 
 def train(
-    problem: Problem,
-    settings: Settings,
-    start: Parameters,
-    baskets: Baskets,
-    validation: Baskets,
+    run: TrainingRun,
     *,
-    seed: int,
     made_with: Mapping[str, Any],
     path: str | os.PathLike[str] | None = None,
     resume: checkpoint.Checkpoint | None = None,
     progress: bool = False,
-) -> Outcome:
-    """Train from ``start``, or from a checkpoint, until the validation log-likelihood no longer rises.
+) -> TrainingOutcome:
+    """Train from the start or from a checkpoint until the validation log-likelihood no longer rises.
 
-    ``made_with`` is kept in every checkpoint written to ``path``. Ctrl-C ends training with the best parameters so far.
+    Every epoch writes a checkpoint to ``path`` that includes ``made_with``. Ctrl-C ends training with the best
+    parameters so far.
     """
-    run = _Run(problem, settings, start, baskets, validation, seed)
     if resume is not None:
         run.restore(resume)
-    ended = run.ended
+    ended, max_epochs = run.ended, run.settings.max_epochs
     try:
-        total, done = settings.max_epochs * run.n_steps, len(run.history) * run.n_steps
+        total, done = max_epochs * run.n_steps, len(run.history) * run.n_steps
         with progress_bar(total, "epoch 1", done=done, show=progress, left="at most") as bar:
             while ended is None:
-                if len(run.history) >= settings.max_epochs:
+                if len(run.history) >= max_epochs:
                     ended = "max_epochs"
                     break
                 now = run.epoch(bar)
                 bar.tell(f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}")
                 ended = run.ended
                 if path is not None:
-                    checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with), "seed": seed})
+                    checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with)})
     except KeyboardInterrupt:
         ended = "interrupted"
         if not run.history:
-            run.judge()
+            run.validate()
         warnings.warn(
             f"training was interrupted in epoch {len(run.history) + 1}; the best kernel so far is kept "
             f"(validation log-likelihood {run.best_value:.4g})",
             TrainingInterruptedWarning,
             stacklevel=4,
         )
-    return Outcome(run.best, run.history, ended)
+    return TrainingOutcome(run.best, run.history, ended)
 
 
-class _Run:
-    """Everything that changes while training goes on."""
+class _Moments(NamedTuple):
+    """The state of Adam for one tensor."""
+
+    step: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Moments:
+        """Return the state before the first step."""
+        return cls(tensor.new_zeros((), dtype=torch.float32), torch.zeros_like(tensor), torch.zeros_like(tensor))
+
+    def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
+        """Take one step, in place."""
+        # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
+        adam(
+            [tensor], [gradient], [self.exp_avg], [self.exp_avg_sq], [], [self.step],
+            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-14,
+        )  # fmt: skip
+
+
+class TrainingRun:
+    """The state that changes during training."""
 
     def __init__(
-        self, problem: Problem, settings: Settings, start: Parameters, baskets: Baskets, validation: Baskets, seed: int
+        self,
+        problem: Problem,
+        settings: TrainingSettings,
+        start: Parameters,
+        baskets: Baskets,
+        validation: Baskets,
+        seed: int,
     ) -> None:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
-        self.now, self.before, self.mean, self.best = (start.clone() for _ in range(4))
-        groups = [{"params": [tensor]} for _, tensor in self._optimized()]
-        # The gradients span many orders of magnitude between popular and rare items: ε must not blunt the small ones.
-        self.optimizer = torch.optim.Adam(groups, eps=1e-14, fused=True)
+        self.seed = seed
+        self.now, self.before, self.mean, self.best = (start.clone() for _ in PARAMETERS)
+        self.adam = {part: _Moments.of(tensor) for part, tensor in self._optimized()}
         self.rng = np.random.default_rng(seed)
         self.generator = torch.Generator(device=start.X.device).manual_seed(seed)
         self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
         self.history: list[dict[str, float]] = []
         self.batch_size = settings.batch_size or max(BATCH_SIZE, -(-len(baskets) // MAX_STEPS))
-        a_pass = max(1, round(len(baskets) / self.batch_size))
-        self.passes = -(-MIN_STEPS // a_pass)
-        self.n_steps = self.passes * a_pass
+        steps_per_pass = max(1, round(len(baskets) / self.batch_size))
+        self.passes = -(-MIN_STEPS // steps_per_pass)
+        self.n_steps = self.passes * steps_per_pass
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next step."""
+        """Learning rate of the next step."""
         late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
-        return float(self.settings.learning_rate * self.rate * DROP ** (DROPS * late))
+        return float(self.settings.learning_rate * self.rate * RATE_FACTOR ** (RATE_DROPS * late))
 
     @property
     def ended(self) -> str | None:
-        return "converged" if self.drops > DROPS else None
+        """``"converged"`` after the last drop of the learning rate, None before."""
+        return "converged" if self.drops > RATE_DROPS else None
 
-    def epoch(self, bar: Bar) -> dict[str, float]:
-        """Make one epoch's steps, judge the result, and adapt the learning rate."""
+    def epoch(self, bar: ProgressBar) -> dict[str, float]:
+        """Run one epoch, validate, and adapt the learning rate."""
         began, losses = time.perf_counter(), []
-        sizes = self._noise_sizes()
+        scales = self._noise_scales()
         for _ in range(self.passes):
             for which in shuffled(self.rng, len(self.baskets), self.batch_size):
-                losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), sizes))
+                losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), scales))
                 bar.advance()
         needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
-        value = self.judge()
+        value = self.validate()
         self.bad = 0 if value > needed else self.bad + 1
         self.history.append(
             {
@@ -147,41 +174,40 @@ class _Run:
             }
         )
         if self.bad >= self.settings.patience:
-            self.rate, self.drops, self.bad = self.rate * DROP, self.drops + 1, 0
+            self.rate, self.drops, self.bad = self.rate * RATE_FACTOR, self.drops + 1, 0
         return self.history[-1]
 
-    def judge(self) -> float:
-        """Return the mean validation log-likelihood of the running mean, which is kept if it is the best so far."""
+    def validate(self) -> float:
+        """Return the mean validation log-likelihood of the running mean; keep the mean if it is the best so far."""
         mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
         if self.problem.noise is not None:
-            family.calm(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
+            family.correct_for_noise(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
         family.constrain(mean, likelihood.scale, likelihood.n_sym)
         value = float(log_probs(likelihood, mean.X, family.matrix(mean.skew), self.validation).mean())
         if value > self.best_value:
             self.best, self.best_value = mean, value
         return value
 
-    def _step(self, batch: Batch, sizes: Tensor) -> Tensor:
-        """Take one step, and return the loss before it: as a tensor, since a GPU would be waited for to make it a number."""
-        loss, family, likelihood = self._finite_loss(batch, sizes), self.problem.family, self.problem.likelihood
+    def _step(self, batch: Batch, scales: Tensor) -> Tensor:
+        """Take one step and return the previous loss, as a tensor: converting it would synchronise the GPU."""
+        loss, family, likelihood = self._finite_loss(batch, scales), self.problem.family, self.problem.likelihood
         in_X = family.tangent(self.now, loss.gradient.X, likelihood.scale, likelihood.n_sym)
-        for now, before, gradient in zip(self.now, self.before, (in_X, loss.gradient.skew)):
+        for now, before in zip(self.now, self.before):
             before.copy_(now)
-            now.grad = gradient
-        for group, relative in zip(self.optimizer.param_groups, (1.0, family.skew_rate)):
-            group["lr"] = self.learning_rate * relative
-        self.optimizer.step()
+        rates = self.learning_rate, self.learning_rate * family.skew_rate
+        for (part, tensor), gradient, rate in zip(self._optimized(), (in_X, loss.gradient.skew), rates):
+            self.adam[part].move(tensor, gradient, rate)
         family.constrain(self.now, likelihood.scale, likelihood.n_sym)
         self.step += 1
-        weight = max(1 - AVERAGE, 9 / (self.step + 9))  # a plain mean at first, so that the start is soon forgotten
+        weight = max(1 - MEAN_DECAY, 9 / (self.step + 9))  # larger at first, to forget the start sooner
         for mean, now in zip(self.mean, self.now):
             mean.lerp_(now, weight)
         return loss.value
 
-    def _finite_loss(self, batch: Batch, sizes: Tensor) -> Loss:
-        """Return the loss; where it is not finite, take half of the last step back, and try again."""
+    def _finite_loss(self, batch: Batch, scales: Tensor) -> Loss:
+        """Return the loss; while it is not finite, undo half of the last step and try again."""
         for halvings in range(MAX_HALVINGS + 1):
-            loss = loss_and_gradient(self.problem, self.settings, self.now, batch, noise=self._noise(sizes))
+            loss = loss_and_gradient(self.problem, self.settings, self.now, batch, noise=self._noise(scales))
             if loss.is_finite():
                 return loss
             if self.step == 0 or halvings == MAX_HALVINGS:
@@ -190,65 +216,61 @@ class _Run:
             for now, before in zip(self.now, self.before):
                 now.copy_(torch.where(torch.isfinite(now), now, before)).lerp_(before, 0.5)
             warnings.warn(
-                f"step {self.step} led to a loss or gradient that is not finite; the step was halved, and the learning "
-                f"rate is now {self.learning_rate:.3g}",
+                f"step {self.step} led to a loss or gradient that is not finite; the step and the learning rate were "
+                f"halved (rate {self.learning_rate:.3g})",
                 RuntimeWarning,
                 stacklevel=7,
             )
         raise PrecisionError(
-            f"the loss is not finite at step {self.step}, however small the step. Choose a smaller learning_rate, "
+            f"the loss is not finite at step {self.step}, however small the step. Use a smaller learning_rate, "
             "dtype='float64', or another init."
         )
 
-    def _noise_sizes(self) -> Tensor:
-        """Return the size (n, d) of the noise: that of an item, relative to all symmetric or all skew columns."""
+    def _noise_scales(self) -> Tensor:
+        """Return the standard deviations (n, d) of the noise, proportional to the RMS of V̂ and of B̂."""
         h, X = self.problem.likelihood.n_sym, self.now.X
         if self.problem.noise is None:
             return X.new_zeros(1)
         blocks = [X[:, :h], X[:, h:]]
-        sizes = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
-        return (self.problem.noise * torch.cat(sizes)).float()
+        scales = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
+        return (self.problem.noise * torch.cat(scales)).float()
 
-    def _noise(self, sizes: Tensor) -> Tensor | None:
+    def _noise(self, scales: Tensor) -> Tensor | None:
         if self.problem.noise is None:
             return None
         X = self.now.X
-        # Single precision is drawn some forty times faster, and is enough for noise.
+        # Single precision is enough for noise, and about forty times faster to draw.
         noise = torch.empty(X.shape, dtype=torch.float32, device=X.device).normal_(generator=self.generator)
-        return noise.mul_(sizes)
-
-    # -- on disk -------------------------------------------------------------------------------------------------------
+        return noise.mul_(scales)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that the next step depends on."""
+        """Return the tensors of a checkpoint."""
         out = {"generator": self.generator.get_state()}
-        for name in ("now", "before", "mean", "best"):
-            parameters: Parameters = getattr(self, name)
-            out |= {f"{name}.X": parameters.X, f"{name}.skew": parameters.skew}
-        for part, tensor in self._optimized():
-            state = self.optimizer.state[tensor]
-            out |= {f"adam.{part}.{name}": state[name] for name in ("step", "exp_avg", "exp_avg_sq")}
+        for name in PARAMETERS:
+            out |= {f"{name}.{part}": tensor for part, tensor in getattr(self, name)._asdict().items()}
+        for part, moments in self.adam.items():
+            out |= {f"adam.{part}.{name}": tensor for name, tensor in moments._asdict().items()}
         return out
 
     def record(self) -> dict[str, Any]:
-        """Return everything else that the next step depends on."""
-        names = ("best_value", "rate", "bad", "drops", "step", "history")
-        return {"rng": self.rng.bit_generator.state} | {name: getattr(self, name) for name in names}
+        """Return the rest of a checkpoint, as JSON can hold it."""
+        state = {name: getattr(self, name) for name in STATE}
+        return {"rng": self.rng.bit_generator.state, "seed": self.seed} | state
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Go to where a checkpoint was written."""
+        """Restore the state from a checkpoint."""
         tensors, record = saved
         self.generator.set_state(tensors["generator"])
         self.rng.bit_generator.state = record["rng"]
-        for name in ("best_value", "rate", "bad", "drops", "step", "history"):
+        for name in STATE:
             setattr(self, name, record[name])
-        for name in ("now", "before", "mean", "best"):
-            for part, tensor in zip(("X", "skew"), getattr(self, name)):
+        for name in PARAMETERS:
+            for part, tensor in getattr(self, name)._asdict().items():
                 tensor.copy_(tensors[f"{name}.{part}"])
-        for part, tensor in self._optimized():
-            state = {name: tensors[f"adam.{part}.{name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
-            self.optimizer.state[tensor] = {name: value.to(tensor.device) for name, value in state.items()}
+        for part, moments in self.adam.items():
+            for name, tensor in moments._asdict().items():
+                tensor.copy_(tensors[f"adam.{part}.{name}"])
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
-        """Return what Adam works on; it knows no empty tensors."""
-        return [(name, tensor) for name, tensor in zip(("X", "skew"), self.now) if len(tensor)]
+        """Return the tensors that Adam updates, which must not be empty."""
+        return [(name, tensor) for name, tensor in self.now._asdict().items() if len(tensor)]

@@ -17,33 +17,33 @@ from torch import Tensor
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack
-from ndpp.learning.models import Family, Parameters
+from ndpp.learning.models import KernelFamily, Parameters
 from ndpp.learning.objective import Likelihood
 
-EVALUATED = 2000
-"""Baskets whose likelihood is computed at a time."""
+CHUNK_BASKETS = 2000
+"""Number of baskets per call of the likelihood."""
 CUDA_MULTIPLE = 16
-"""What sizes of baskets are rounded up to on a GPU."""
+"""On a GPU, basket sizes are rounded up to a multiple of this."""
 
 
 def pack_for(baskets: Baskets, which: IntArray, device: torch.device) -> Batch:
-    """Return a batch as suits the device."""
+    """Return a batch with the padding that suits the device."""
     return pack(baskets, which, device=device, multiple=1 if device.type == "cpu" else CUDA_MULTIPLE)
 
 
 def log_probs(likelihood: Likelihood, X: Tensor, A: Tensor, baskets: Baskets) -> FloatArray:
-    """Return log P of each basket, in order; −inf where it is zero."""
+    """Return log P of each basket, in order; −inf for impossible baskets."""
     out = np.empty(len(baskets))
     order = np.argsort(baskets.sizes, kind="stable")
-    for start in range(0, len(baskets), EVALUATED):
-        which = order[start : start + EVALUATED]
+    for start in range(0, len(baskets), CHUNK_BASKETS):
+        which = order[start : start + CHUNK_BASKETS]
         out[which] = likelihood.log_probs(X, A, pack_for(baskets, which, X.device)).cpu().numpy()
     return out
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to train; :class:`ndpp.learning.NDPP` explains each."""
+class TrainingSettings:
+    """Options of training; see :class:`ndpp.learning.NDPP`."""
 
     gamma: float
     learning_rate: float
@@ -54,11 +54,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """A family, its likelihood, ``weights`` (n, d) α s_i²/μ_i and β s_i²/μ_i, relative sizes r_i (n, 1) of the noise."""
+    """The model to train: ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i."""
 
-    family: Family
+    family: KernelFamily
     likelihood: Likelihood
-    weights: Tensor
+    penalties: Tensor
     noise: Tensor | None
 
 
@@ -69,14 +69,14 @@ class Loss(NamedTuple):
     gradient: Parameters
 
     def is_finite(self) -> bool:
-        """Tell whether the value and every entry of the gradient are finite."""
+        """Return whether the value and all entries of the gradient are finite."""
         return bool(torch.isfinite(self.value + self.gradient.X.sum() + self.gradient.skew.sum()))
 
 
 def loss_and_gradient(
-    problem: Problem, settings: Settings, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
+    problem: Problem, settings: TrainingSettings, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
 ) -> Loss:
-    """Return the objective and its gradient at x̂_i or, with ``noise`` of relative size r_i, at (x̂_i + noise)/√(1 + r_i²).
+    """Return the objective and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
 
     The noise may be in single precision.
     """
@@ -85,7 +85,7 @@ def loss_and_gradient(
     shrink = X.new_ones(1) if noise is None or problem.noise is None else (1 + problem.noise**2).rsqrt()
     at = X if noise is None else (X + noise).mul_(shrink)
     above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
-    decay = problem.weights * X
+    decay = problem.penalties * X
     in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
     penalty, in_penalty = family.penalty(parameters.skew)
     in_skew = family.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + settings.gamma * in_penalty

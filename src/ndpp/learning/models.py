@@ -1,11 +1,11 @@
-"""What is trained: X̂ = [V̂ B̂], and the numbers behind the skew matrix A of W = Diag(I, A).
+"""The parameters of each model: X̂ = [V̂ B̂] and the skew-symmetric matrix A of W = Diag(I, A).
 
     FreeSkew         A = D − Dᵀ, D any matrix                        NDPP [Gartrell et al., ICLR 2021]
     OrthogonalPairs  A = ⊕ σ_j [[0, 1], [−1, 0]], σ_j > 0,           ONDPP [Han et al., ICLR 2022]
                      BᵀB = I and VᵀB = 0
     NoSkew           no B                                            symmetric low-rank DPP
 
-A start says how rows are scaled, x_i = s_i x̂_i, and where training begins.
+A :class:`TrainingStart` sets the row scales s_i of X, x_i = s_i x̂_i, and the initial parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ndpp._types import FloatArray
 
 
 class Parameters(NamedTuple):
-    """X̂ (n, d) and the numbers behind A: D (h, h), log σ (h/2,), or nothing."""
+    """X̂ (n, d) and the parameters of A: D (h, h), log σ (h/2,), or an empty tensor."""
 
     X: Tensor
     skew: Tensor
@@ -33,35 +33,35 @@ class Parameters(NamedTuple):
         return Parameters(self.X.clone(), self.skew.clone())
 
 
-class Family(ABC):
-    """How A comes from its numbers, and what holds between the columns of X."""
+class KernelFamily(ABC):
+    """The parametrization of A, by default A = D − Dᵀ, and the constraints on the columns of X, by default none."""
 
     skew_rate: ClassVar[float] = 1.0
-    """Learning rate of the numbers behind A, relative to that of X̂."""
+    """Learning rate of the parameters of A, relative to that of X̂."""
 
     @abstractmethod
     def columns(self, rank: int) -> tuple[int, int]:
-        """Return how many columns of a kernel of this rank are symmetric and how many skew (an even number)."""
+        """Return the numbers of symmetric and skew columns of a kernel of this rank; the second is even."""
 
     def ranks(self, n_items: int) -> tuple[int, int | None]:
-        """Return the least and the largest rank for this many items."""
+        """Return the smallest and the largest valid rank for this many items."""
         return 3, None
 
-    @abstractmethod
     def matrix(self, skew: Tensor) -> Tensor:
         """Return A."""
+        return skew - skew.T
 
-    @abstractmethod
     def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
-        """Return the gradient in the numbers behind A, from the skew gradient in A."""
+        """Convert a skew-symmetric gradient in A into the gradient in its parameters."""
+        return 2 * in_A
 
-    @abstractmethod
     def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
-        """Return random numbers behind A, of relative size ``spread``."""
+        """Return Gaussian parameters of A with standard deviation ``spread``."""
+        return spread * rng.standard_normal((n_skew, n_skew))
 
     def constrain(self, parameters: Parameters, scale: Tensor, n_sym: int) -> None:
-        """Bring X, in place, to where the family's constraints hold."""
-        return  # most families have none
+        """Project X onto the constraints, in place."""
+        return
 
     def tangent(self, parameters: Parameters, in_X: Tensor, scale: Tensor, n_sym: int) -> Tensor:
         """Return the gradient in X̂ along the constraints."""
@@ -71,60 +71,48 @@ class Family(ABC):
         """Multiply L by ``factor``, in place."""
         parameters.X.mul_(math.sqrt(factor))
 
-    def calm(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
-        """Bring X, in place, from what is best under noise of relative sizes r_i (n, 1) to what is best without."""
-        return  # what is learned under noise is kept
+    def correct_for_noise(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
+        """Correct X, in place, for the bias of training with noise of relative scales r_i (n, 1)."""
+        return  # no correction
 
     def penalty(self, skew: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the term that γ weighs, and its gradient."""
+        """Return the term that γ multiplies, and its gradient."""
         return torch.zeros((), dtype=skew.dtype, device=skew.device), torch.zeros_like(skew)
 
 
 @dataclass(frozen=True)
-class FreeSkew(Family):
-    """A = D − Dᵀ, nothing constrained; ``share`` of the columns are skew."""
+class FreeSkew(KernelFamily):
+    """A fraction ``share`` of the columns is skew; no constraints."""
 
     share: float = 0.5
 
-    skew_rate: ClassVar[float] = 0.1  # B̂ can do the work of D, item by item; at the full rate D overshoots
+    skew_rate: ClassVar[float] = 0.1  # B̂ can absorb changes of D, item by item; at the full rate D overshoots
 
     def columns(self, rank: int) -> tuple[int, int]:
-        """Return the split; an odd number of skew columns would lose a rank, and none symmetric the odd sizes."""
+        """Return the split: at least one symmetric column, without which no set of odd size could occur."""
         n_skew = min(max(2, 2 * int(rank * self.share / 2 + 1e-9)), (rank - 1) // 2 * 2)
         return rank - n_skew, n_skew
 
-    def matrix(self, skew: Tensor) -> Tensor:
-        """Return D − Dᵀ."""
-        return skew - skew.T
-
-    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
-        """Return the gradient in D."""
-        return 2 * in_A
-
-    def calm(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
+    def correct_for_noise(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
         """Multiply V by (1 + r̄²)², with r̄² the mean of r_i² over occurrences, and b_i by (1 + r_i²)^−¼.
 
-        Noise weakens what b_i and b_j do together by ((1 + r_i²)(1 + r_j²))^½, and makes all pairs attract each other a
-        little, which lets an item occur without a reason, as V does. Without noise, smaller b_i and a larger V are as
-        likely, and rank held-out items higher. The exponents were chosen on validation baskets.
+        Noise weakens the interaction of b_i and b_j by ((1 + r_i²)(1 + r_j²))^½. It also makes all pairs attract each
+        other slightly, which raises the probability of single items, as V does. Without noise, smaller b_i and a
+        larger V are equally likely, and rank held-out items higher. The exponents were chosen on validation baskets.
         """
         mean = (scale[:, None] ** 2 * noise**2).sum() / (scale**2).sum()
         parameters.X[:, :n_sym].mul_((1 + mean) ** 2)
         parameters.X[:, n_sym:].mul_((1 + noise**2) ** -0.25)
 
-    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
-        """Return a Gaussian D."""
-        return spread * rng.standard_normal((n_skew, n_skew))
-
 
 @dataclass(frozen=True)
 class OrthogonalPairs(FreeSkew):
-    """A block diagonal with σ_j > 0 (kept as log σ_j), BᵀB = I, VᵀB = 0."""
+    """A block diagonal with σ_j > 0 (stored as log σ_j), BᵀB = I, VᵀB = 0."""
 
     skew_rate: ClassVar[float] = 1.0
 
     def ranks(self, n_items: int) -> tuple[int, int | None]:
-        """Return the bounds; more columns than items cannot be orthogonal."""
+        """Return the bounds; there are no more orthogonal columns than items."""
         return 3, n_items
 
     def matrix(self, skew: Tensor) -> Tensor:
@@ -149,18 +137,18 @@ class OrthogonalPairs(FreeSkew):
         torch.div(torch.cat([V - B @ (B.T @ V), B], 1), scale[:, None], out=parameters.X)
 
     def tangent(self, parameters: Parameters, in_X: Tensor, scale: Tensor, n_sym: int) -> Tensor:
-        """Return the gradient in (V, B) of the loss at (V − BBᵀV, qr(B)): where V must give way to B, B feels it."""
+        """Return the gradient in (V, B) of the loss at (V − BBᵀV, qr(B)); B also moves V's projection."""
         X, G = parameters.X * scale[:, None], in_X / scale[:, None]
         V, B, in_V, in_B = X[:, :n_sym], X[:, n_sym:], G[:, :n_sym], G[:, n_sym:]
         in_B = in_B - V @ (in_V.T @ B)
         M = B.T @ in_B
         return torch.cat([in_V - B @ (B.T @ in_V), in_B - B @ ((M + M.T) / 2)], 1).mul_(scale[:, None])
 
-    def calm(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
-        """Keep what was learned: the rows of an orthonormal B cannot be multiplied one by one."""
+    def correct_for_noise(self, parameters: Parameters, noise: Tensor, scale: Tensor, n_sym: int) -> None:
+        """Do nothing: scaling single rows would break the orthonormality of B."""
 
     def rescale(self, parameters: Parameters, factor: float, n_sym: int) -> None:
-        """Multiply L by ``factor``: V by its root and σ by itself, B being orthonormal."""
+        """Multiply L by ``factor``: V by its square root and σ by ``factor``, since B stays orthonormal."""
         parameters.X[:, :n_sym].mul_(math.sqrt(factor))
         parameters.skew.add_(math.log(factor))
 
@@ -171,7 +159,7 @@ class OrthogonalPairs(FreeSkew):
 
 
 @dataclass(frozen=True)
-class NoSkew(Family):
+class NoSkew(KernelFamily):
     """A symmetric kernel: no skew columns."""
 
     def ranks(self, n_items: int) -> tuple[int, int | None]:
@@ -179,24 +167,12 @@ class NoSkew(Family):
         return 1, None
 
     def columns(self, rank: int) -> tuple[int, int]:
-        """Return all columns as symmetric."""
+        """Make all columns symmetric; D is empty."""
         return rank, 0
 
-    def matrix(self, skew: Tensor) -> Tensor:
-        """Return the empty matrix."""
-        return skew.new_zeros(0, 0)
 
-    def pull_back(self, skew: Tensor, in_A: Tensor) -> Tensor:
-        """Return the empty gradient."""
-        return torch.zeros_like(skew)
-
-    def random(self, rng: np.random.Generator, n_skew: int, spread: float) -> FloatArray:
-        """Return nothing."""
-        return np.zeros(0)
-
-
-class Start(ABC):
-    """How rows are scaled, and where training begins."""
+class TrainingStart(ABC):
+    """The row scales, and the initial parameters."""
 
     @abstractmethod
     def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
@@ -204,28 +180,28 @@ class Start(ABC):
 
     @abstractmethod
     def parameters(
-        self, rng: np.random.Generator, family: Family, scale: FloatArray, rank: int, mean_size: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return X̂ and the numbers behind A."""
+        self, rng: np.random.Generator, family: KernelFamily, scale: FloatArray, rank: int, mean_size: float
+    ) -> Parameters:
+        """Return the initial parameters in double precision, on the CPU."""
 
 
 @dataclass(frozen=True)
-class PopularityStart(Start):
-    """s_i² = p_i/(1 − p_i), p_i the smoothed frequency of item i; Gaussian rows; E|S| the mean size of the baskets.
+class PopularityStart(TrainingStart):
+    """Rows scaled by popularity, s_i² = p_i/(1 − p_i), with p_i the smoothed frequency of item i; Gaussian X̂.
 
-    The rows of all items, rare or popular, are then of one size, and one learning rate suits them all. ``spread`` is
-    the size of A's entries.
+    The rows x̂_i of rare and popular items then have similar norms, so one learning rate suits them all. Initially, sets
+    have the mean size of the baskets. ``spread`` is the standard deviation of the parameters of A.
     """
 
     spread: float = 0.1
 
     def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
-        """Return the root of the odds."""
+        """Return the square root of the odds."""
         return np.sqrt((counts + 0.5) / (n_baskets + 0.5 - counts))
 
     def parameters(
-        self, rng: np.random.Generator, family: Family, scale: FloatArray, rank: int, mean_size: float
-    ) -> tuple[FloatArray, FloatArray]:
+        self, rng: np.random.Generator, family: KernelFamily, scale: FloatArray, rank: int, mean_size: float
+    ) -> Parameters:
         """Return Gaussian parameters, rescaled so that sets have the mean size of the baskets."""
         n_sym, n_skew = family.columns(rank)
         X = rng.standard_normal((len(scale), rank))
@@ -235,57 +211,61 @@ class PopularityStart(Start):
         rows = torch.from_numpy(scale)
         family.constrain(start, rows, n_sym)
         family.rescale(start, _factor_for_size(start, family, rows, n_sym, mean_size), n_sym)
-        return start.X.numpy(), start.skew.numpy()
+        return start
 
 
 @dataclass(frozen=True)
-class LiteratureStart(Start):
-    """No scaling; V, B ~ U(0, 1), D ~ N(0, 1), σ = exp(N(0, 1)): what the published experiments begin with."""
+class LiteratureStart(TrainingStart):
+    """No scaling; V, B ~ U(0, 1), D ~ N(0, 1), σ = exp(N(0, 1)), as in the published experiments."""
 
     def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
         """Return ones."""
         return np.ones(len(counts))
 
     def parameters(
-        self, rng: np.random.Generator, family: Family, scale: FloatArray, rank: int, mean_size: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return uniform X and Gaussian numbers behind A."""
+        self, rng: np.random.Generator, family: KernelFamily, scale: FloatArray, rank: int, mean_size: float
+    ) -> Parameters:
+        """Return uniform X and Gaussian parameters of A."""
         n_sym, n_skew = family.columns(rank)
         X, skew = rng.uniform(size=(len(scale), rank)), family.random(rng, n_skew, 1.0)
         start = Parameters(torch.from_numpy(X), torch.from_numpy(skew))
         family.constrain(start, torch.from_numpy(scale), n_sym)
-        return start.X.numpy(), start.skew.numpy()
+        return start
 
 
-def inner_matrix(family: Family, skew: Tensor, n_sym: int) -> FloatArray:
+def inner_matrix(family: KernelFamily, skew: Tensor, n_sym: int) -> FloatArray:
     """Return W = Diag(I, A)."""
-    A = family.matrix(skew.double())
-    return torch.block_diag(torch.eye(n_sym, dtype=A.dtype), A.cpu()).numpy()
+    A: FloatArray = family.matrix(skew.double()).cpu().numpy()
+    W = np.eye(n_sym + len(A))
+    W[n_sym:, n_sym:] = A
+    return W
 
 
 def _orthonormal(B: Tensor) -> Tensor:
-    """Return Q of B = QR with R_jj > 0, the Q nearest to B, so that means over steps make sense.
+    """Return Q of B = QR with R_jj > 0, the Q nearest to B, so that averages over steps make sense.
 
-    By Cholesky, twice for full accuracy: a step leaves B all but orthonormal, and three products are much faster than
-    Householder's reflections, which remain for when it is not.
+    Two Cholesky QR passes give full accuracy, since a step leaves B nearly orthonormal, and are much faster than
+    Householder QR, which is the fallback.
     """
     Q, failures = B, []
     for _ in range(2):
         L, failed = torch.linalg.cholesky_ex(Q.T @ Q)
         Q = torch.linalg.solve_triangular(L.T, Q, upper=True, left=False)
         failures.append(failed)
-    if torch.stack(failures).any():  # asked once: a GPU is waited for
+    if torch.stack(failures).any():  # one check for both passes: it synchronises the GPU
         Q, R = torch.linalg.qr(B)
-        return Q * R.diagonal().sign()
+        Q = Q * R.diagonal().sign()
     return Q
 
 
-def _factor_for_size(parameters: Parameters, family: Family, scale: Tensor, n_sym: int, mean_size: float) -> float:
+def _factor_for_size(
+    parameters: Parameters, family: KernelFamily, scale: Tensor, n_sym: int, mean_size: float
+) -> float:
     """Return the t for which sets drawn with tL have this mean size, Σ tλ/(1 + tλ), by bisection in log t."""
     X = (parameters.X * scale[:, None]).numpy()
     values = np.linalg.eigvals(inner_matrix(family, parameters.skew, n_sym) @ (X.T @ X))
     rank = np.sum(np.abs(values) > 1e-12 * np.abs(values).max())
-    wanted = min(max(mean_size, 1e-3), 0.9 * rank)  # the mean size stays below the rank
+    wanted = min(max(mean_size, 1e-3), 0.9 * rank)  # the mean size is below the rank
     low, high = -40.0, 40.0
     for _ in range(60):
         middle = (low + high) / 2

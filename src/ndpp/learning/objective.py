@@ -1,7 +1,7 @@
 """The log-likelihood of baskets under L = X W Xᵀ, W = Diag(I, A), A skew, and its gradient, written out.
 
-Rows are scaled, x_i = s_i x̂_i, so that with popular items' s_i large the x̂_i are all of one size; everything here
-speaks of X̂. For a basket Y and C = Σ s_i² x̂_i x̂_iᵀ
+Rows are scaled, x_i = s_i x̂_i, with larger s_i for popular items, so that all x̂_i have similar norms. All functions here
+take X̂. For a basket Y and C = Σ s_i² x̂_i x̂_iᵀ
 
     log P(Y) = Σ_{i∈Y} 2 log s_i + log det(X̂_Y W X̂_Yᵀ) − log det(I + W C).
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from ndpp.learning.batches import Batch
 
 JITTER = 1e-5
-"""Added to the diagonal of G in training, so that a basket the kernel all but forbids still has a gradient."""
+"""Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
 
 
 class Gradient(NamedTuple):
@@ -52,7 +52,7 @@ class Likelihood:
     n_sym: int
 
     def log_probs(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
-        """Return log P of each basket, in the order of the batch; −inf where it is zero."""
+        """Return log P of each basket, in the order of the batch; −inf for impossible baskets."""
         rows, right, padding = self._gather(X, A, batch)
         shifts = self.log_scales(batch)
         n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
@@ -60,9 +60,9 @@ class Likelihood:
         for start, m, k in batch.blocks:
             block = slice(start, start + m * k)
             sign, log_abs = torch.linalg.slogdet(self._minors(rows, right, padding, (start, m, k), 0.0))
-            # Rounding may leave a determinant that is zero with a small value of either sign.
+            # A determinant of zero may come out as a small number of either sign.
             out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[block].view(m, k).sum(1))
-        log_normalizer = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
+        log_normalizer: Tensor = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
         return torch.cat(out) - log_normalizer
 
     def log_normalizer_gradient(self, X: Tensor, A: Tensor) -> Gradient:
@@ -77,7 +77,7 @@ class Likelihood:
         return Gradient(LU.diagonal().abs().log().sum(), in_X, ((in_A - in_A.T) / 2).to(X.dtype))
 
     def log_dets_gradient(self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER) -> Gradient:
-        """Return Σ_Y log det(G + jitter I) over the batch and its gradient. Scales are left out: they are constants."""
+        """Return Σ_Y log det(G + jitter I) over the batch and its gradient, without the constant row scales."""
         h = self.n_sym
         rows, right, padding = self._gather(X, A, batch)
         total = torch.zeros((), dtype=torch.float64, device=X.device)
@@ -91,24 +91,24 @@ class Likelihood:
             Y = rows[block].view(m, k, -1)
             SV[block] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
             TB[block] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)
-        # The gradient of padding is zero, so it may be added to any item.
+        # The gradient of padding is zero, so it can be added to any item.
         in_X = torch.zeros_like(X).index_add_(0, self._places(batch)[0], torch.cat([SV, TB @ A], 1))
         return Gradient(total, in_X, -(rows[:, h:].T @ TB) / 2)
 
     def log_scales(self, batch: Batch) -> Tensor:
-        """Return 2 log s_i of each row of the batch in double precision, and zero for padding."""
+        """Return 2 log s_i of each entry of the batch in double precision, and zero for padding."""
         places, padding = self._places(batch)
         shifts = 2 * torch.log(self.scale[places].double())
         return shifts if padding is None else shifts.masked_fill_(padding, 0.0)
 
     def _places(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return the item of each row, some item for padding, and where there is padding."""
+        """Return the items of the batch, with a valid id in place of padding, and the mask of the padding."""
         if not batch.padded:
-            return batch.rows, None
-        return batch.rows.clamp(max=len(self.scale) - 1), batch.rows == len(self.scale)
+            return batch.items, None
+        return batch.items.clamp(max=len(self.scale) - 1), batch.items == len(self.scale)
 
     def _gather(self, X: Tensor, A: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the rows of the batch, zero for padding, the same times W, and where there is padding."""
+        """Return the rows of X̂ for the batch (zero for padding), the same times W, and the mask of the padding."""
         places, padding = self._places(batch)
         rows = X[places]
         if padding is not None:
@@ -138,12 +138,3 @@ class Likelihood:
         M = torch.cat([C[: self.n_sym], A.double() @ C[self.n_sym :]])
         M.diagonal().add_(1.0)
         return M
-
-
-def plain_log_probs(likelihood: Likelihood, X: Tensor, A: Tensor, baskets: list[list[int]]) -> Tensor:
-    """Return log P of each basket from the dense kernel, O(n³): the twin that the fast routines are tested against."""
-    scaled = likelihood.scale[:, None] * X
-    L = scaled @ torch.block_diag(torch.eye(likelihood.n_sym, dtype=X.dtype), A) @ scaled.T
-    log_normalizer = torch.logdet(L + torch.eye(len(L), dtype=X.dtype))
-    log_dets = [torch.logdet(L[items][:, items]) if items else 0 * log_normalizer for items in baskets]
-    return torch.stack(log_dets) - log_normalizer

@@ -1,8 +1,10 @@
-"""Arrays in, arrays out: the mathematics that every other room stands on."""
+"""Functions of arrays: the mathematics that all other packages use."""
 
 from ndpp.linalg.circle import inclusion_matrix, node_count, nodes
-from ndpp.linalg.coordinates import Coordinates, coordinates, row_blocks, schur_weights, unit_of
-from ndpp.linalg.minors import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
+from ndpp.linalg.coordinates import Coordinates, coordinates
+from ndpp.linalg.factor import row_blocks
+from ndpp.linalg.scaling import quadratic_forms, schur_weights, unit_of
+from ndpp.linalg.schur import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
     TiltedLaw,
@@ -29,6 +31,7 @@ __all__ = [
     "log_minor",
     "node_count",
     "nodes",
+    "quadratic_forms",
     "rank_one_condition",
     "resolvent",
     "rounding_error",

@@ -16,14 +16,14 @@ import numpy as np
 
 from ndpp._types import ComplexArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
-from ndpp.linalg.minors import condition_on
+from ndpp.linalg.schur import condition_on
 from ndpp.linalg.size_law import resolvent, tilt_for, tilted_law
 
 
 def nodes(radius: float, count: int) -> ComplexArray:
     """Return the points of the upper half of the circle, angles 2π(j + ½)/count; the lower half are their conjugates."""
     half = (count + 1) // 2
-    return radius * np.exp(2j * np.pi * (np.arange(half) + 0.5) / count)
+    return np.asarray(radius * np.exp(2j * np.pi * (np.arange(half) + 0.5) / count))
 
 
 def node_count(law: FloatArray, left: int) -> int:

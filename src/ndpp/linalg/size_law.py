@@ -18,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray
-from ndpp.linalg.coordinates import EPS, Coordinates
-from ndpp.linalg.minors import log_det_or_zero, log_minor, row_basis, schur_complement
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import ROUNDING, condition_or_zero, log_minor, row_basis
 
 ZERO_WEIGHT = 1e-12
 """A size whose probability falls below this under the law tilted towards it is a size that cannot occur."""
@@ -65,24 +66,10 @@ class TiltedLaw(NamedTuple):
 def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> TiltedLaw:
     """Return the law of the number of further items, an array over 0..r, given the items with rows ``given`` of Q."""
     R, log_det = resolvent(coords, np.array([tilt]))
-    Z, log_given = _given(R[0], given)
+    Z, log_given = condition_or_zero(R[0], given)
     if log_given == -np.inf:
         return TiltedLaw(np.zeros(coords.rank + 1), -np.inf, Z)
     return TiltedLaw(law_of_sum(np.linalg.eigvals(Z)), float(log_det[0].real) + log_given, Z)
-
-
-def _given(R: FloatArray, given: FloatArray | None) -> tuple[FloatArray, float]:
-    if given is None or len(given) == 0:
-        return R, 0.0
-    basis, height = row_basis(given)
-    minor = basis @ R @ basis.T
-    size = np.sqrt(np.diag(minor).clip(0))
-    if not (height.all() and size.all()):
-        return R, -np.inf
-    log_det = log_det_or_zero(minor / np.outer(size, size))
-    if log_det == -np.inf:
-        return R, -np.inf
-    return schur_complement(R, R @ basis.T, minor, basis @ R), log_det + 2 * float(np.log(size * height).sum())
 
 
 def law_of_sum(mu: AnyArray) -> FloatArray:
@@ -106,7 +93,7 @@ def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) ->
     left = size - (0 if given is None else len(given))
     x, low, high = _first_tilt(coords, min(max(size, 0.3), coords.rank - 0.3)), -np.inf, np.inf
     for _ in range(100):
-        Z = _given(resolvent(coords, np.array([np.exp(x)]))[0][0], given)[0]
+        Z = condition_or_zero(resolvent(coords, np.array([np.exp(x)]))[0][0], given)[0]
         excess = float(np.trace(Z)) - left
         if abs(excess) <= 0.3:
             break
@@ -152,7 +139,7 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     """
     inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
     weight = np.sqrt(tilt) * coords.scale / balance[0]
-    noise = coords.noise[:, None] + coords.noise + 16 * EPS
+    noise = coords.noise[:, None] + coords.noise + ROUNDING
     error = float(
         np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise)
         + EPS * coords.rank

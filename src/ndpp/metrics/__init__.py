@@ -1,10 +1,13 @@
-"""How good is a kernel? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Estimate`.
+"""How good is a model? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Estimate`.
 
 A model is a kernel, a fitted estimator, or one of the two baselines, :func:`independent_items` and
-:func:`item_item_cosine`: a kernel that does not beat them is not worth sampling from.
+:func:`item_item_cosine`. Always compare a kernel with the baselines.
 """
 
-from ndpp.metrics.compare import Comparison, Row, compare
+from typing import TYPE_CHECKING
+
+from ndpp._lazy import renamed
+from ndpp.metrics.comparison import Comparison, ModelScores, compare_models
 from ndpp.metrics.estimates import Estimate, SizeClass
 from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
 from ndpp.metrics.models import (
@@ -23,11 +26,11 @@ __all__ = [
     "IndependentItems",
     "ItemItemCosine",
     "LargestId",
+    "ModelScores",
     "RandomHoldout",
-    "Row",
     "SizeClass",
     "auc",
-    "compare",
+    "compare_models",
     "independent_items",
     "independent_margins",
     "item_item_cosine",
@@ -37,3 +40,6 @@ __all__ = [
     "mean_percentile_rank",
     "precision_at",
 ]
+
+if not TYPE_CHECKING:  # type checkers see the new names only
+    __getattr__ = renamed(__name__, compare="compare_models", Row="ModelScores")

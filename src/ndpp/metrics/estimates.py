@@ -1,12 +1,11 @@
-"""What a metric returns: a value, how sure it is, and how it depends on the size of the basket.
+"""The result of a metric: a value, a bootstrap interval, and the value for each class of basket sizes.
 
-Intervals are percentile bootstraps over baskets: they say how the value would differ on other baskets of the same kind,
-not how it would differ for a model trained anew.
+Percentile bootstrap over baskets: the interval shows how the value varies between samples of baskets, not between
+models trained anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,12 +15,12 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
-RESAMPLED = 2_000_000
-"""Numbers that are resampled at a time."""
+CHUNK_VALUES = 2_000_000
+"""Number of resampled values in memory at a time."""
 
 
 class SizeClass(NamedTuple):
-    """The value over the baskets of ``least`` to ``most`` items, and how many there are."""
+    """The metric over the ``n`` baskets of ``least`` to ``most`` items."""
 
     least: int
     most: int
@@ -36,19 +35,17 @@ class Estimate:
     Attributes
     ----------
     name : str
-        Of the metric.
+        Name of the metric.
     value : float
-        The metric over ``n`` baskets; NaN if there are none.
-    low, high : float
-        Bootstrap interval of the level ``level``; NaN where none was asked for.
-    level : float
-        Of the interval, such as 0.95.
+        The metric over ``n`` baskets; NaN if ``n`` is 0.
+    low, high, level : float
+        Bootstrap interval and its level, such as 0.95; the interval is NaN without resamples.
     n : int
-        Number of baskets that count.
+        Number of baskets included.
     n_zero : int
-        Number of baskets to which the model gives probability zero. They do not count, but in AUC.
+        Number of baskets with probability zero under the model. They are excluded, except from AUC.
     by_size : tuple of SizeClass
-        The metric over baskets of 0, 1, 2, 3–4, 5–8, 9–16, … items, as far as there are any.
+        The metric over the baskets of 0, 1, 2, 3–4, 5–8, 9–16, … items.
     """
 
     name: str
@@ -71,50 +68,44 @@ class Estimate:
         return f"{text} on {self.n} baskets{zero}"
 
 
-class Bootstrap(NamedTuple):
-    """How to make an interval: its level, the number of resamples, and a source of randomness."""
+@dataclass(frozen=True)
+class Bootstrap:
+    """The level of an interval, the number of resamples, and a source of randomness."""
 
     level: float
     n_boot: int
     rng: np.random.Generator
 
-    def checked(self) -> Bootstrap:
-        """Return this record if it makes sense."""
+    def __post_init__(self) -> None:
         check_count(self.n_boot, "n_boot")
         if not 0 < self.level < 1:
             raise InvalidInputError(f"level must lie between 0 and 1, such as 0.95; got {self.level}")
-        return self
 
-    def interval(self, statistic: Callable[[IntArray], FloatArray], n: int) -> tuple[float, float]:
-        """Return the interval of a statistic of n baskets.
-
-        ``statistic`` takes an array of shape (resamples, n), whose rows say which baskets were drawn, and returns a
-        value for each row.
-        """
+    def interval(self, values: FloatArray) -> tuple[float, float]:
+        """Return the interval of the mean; NaN without values or resamples."""
+        n = len(values)
         if not (n and self.n_boot):
             return np.nan, np.nan
-        at_once = max(1, RESAMPLED // n)
+        at_once = max(1, CHUNK_VALUES // n)
         counts = [min(at_once, self.n_boot - done) for done in range(0, self.n_boot, at_once)]
-        values = np.concatenate([statistic(self.rng.integers(n, size=(count, n))) for count in counts])
-        low, high = np.quantile(values, [(1 - self.level) / 2, (1 + self.level) / 2])
+        means = [values[self.rng.integers(n, size=(count, n))].mean(axis=1) for count in counts]
+        low, high = np.quantile(np.concatenate(means), [(1 - self.level) / 2, (1 + self.level) / 2])
         return float(low), float(high)
 
 
-def mean_estimate(name: str, values: FloatArray, sizes: IntArray, n_zero: int, bootstrap: Bootstrap) -> Estimate:
-    """Return the mean of one value per basket."""
+def mean_estimate(
+    name: str, values: FloatArray, sizes: IntArray, bootstrap: Bootstrap, *, n_zero: int | None = None
+) -> Estimate:
+    """Return the mean of one value per basket. Values of −inf are excluded; ``n_zero`` defaults to their number."""
+    possible = values > -np.inf
+    n_zero = int(np.sum(~possible)) if n_zero is None else n_zero
+    values, sizes = values[possible], sizes[possible]
     value = float(values.mean()) if len(values) else np.nan
-    low, high = bootstrap.interval(lambda drawn: values[drawn].mean(axis=1), len(values))
-    classes = by_size(sizes, lambda chosen: float(values[chosen].mean()))
-    return Estimate(name, value, low, high, bootstrap.level, len(values), n_zero, classes)
-
-
-def by_size(sizes: IntArray, value: Callable[[IntArray], float]) -> tuple[SizeClass, ...]:
-    """Return the classes of sizes that occur, each with the value over the numbers of its baskets."""
+    low, high = bootstrap.interval(values)
     edges = 2 ** np.arange(-1, 64, dtype=float)  # 0 | 1 | 2 | 3–4 | 5–8 | …
-    classes = np.searchsorted(edges, sizes)
-    out = []
-    for i in np.unique(classes):
-        chosen = np.flatnonzero(classes == i)
+    index, by_size = np.searchsorted(edges, sizes), []
+    for i in np.unique(index):
+        inside = values[index == i]
         least, most = (0, 0) if i == 0 else (int(edges[i - 1]) + 1, int(edges[i]))
-        out.append(SizeClass(least, most, value(chosen), len(chosen)))
-    return tuple(out)
+        by_size.append(SizeClass(least, most, float(inside.mean()), len(inside)))
+    return Estimate(name, value, low, high, bootstrap.level, len(values), n_zero, tuple(by_size))

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._types import IntArray, RngLike
 from ndpp.baskets import Baskets
 from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
 from ndpp.metrics.models import log_likelihoods
 
 SETS_PER_BASKET, SET_ITEMS = 10, 20_000
-"""Random sets for each basket; fewer, but at least one, where those of one size would hold more items than this."""
+"""Random sets per basket: ten, or fewer (at least one) if all sets of one size would hold more than SET_ITEMS items."""
 
 
 def mean_log_likelihood(
@@ -20,54 +20,53 @@ def mean_log_likelihood(
 ) -> Estimate:
     """Return the mean log-probability of the baskets, in nats per basket.
 
-    Baskets of probability zero, such as those larger than the rank of the kernel, would make it −∞; they are left out,
-    and counted in ``n_zero``.
+    Baskets of probability zero, such as those larger than the rank of the kernel, are excluded and counted in
+    ``n_zero``.
 
     Parameters
     ----------
     kernel : LowRankKernel, fitted estimator or baseline
         The model.
     baskets : Baskets
-        Baskets that it was not fitted on.
+        Baskets that the model was not fitted on.
     level, n_boot : float, int
-        Of the bootstrap interval; ``n_boot=0`` for none.
+        Level of the bootstrap interval, and number of resamples; 0 for no interval.
     rng : anything ``numpy.random.default_rng`` takes
-        For the bootstrap.
+        Source of randomness.
 
     Examples
     --------
     >>> from ndpp import LowRankKernel
-    >>> kernel = LowRankKernel(np.eye(2), [[1.0, 1.0], [-1.0, 1.0]])  # weights 1, 1, 1, 2
+    >>> kernel = LowRankKernel(np.eye(2), [[1.0, 1.0], [-1.0, 1.0]])  # minors 1, 1, 1, 2
     >>> print(mean_log_likelihood(kernel, Baskets.from_lists([[0, 1], [0]]), n_boot=0))
     log-likelihood -1.263 on 2 baskets
     """
-    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng)).checked()
-    values = log_likelihoods(kernel, baskets)
-    return _mean_of_possible("log-likelihood", values, baskets, bootstrap)
+    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
+    return mean_estimate("log-likelihood", log_likelihoods(kernel, baskets), baskets.sizes, bootstrap)
 
 
 def log_likelihood_gain(
-    kernel: Any, floor: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 1000, rng: RngLike = None
+    kernel: Any, baseline: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 1000, rng: RngLike = None
 ) -> Estimate:
-    """Return by how much ``kernel`` beats ``floor`` in mean log-likelihood, in nats per basket.
+    """Return the mean log-likelihood of ``kernel`` minus that of ``baseline``, in nats per basket.
 
-    The two are compared basket by basket, so that the interval is far narrower than that of either. Baskets to which
-    either gives probability zero are left out, and counted in ``n_zero``. Parameters as in
+    The difference is taken basket by basket, so the interval is much narrower than that of either model. Baskets of
+    probability zero under either model are excluded and counted in ``n_zero``. Parameters as in
     :func:`mean_log_likelihood`.
     """
-    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng)).checked()
-    ours, theirs = log_likelihoods(kernel, baskets), log_likelihoods(floor, baskets)
+    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
+    ours, theirs = log_likelihoods(kernel, baskets), log_likelihoods(baseline, baskets)
     possible = (ours > -np.inf) & (theirs > -np.inf)
     values = np.where(possible, ours, -np.inf) - np.where(possible, theirs, 0.0)
-    return _mean_of_possible("log-likelihood gain", values, baskets, bootstrap)
+    return mean_estimate("log-likelihood gain", values, baskets.sizes, bootstrap)
 
 
 def auc(kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 1000, rng: RngLike = None) -> Estimate:
-    """Return how often a basket is more probable than a uniform random set of the same size: 0.5 is blind, 1 at best.
+    """Return the probability that a basket is more probable than a uniform random set of its size; 0.5 is chance.
 
-    All baskets of a size are held against up to ten times as many random sets; ties count half. (Held against sets of
-    all sizes, small baskets would win for being small.) Empty baskets do not count; those of probability zero do.
-    Parameters as in :func:`mean_log_likelihood`; ``rng`` draws the random sets, too.
+    The baskets of each size are compared with up to ten times as many random sets; ties count half. (Among sets of all
+    sizes, small baskets would win because they are small.) Empty baskets are excluded, baskets of probability zero are
+    not. Parameters as in :func:`mean_log_likelihood`; ``rng`` also draws the random sets.
 
     Examples
     --------
@@ -77,7 +76,7 @@ def auc(kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 100
     AUC 0.7515 (95% interval 0.7307 to 0.7725) on 494 baskets
     """
     rng = np.random.default_rng(rng)
-    bootstrap = Bootstrap(level, n_boot, rng).checked()
+    bootstrap = Bootstrap(level, n_boot, rng)
     baskets = baskets.select(min_size=1)
     sizes, counts = np.unique(baskets.sizes, return_counts=True)
     n_sets = np.maximum(np.minimum(SETS_PER_BASKET * counts, SET_ITEMS // np.maximum(sizes, 1)), counts)
@@ -88,11 +87,11 @@ def auc(kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 100
         mine, others = baskets.sizes == size, np.sort(theirs[sets.sizes == size])
         ranks = [np.searchsorted(others, ours[mine], side=side) for side in ("left", "right")]
         values[mine] = np.mean(ranks, axis=0) / len(others)
-    return mean_estimate("AUC", values, baskets.sizes, int(np.sum(ours == -np.inf)), bootstrap)
+    return mean_estimate("AUC", values, baskets.sizes, bootstrap, n_zero=int(np.sum(ours == -np.inf)))
 
 
 def random_sets(rng: np.random.Generator, sizes: IntArray, n_items: int) -> Baskets:
-    """Return uniform random sets of these sizes, by Floyd's algorithm for all sets of a size at once."""
+    """Return uniform random sets of these sizes; Floyd's algorithm, vectorized over the sets of each size."""
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     indices = np.empty(indptr[-1], np.int64)
     for size in np.unique(sizes):
@@ -104,8 +103,3 @@ def random_sets(rng: np.random.Generator, sizes: IntArray, n_items: int) -> Bask
             chosen[:, j] = np.where(known, largest, drawn)
         indices[starts[:, None] + np.arange(size)] = np.sort(chosen, axis=1)
     return Baskets(indptr, indices, n_items)
-
-
-def _mean_of_possible(name: str, values: FloatArray, baskets: Baskets, bootstrap: Bootstrap) -> Estimate:
-    possible = values > -np.inf
-    return mean_estimate(name, values[possible], baskets.sizes[possible], int(np.sum(~possible)), bootstrap)

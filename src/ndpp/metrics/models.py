@@ -1,4 +1,4 @@
-"""What can be judged: kernels, fitted estimators, and two simple models that any kernel should be held against."""
+"""The models that metrics accept: kernels, fitted estimators, and two simple baselines."""
 
 from __future__ import annotations
 
@@ -13,56 +13,57 @@ from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
-from ndpp.inference.batched import log_dets, next_scores
+from ndpp.laws.batched import Form, log_dets
+from ndpp.laws.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
 
 
 @dataclass(frozen=True, eq=False)
 class IndependentItems:
-    """Each item is in a basket with its own probability, whatever else is in it. Ranks items by popularity."""
+    """Items occur independently, each with its own probability. Ranks items by popularity."""
 
     probabilities: FloatArray
 
     @property
     def n_items(self) -> int:
-        """Size of the catalogue."""
+        """Number of items."""
         return len(self.probabilities)
 
     def log_likelihoods(self, baskets: Baskets) -> FloatArray:
         """Return the log-probability of each basket."""
         absent = np.log1p(-self.probabilities)
-        return absent.sum() + baskets.to_csr() @ (np.log(self.probabilities) - absent)
+        return np.asarray(absent.sum() + baskets.to_csr() @ (np.log(self.probabilities) - absent))
 
     def scores(self, baskets: Baskets) -> FloatArray:
-        """Return the popularity of each item, a row for each basket."""
+        """Return the popularity of each item, one row per basket."""
         return np.tile(self.probabilities, (len(baskets), 1))
 
 
 @dataclass(frozen=True, eq=False)
 class ItemItemCosine:
-    """An item scores the sum of its cosine similarities to those of the basket. Not a law of sets, but hard to beat."""
+    """Scores an item by the sum of its cosine similarities to the items of the basket. Has no probabilities."""
 
     similarity: Any
 
     @property
     def n_items(self) -> int:
-        """Size of the catalogue."""
+        """Number of items."""
         return int(self.similarity.shape[0])
 
     def scores(self, baskets: Baskets) -> FloatArray:
-        """Return the score of each item, a row for each basket."""
-        return (baskets.to_csr().astype(np.float64) @ self.similarity).toarray()
+        """Return the score of each item, one row per basket."""
+        return np.asarray((baskets.to_csr().astype(np.float64) @ self.similarity).toarray())
 
 
 def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> IndependentItems:
-    """Return the floor: independent items with their frequencies in these baskets, p = (count + s)/(baskets + 2s).
+    """Fit independent items to baskets: p = (count + s)/(n_baskets + 2s), where s is ``smoothing``.
 
     Examples
     --------
-    >>> floor = independent_items(Baskets.from_lists([[0, 1], [0], [0]]))
-    >>> floor.probabilities
+    >>> baseline = independent_items(Baskets.from_lists([[0, 1], [0], [0]]))
+    >>> baseline.probabilities
     array([0.875, 0.375])
-    >>> floor.log_likelihoods(Baskets.from_lists([[0]], n_items=2)).round(4)
+    >>> baseline.log_likelihoods(Baskets.from_lists([[0]], n_items=2)).round(4)
     array([-0.6035])
     """
     if not smoothing > 0:
@@ -72,9 +73,9 @@ def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> Independen
 
 
 def independent_margins(kernel: LowRankKernel) -> IndependentItems:
-    """Return independent items with the kernel's own inclusion probabilities: the kernel without what ties items together.
+    """Return independent items with the kernel's inclusion probabilities: the kernel without its interactions.
 
-    The floor for when there are no training baskets at hand. Probabilities of zero and one are moved off by 1e-12.
+    A baseline for when there are no training baskets. Probabilities are clipped to [1e-12, 1 − 1e-12].
 
     Examples
     --------
@@ -85,7 +86,7 @@ def independent_margins(kernel: LowRankKernel) -> IndependentItems:
 
 
 def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
-    """Return the recommender by similarity of items in these baskets: baskets with both / √(with one · with the other).
+    """Fit cosine similarities to baskets: (baskets with both items) / √(baskets with one · baskets with the other).
 
     Examples
     --------
@@ -103,45 +104,42 @@ def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
 
 
 def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
-    """Return the log-probability of each basket, −inf where it is zero.
+    """Return the log-probability of each basket, −inf for impossible baskets.
 
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
     """
     model = _model(kernel, baskets)
     if isinstance(model, LowRankKernel):
         return log_dets(model, baskets) - model.log_normalizer()
-    if not has_law(model):
-        raise InvalidInputError(f"{type(model).__name__} ranks items but gives baskets no probability")
+    if not has_probabilities(model):
+        raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
     return np.asarray(model.log_likelihoods(baskets), np.float64)
 
 
-def has_law(kernel: Any) -> bool:
-    """Return whether the model gives baskets a probability."""
+def has_probabilities(kernel: Any) -> bool:
+    """Return whether the model assigns probabilities to baskets."""
     model = getattr(kernel, "kernel_", kernel)
     return isinstance(model, LowRankKernel) or hasattr(model, "log_likelihoods")
 
 
 def scores(kernel: Any, baskets: Baskets) -> FloatArray:
-    """Return how well each item goes with each basket, shape (len(baskets), n_items); NaN where a basket is impossible.
+    """Return the score of each item as the next one of each basket, shape (len(baskets), n_items).
 
-    For a kernel these are :func:`ndpp.next_item_scores`; other models have a method ``scores``.
+    For a kernel these are :func:`ndpp.next_item_scores`, or NaN for impossible baskets; other models have a method
+    ``scores``.
     """
     model = _model(kernel, baskets)
-    if isinstance(model, LowRankKernel):
-        return _kernel_scores(model, baskets)
-    return np.asarray(model.scores(baskets), np.float64)
-
-
-def _kernel_scores(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    out = next_scores(kernel, baskets)
+    if not isinstance(model, LowRankKernel):
+        return np.asarray(model.scores(baskets), np.float64)
+    out = batched_scores(Form.of_kernel(model), baskets)
     for i in np.flatnonzero(np.isnan(out).any(axis=1)):
         with suppress(ZeroProbabilityError):
-            out[i] = next_item_scores(kernel, baskets[i])
+            out[i] = next_item_scores(model, baskets[i])
     return out
 
 
 def _model(kernel: Any, baskets: Baskets) -> Any:
-    """Return the kernel of a fitted estimator, or what was given, if it is over the items of the baskets."""
+    """Return the kernel of a fitted estimator, or the model itself; raise unless it matches the baskets."""
     model = getattr(kernel, "kernel_", kernel)
     if not isinstance(model, LowRankKernel) and not hasattr(model, "scores"):
         raise InvalidInputError(
@@ -150,11 +148,11 @@ def _model(kernel: Any, baskets: Baskets) -> Any:
         )
     if not isinstance(baskets, Baskets):
         raise InvalidInputError(
-            f"expected Baskets; got {type(baskets).__name__}. `Baskets.from_lists(sets, n_items=…)` makes them."
+            f"expected Baskets; got {type(baskets).__name__}. Convert sets with `Baskets.from_lists(sets, n_items=…)`."
         )
     if model.n_items != baskets.n_items:
         raise InvalidInputError(
-            f"model and baskets must share one catalogue; the model has {model.n_items} items, "
-            f"the baskets have {baskets.n_items}. Give the baskets n_items= or the model's labels."
+            f"model and baskets must have the same items; the model has {model.n_items}, "
+            f"the baskets have {baskets.n_items}. Create the baskets with n_items= or the model's labels."
         )
     return model

@@ -1,27 +1,39 @@
-"""Pictures. Each function takes what another room computed and returns a matplotlib ``Figure``; nothing is shown or saved.
+"""Plots. Each function takes the results of another module and returns a matplotlib ``Figure``; none is shown or saved.
 
-Figures are made without pyplot: no backend, style or list of figures of the process is touched. They are saved by
-``figure.savefig("name.png")``, or ``.svg``. Attraction is blue and solid, repulsion orange and hatched or dashed; curves
-differ in colour, dashes and markers: colour-blind eyes and black-and-white printers tell them apart [Okabe & Ito 2008].
+Figures do not use pyplot, so the backend, style and open figures of the process are untouched. Save one with
+``figure.savefig("name.png")`` or ``.svg``. Attraction is blue and solid, repulsion orange and hatched or dashed. Curves
+differ in colour, dashes and markers, which also works for colour-blind readers and in print [Okabe & Ito 2008].
 """
 
-from ndpp.plots.curves import Curve, Panel, convergence, fitted_slope, runtimes
-from ndpp.plots.items import pair_graph, popularity, related, strongest_pairs
-from ndpp.plots.maps import embedding_map
-from ndpp.plots.sizes import Bar, rejections, size_law
+from typing import TYPE_CHECKING
+
+from ndpp._lazy import renamed
+from ndpp.plots.bars import Bar, pair_chart, popularity_chart, rejections, related_chart
+from ndpp.plots.curves import Curve, Panel, convergence_curves, fitted_slope, runtimes, size_distributions
+from ndpp.plots.maps import embedding_map, pair_graph
 
 __all__ = [
     "Bar",
     "Curve",
     "Panel",
-    "convergence",
+    "convergence_curves",
     "embedding_map",
     "fitted_slope",
+    "pair_chart",
     "pair_graph",
-    "popularity",
+    "popularity_chart",
     "rejections",
-    "related",
+    "related_chart",
     "runtimes",
-    "size_law",
-    "strongest_pairs",
+    "size_distributions",
 ]
+
+if not TYPE_CHECKING:  # type checkers see the new names only
+    __getattr__ = renamed(
+        __name__,
+        convergence="convergence_curves",
+        popularity="popularity_chart",
+        related="related_chart",
+        size_law="size_distributions",
+        strongest_pairs="pair_chart",
+    )

@@ -1,22 +1,26 @@
-"""Curves on logarithmic scales: how a distance falls with the number of samples, how a time grows with the size of a problem."""
+"""Curves: how a distance falls with the number of samples, how a time grows with a problem, and size distributions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import NEUTRAL, check_any, figure, line_look, open_axes
+from ndpp.plots._base import NEUTRAL, check_any, figure, line_look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+GREY = "#9aa3ab"
+MIN_SHARE = 1e-4
+"""Sizes of smaller probability are left out at both ends."""
+
 
 class Curve(NamedTuple):
-    """Points of a line, and optionally a band around it."""
+    """The points of a line, and optionally a band around it."""
 
     label: str
     x: Sequence[float] | FloatArray
@@ -26,13 +30,13 @@ class Curve(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One pair of axes, logarithmic unless ``log`` is False. ``floor`` is a grey band behind the curves, ``levels`` are lines."""
+    """One pair of axes, logarithmic unless ``log`` is False; ``reference`` is drawn in grey, ``levels`` as lines."""
 
     title: str
     xlabel: str
     ylabel: str
     curves: Sequence[Curve]
-    floor: Curve | None = None
+    reference: Curve | None = None
     levels: Mapping[str, float] = {}
     log: bool = True
 
@@ -51,24 +55,29 @@ def fitted_slope(x: Any, y: Any) -> float:
     return float(np.polyfit(np.log(first), np.log(second), 1)[0])
 
 
-def convergence(panels: Sequence[Panel]) -> Figure:
-    """Return distances against numbers of samples or steps, beside the noise floor of a perfect sampler.
+def convergence_curves(panels: Sequence[Panel]) -> Figure:
+    """Plot distances against numbers of samples or steps, with the noise of a perfect sampler as reference.
 
-    Curves of one label look the same in all panels.
+    Curves with the same label look the same in all panels.
 
     Examples
     --------
     >>> curve = Curve("walk", [10, 100, 1000], [0.3, 0.1, 0.05])
-    >>> floor = Curve("perfect sampler", [10, 1000], [0.3, 0.03], low=[0.2, 0.02], high=[0.4, 0.04])
-    >>> figure = convergence([Panel("k = 5", "samples", "distance", [curve], floor, {"limit of the walk": 0.04})])
-    >>> [line.get_label() for line in figure.axes[0].get_lines()]
+    >>> perfect = Curve("perfect sampler", [10, 1000], [0.3, 0.03], low=[0.2, 0.02], high=[0.4, 0.04])
+    >>> panel = Panel("k = 5", "samples", "distance", [curve], perfect, {"limit of the walk": 0.04})
+    >>> [line.get_label() for line in convergence_curves([panel]).axes[0].get_lines()]
     ['perfect sampler', 'limit of the walk', 'walk']
     """
-    return _draw(panels, lambda curve: curve.label)
+    drawn = _draw(panels, lambda curve: curve.label, extra_height=0.9)
+    shown = {name: line for axes in drawn.axes for line, name in zip(*axes.get_legend_handles_labels())}
+    fitting = max(1, int(drawn.get_figwidth() / (0.6 + 0.075 * max(map(len, shown)))))
+    columns = -(-len(shown) // -(-len(shown) // min(4, fitting)))  # as few rows as fit, evenly filled
+    drawn.legend(shown.values(), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    return drawn
 
 
 def runtimes(panels: Sequence[Panel], *, slopes: bool = True) -> Figure:
-    """Return times against sizes of a problem, on log-log axes, each panel with its own legend and fitted slopes.
+    """Plot times against problem sizes on log-log axes; each panel has a legend with fitted slopes.
 
     Examples
     --------
@@ -77,62 +86,86 @@ def runtimes(panels: Sequence[Panel], *, slopes: bool = True) -> Figure:
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['preparation (slope 1.00)']
     """
-    return _draw(panels, _with_slope if slopes else lambda curve: curve.label, own_legends=True)
+
+    def name(curve: Curve) -> str:
+        fitted = slopes and len(curve.x) > 1
+        return f"{curve.label} (slope {fitted_slope(curve.x, curve.y):z.2f})" if fitted else curve.label
+
+    most = max((len(panel.curves) for panel in panels), default=0)
+    drawn = _draw(panels, name, extra_height=0.11 * most * -(-len(panels) // 2))
+    for axes in drawn.axes:
+        axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    return drawn
 
 
-def _with_slope(curve: Curve) -> str:
-    return f"{curve.label} (slope {fitted_slope(curve.x, curve.y):z.2f})" if len(curve.x) > 1 else curve.label
+def size_distributions(distributions: Mapping[str, Any], *, observed: Any = None) -> Figure:
+    """Plot size distributions as lines, by name, over the shares of ``observed`` basket sizes as bars.
+
+    ``distributions`` are arrays of the probabilities of sizes 0, 1, …, as ``kernel.size_distribution()`` returns them.
+
+    Examples
+    --------
+    >>> figure = size_distributions({"kernel": [0.2, 0.5, 0.3]}, observed=[1, 1, 2, 0])
+    >>> figure.axes[0].get_ylabel()
+    'share of baskets'
+    """
+    check_any(distributions)
+    shares: FloatArray = np.empty(0) if observed is None else np.bincount(observed) / len(observed)
+    arrays = {name: np.asarray(values, np.float64) for name, values in distributions.items()}
+    shown = np.concatenate([np.flatnonzero(values > MIN_SHARE) for values in [*arrays.values(), shares]])
+    low, high = int(shown.min()), int(shown.max())
+    drawn = figure(6.4, 3.8)
+    axes = drawn.add_subplot(xlabel="items in a basket", ylabel="share of baskets")
+    axes.spines[["top", "right"]].set_visible(False)
+    if shares.size:
+        axes.bar(np.arange(len(shares)), shares, color="#c9cfd4", width=0.85, label="baskets")
+    for i, (name, values) in enumerate(arrays.items()):
+        look = {**line_look(i), "ms": 4}
+        axes.plot(np.arange(len(values)), values, label=name, markevery=max(1, (high - low) // 30), **look)
+    axes.set_xlim(low - 0.7, high + 0.7)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value == 0 or value >= 0.01 else f"{value:.1%}")
+    axes.legend(frameon=False)
+    return drawn
 
 
-def _draw(panels: Sequence[Panel], name: Any, *, own_legends: bool = False) -> Figure:
+def _draw(panels: Sequence[Panel], name: Callable[[Curve], str], *, extra_height: float) -> Figure:
+    """Plot the panels in two columns, with the names of curves by ``name``."""
     check_any(panels)
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    below = max(len(panel.curves) for panel in panels) * 0.11 * rows if own_legends else 0.9
-    drawn = figure(5.2 * columns, 3.9 * rows + below)
+    drawn = figure(5.2 * columns, 3.9 * rows + extra_height)
     for i, panel in enumerate(panels):
         scale = "log" if panel.log else "linear"
-        axes = drawn.add_subplot(rows, columns, i + 1, xscale=scale, yscale=scale)
+        axes: Any = drawn.add_subplot(rows, columns, i + 1, xscale=scale, yscale=scale)
         axes.set_title(panel.title, fontsize=11)
-        _panel(axes, panel, labels, name)
-        if own_legends:
-            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    if not own_legends:
-        shown = {name: line for axes in drawn.axes for line, name in zip(*axes.get_legend_handles_labels())}
-        fitting = max(1, int(drawn.get_figwidth() / (0.6 + 0.075 * max(map(len, shown)))))
-        columns = -(-len(shown) // -(-len(shown) // min(4, fitting)))  # as few rows as fit, evenly filled
-        drawn.legend(shown.values(), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+        axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel, axisbelow=True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(which="major", color="#e4e7ea", lw=0.8)
+        if panel.reference is not None:
+            _plot(axes, panel.reference, 0.25, color=GREY, lw=6, alpha=0.35, solid_capstyle="butt")
+        for (label, level), style in zip(panel.levels.items(), (":", "--", "-.") * len(panel.levels)):
+            axes.axhline(level, color=NEUTRAL, ls=style, lw=1.2, label=label)
+        for curve in panel.curves:
+            _plot(axes, curve._replace(label=name(curve)), 0.15, **line_look(labels.index(curve.label)))
+        _readable_scales(axes, panel)
     return drawn
 
 
-def _panel(axes: Any, panel: Panel, labels: Sequence[str], name: Any) -> None:
-    open_axes(axes)
-    axes.grid(which="major", color="#e4e7ea", lw=0.8)
-    axes.set_axisbelow(True)
-    axes.set_xlabel(panel.xlabel)
-    axes.set_ylabel(panel.ylabel)
-    if panel.floor is not None:
-        floor = panel.floor
-        axes.plot(floor.x, floor.y, color="#9aa3ab", lw=6, alpha=0.35, label=floor.label, solid_capstyle="butt")
-        if floor.low is not None and floor.high is not None:
-            axes.fill_between(floor.x, floor.low, floor.high, color="#9aa3ab", alpha=0.25, lw=0)
-    for (label, level), style in zip(panel.levels.items(), (":", "--", "-.") * len(panel.levels)):
-        axes.axhline(level, color=NEUTRAL, ls=style, lw=1.2, label=label)
-    for curve in panel.curves:
-        look = line_look(labels.index(curve.label))
-        axes.plot(curve.x, curve.y, label=name(curve), **look)
-        if curve.low is not None and curve.high is not None:
-            axes.fill_between(curve.x, curve.low, curve.high, color=look["color"], alpha=0.15, lw=0)
-    _readable_scales(axes, panel)
+def _plot(axes: Any, curve: Curve, opacity: float, **look: Any) -> None:
+    """Plot a curve, and the band around it with this opacity."""
+    axes.plot(curve.x, curve.y, label=curve.label, **look)
+    if curve.low is not None and curve.high is not None:
+        axes.fill_between(curve.x, curve.low, curve.high, color=look["color"], alpha=opacity, lw=0)
 
 
 def _readable_scales(axes: Any, panel: Panel) -> None:
-    """Show a decade at least, so that noise does not look like a trend; name few and near sizes as they are."""
+    """Show at least one decade, so that noise does not look like a trend; label few and close x as plain numbers."""
     low, high = axes.get_ylim()
     room = max(1.0, np.sqrt(10 * low / high)) if panel.log else 1.0
     axes.set_ylim(low / room if panel.log else 0.0, high * room)
-    sizes = np.unique(np.concatenate([np.asarray(curve.x, np.float64) for curve in panel.curves]))
-    if len(sizes) <= 12 and sizes[-1] < 100 * sizes[0]:
-        axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    x = np.unique(np.concatenate([np.asarray(curve.x, np.float64) for curve in panel.curves]))
+    if len(x) <= 12 and x[-1] < 100 * x[0]:
+        axes.set_xticks(x, [f"{value:g}" for value in x])
         axes.set_xticks([], minor=True)

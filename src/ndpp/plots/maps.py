@@ -1,38 +1,71 @@
-"""Items on a map: those that stand in for each other lie close together, and lines join those that go together.
+"""Items in the plane: a graph of the strongest pairs, and a map.
 
-Where two items repel each other their rows point the same way in the symmetric part of L: with sym(B) = F Fᵀ, the angle
-between Fᵀq_a and Fᵀq_b does not depend on how X and W were written. The map is a spectral layout of these angles, the two
-smoothest eigenvectors of the graph whose weights are squared positive cosines [Belkin & Niyogi, Neural Computation 15, 2003].
+On the map, substitutes are close together, and lines join complements. Items that repel each other have rows that point
+in similar directions in the symmetric part of L: with sym(B) = F Fᵀ, the angle between Fᵀq_a and Fᵀq_b does not depend on
+how X and W are written. The map is a spectral layout of these angles: the two smoothest eigenvectors of the graph whose
+edges have squared positive cosines as weights [Belkin & Niyogi, Neural Computation 15, 2003].
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError
-from ndpp.explain import Pairs
+from ndpp.explain import Pair, Pairs
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
-from ndpp.plots._base import ATTRACT, NEUTRAL, figure, short
+from ndpp.plots._base import ATTRACT, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LINES: tuple[dict[str, Any], ...] = ({"color": ATTRACT, "ls": "solid"}, {"color": REPEL, "ls": (0, (2, 1))})
+"""Lines between complements and between substitutes."""
+
+
+def pair_graph(pairs: Pairs) -> Figure:
+    """Plot the result of :func:`ndpp.explain.strongest_pairs` on a circle; wider lines are stronger correlations."""
+    both = pairs.complements + pairs.substitutes
+    check_any(both)
+    labels = {share.item: short(share.label, 26) for pair in both for share in pair[:2]}
+    reach = 1.1 + 0.031 * max(map(len, labels.values()))  # the circle, and labels all around it
+    drawn = figure(9.0, 9.0)  # says what to install without matplotlib
+
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    axes = drawn.add_subplot(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
+    axes.axis("off")
+    items = _neighbours_first(both)
+    angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
+    places = dict(zip(items, np.column_stack([np.cos(angles), np.sin(angles)])))
+    strongest = max(abs(pair.correlation) for pair in both)
+    for kind, look, name in zip(pairs, LINES, (GO_TOGETHER, REPLACE_EACH_OTHER)):
+        for pair in kind:  # a curve bent towards the centre
+            start, end = places[pair.first.item], places[pair.second.item]
+            path = Path([start, 0.35 * (start + end), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
+            width = 0.8 + 4.2 * abs(pair.correlation) / strongest
+            axes.add_patch(PathPatch(path, fill=False, lw=width, capstyle="butt", **look))
+        if kind:
+            axes.plot([], [], lw=3, label=name, **look)
+    axes.plot(*np.array(list(places.values())).T, "o", color=NEUTRAL, ms=6)
+    for item, angle in zip(items, np.degrees(angles)):
+        left = angle < -90 - 1e-6
+        turn: dict[str, Any] = {"rotation": angle + 180 * left, "ha": "right" if left else "left"}
+        x, y = 1.05 * places[item]
+        axes.text(x, y, labels[item], va="center", fontsize=9, rotation_mode="anchor", **turn)
+    drawn.legend(loc="outside lower center", ncols=2, frameon=False)
+    return drawn
+
 
 def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
-    """Return a map of the ``n`` most popular items. O(n_items · r² + n³).
+    """Plot a map of the ``n`` most popular items, with lines between the complements in ``pairs``. O(n_items · r² + n³).
 
-    Parameters
-    ----------
-    kernel : LowRankKernel
-        With labels, if items are to be named by them.
-    n : int
-        How many items, at least four.
-    pairs : Pairs, optional
-        Of :func:`ndpp.explain.strongest_pairs`; complements that are both on the map are joined by a line.
+    ``pairs`` is the result of :func:`ndpp.explain.strongest_pairs`.
 
     Examples
     --------
@@ -42,7 +75,7 @@ def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = N
     12
     """
     if not 4 <= n <= kernel.n_items:
-        raise InvalidInputError(f"a map shows from 4 items to all {kernel.n_items}; n={n} was asked for")
+        raise InvalidInputError(f"n must be between 4 and {kernel.n_items}, the number of items; got {n}")
     popularity = kernel.inclusion_probabilities()
     items = np.argsort(-popularity, kind="stable")[:n]
     places = dict(zip(items.tolist(), _layout(_similarity(kernel, items))))
@@ -55,7 +88,7 @@ def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = N
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
     points = np.array(list(places.values()))
     area = 200 * popularity[items] / popularity[items].max()
-    axes.scatter(*points.T, s=area + 8, color=NEUTRAL, alpha=0.75, lw=0, zorder=2)
+    axes.scatter(points[:, 0], points[:, 1], s=area + 8, color=NEUTRAL, alpha=0.75, lw=0, zorder=2)
     for item, (x, y) in places.items():
         label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
         axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)
@@ -67,27 +100,28 @@ def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = N
 
 
 def _similarity(kernel: LowRankKernel, items: IntArray) -> FloatArray:
-    """Return cosines between items in the symmetric part of L; zero for items that have none."""
-    values, vectors = np.linalg.eigh(symmetric_part(kernel.coordinates.B))
-    rows = kernel.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    """Return cosines between items in the symmetric part of L; zero for items with a zero row."""
+    ties = kernel.ties  # a background scales rows, which cosines do not see
+    values, vectors = np.linalg.eigh(symmetric_part(ties.coordinates.B))
+    rows = ties.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(norms > 0, norms, 1.0)
     return np.asarray(rows @ rows.T)
 
 
 def _layout(cosines: FloatArray) -> FloatArray:
-    """Return places in the plane, evened out so that labels have room: in each direction, ranks in place of values."""
-    weights = np.maximum(cosines, 0.0) ** 2 + 1e-6
-    np.fill_diagonal(weights, 0.0)
-    degree = weights.sum(axis=1)
-    walk = weights / np.sqrt(degree[:, None] * degree)
+    """Return places in the plane; coordinates are replaced by their ranks, to make room for labels."""
+    edges = np.maximum(cosines, 0.0) ** 2 + 1e-6
+    np.fill_diagonal(edges, 0.0)
+    degree = edges.sum(axis=1)
+    walk = edges / np.sqrt(degree[:, None] * degree)
     vectors = np.linalg.eigh(walk)[1][:, -3:-1] / np.sqrt(degree)[:, None]
-    vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])  # eigenvectors have no sign of their own
+    vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])  # fix the sign
     return _spread(np.argsort(np.argsort(vectors, axis=0), axis=0) / (len(vectors) - 1))
 
 
 def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, rounds: int = 80) -> FloatArray:
-    """Return places moved up and down until no two labels, boxes of this size, lie over each other."""
+    """Return places moved up and down until labels, boxes of this width and height, do not overlap."""
     order = np.arange(len(places))
     for _ in range(rounds):
         across, up = (places[:, None, axis] - places[:, axis] for axis in (0, 1))
@@ -96,3 +130,20 @@ def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, r
         push = np.where(over, np.sign(up) * (height - np.abs(up)), 0.0)
         places = places + np.column_stack([np.zeros(len(places)), 0.3 * push.sum(axis=1)])
     return places
+
+
+def _neighbours_first(pairs: Sequence[Pair]) -> list[int]:
+    """Return the items in depth-first order along the pairs, which puts most paired items next to each other."""
+    friends: dict[int, list[int]] = {}
+    for pair in pairs:
+        friends.setdefault(pair.first.item, []).append(pair.second.item)
+        friends.setdefault(pair.second.item, []).append(pair.first.item)
+    order: dict[int, None] = {}
+    for start in friends:
+        stack = [start]
+        while stack:
+            item = stack.pop()
+            if item not in order:
+                order[item] = None
+                stack += reversed(friends[item])
+    return list(order)

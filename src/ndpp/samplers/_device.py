@@ -1,4 +1,4 @@
-"""Which device draws: the CPU, or a CUDA device by the engine that a sampler names."""
+"""The device that draws: the CPU, or a CUDA device through the engine that a sampler names."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ AnySampler = TypeVar("AnySampler", bound=Sampler)
 
 
 def with_engine(sampler: AnySampler, device: str | None, engine: str) -> AnySampler:
-    """Return a prepared sampler, a dataclass, that draws on ``device`` by the engine of this name ("module:class").
+    """Return a prepared sampler (a dataclass) that draws on ``device`` with the engine named "module:class".
 
-    None and "cpu" mean the CPU. If torch finds no CUDA device at all, a warning says so and the CPU draws; naming a device that does not
-    exist next to others is an error. torch and the engine's module are imported only if there is a device.
+    None and "cpu" mean the CPU. If torch finds no CUDA device at all, the sampler warns and draws on the CPU; a device number that does not
+    exist is an error. torch and the engine's module are imported only if there is a device.
     """
-    place = _cuda_device(device)
-    if place is None:
+    found = _cuda_device(device)
+    if found is None:
         return sampler
-    changes: dict[str, Any] = {"engine": load(engine).prepare(sampler, place)}
+    changes: dict[str, Any] = {"engine": load(engine).prepare(sampler, found)}
     return replace(sampler, **changes)  # type: ignore[type-var]
 
 
@@ -34,21 +34,20 @@ def _cuda_device(device: str | None) -> torch.device | None:
         return None
     name, _, number = str(device).partition(":")
     if name != "cuda" or not (number.isdigit() or (number == "" and ":" not in str(device))):
-        raise InvalidInputError(f"device must be None, 'cpu', 'cuda' or 'cuda:1'; got {device!r}")
+        raise InvalidInputError(f"must be None, 'cpu', 'cuda' or 'cuda:1'; got {device!r}", argument="device")
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("torch", "gpu", f"device={device!r}") from None
+        raise MissingExtraError("torch", "gpu", f"Drawing on {device!r}") from None
     if not torch.cuda.is_available():
         warnings.warn(
-            f"device={device!r} was asked for, but torch {torch.__version__} finds no CUDA device: drawing on the CPU. "
-            "The law is the same; the draws are those of device='cpu'.",
+            f"the device {device!r} is not available: torch {torch.__version__} finds no CUDA device. Drawing on the CPU "
+            "instead: the same distribution, and the draws of the device 'cpu'.",
             RuntimeWarning,
             stacklevel=4,
         )
         return None
     if number and int(number) >= torch.cuda.device_count():
-        raise InvalidInputError(
-            f"device={device!r} is not there: CUDA devices are 0 to {torch.cuda.device_count() - 1}"
-        )
+        most = torch.cuda.device_count() - 1
+        raise InvalidInputError(f"must be a CUDA device from 0 to {most}; got {device!r}", argument="device")
     return torch.device(device)

@@ -1,7 +1,7 @@
-"""The verbs every sampler speaks: ``prepare`` pays what depends on the kernel alone, ``sample`` draws.
+"""The interface of all samplers: ``prepare`` computes what depends on the kernel alone, ``sample`` draws.
 
 Sample i of a call depends on the seed and on i alone. Each sample has its own stream, a Philox generator whose key comes from the
-seed and whose counter comes from i (Salmon et al., SC 2011); no batch size, thread or machine can change it.
+seed and whose counter comes from i (Salmon et al., SC 2011), so batches, threads and machines cannot change it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,36 +24,31 @@ from ndpp.errors import PartialResultError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
 
-BATCH = 64
-"""Most samples handed to a worker at a time. No draw depends on it."""
-STREAMED = 16
-"""The same where draws are wanted as they come."""
+BATCH, STREAM_BATCH = 64, 16
+"""Maximum number of samples per batch of a worker, in ``sample`` and in ``stream``. No draw depends on them."""
 
 
 class Draw(NamedTuple):
-    """One set, as rows of the kernel's support, and what a person wants to know of how it came about."""
+    """One set, as rows of the kernel's support, and its counters and monitors."""
 
     rows: IntArray
     info: Mapping[str, float]
 
 
 class Monitor(StrEnum):
-    """What a draw watches rather than counts: its worst value tells something, its sum does not."""
+    """Quantities in ``info`` that a draw monitors rather than counts: their worst value is informative, their sum is not."""
 
     FRACTION = "fraction"
     TRACE_ERROR = "trace_error"
 
     def worst(self, values: AnyArray) -> float:
-        """Return the least fraction, or the largest error."""
+        """Return the smallest fraction, or the largest error."""
         return float(np.min(values) if self is Monitor.FRACTION else np.max(values))
-
-
-MONITORS = frozenset(map(str, Monitor))
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Many sets. ``info`` holds one array per counter (proposals, rejections, steps, seconds, …) and monitor, one entry per draw."""
+    """Many sets. ``info`` has one array per counter (proposals, rejections, steps, seconds, …) and monitor, with one entry per draw."""
 
     baskets: Baskets
     info: Mapping[str, AnyArray]
@@ -63,8 +58,8 @@ class Draws:
 
     @property
     def totals(self) -> dict[str, float]:
-        """Each counter, summed over the draws; a :class:`Monitor` is none."""
-        return {name: float(np.sum(values)) for name, values in self.info.items() if name not in MONITORS}
+        """The sum of each counter over the draws; monitors are excluded."""
+        return {name: float(np.sum(values)) for name, values in self.info.items() if name not in tuple(Monitor)}
 
     @property
     def worst(self) -> dict[Monitor, float]:
@@ -73,14 +68,14 @@ class Draws:
 
 
 class Engine(Protocol):
-    """Draws the sets of one prepared sampler on another device than the CPU, many at once."""
+    """Draws the sets of one prepared sampler on a device other than the CPU, many at once."""
 
     def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
-        """Yield the sets of samples first, first + 1, … in order, some at a time; ``key`` is that of the seed."""
+        """Yield the samples first, first + 1, … in order, some at a time; ``key`` is that of the seed."""
 
 
 def stream_key(rng: RngLike) -> IntArray:
-    """Return the 128-bit key of a family of streams. A ``Generator`` moves on by one draw, so that the next call differs."""
+    """Return the 128-bit key of a family of streams. A ``Generator`` advances by one draw, so that the next call differs."""
     return np.random.default_rng(rng).integers(0, 2**64, size=2, dtype=np.uint64)
 
 
@@ -90,18 +85,18 @@ def stream(key: AnyArray, index: int) -> np.random.Generator:
 
 
 class Sampler(ABC):
-    """What all samplers share. A sampler says how to draw one set; this class draws many of them."""
+    """Base class. A sampler implements the draw of one set; this class draws many."""
 
     kernel: LowRankKernel
     engine: Engine | None = None
-    """What draws on a GPU (``ndpp.samplers.gpu``); None: the CPU."""
+    """Draws on a GPU (``ndpp.samplers.gpu``); None for the CPU."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
 
     def draw_batch(self, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
-        """Draw the sets of these indices. Samplers that work on many sets at once replace this."""
+        """Draw the sets with these indices. Samplers that process many sets at once override this."""
         draws: list[Draw] = []
         for index in indices:
             began = time.perf_counter()
@@ -127,38 +122,36 @@ class Sampler(ABC):
         Parameters
         ----------
         n_samples : int
-            How many sets.
+            Number of sets.
         rng : anything ``numpy.random.default_rng`` takes
             The seed. Sample i depends on it and on i alone.
         n_jobs : int or distributed.Client, optional
-            Workers, as joblib counts them: threads unless a ``joblib.parallel_config`` says otherwise. Or a dask cluster. BLAS is held to
-            one thread each, and what a worker that dies was drawing is drawn again.
+            Number of joblib workers (threads, unless a ``joblib.parallel_config`` says otherwise), or a dask cluster. Each worker uses one
+            BLAS thread. If a worker dies, its batch is drawn again.
         progress : bool or str
-            Show a progress bar, of this name if it is one.
+            Show a progress bar; a string is its title.
         first : int
-            Index of the first sample, so that a later call can go on where an earlier one with the same seed stopped.
+            Index of the first sample, to continue an earlier call with the same seed.
 
         Returns
         -------
         Draws
-            ``.baskets`` and, for each counter, an array in ``.info``.
+            ``.baskets``, and an array for each counter in ``.info``.
         """
         batches, key = _batches(n_samples, first, BATCH), stream_key(rng)
-        if self.engine is not None:
-            return self._on_device(counted(self.engine.draws(key, first, n_samples), n_samples, progress, "sampling"))
-        done: list[Draw] = []
+        parts = self._run(key, batches, n_jobs) if self.engine is None else self.engine.draws(key, first, n_samples)
+        done: list[Any] = []
         try:
-            for batch in counted(self._run(key, batches, n_jobs), n_samples, progress, "sampling"):
-                done.extend(batch)
+            done.extend(counted(parts, n_samples, progress, "sampling"))
         except PartialResultError as error:
-            error.partial = self._collect(done + list(error.partial or []))
+            error.partial = self._whole([*done, error.partial] if error.partial else done)
             raise
-        return self._collect(done)
+        return self._whole(done)
 
     def stream(
         self, n_samples: int = 1, *, rng: RngLike = None, n_jobs: Jobs = None, first: int = 0
     ) -> Iterator[Draws]:
-        """Yield the draws of :meth:`sample` as they come, a few at a time: what is drawn can be kept before the end.
+        """Yield the draws of :meth:`sample` in small batches as they arrive, so that they can be saved before the end.
 
         Examples
         --------
@@ -168,20 +161,17 @@ class Sampler(ABC):
         >>> sum(parts, []) == sampler.sample(100, rng=0).baskets.to_lists()
         True
         """
-        batches, key = _batches(n_samples, first, STREAMED), stream_key(rng)
+        batches, key = _batches(n_samples, first, STREAM_BATCH), stream_key(rng)
         if self.engine is not None:
             yield from self.engine.draws(key, first, n_samples)
         else:
             yield from map(self._collect, self._run(key, batches, n_jobs))
 
-    def _on_device(self, parts: Iterator[Draws]) -> Draws:
-        done: list[Draws] = []
-        try:
-            done.extend(parts)
-        except PartialResultError as error:
-            error.partial = _joined(done) if done else self._collect([])
-            raise
-        return _joined(done) if done else self._collect([])
+    def _whole(self, parts: Sequence[Any]) -> Draws:
+        """Return all parts as one: lists of :class:`Draw` from the CPU, :class:`Draws` from an engine."""
+        if self.engine is None or not parts:
+            return self._collect([draw for part in parts for draw in part])
+        return _joined(parts)
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
@@ -189,9 +179,9 @@ class Sampler(ABC):
     def _collect(self, draws: Sequence[Draw]) -> Draws:
         sets = [self.kernel.catalogue_ids(draw.rows) for draw in draws]
         names = dict.fromkeys(name for draw in draws for name in draw.info)
-        info = {name: np.array([draw.info.get(name, 0) for draw in draws]) for name in names}
+        info = {str(name): np.array([draw.info.get(name, 0) for draw in draws]) for name in names}
         baskets = Baskets.from_lists(sets, n_items=self.kernel.n_items)
-        # The kernel's labels are known to be distinct: that is not looked at again for every few draws.
+        # The kernel has checked its labels already; there is no need to check them again for every batch.
         return Draws(Baskets._trusted(baskets.indptr, baskets.indices, baskets.n_items, self.kernel.labels), info)
 
 
@@ -207,7 +197,7 @@ def _joined(parts: Sequence[Draws]) -> Draws:
 def _batches(n_samples: int, first: int, most: int) -> list[range]:
     """Return the indices of the samples in batches of at most ``most``."""
     n_samples, first = check_count(n_samples, "n_samples"), check_count(first, "first")
-    step = min(most, -(-n_samples // 16)) or 1  # a dozen batches at least, so that workers end together
+    step = min(most, -(-n_samples // 16)) or 1  # at least a dozen batches, so that workers finish together
     return [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
 
 

@@ -4,18 +4,18 @@ Law: P(S) ∝ det(L_S) over all sets. Exact. K = L(I + L)⁻¹ = Q R Qᵀ with R
 is in with probability p = q_aᵀRq_a, and then R ← R − (R q_a)(q_aᵀR) / p; it is out with probability 1 − p, and then
 the divisor is p − 1.
 
-Cost: O(n r²) per draw, in blocks of b items: G = Q_b R Q_bᵀ is worked through item by item (compiled, O(b³)), and
-what the block's outcome means for all later items is one update of rank b, R ← R − R Q_bᵀ (G − I_out)⁻¹ Q_b R.
-Nothing is prepared but R. The low-rank form is that of Han et al. [ICLR 2022].
+Cost: O(n r²) per draw, in blocks of b items: G = Q_b R Q_bᵀ is processed item by item (compiled, O(b³)), and the
+effect of the block on all later items is one update of rank b, R ← R − R Q_bᵀ (G − I_out)⁻¹ Q_b R. Only R is
+prepared. The low-rank form is that of Han et al. [ICLR 2022].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import PrecisionError
@@ -26,14 +26,7 @@ from ndpp.samplers.base import Draw, Sampler
 
 @dataclass(frozen=True, eq=False)
 class Cholesky(Sampler):
-    """One pass over the items of a kernel.
-
-    Attributes
-    ----------
-    marginal : (r, r) array
-        R = B(I + B)⁻¹; P(a ∈ S) = q_aᵀRq_a.
-    block : int
-        Items worked through between two updates of R.
+    """One pass over the items of a kernel; ``marginal`` is R, which is updated after every ``block`` items.
 
     Examples
     --------
@@ -50,7 +43,7 @@ class Cholesky(Sampler):
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, block: int = 64) -> Cholesky:
-        """Compute the marginal kernel's core, O(r³). ``block`` changes times, and laws by rounding only."""
+        """Compute R, in O(r³). ``block`` affects only speed and rounding."""
         return cls(kernel, resolvent(kernel.coordinates, np.ones(1))[0][0], check_count(block, "block", least=1))
 
     def draw(self, rng: np.random.Generator) -> Draw:
@@ -61,11 +54,11 @@ class Cholesky(Sampler):
                 q = Q[first : first + self.block]
                 before, after = q @ R, R @ q.T
                 G = before @ q.T
-                taken, worst = work_through(G, rng.random(len(q)))
+                taken, worst = decide(G, rng.random(len(q)))
                 if worst > PROBABILITY_TOLERANCE:
                     raise PrecisionError(
                         f"an inclusion probability came out {worst:.3g} outside [0, 1] in the block of items from "
-                        f"row {span.start + first}: double precision cannot carry this kernel. "
+                        f"row {span.start + first}: double precision is not enough for this kernel. "
                         "Rescale X, drop its smallest directions, or use Exact."
                     )
                 rows.append(span.start + first + np.flatnonzero(taken))
@@ -73,9 +66,9 @@ class Cholesky(Sampler):
         return Draw(np.concatenate(rows), {"proposals": len(self.kernel.support)})
 
 
-@numba.njit(cache=True, nogil=True)
-def work_through(G: FloatArray, uniforms: FloatArray) -> tuple[BoolArray, float]:  # pragma: no cover - compiled
-    """Return which items of a block with marginal kernel ``G`` are in, and how far a probability left [0, 1]."""
+@njit()
+def decide(G: FloatArray, uniforms: FloatArray) -> tuple[BoolArray, float]:
+    """Return which items of a block with marginal kernel ``G`` are in the set, and how far a probability left [0, 1]."""
     K = G.copy()
     n = len(K)
     taken = np.zeros(n, np.bool_)

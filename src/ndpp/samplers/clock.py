@@ -3,24 +3,24 @@
 Law: P(S) ∝ det(L_S) over all sets. Exact. An independent check of the contour rule of :class:`Exact`: no circle, no
 complex number.
 
-Derivation. Give each item of a sample S its own uniform time in [0, 1] and let a clock s run from 1 down to 0; an
-item appears when the clock passes its time. Let Y have appeared so far. The chance that the others all have times
-below s makes the weight of this
+Derivation. Give each item of a sample S an independent uniform time in [0, 1] and let a clock s run from 1 down to 0;
+an item appears when the clock passes its time. If the items Y have appeared so far, all others have times below s,
+and the weight of this event is
 
     F_Y(s) = Σ_{S ⊇ Y} s^{|S ∖ Y|} det L_S = s^{−|Y|} det(I + sB) det(Q_Y R(s) Q_Yᵀ),        R(s) = sB(I + sB)⁻¹,
 
 since R(s) is the marginal kernel of sL and w_Y = det(I + sB) det(Q_Y R Q_Yᵀ) sums s^|S| det L_S over S ⊇ Y. So
-nothing appears between s and s' < s with probability F_Y(s')/F_Y(s): in x = −log s the next item comes at the rate
+nothing appears between s and s' < s with probability F_Y(s')/F_Y(s). In x = −log s, the next item appears at the rate
 
-    h_Y(s) = d log F_Y / d log s = E[number still to come] = tr Z,        Z = R − R Q_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R,
+    h_Y(s) = d log F_Y / d log s = E[number of remaining items] = tr Z,        Z = R − R Q_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R,
 
-and is a with probability F_{Y∪a}(s) / F_Y'(s) = q_aᵀZq_a / tr Z. F_Y is a polynomial with nonnegative coefficients,
-hence log F_Y is convex in log s and h_Y falls as the clock runs down: the rate now bounds all later rates, and the
-next time is drawn by thinning [Lewis & Shedler 1979], with no equation to solve: the clock moves on by an exponential
-time of the present rate, and an item appears there with probability (rate there)/(present rate). L_Y⁻¹ never occurs.
-Where det L_Y = 0 the rate tends to the least number of items that must still come, at least one, and the clock cannot
-run out before they do. It has run out once h_Y(s) < ``NEVER``: what is still to come has a probability of at most its
-mean.
+and is item a with probability F_{Y∪a}(s) / F_Y'(s) = q_aᵀZq_a / tr Z. F_Y is a polynomial with nonnegative
+coefficients, hence log F_Y is convex in log s and h_Y decreases as the clock runs down: the current rate bounds all
+later rates, and the next time is drawn by thinning [Lewis & Shedler 1979], with no equation to solve. The clock
+advances by an exponential time of the current rate, and an item appears there with probability (rate there)/(current
+rate). L_Y⁻¹ never occurs. If det L_Y = 0, the rate tends to the least number of items that must still appear, at
+least one, so the clock cannot run out before they do. It has run out once h_Y(s) < ``NEGLIGIBLE_RATE``, since the
+probability of another item is at most the expected number.
 
 Cost: one inverse of order r per move of the clock, about one move per item: O(r³) each.
 """
@@ -39,14 +39,12 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import condition_on, rank_one_condition, resolvent
 from ndpp.samplers.base import Draw, Sampler
 
-NEVER = 1e-16
-"""Mean number of items still to come at which none will."""
-
-LATEST = 500.0
-"""−log s beyond which the clock has run out. While an item must come the rate is one or more: it has come by then."""
-
+NEGLIGIBLE_RATE = 1e-16
+"""Expected number of remaining items below which the sample is complete."""
+MAX_TIME = 500.0
+"""−log s beyond which the clock has run out. While an item must appear, the rate is at least one: it has appeared by then."""
 RATE_TOLERANCE = 1e-7
-"""How far rounding may lift a rate above an earlier one."""
+"""How far rounding may raise a rate above an earlier one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,34 +61,34 @@ class Clock(Sampler):
     """
 
     kernel: LowRankKernel
-    index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
+    index: ItemIndex | None  # None for a kernel of rank zero, whose only sample is the empty set
     budget: int
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, index: ItemIndex | None = None, budget: int = 100_000) -> Clock:
-        """Build the index of items; ``budget`` is the largest number of moves of the clock for one sample."""
+        """Build the index of items; ``budget`` is the maximum number of moves of the clock per sample."""
         index = LeverageTable.prepare(kernel) if index is None and kernel.rank else index
         return cls(kernel, index, check_count(budget, "budget", least=1))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""
         rows, x, moves, proposals = np.empty(0, np.int64), 0.0, 0, 0
-        rate = float(np.trace(self._coming(x, rows)))
-        while rate > NEVER:
+        rate = float(np.trace(self._remaining(x, rows)))
+        while rate > NEGLIGIBLE_RATE:
             if moves == self.budget:
                 raise BudgetExceededError(
-                    f"the clock has moved {moves} times and {rate:.3g} items are still expected; raise the budget",
+                    f"the clock moved {moves} times and {rate:.3g} more items are expected; raise the budget",
                     count=moves,
                 )
             x, moves = x + rng.exponential() / rate, moves + 1
-            if x > LATEST:
+            if x > MAX_TIME:
                 break
-            Z = self._coming(x, rows)
+            Z = self._remaining(x, rows)
             bound, rate = rate, float(np.trace(Z))
             if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
                 raise PrecisionError(
-                    f"the rate of items rose from {bound:.6g} to {rate:.6g} although it can only fall: double "
-                    "precision cannot carry this kernel. Rescale X, or drop its smallest directions."
+                    f"the rate of items rose from {bound:.6g} to {rate:.6g}, although it can only decrease: double "
+                    "precision is not enough for this kernel. Rescale X, or drop its smallest directions."
                 )
             if rng.random() * bound < rate:
                 assert self.index is not None
@@ -99,7 +97,7 @@ class Clock(Sampler):
                 rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(drawn.rows)[0])[0]))
         return Draw(np.sort(rows), {"proposals": proposals, "moves": moves})
 
-    def _coming(self, x: float, rows: IntArray) -> FloatArray:
-        """Return Z for the items that have appeared, at the time s = exp(−x)."""
+    def _remaining(self, x: float, rows: IntArray) -> FloatArray:
+        """Return Z given the items that have appeared, at time s = exp(−x)."""
         R = resolvent(self.kernel.coordinates, np.exp([-x]))[0][0]
         return np.asarray(condition_on(R, self.kernel.q_rows(rows))[0])

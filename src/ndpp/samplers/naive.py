@@ -1,4 +1,4 @@
-"""Draw by full enumeration: every set, its minor, its probability. The reference of all other samplers.
+"""Samples by enumeration of all sets and their probabilities: the reference for all other samplers.
 
 Law: P(S) ∝ det(L_S), over all sets or over those of one size. Exact. Cost: O(2ⁿ n³) to prepare, O(n) per draw.
 """
@@ -23,14 +23,7 @@ ROUNDING = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class Naive(Sampler):
-    """All sets of positive probability, with their distribution function.
-
-    Attributes
-    ----------
-    masks : (m,) array
-        Each set as a bit mask over the rows of the kernel's support.
-    law : (m,) array
-        Their probabilities.
+    """All sets of positive probability: bit masks over the rows of the kernel's support, and their probabilities ``law``.
 
     Examples
     --------
@@ -48,24 +41,24 @@ class Naive(Sampler):
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, size: int | None = None, max_items: int = 18) -> Naive:
-        """Enumerate the sets, all of them or those of ``size`` items; refuse more than ``max_items`` items."""
+        """Enumerate all sets, or those of ``size`` items, of a kernel with at most ``max_items`` items."""
         n = len(kernel.support)
         if n > check_count(max_items, "max_items", most=62):
             raise InvalidInputError(
                 f"Naive enumerates all sets and takes at most {max_items} items; this kernel has {n}. "
                 "Use Exact, restrict the kernel, or raise max_items (time and memory double with each item)."
             )
-        sizes = range(kernel.rank + 1) if size is None else [kernel.check_size(size)]
+        sizes = range(kernel.max_size + 1) if size is None else [kernel.check_size(size)]
         L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
         sets = [np.array(list(combinations(range(n), k)), np.int64) for k in sizes]
-        # det L_S = unit^|S| · det(L/unit)_S: the powers of two are put back relative to the largest of them.
+        # det L_S = unit^|S| · det(L/unit)_S: the powers of two are restored relative to the largest of them.
         unit = unit_of(L)
         powers = round(np.log2(unit)) * np.array(sizes)
         parts = [np.ldexp(minors(L / unit, members), power - powers.max()) for members, power in zip(sets, powers)]
-        weights = np.concatenate(parts)
+        values = np.concatenate(parts)
         masks = np.concatenate([(1 << members).sum(axis=1) for members in sets])
-        possible = weights > 0
-        return cls(kernel, size, masks[possible], weights[possible] / weights.sum())
+        possible = values > 0
+        return cls(kernel, size, masks[possible], values[possible] / values.sum())
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""
@@ -74,7 +67,7 @@ class Naive(Sampler):
 
 
 def minors(L: FloatArray, sets: IntArray) -> FloatArray:
-    """Return det L_S for each row of ``sets``, zero where it is zero to rounding. O(p k³) for p sets of k items."""
+    """Return det L_S for each row of ``sets``, exactly zero if it is zero up to rounding. O(p k³) for p sets of k items."""
     k = sets.shape[1]
     if k == 0:
         return np.ones(len(sets))
@@ -82,11 +75,11 @@ def minors(L: FloatArray, sets: IntArray) -> FloatArray:
     blocks = (L * scale[:, None] * scale)[sets[:, :, None], sets[:, None, :]]
     bound = np.minimum(*(np.linalg.norm(blocks, axis=axis).prod(axis=-1) for axis in (1, 2)))
     values = np.linalg.det(blocks)
-    return np.where(values > ROUNDING * k * bound, values, 0.0) / (scale[sets] ** 2).prod(axis=1)
+    return np.asarray(np.where(values > ROUNDING * k * bound, values, 0.0) / (scale[sets] ** 2).prod(axis=1))
 
 
 def _even_scale(L: FloatArray) -> FloatArray:
-    """Return powers of two s that even out the rows of diag(s) L diag(s), so that Hadamard's bound is not far off."""
+    """Return powers of two s that balance the rows of diag(s) L diag(s), so that Hadamard's bound is not far off."""
     scale = np.ones(len(L))
     for _ in range(10):
         A = np.abs(L * scale[:, None] * scale)

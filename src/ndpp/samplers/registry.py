@@ -1,7 +1,7 @@
-"""Every sampler, described once: the command, the contract tests, the benchmarks and the tables of the documentation read this.
+"""Every sampler, described once: the command, contract tests, benchmarks and tables of the documentation read this.
 
-A new sampler is one more entry of ``SAMPLERS``. Nothing looks at a sampler's name to decide what to do with it: what there
-is to decide is a field of its :class:`SamplerSpec`.
+A new sampler is one more entry of ``SAMPLERS``. No code looks at the name of a sampler to decide what to do with it; every decision is a
+field of its :class:`SamplerSpec`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, UpSte
 
 
 class Sizes(Enum):
-    """Which sets a sampler draws. The values are the words of tables."""
+    """Which sets a sampler draws, in the words of tables."""
 
     FIXED = "size k"
     ANY = "any size"
@@ -34,96 +34,51 @@ class Sizes(Enum):
 
 
 class Timing(Enum):
-    """What is timed of a sampler."""
+    """What benchmarks time."""
 
     DRAW = "a draw"
     STEP = "a step of a chain; a sample takes k² of them"
-    PROPOSAL = "a draw, or a proposal times their mean number where a draw would take too long"
+    PROPOSAL = "a draw, or a proposal times the expected number of proposals if a draw would take too long"
 
 
 class Request(NamedTuple):
-    """What a sampler is prepared with. Each takes what it knows; its :class:`SamplerSpec` says what that is."""
+    """Settings to prepare a sampler with. Each sampler uses those that it knows, according to its :class:`SamplerSpec`."""
 
-    size: int | None = None
-    """Items of each set; any number if None."""
-    given: Items = ()
-    """Items that are in every set."""
-    steps: int | None = None
-    """Steps of a chain; k² if None."""
-    start: Literal["uniform", "greedy"] = "uniform"
-    """Where a chain begins."""
-    device: str = "cpu"
-    max_proposals: float = 1e6
-    """Largest mean number of proposals per draw that a sampler by rejection accepts."""
-    tree: ItemIndex | None = None
-    """A tree that is there already, for samplers that would build their own."""
+    size: int | None = None  #: Number of items per set; any number if None.
+    given: Items = ()  #: Items that every set contains.
+    steps: int | None = None  #: Steps of a chain; k² if None.
+    start: Literal["uniform", "greedy"] = "uniform"  #: Where a chain starts.
+    device: str = "cpu"  #: Where to draw.
+    max_proposals: float = 1e6  #: Maximum expected number of proposals per draw of a rejection sampler.
+    tree: ItemIndex | None = None  #: An existing tree, for samplers that would build their own.
 
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """What there is to know of a sampler without running it.
+    """Everything about a sampler that can be known without running it.
 
-    Attributes
-    ----------
-    name : str
-        What the command calls it.
-    cls : type
-        Its class.
-    prepare : callable
-        Takes a kernel and a :class:`Request` and returns the prepared sampler.
-    exact : bool
-        Whether its sets follow the law, and not only in a limit.
-    sizes : Sizes
-        Which sets it draws.
-    summary : str
-        What it is, in a line.
-    cost : str
-        Of one sample: n items, rank r, size k, t steps, N nodes; κ and α depend on the kernel.
-    unit_cost : str
-        Of what ``timing`` says; that of a sample if empty.
-    preparation : str
-        Cost of ``prepare``.
-    source : str
-        Where it comes from, with a link into the references or the theory.
-    remark : str
-        Follows its name in the README.
-    up : UpStep, optional
-        How a walk puts two items back.
-    any_size_cls : type, optional
-        The class that draws sets of any size, where that is not ``cls``.
-    timing : Timing
-        What benchmarks time. The steps of a chain, and nothing else, are ``Timing.STEP``.
-    takes_given : bool
-        Whether it can hold given items fixed.
-    on_gpu : bool
-        Whether it draws on a GPU, too.
-    max_items : int, optional
-        Largest catalogue of an oracle, a sampler that enumerates. Oracles are neither timed nor offered by the command.
-    symmetric_only : bool
-        Whether it draws from symmetric kernels alone.
-    pictured : bool
-        Whether it has a row in the tables of the README and of the theory page.
+    Costs are written with n items, rank r, size k, t steps and N nodes; κ and α depend on the kernel.
     """
 
-    name: str
-    cls: type[Sampler]
-    prepare: Callable[[LowRankKernel, Request], Sampler]
-    exact: bool
-    sizes: Sizes
-    summary: str
-    cost: str
-    unit_cost: str = ""
-    preparation: str = "O(n r²)"
-    source: str = ""
-    remark: str = ""
-    up: UpStep | None = None
-    any_size_cls: type[Sampler] | None = None
-    timing: Timing = Timing.DRAW
-    takes_given: bool = False
-    on_gpu: bool = False
-    max_items: int | None = None
-    symmetric_only: bool = False
-    pictured: bool = True
+    name: str  #: As the command calls it.
+    cls: type[Sampler]  #: Its class.
+    prepare: Callable[[LowRankKernel, Request], Sampler]  #: Returns the prepared sampler.
+    sizes: Sizes  #: Which sets it draws.
+    summary: str  #: One line.
+    cost: str  #: Cost of a sample.
+    exact: bool = True  #: Whether its sets follow the law, and not only in the limit.
+    unit_cost: str = ""  #: Cost of what ``timing`` says; that of a sample if empty.
+    preparation: str = "O(n r²)"  #: Cost of ``prepare``.
+    source: str = ""  #: Its origin, with a link to the references or the theory.
+    remark: str = ""  #: Follows its name in the README.
+    up: UpStep | None = None  #: The up-step of a walk.
+    any_size_cls: type[Sampler] | None = None  #: The class that draws sets of any size, if it is not ``cls``.
+    timing: Timing = Timing.DRAW  #: What benchmarks time; ``Timing.STEP`` for chains and only for them.
+    takes_given: bool = False  #: Whether sets can contain given items.
+    on_gpu: bool = False  #: Whether it can draw on a GPU.
+    max_items: int | None = None  #: Largest catalogue of an oracle, which is neither timed nor offered by the command.
+    symmetric_only: bool = False  #: Whether it requires a symmetric kernel.
+    pictured: bool = True  #: Whether the tables of the README and the theory page include it.
 
     @property
     def label(self) -> str:
@@ -148,16 +103,16 @@ class SamplerSpec:
 
     @property
     def is_offered(self) -> bool:
-        """Whether the command offers it and benchmarks time it: it serves every kernel."""
+        """Whether the command offers it and benchmarks time it: it works for every kernel."""
         return self.max_items is None and not self.symmetric_only
 
     def draws(self, size: int | None) -> bool:
-        """Whether it draws sets of this size, or of any if None."""
+        """Whether it draws sets of this size, or of any size if None."""
         return self.sizes is Sizes.BOTH or (self.sizes is Sizes.ANY) == (size is None)
 
 
 def offered(size: int | None) -> list[SamplerSpec]:
-    """Return the samplers that draw sets of this size, or of any if None, from every kernel; ``Exact`` comes first.
+    """Return the samplers that draw sets of this size, or of any size if None, from every kernel; ``Exact`` comes first.
 
     Examples
     --------
@@ -168,165 +123,92 @@ def offered(size: int | None) -> list[SamplerSpec]:
 
 
 def find(name: str) -> SamplerSpec:
-    """Return the sampler of this name.
+    """Return the sampler with this name.
 
     Examples
     --------
     >>> find("rejection-walk").expression
     'Walk(up=RejectionUp())'
     """
-    for spec in SAMPLERS:
-        if spec.name == name:
-            return spec
-    raise InvalidInputError(f"there is no sampler {name!r}; there are {', '.join(spec.name for spec in SAMPLERS)}")
+    known = {spec.name: spec for spec in SAMPLERS}
+    if name not in known:
+        raise InvalidInputError(f"there is no sampler {name!r}; choose from {', '.join(known)}")
+    return known[name]
 
 
 def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
-    """Return what prepares a walk with this up-step, of one size or of a random one."""
+    """Return a function that prepares a walk with this up-step, of one size or of a random size."""
 
     def prepare(kernel: LowRankKernel, request: Request) -> Sampler:
-        tree = request.tree
+        tree, size, steps, start = request.tree, request.size, request.steps, request.start
         step = up if tree is None or not isinstance(up, RejectionUp) else replace(up, index=lambda _: tree)
-        if request.size is None:
-            return RandomSize.prepare(kernel, up=step, steps=request.steps, start=request.start)
-        return Walk.prepare(
-            kernel, size=request.size, up=step, steps=request.steps, start=request.start, device=request.device
-        )
+        if size is None:
+            return RandomSize.prepare(kernel, up=step, steps=steps, start=start)
+        return Walk.prepare(kernel, size=size, up=step, steps=steps, start=start, device=request.device)
 
     return prepare
 
 
 EXACT = SamplerSpec(
-    name="exact",
-    cls=Exact,
-    prepare=lambda kernel, request: Exact.prepare(
-        kernel, size=request.size, given=request.given, device=request.device
-    ),
-    exact=True,
-    sizes=Sizes.BOTH,
+    name="exact", cls=Exact, sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
+    prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
-    cost="O(k N r² + r³ log k)",
-    unit_cost="O(k N r² + r³ log k), whatever n",
-    preparation="O(n r² + N r³)",
-    source="Theorem 4",
-    remark="what `kernel.sample` uses",
-    takes_given=True,
-    on_gpu=True,
-)
+    cost="O(k N r² + r³ log k)", unit_cost="O(k N r² + r³ log k), whatever n", preparation="O(n r² + N r³)",
+    source="Theorem 4", remark="what `kernel.sample` uses",
+)  # fmt: skip
 WALK = SamplerSpec(
-    name="walk",
-    cls=Walk,
-    any_size_cls=RandomSize,
-    up=DirectUp(),
-    prepare=_walk(DirectUp()),
-    exact=False,
-    sizes=Sizes.BOTH,
+    name="walk", cls=Walk, any_size_cls=RandomSize, sizes=Sizes.BOTH, exact=False, timing=Timing.STEP,
+    up=DirectUp(), prepare=_walk(DirectUp()),
     summary="a Markov chain that rejects no pair of items",
-    cost="O(k r² t), or O(r³ t) for large n",
-    unit_cost="O(k r²) per step, or O(r³)",
+    cost="O(k r² t), or O(r³ t) for large n", unit_cost="O(k r²) per step, or O(r³)",
     source="Theorem 7",
-    timing=Timing.STEP,
-)
-PAPERS_WALK = SamplerSpec(
-    name="rejection-walk",
-    cls=Walk,
-    any_size_cls=RandomSize,
-    up=RejectionUp(),
-    prepare=_walk(RejectionUp()),
-    exact=False,
-    sizes=Sizes.BOTH,
+)  # fmt: skip
+PAPERS_WALK = replace(
+    WALK, name="rejection-walk", up=RejectionUp(), prepare=_walk(RejectionUp()),
     summary="the paper's Markov chain; its rejections grow with the skew part",
-    cost="O((r² log n + r³)(1 + κ)² t)",
-    unit_cost="O(r³ + r² log n) per step",
-    source="[Han et al., ICML 2022](#han2022mcmc)",
-    remark="the paper's",
-    timing=Timing.STEP,
-)
+    cost="O((r² log n + r³)(1 + κ)² t)", unit_cost="O(r³ + r² log n) per step",
+    source="[Han et al., ICML 2022](#han2022mcmc)", remark="the paper's",
+)  # fmt: skip
 REJECTION = SamplerSpec(
-    name="rejection",
-    cls=Rejection,
+    name="rejection", cls=Rejection, sizes=Sizes.BOTH, timing=Timing.PROPOSAL,
     prepare=lambda kernel, request: Rejection.prepare(
         kernel, size=request.size, max_proposals=request.max_proposals, index=request.tree
     ),
-    exact=True,
-    sizes=Sizes.BOTH,
     summary="exact, for kernels with a small skew part",
-    cost="O((k³ log n + k⁴ + r)(1 + α)^r)",
-    unit_cost="k·O(r² log n) per proposal",
+    cost="O((k³ log n + k⁴ + r)(1 + α)^r)", unit_cost="k·O(r² log n) per proposal",
     source="[Han et al., ICLR 2022](#han2022sampling)",
-    timing=Timing.PROPOSAL,
-)
+)  # fmt: skip
 CHOLESKY = SamplerSpec(
-    name="cholesky",
-    cls=Cholesky,
-    prepare=lambda kernel, request: Cholesky.prepare(kernel),
-    exact=True,
-    sizes=Sizes.ANY,
+    name="cholesky", cls=Cholesky, sizes=Sizes.ANY, prepare=lambda kernel, request: Cholesky.prepare(kernel),
     summary="exact, one pass over all items, nothing to prepare",
-    cost="O(n r²)",
-    preparation="–",
+    cost="O(n r²)", preparation="–",
     source="[Poulson, 2020](#poulson2020); [Han et al., ICLR 2022](#han2022sampling)",
-)
+)  # fmt: skip
 CLOCK = SamplerSpec(
-    name="clock",
-    cls=Clock,
-    prepare=lambda kernel, request: Clock.prepare(kernel),
-    exact=True,
-    sizes=Sizes.ANY,
+    name="clock", cls=Clock, sizes=Sizes.ANY, prepare=lambda kernel, request: Clock.prepare(kernel),
     summary="exact, in real arithmetic: a check of the exact sampler",
     cost="O(k r³)",
     source="this library",
-)
-NAIVE_WALK = SamplerSpec(
-    name="naive-walk",
-    cls=Walk,
-    any_size_cls=RandomSize,
-    up=NaiveUp(),
-    prepare=_walk(NaiveUp()),
-    exact=False,
-    sizes=Sizes.BOTH,
-    summary="a Markov chain that looks at all pairs of items",
-    cost="O(n² k³ t)",
-    unit_cost="O(n² k³) per step",
-    preparation="–",
+)  # fmt: skip
+NAIVE_WALK = replace(
+    WALK, name="naive-walk", up=NaiveUp(), prepare=_walk(NaiveUp()), max_items=NaiveUp().max_items,
+    summary="a Markov chain that enumerates all pairs of items",
+    cost="O(n² k³ t)", unit_cost="O(n² k³) per step", preparation="–",
     source="[Alimohammadi et al., 2021](#alimohammadi2021)",
-    timing=Timing.STEP,
-    max_items=NaiveUp().max_items,
-)
+)  # fmt: skip
 NAIVE = SamplerSpec(
-    name="naive",
-    cls=Naive,
+    name="naive", cls=Naive, sizes=Sizes.BOTH, max_items=18, pictured=False,
     prepare=lambda kernel, request: Naive.prepare(kernel, size=request.size),
-    exact=True,
-    sizes=Sizes.BOTH,
     summary="exact, by enumeration of all sets",
-    cost="O(n)",
-    preparation="O(2ⁿ n³)",
-    max_items=18,
-    pictured=False,
-)
+    cost="O(n)", preparation="O(2ⁿ n³)",
+)  # fmt: skip
 SYMMETRIC = SamplerSpec(
-    name="symmetric-tree",
-    cls=SymmetricTree,
+    name="symmetric-tree", cls=SymmetricTree, sizes=Sizes.BOTH, symmetric_only=True, pictured=False,
     prepare=lambda kernel, request: SymmetricTree.prepare(kernel, size=request.size, index=request.tree),
-    exact=True,
-    sizes=Sizes.BOTH,
     summary="exact, for symmetric kernels: a mixture of elementary DPPs",
     cost="O(k r² log n)",
     source="[Han et al., ICML 2022](#han2022mcmc)",
-    symmetric_only=True,
-    pictured=False,
-)
+)  # fmt: skip
 
-SAMPLERS: tuple[SamplerSpec, ...] = (
-    EXACT,
-    WALK,
-    PAPERS_WALK,
-    REJECTION,
-    CHOLESKY,
-    CLOCK,
-    NAIVE_WALK,
-    NAIVE,
-    SYMMETRIC,
-)
+SAMPLERS: tuple[SamplerSpec, ...] = (EXACT, WALK, PAPERS_WALK, REJECTION, CHOLESKY, CLOCK, NAIVE_WALK, NAIVE, SYMMETRIC)
 """All samplers, in the order of lists and tables."""

@@ -4,9 +4,9 @@ Law: P(S) ∝ det(L_S), over all sets or over those of one size. Exact.
 
 L̂ = Q B̂ Qᵀ with B̂ = sym(B) + |skew(B)| is symmetric and det L_S ≤ det L̂_S for every S [Han22, Thm. 1]. A set drawn from
 L̂ is accepted with probability det L_S / det L̂_S. The expected number of proposals is det(I + L̂) / det(I + L), or
-e_k(L̂) / e_k(L): known before anything is drawn, and exponential in the rank for kernels that are far from symmetric.
+e_k(L̂) / e_k(L). It is known before anything is drawn, and exponential in the rank for kernels far from symmetric.
 
-Cost: O(r³) to prepare beside the tree; k · O(r² (log n + leaf)) per proposal.
+Cost: O(r³) to prepare, in addition to the tree; k · O(r² (log n + leaf)) per proposal.
 """
 
 from __future__ import annotations
@@ -24,21 +24,15 @@ from ndpp.linalg import dominating
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.symmetric import SpectralDPP
 
-TAIL = 50
-"""A draw gives up after this many times ``max_proposals``: with the mean below that, a chance of exp(−50) at most."""
-
+BUDGET_FACTOR = 50
+"""A draw gives up after this many times ``max_proposals``; since the mean is below that, with probability exp(−50) at most."""
 RATIO_TOLERANCE = 1e-6
-"""How far above one rounding may carry a ratio of two minors."""
+"""How far rounding may raise a ratio of two minors above one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rejection(Sampler):
-    """Draw from L̂, accept with probability det L_S / det L̂_S.
-
-    Attributes
-    ----------
-    expected_proposals : float
-        Mean number of proposals per draw, in closed form.
+    """Draw from L̂, accept with probability det L_S / det L̂_S. ``expected_proposals`` per draw is known in closed form.
 
     Examples
     --------
@@ -67,22 +61,22 @@ class Rejection(Sampler):
         max_proposals: float = 1e6,
         index: ItemIndex | None = None,
     ) -> Rejection:
-        """Build the proposal; refuse where it would be accepted too rarely.
+        """Build the proposal distribution.
 
         Parameters
         ----------
         kernel : LowRankKernel
         size : int, optional
-            Items of each set; any number if None.
+            Number of items per set; any number if None.
         max_proposals : float
-            Largest acceptable mean number of proposals per draw.
+            Maximum expected number of proposals per draw.
         index : ItemIndex, optional
-            What draws single items; a :class:`~ndpp.items.Tree` if None.
+            Draws single items; a :class:`~ndpp.items.Tree` if None.
 
         Raises
         ------
         BudgetExceededError
-            The mean number of proposals is above ``max_proposals``.
+            More than ``max_proposals`` are expected per draw.
         """
         if not max_proposals >= 1:
             raise InvalidInputError(f"max_proposals must be at least 1; got {max_proposals}")
@@ -90,21 +84,21 @@ class Rejection(Sampler):
             kernel.check_size(check_count(size, "size"))
         B_hat = dominating(kernel.coordinates.B)
         proposal = SpectralDPP.prepare(B_hat, index or Scan.prepare(kernel), size=size)
-        log_expected = max(0.0, proposal.log_normalizer - kernel.log_normalizer(size))
+        log_expected = max(0.0, proposal.choice.log_normalizer - kernel.log_normalizer(size))
         if log_expected > np.log(max_proposals):
             raise BudgetExceededError(
                 f"rejection would need 10^{log_expected / np.log(10):.1f} proposals per draw on average, above "
-                f"max_proposals = {max_proposals:.3g}. Use Exact (exact, no rejection constant) or Walk, or ask for "
-                "a smaller size.",
+                f"max_proposals = {max_proposals:.3g}. Use Exact (exact, no rejection constant) or Walk, or a smaller "
+                "size.",
                 count=0,
             )
-        if index is None:  # only now: a tree is worth building once the figure is known to be good
+        if index is None:  # only now: the tree is expensive, and pays only if the sampler is feasible
             proposal = replace(proposal, index=Tree.prepare(kernel))
         return cls(kernel, size, proposal, B_hat, float(np.exp(log_expected)), max_proposals)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""
-        budget = TAIL * self.max_proposals
+        budget = BUDGET_FACTOR * self.max_proposals
         proposals = 0
         while proposals < budget:
             proposals += 1
@@ -113,7 +107,7 @@ class Rejection(Sampler):
             if rng.random() < minor_ratio(Q, self.kernel.coordinates.B, self.dominating):
                 return Draw(np.sort(rows), {"proposals": proposals, "rejections": proposals - 1})
         raise BudgetExceededError(
-            f"{proposals} proposals were all rejected, where {self.expected_proposals:.3g} are needed on average. "
+            f"{proposals} proposals were all rejected; {self.expected_proposals:.3g} are needed on average. "
             "Raise max_proposals, or use Exact or Walk.",
             count=proposals,
         )
@@ -123,7 +117,7 @@ def minor_ratio(Q: FloatArray, B: FloatArray, B_hat: FloatArray) -> float:
     """Return det(Q B Qᵀ) / det(Q B̂ Qᵀ), the probability of accepting the items with rows ``Q``."""
     sign, log_det = np.linalg.slogdet(Q @ B @ Q.T)
     sign_hat, log_det_hat = np.linalg.slogdet(Q @ B_hat @ Q.T)
-    if sign <= 0 or sign_hat <= 0:  # a minor that is zero, or one that rounding alone proposed
+    if sign <= 0 or sign_hat <= 0:  # a minor of zero, or a set proposed only because of rounding
         return 0.0
     ratio = np.exp(np.array([log_det - log_det_hat]))
     return float(clip_probabilities(ratio, "acceptance of a proposed set", tolerance=RATIO_TOLERANCE)[0])

@@ -1,6 +1,6 @@
-"""A geometric ladder of radii with their resolvents, computed when first wanted and kept within a memory budget.
+"""A geometric ladder of radii with their resolvents, computed on first use and cached within a memory budget.
 
-What is kept does not depend on who asked for it first, so the cache changes times and never results.
+Cached values do not depend on the order of requests, so the cache changes times and never results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from ndpp._types import AnyArray, ComplexArray, FloatArray
 from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.samplers.exact.monitors import RUNG
+from ndpp.samplers.exact.monitors import RUNG_STEP
 
 Value = TypeVar("Value", bound="AnyArray | tuple[AnyArray | float, ...]")
 
@@ -29,12 +29,10 @@ class Circle(NamedTuple):
 
 
 class Ladder:
-    """Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R on circles of radius exp(l·RUNG), l any integer, for given items with rows Q_Y."""
+    """Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R on circles of radius exp(l·RUNG_STEP), l any integer, for given items with rows Q_Y."""
 
     def __init__(self, coords: Coordinates, given: FloatArray, memory: int) -> None:
-        self.coords = coords
-        self.given = given
-        self.memory = memory
+        self.coords, self.given, self.memory = coords, given, memory
         self._kept: OrderedDict[Hashable, AnyArray | tuple[AnyArray | float, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -43,14 +41,14 @@ class Ladder:
 
     def real(self, rung: int) -> FloatArray:
         """Return Z at the radius itself."""
-        return self.remember(rung, lambda: self.at(np.array([np.exp(rung * RUNG)]))[0][0].real)
+        return self.remember(rung, lambda: self.at(np.array([np.exp(rung * RUNG_STEP)]))[0][0].real)
 
     def circle(self, rung: int, count: int) -> Circle:
-        """Return Z at ``count`` nodes of the circle (half of them: the rest are conjugates)."""
-        return self.remember((rung, count), lambda: self._circle(nodes(np.exp(rung * RUNG), count)))
+        """Return Z at ``count`` nodes of the circle (half of them; the rest are conjugates)."""
+        return self.remember((rung, count), lambda: self._circle(nodes(np.exp(rung * RUNG_STEP), count)))
 
     def remember(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return what ``make`` gives, made anew only when it was not kept."""
+        """Return the cached value of ``key``, computed by ``make`` if there is none."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -64,21 +62,16 @@ class Ladder:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes kept at present."""
-        return sum(_bytes(value) for value in self._kept.values())
+        """Bytes in the cache."""
+        values = (value if isinstance(value, tuple) else (value,) for value in self._kept.values())
+        return sum(part.nbytes for value in values for part in value if isinstance(part, np.ndarray))
 
     def _circle(self, t: ComplexArray) -> Circle:
         Z, log_w = self.at(t)
         return Circle(np.stack([Z.real, Z.imag]), log_w, np.log(t))
 
     def at(self, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
-        """Return Z(t) given the ladder's items and log w(t) for points t (m,), shapes (m, r, r) and (m,), on any device."""
+        """Return Z(t) given the ladder's items, and log w(t), for points t (m,), shapes (m, r, r) and (m,), on any device."""
         R, log_det = resolvent(self.coords, t, ops)
         Z, log_minor = condition_on(R, self.given, ops)
         return Z, log_det + log_minor
-
-
-def _bytes(value: AnyArray | tuple[AnyArray | float, ...]) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    return sum(part.nbytes for part in value if isinstance(part, np.ndarray))

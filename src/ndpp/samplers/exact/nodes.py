@@ -1,10 +1,11 @@
-"""Node matrices of the exact sampler on the CPU: Z(t_j) at the points of a circle, conditioned on one more item at a time.
+"""Node matrices of the exact sampler on the CPU: Z(t_j) at the nodes of a circle, conditioned on one more item at a time.
 
-The hot loop, compiled; :mod:`ndpp.samplers.gpu.group` has the GPU's. Conditioning on an item with row q of Q is rank one at every node,
+The compiled hot loop; :mod:`ndpp.samplers.gpu.group` has that of the GPU. Conditioning on an item with row q of Q is a rank-one update at
+every node,
 
     u = Zq,    v = qᵀZ,    π = qᵀu,    Z ← Z − uvᵀ/π,    w ← wπ,
 
-and the weighing M = Re Σ w_j Z_j rides on the same pass. Real and imaginary parts are kept apart, so that every inner loop runs
+and the weighted sum M = Re Σ w_j Z_j is computed in the same pass. Real and imaginary parts are separate, so that every inner loop runs
 over contiguous doubles. One node (r = 200: 640 kB) stays in the second-level cache between its two passes.
 """
 
@@ -13,16 +14,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray
-from ndpp.linalg import rank_one_condition
+from ndpp.linalg.schur import rank_one_condition, row_basis
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
-class Weighed(NamedTuple):
+class Inclusion(NamedTuple):
     """The inclusion matrix M, its trace, and the surviving fraction |Σ Re w| / Σ|w|."""
 
     M: FloatArray
@@ -31,49 +32,47 @@ class Weighed(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Z at the nodes, shape (2, h, r, r): real parts, then imaginary parts; and log of the weights w, shape (h,)."""
+    """Z at the nodes, shape (2, h, r, r), real and imaginary parts; logarithms of the node weights w, shape (h,)."""
 
     Z: FloatArray
     log_w: ComplexArray
 
-    def weigh(self) -> Weighed:
+    def inclusion(self) -> Inclusion:
         """Return M = Re Σ w Z / Re Σ w."""
         w = np.exp(self.log_w - self.log_w.real.max())
         M = np.tensordot(np.concatenate([w.real, -w.imag]), self.Z.reshape(-1, *self.Z.shape[2:]), 1)
         total = w.real.sum()
         M /= total
-        return Weighed(M, float(np.trace(M)), float(total / np.abs(w).sum()))
+        return Inclusion(M, float(np.trace(M)), float(total / np.abs(w).sum()))
 
-    def condition(self, q: FloatArray, *, keep: bool) -> tuple[Nodes, Weighed]:
-        """Return the nodes given one more item, written over these, and their M. Without ``keep`` only M is made, and Z stays."""
+    def condition(self, q: FloatArray, *, keep: bool) -> tuple[Nodes, Inclusion]:
+        """Return the nodes given one more item, written over these, and their M. Without ``keep``, only M is computed."""
         M, log_w = np.empty(self.Z.shape[2:]), np.empty_like(self.log_w)
         trace, fraction = _condition(self.Z, q, self.log_w, log_w, M, keep)
-        return Nodes(self.Z, log_w), Weighed(M, trace, fraction)
+        return Nodes(self.Z, log_w), Inclusion(M, trace, fraction)
 
-    def plain_condition(self, q: FloatArray) -> tuple[Nodes, Weighed]:
-        """Do the same in three lines of array code: the twin of :meth:`condition`, and its oracle."""
+    def plain_condition(self, q: FloatArray) -> tuple[Nodes, Inclusion]:
+        """Twin of :meth:`condition` in plain array code; its oracle in the tests."""
         Z, pivots = rank_one_condition(self.Z[0] + 1j * self.Z[1], q)
         nodes = Nodes(np.stack([Z.real, Z.imag]), self.log_w + np.log(pivots))
-        return nodes, nodes.weigh()
+        return nodes, nodes.inclusion()
 
 
 def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
-    """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for Q_Y = ``given``, shape (y, r); weights up to one common factor.
+    """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for Q_Y = ``given``, shape (y, r); weights up to a common factor.
 
-    Only the span of the rows matters; in an orthonormal basis of it items that nearly coincide cost no digits. The plain twin is
+    Only the span of the rows matters; in an orthonormal basis, nearly equal items cost no digits. Plain twin:
     :func:`ndpp.linalg.condition_on`.
     """
-    basis = np.ascontiguousarray(np.linalg.qr(given.T)[0].T)
+    basis = np.ascontiguousarray(row_basis(given)[0])
     Z, log_minor = np.empty_like(R), np.empty_like(log_w)
     _given_items(R, basis, Z, log_minor)
     return Nodes(Z, log_w + log_minor)
 
 
-@numba.njit(cache=True, nogil=True)
-def _given_items(
-    R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: ComplexArray
-) -> None:  # pragma: no cover - compiled
-    """Write Z = R − UG⁻¹V with U = RQᵀ, V = QR, G = VQᵀ, and log det G, for orthonormal rows Q; node by node, in the cache."""
+@njit()
+def _given_items(R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: ComplexArray) -> None:
+    """Write Z = R − UG⁻¹V with U = RQᵀ, V = QR, G = VQᵀ, and log det G, for orthonormal rows Q, one node at a time."""
     _, h, r, _ = R.shape
     y, columns = len(basis), np.ascontiguousarray(basis.T)
     V, U, F = np.empty((2, y, r)), np.empty((r, y)), np.empty((2 * y, r))
@@ -97,13 +96,13 @@ def _given_items(
             np.subtract(R[part, j], product, Z[part, j])
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(fastmath=_FAST, error_model="numpy")
 def _condition(
     Z: FloatArray, q: FloatArray, log_w: ComplexArray, new_log_w: ComplexArray, M: FloatArray, keep: bool
-) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Write the new nodes over Z, their weights and M; return the trace of M and the surviving fraction."""
+) -> tuple[float, float]:
+    """Overwrite Z, write the new weights and M; return the trace of M and the surviving fraction."""
     _, h, r, _ = Z.shape
-    total = weight_sizes = 0.0
+    total = moduli = 0.0
     peak = log_w.real.max()
     u_re, u_im, v_re, v_im = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
     M[:] = 0.0
@@ -127,11 +126,13 @@ def _condition(
         weight = np.exp(log_w[j] - peak) * complex(p_re, p_im)
         w_re, w_im = weight.real, weight.imag
         total += w_re
-        weight_sizes += math.hypot(w_re, w_im)
-        size = math.hypot(p_re, p_im)
+        moduli += math.hypot(w_re, w_im)
+        abs_p = math.hypot(p_re, p_im)
         # A pivot of zero shows in the monitors.
-        new_log_w[j] = log_w[j] + complex(math.log(size), math.atan2(p_im, p_re)) if size > 0 else complex(-np.inf, 0.0)
-        inverse = complex(p_re / size / size, -p_im / size / size) if size > 0 else 0j
+        new_log_w[j] = (
+            log_w[j] + complex(math.log(abs_p), math.atan2(p_im, p_re)) if abs_p > 0 else complex(-np.inf, 0.0)
+        )
+        inverse = complex(p_re / abs_p / abs_p, -p_im / abs_p / abs_p) if abs_p > 0 else 0j
         for a in range(r):
             f = complex(u_re[a], u_im[a]) * inverse
             f_re, f_im = f.real, f.imag
@@ -152,4 +153,4 @@ def _condition(
         for b in range(r):
             M[a, b] /= total
         trace += M[a, a]
-    return trace, total / weight_sizes
+    return trace, total / moduli

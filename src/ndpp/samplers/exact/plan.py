@@ -1,14 +1,14 @@
-"""Which circle suits the items still to come: the fewest nodes that keep bias and cancellation small.
+"""A circle for the remaining items: the fewest nodes that keep bias and cancellation small.
 
-The rule with N nodes folds the coefficients at left ± N, left ± 2N, … onto the one that is wanted, and loses digits where the wanted
-one is a small part of the whole. Both follow from the law of the number still to come. Below its mean the upper tail, which is folded
-back, is lighter, and there is nothing below zero to fold: a smaller radius needs fewer nodes and pays with digits.
+The rule with N nodes adds the coefficients at left ± N, left ± 2N, … to the one that is wanted, and loses digits if the wanted one is a
+small part of the whole. Both follow from the distribution of the remaining size. Below its mean, the upper tail that is folded back is
+lighter, and there is nothing below zero to fold: a smaller radius needs fewer nodes at the price of some digits.
 
-The weights of a circle one is on give that law by a Fourier sum; without such a circle it comes from eigenvalues, or is modelled from
-its mean and variance. The monitors judge the outcome, so a poor plan costs time and not correctness.
+The weights of the current circle give this distribution by a Fourier sum; without a circle, it comes from eigenvalues or is modelled by its
+mean and variance. The monitors check the result, so a poor plan costs time but not correctness.
 
 Re-centring finds the rung to plan from: the one on which about as many items are expected as are missing. It is written for many samples
-and for arrays of any kind; the CPU has one sample, the GPU as many as left their circle.
+and for arrays of any kind; the CPU has one sample, the GPU all those that left their circle.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ import numpy as np
 
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.samplers.exact.monitors import COUNTS, RUNG
+from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 
 PLANNED_BIAS, PLANNED_FRACTION = 1e-13, 1e-4
-"""What a new circle is planned for where the law is known, with room for the drift of the items to come."""
+"""Targets for a new circle if the distribution is known, with a margin for the drift as items are added."""
 MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
-"""The same where it is modelled."""
+"""Targets if it is modelled."""
 NOISE = 1e-12
-"""Below this a probability taken from the weights is rounding."""
+"""Probabilities below this, computed from the weights, are rounding."""
 
 
 def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[float, int] | None:
-    """Return a change of log ρ and a number of nodes, from the weights of the present circle; None where these are of no use."""
-    return plan_from_law(_law_of_rest(log_w, left), left, noise=NOISE)
+    """Return a change of log ρ and a number of nodes from the weights of the current circle; None if these are of no use."""
+    return plan_from_law(_remaining_size_law(log_w, left), left, noise=NOISE)
 
 
 def plan_from_law(law: FloatArray, left: int, *, noise: float = np.finfo(float).tiny) -> tuple[float, int] | None:
-    """Return a change of log ρ and a number of nodes, from the law of the number still to come; None where no circle would do."""
-    size = len(law)
-    if not (left < size and law[left] > noise):
+    """Return a change of log ρ and a number of nodes from the distribution of the remaining size; None if no circle suffices."""
+    n = len(law)
+    if not (left < n and law[left] > noise):
         return None
-    counts, shifts = COUNTS[size >= COUNTS], RUNG * np.arange(8.0, -26.0, -2.0)[:, None]
-    tilted = _extended(law, noise) + shifts * np.arange(2 * size)
+    counts, shifts = NODE_COUNTS[n >= NODE_COUNTS], RUNG_STEP * np.arange(8.0, -26.0, -2.0)[:, None]
+    tilted = _extended(law, noise) + shifts * np.arange(2 * n)
     here = tilted[:, left, None]
     fraction = here - np.logaddexp.reduce(tilted, axis=1, keepdims=True)
-    padded = np.pad(tilted, ((0, 0), (size, 0)), constant_values=-np.inf)
-    folded = np.maximum(padded[:, size + left + counts], padded[:, size + left - counts]) - here
+    padded = np.pad(tilted, ((0, 0), (n, 0)), constant_values=-np.inf)
+    folded = np.maximum(padded[:, n + left + counts], padded[:, n + left - counts]) - here
     good = (folded < np.log(PLANNED_BIAS)) & (fraction > np.log(PLANNED_FRACTION))
     return _fewest(good, fraction, shifts, counts)
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
-    """Return a change of log ρ and an even number of nodes, from mean and variance of the number still to come.
+    """Return a change of log ρ and an even number of nodes from the mean and variance of the remaining size.
 
-    Its law is modelled as c·Binomial, c = 1, or 2 where the variance says that items come in pairs.
+    It is modelled as c·Binomial, with c = 2 if the variance shows that items come in pairs, else 1.
     """
     from scipy.special import gammaln  # a tenth of a second that `import ndpp` need not pay
 
     pair = 2 if variance > mean else 1
     p = np.clip(1 - variance / (pair * mean), 1e-6, 1 - 1e-6)
     trials = mean / (pair * p)
-    shifts = -RUNG * np.arange(24.0)[:, None]
+    shifts = -RUNG_STEP * np.arange(24.0)[:, None]
     log_odds = np.log(p / (1 - p)) + pair * shifts
 
     def log_law(x: FloatArray) -> FloatArray:
@@ -74,27 +74,24 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
 
     here = log_law(np.full((1, 1), float(left)))
     with np.errstate(invalid="ignore"):
-        folded = np.maximum(log_law(left + COUNTS[None, :]), log_law(left - COUNTS[None, :])) - here
+        folded = np.maximum(log_law(left + NODE_COUNTS[None, :]), log_law(left - NODE_COUNTS[None, :])) - here
     good = (folded < np.log(MODELLED_BIAS)) & (here > np.log(MODELLED_FRACTION))
-    return _fewest(good, here, shifts, COUNTS) or (0.0, int(COUNTS[-1]))
+    return _fewest(good, here, shifts, NODE_COUNTS) or (0.0, int(NODE_COUNTS[-1]))
 
 
 def plan_from_moments(rungs: IntArray, mean: FloatArray, variance: FloatArray, left: int) -> list[tuple[int, int]]:
-    """Return a rung and a number of nodes for each of many samples, from what :func:`centre` gave.
-
-    Rungs are even, so that samples share more circles.
-    """
+    """Return a rung and a number of nodes for each sample from the result of :func:`centre`. Rungs are even, to share circles."""
     plans = (plan_circle(float(m), float(v), left) for m, v in zip(mean, variance))
-    return [(2 * ((int(rung) + round(shift / RUNG)) // 2), count) for rung, (shift, count) in zip(rungs, plans)]
+    return [(2 * ((int(rung) + round(shift / RUNG_STEP)) // 2), count) for rung, (shift, count) in zip(rungs, plans)]
 
 
 def centre(
     moments_at: Callable[[int, IntArray], tuple[FloatArray, FloatArray]], left: int, rungs: IntArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the rung on which each of many samples expects about ``left`` more items, and mean and variance there.
+    """Return the rung on which each of many samples expects about ``left`` more items, and the mean and variance there.
 
-    Safeguarded Newton steps on the ladder, from the rungs given. ``moments_at(rung, which)`` returns mean and variance on a rung for the
-    samples at these places; see :func:`moments`.
+    Safeguarded Newton steps on the ladder, from the given rungs. ``moments_at(rung, which)`` returns :func:`moments` on a rung for the
+    samples at positions ``which``.
     """
     rungs, low, high = rungs.copy(), np.full(len(rungs), -(10**9)), np.full(len(rungs), 10**9)
     mean, variance, moving = np.zeros(len(rungs)), np.ones(len(rungs)), np.ones(len(rungs), bool)
@@ -103,7 +100,7 @@ def centre(
             here = np.flatnonzero(moving & (rungs == rung))
             mean[here], variance[here] = moments_at(int(rung), here)
         variance = np.maximum(variance, 1e-3)
-        steps = np.round(np.clip(np.nan_to_num((left - mean) / (variance * RUNG)), -12, 12)).astype(np.int64)
+        steps = np.round(np.clip(np.nan_to_num((left - mean) / (variance * RUNG_STEP)), -12, 12)).astype(np.int64)
         moving &= np.isfinite(mean) & (steps != 0) & (np.abs(mean - left) > 0.3)
         low, high = np.where(moving & (steps > 0), rungs, low), np.where(moving & (steps < 0), rungs, high)
         moving &= high - low >= 2
@@ -115,9 +112,9 @@ def centre(
 
 
 def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
-    """Return mean tr Z and variance tr Z − tr Z² of the number of items still to come, both (S,).
+    """Return the mean tr Z and the variance tr Z − tr Z² of the remaining size, both (S,).
 
-    Z = R − RQᵀ(QRQᵀ)⁻¹QR for one real R (r, r) and each of the orthonormal rows Q in ``basis`` (S, i, r); no Z is formed.
+    Z = R − RQᵀ(QRQᵀ)⁻¹QR for one real R (r, r) and orthonormal rows Q in ``basis`` (S, i, r); no Z is formed.
     """
     i = basis.shape[1]
     right, left = basis @ R, basis @ R.T
@@ -128,32 +125,33 @@ def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Arr
     return mean, mean - square
 
 
-def _law_of_rest(log_w: ComplexArray, left: int) -> FloatArray:
-    """Return P(m) for m = 0..N − 1 items still to come, under the radius of these weights: Re Σ_j w_j exp(−iθ_j(m − left))."""
+def _remaining_size_law(log_w: ComplexArray, left: int) -> FloatArray:
+    """Return P(m) for m = 0..N − 1 remaining items at the radius of these weights: Re Σ_j w_j exp(−iθ_j(m − left))."""
     half = len(log_w)
     if not (half and np.isfinite(log_w.real).all()):
         return np.empty(0)
     w = np.exp(log_w - log_w.real.max())
     angles = np.pi * (np.arange(half) + 0.5) / half
     turns = np.exp(-1j * np.outer(np.arange(2 * half) - left, angles))
-    law = (turns @ w).real
-    return law / np.abs(law).sum()
+    law: FloatArray = (turns @ w).real
+    return np.asarray(law / np.abs(law).sum())
 
 
 def _extended(law: FloatArray, noise: float) -> FloatArray:
-    """Return the logarithm of the law at 0..2N − 1: straight lines where rounding hides it, which lie above it if it is log-concave."""
+    """Return the log-probabilities at 0..2N − 1, extrapolated linearly where rounding hides them: an upper bound if log-concave."""
     known = np.flatnonzero(law > noise)
     first, last = int(known[0]), int(known[-1])
     log_law = np.log(np.maximum(law[first : last + 1], noise))
-    span = min(4, last - first)  # even where it can be: some kernels have sets of even size only
+    span = min(4, last - first)  # even if possible: some kernels have only sets of even size
     up = max(log_law[span] - log_law[0], 0.0) / max(span, 1)
     down = max(log_law[-1 - span] - log_law[-1], 0.0) / max(span, 1)
     m = np.arange(2 * len(law))
-    return np.interp(m, np.arange(first, last + 1), log_law) - up * (first - m).clip(0) - down * (m - last).clip(0)
+    inside = np.interp(m, np.arange(first, last + 1), log_law)
+    return np.asarray(inside - up * (first - m).clip(0) - down * (m - last).clip(0))
 
 
 def _fewest(good: BoolArray, fraction: FloatArray, shifts: FloatArray, counts: IntArray) -> tuple[float, int] | None:
-    """Return shift and count: of the fewest nodes that are good, those with most digits; None where none are."""
+    """Return the shift and count with the fewest nodes that are good and then the most digits; None if none are good."""
     if not good.any():
         return None
     column = int(np.argmax(good.any(axis=0)))

@@ -1,19 +1,19 @@
-"""Exact samples of a nonsymmetric DPP, unconstrained or of one size, at a cost that does not depend on the number of items.
+"""Exact samples of a nonsymmetric DPP, unconstrained or of one size, at a cost independent of the number of items.
 
-Law: P(S) ∝ det(L_S), over all sets or those of size k, given items and exclusions allowed. Exact: no chain, no mixing time, no
-rejection constant that depends on the kernel. The items are drawn one after another, each from its conditional probability
+Law: P(S) ∝ det(L_S), over all sets or those of size k, with given and excluded items. Exact: no chain, no mixing time, no rejection
+constant that depends on the kernel. Items are drawn one after another from their conditional probabilities
 
     P(a ∈ S | Y ⊆ S, |S| = k) = q_aᵀMq_a,        M = [t^k] w(t)Z(t) / [t^k] w(t)        (``docs/theory``)
 
-where the coefficients come from the trapezoid rule on a circle and conditioning on one more item is rank one at each node. A static
-table of leverages ‖q_a‖² dominates every such law, so an item costs r/(k − i) proposals on average, whatever n.
+where the coefficients come from the trapezoid rule on a circle, and conditioning on one more item is a rank-one update at each node. The
+leverages ‖q_a‖² bound all these probabilities, so one static table serves every item, with r/(k − i) proposals on average, whatever n.
 
-Cost of a sample: O(k N r²) with N nodes, N about 8 standard deviations of the size; preparing is one QR of X. Memory beside X: the
+Cost per sample: O(k N r²) with N nodes, N about 8 standard deviations of the size; preparing is one QR of X. Memory in addition to X: the
 leverage table, the cached circles (at most ``memory`` bytes) and one set of node matrices per thread, 8 N r² bytes.
 
-The radius follows the sample: as items join, the number still to come drifts from the mean of the law at the old radius; the sampler
-then re-centres on another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the
-surviving fraction |Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
+The radius follows the sample: as items are added, the remaining size drifts from its mean at the old radius, and the sampler re-centres on
+another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
+|Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.linalg.minors import row_basis
+from ndpp.linalg.schur import row_basis
 from ndpp.samplers._device import with_engine
-from ndpp.samplers.base import Draw, Engine, Sampler
+from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
 from ndpp.samplers.exact.ladder import Ladder
-from ndpp.samplers.exact.monitors import RUNG, Tolerances, unbiased_count
-from ndpp.samplers.exact.nodes import Nodes, Weighed, given_items
+from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
+from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
 from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
 
 TOLERANCES = Tolerances()
-ATTEMPTS = 8
-"""Most circles that are tried before a sample is given up."""
+MAX_CIRCLES = 8
+"""How many circles are tried for one item before the sampler gives up."""
 ENGINE = "ndpp.samplers.gpu.exact:ExactEngine"
-"""What draws on a CUDA device. It builds on this module, so it is named here and loaded when a device is asked for."""
+"""Draws on a CUDA device. It imports this module, so it is loaded by name when a device is requested."""
 
 
 class State(NamedTuple):
-    """Items chosen beside the given ones, node matrices on one rung of the ladder, M, and what a person wants to know."""
+    """Items chosen in addition to the given ones, node matrices on one rung of the ladder, M, and the worst values of the monitors."""
 
     rows: IntArray
     q: FloatArray
     rung: int
     nodes: Nodes
-    weighed: Weighed
-    owned: bool = False  # the node matrices are this sample's own and may be overwritten
+    inclusion: Inclusion
+    owned: bool = False  # the node matrices belong to this sample and may be overwritten
     recentred: int = 0
     trace_error: float = 0.0
     fraction: float = 1.0
@@ -74,7 +75,7 @@ class Exact(Sampler):
     kernel: LowRankKernel
     size: int | None
     given: IntArray
-    index: ItemIndex | None  # None: a kernel of rank zero, whose only sample is the empty set
+    index: ItemIndex | None  # None for a kernel of rank zero, whose only sample is the empty set
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
     engine: Engine | None = field(default=None, repr=False)
@@ -92,23 +93,23 @@ class Exact(Sampler):
         memory: int = 256 * 2**20,
         device: str | None = None,
     ) -> Exact:
-        """Pay for what depends on the kernel alone; refuse what cannot be drawn before any work.
+        """Check the request and compute what depends on the kernel alone.
 
         Parameters
         ----------
         kernel : LowRankKernel
         size : int, optional
-            Items of each sample, given ones included. None: the unconstrained NDPP.
+            Number of items per sample, including given ones. If None, the unconstrained NDPP is sampled.
         given : items
-            Items every sample contains.
+            Items that every sample contains.
         exclude, candidates : items
-            Items no sample contains; the only items, beside the given ones, a sample may contain.
+            Items that no sample contains; the only items that a sample may contain in addition to the given ones.
         index : callable
-            Makes what draws one item from the kernel: ``LeverageTable.prepare`` or ``Tree.prepare``.
+            Builds what draws single items: ``LeverageTable.prepare`` or ``Tree.prepare``.
         memory : int
-            Most bytes of cached circles. Peak memory beside X is this, 20n bytes of table and 16 N r² bytes per thread.
+            Maximum bytes of cached circles. Peak memory in addition to X is this, a table of 20n bytes, and 16 N r² bytes per thread.
         device : str, optional
-            "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, a warning, and the CPU.
+            "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, it warns and draws on the CPU.
         """
         kernel = _narrowed(kernel, given, exclude, candidates)
         rows = np.sort(kernel.rows_of(given, "given"))
@@ -117,64 +118,59 @@ class Exact(Sampler):
             size = kernel.check_size(size, given=q)
         law = tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
-            raise ZeroProbabilityError(
-                f"the {len(rows)} given items have probability zero of being in a sample together; give fewer or other items"
-            )
+            raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
         sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
         return with_engine(sampler, device, ENGINE)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        wanted = self.size - len(self.given) if self.size is not None else self._draw_count(rng)
+        wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
-        info = {
-            "proposals": proposals,
-            "rejections": proposals - wanted,
-            "recentred": state.recentred,
-            "trace_error": state.trace_error,
-            "fraction": state.fraction,
-        }
+        info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
+        info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
 
-    def _draw_count(self, rng: np.random.Generator) -> int:
-        cdf = np.cumsum(self.size_law)
-        return int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
+    def draw_count(self, rng: np.random.Generator) -> int:
+        """Draw the number of items in addition to the given ones."""
+        return int(invert_cdf(self.size_law, rng.random(1))[0])
+
+    def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
+        """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
+        return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
 
     def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
-        """Draw the items that are missing from ``wanted``; return the state with all of them, and how many were proposed."""
+        """Draw the missing items; return the state with ``wanted`` items and the number of proposals."""
         proposals = 0
         while len(state.rows) < wanted:
             assert self.index is not None
-            drawn = self.index.draw_counted(rng, state.weighed.M)
+            drawn = self.index.draw_counted(rng, state.inclusion.M)
             proposals += drawn.proposals
             state = self.add(state, int(drawn.rows[0]), wanted)
         return state, proposals
 
-    # -- the chain of conditional laws ---------------------------------------------------------------------------------------
-
     def start(self, wanted: int) -> State:
         """Return the state before the first of ``wanted`` draws; the same for every sample."""
-        nothing = State(np.empty(0, np.int64), np.empty((0, self.kernel.rank)), 0, _NO_NODES, _NOTHING)
+        empty = State(np.empty(0, np.int64), np.empty((0, self.kernel.rank)), 0, _NO_NODES, _NO_INCLUSION)
         if wanted == 0:
-            return nothing
-        # Circles are kept by the ladder; here only which one, and its M.
-        rung, count, *weighed = self.ladder.remember(("start", wanted), lambda: self._first(nothing, wanted))
-        nodes = self._nodes(nothing, rung, count, wanted)
-        return _judged(nothing._replace(rung=rung, nodes=nodes, weighed=Weighed._make(weighed)), wanted)
+            return empty
+        # The ladder caches circles; this remembers which one, and its M.
+        rung, count, *inclusion = self.ladder.remember(("start", wanted), lambda: self._first(empty, wanted))
+        nodes = self._nodes(empty, rung, count, wanted)
+        return _monitored(empty._replace(rung=rung, nodes=nodes, inclusion=Inclusion._make(inclusion)), wanted)
 
     def resume(self, rows: IntArray, wanted: int) -> State:
-        """Return the state of a sample that has these rows already, of ``wanted`` in all."""
+        """Return the state of a sample that already has these rows, out of ``wanted``."""
         start = self.start(wanted)
         if not len(rows):
             return start
         bare = self.start(0)._replace(rung=start.rung, rows=rows, q=self.kernel.q_rows(rows))
         return self._recentre(bare, wanted)[0]
 
-    def _first(self, nothing: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
-        size = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
-        state, count = self._recentre(nothing._replace(rung=round(-2 * float(np.log(size)) / RUNG)), wanted)
-        return state.rung, count, *state.weighed
+    def _first(self, empty: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
+        scale = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
+        state, count = self._recentre(empty._replace(rung=round(-2 * float(np.log(scale)) / RUNG_STEP)), wanted)
+        return state.rung, count, *state.inclusion
 
     def add(self, state: State, row: int, wanted: int) -> State:
         """Return the state with one more item."""
@@ -184,13 +180,13 @@ class Exact(Sampler):
         if left == 0:
             self._check_chosen(state)
             return state
-        keep = left > 1  # before the last item only M is wanted, not the matrices it is made of
+        keep = left > 1  # the last item needs only M, not the node matrices
         if keep and not state.owned:
             state = state._replace(nodes=Nodes(state.nodes.Z.copy(), state.nodes.log_w), owned=True)
-        nodes, weighed = state.nodes.condition(q[0], keep=keep)
-        if not _trustworthy(weighed, left):
+        nodes, inclusion = state.nodes.condition(q[0], keep=keep)
+        if not _trustworthy(inclusion, left):
             return self._recentre(state._replace(nodes=nodes), wanted)[0]
-        return _judged(state._replace(nodes=nodes, weighed=weighed), left)
+        return _monitored(state._replace(nodes=nodes, inclusion=inclusion), left)
 
     def _nodes(self, state: State, rung: int, count: int, wanted: int) -> Nodes:
         circle = self.ladder.circle(rung, count)
@@ -198,58 +194,55 @@ class Exact(Sampler):
         return given_items(circle.Z, log_w, state.q) if len(state.q) else Nodes(circle.Z, log_w)
 
     def _recentre(self, state: State, wanted: int) -> tuple[State, int]:
-        """Return the state rebuilt at a radius that suits the items chosen; widen the rule until the monitors agree."""
+        """Return the state rebuilt at a radius that suits the items chosen; add nodes until the monitors pass."""
         left = wanted - len(state.rows)
         rung, count = self._plan(state, left)
-        weighed = _NOTHING
-        for attempt in range(ATTEMPTS):
+        inclusion = _NO_INCLUSION
+        for attempt in range(MAX_CIRCLES):
             nodes = self._nodes(state, rung, count, wanted)
-            weighed = nodes.weigh()
-            if _trustworthy(weighed, left):
+            inclusion = nodes.inclusion()
+            if _trustworthy(inclusion, left):
                 owned, recentred = len(state.q) > 0, state.recentred + 1
-                state = state._replace(rung=rung, nodes=nodes, weighed=weighed, owned=owned, recentred=recentred)
-                return _judged(state, left), count
-            # First more nodes, up to where the rule has no bias at all; then other radii, away from an unlucky pole.
+                state = state._replace(rung=rung, nodes=nodes, inclusion=inclusion, owned=owned, recentred=recentred)
+                return _monitored(state, left), count
+            # First more nodes, up to where the rule is unbiased; then other radii, away from a pole that may be close.
             if count <= self.kernel.rank:
                 count = min(2 * count, unbiased_count(self.kernel.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
         raise PrecisionError(
-            f"the law of the next item could not be computed to tolerance after {ATTEMPTS} attempts "
-            f"(trace {weighed.trace:.12g} where {left} was expected, surviving fraction {weighed.fraction:.1g}). "
-            f"The kernel is too badly scaled for double precision at this size; rescale X or ask for a smaller size."
+            f"the probabilities of the next item could not be computed to tolerance after {MAX_CIRCLES} attempts "
+            f"(trace {inclusion.trace:.12g}, expected {left}; surviving fraction {inclusion.fraction:.1g}). "
+            "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
         )
 
     def _plan(self, state: State, left: int) -> tuple[int, int]:
         """Return the rung and the number of nodes for ``left`` more items."""
         rung, plan = state.rung, plan_from_weights(state.nodes.log_w, left)
         if plan is None:
-            rung = 2 * (self._centre(state, left) // 2)
+            # The rung on which about as many items are expected.
+            basis = row_basis(state.q)[0][None]
+            rungs = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([rung]))[0]
+            rung = 2 * (int(rungs[0]) // 2)
             chosen = np.concatenate([self.ladder.given, state.q])
-            law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG)), chosen).law
+            law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG_STEP)), chosen).law
             plan = plan_from_law(law, left) or (0.0, unbiased_count(self.kernel.rank))
         shift, count = plan
-        return rung + round(shift / RUNG), count
-
-    def _centre(self, state: State, left: int) -> int:
-        """Return the rung on which about ``left`` more items are expected."""
-        basis = row_basis(state.q)[0][None]
-        rungs, _, _ = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([state.rung]))
-        return int(rungs[0])
+        return rung + round(shift / RUNG_STEP), count
 
     def _check_chosen(self, state: State) -> None:
-        """Raise unless M gave the items already chosen no further probability."""
+        """Raise unless M gives items already chosen probability zero."""
         chosen = np.concatenate([self.ladder.given, state.q[:-1]])
-        excess = np.abs(chosen @ state.weighed.M).max(initial=0.0)
+        excess = np.abs(chosen @ state.inclusion.M).max(initial=0.0)
         if excess > TOLERANCES.chosen:
             raise PrecisionError(
-                f"M q = 0 must hold for every item already chosen; it is off by {excess:.1g}. "
-                "Double precision cannot carry this kernel at this size; rescale X or ask for a smaller size."
+                f"M q must be zero for every item already chosen; it is off by {excess:.1g}. "
+                "Double precision is not enough for this kernel at this size; rescale X, or use a smaller size."
             )
 
 
 _NO_NODES = Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex))
-_NOTHING = Weighed(np.empty((0, 0)), 0.0, 0.0)
+_NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
 
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
@@ -260,11 +253,11 @@ def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: I
     return kernel.exclude(excluded) if len(excluded) else kernel
 
 
-def _trustworthy(weighed: Weighed, left: int) -> bool:
-    return bool(TOLERANCES.accepts(abs(weighed.trace - left), weighed.fraction))
+def _trustworthy(inclusion: Inclusion, left: int) -> bool:
+    return bool(TOLERANCES.accepts(abs(inclusion.trace - left), inclusion.fraction))
 
 
-def _judged(state: State, left: int) -> State:
-    """Return the state with the worst its monitors have shown so far."""
-    error, fraction = abs(state.weighed.trace - left), state.weighed.fraction
+def _monitored(state: State, left: int) -> State:
+    """Return the state with the worst values of the monitors so far."""
+    error, fraction = abs(state.inclusion.trace - left), state.inclusion.fraction
     return state._replace(trace_error=max(state.trace_error, error), fraction=min(state.fraction, fraction))

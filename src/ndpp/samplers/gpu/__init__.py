@@ -1,39 +1,23 @@
-"""The engine of :class:`~ndpp.samplers.Exact` on a CUDA device: many samples side by side, in torch.
+"""The engine of :class:`~ndpp.samplers.Exact` on a CUDA device: many samples in parallel, in torch.
 
-``docs/gpu-internals.md`` is the way in. :class:`~ndpp.samplers.Exact` names this package and loads it when a device is asked for; nothing
-else imports it, so torch is imported here and nowhere else below learning. The rules are those of the CPU: the same ladder of circles, the
-same plan of their nodes, the same monitors. What differs is the form of the state. Sample i depends on the seed and on i alone; its stream
-is not that of the CPU, so the two engines agree in distribution and not draw by draw.
+Start with ``docs/gpu-internals.md``, which also explains the letters in shapes. :class:`~ndpp.samplers.Exact` loads this package by name
+when a device is requested; nothing else imports it, so importing the samplers does not import torch. The algorithm is that of the CPU: the
+same ladder of circles, plans and monitors. Only the form of the state differs. Sample i depends on the seed and on i alone; its stream is
+not that of the CPU, so the two engines agree in distribution and not draw by draw.
 
 From top to bottom; a module imports only from those below it:
 
-===============  ============================================================================================
+===============  ======================================================================
 ``exact``        the engine: batches of samples in, draws out
-``run``          samples through their circles, and what becomes of those that the monitors object to
-``schedule``     which circles samples go through, planned on a few pilots
-``group``        samples on one circle: their state, one item more, the monitors, the next draw
+``run``          takes samples through their circles; retries where a monitor fails
+``schedule``     which circles the samples use, planned on a few pilot samples
+``group``        samples on one circle: state, conditioning, monitors, the next draw
 ``circles``      Z at the nodes of circles, on the device
-``accept``       rounds of candidates, until one is accepted
-``catalogue``    rows of Q and the leverage table, on the device
-``samples``      samples in progress: records that travel between all of these
-``batches``      what to do when memory runs out or the device is lost
+``samples``      records of samples in progress
+``device_rows``  rows of Q and the leverage table, on the device
 ``memory``       how many samples fit
-``streams``      random numbers of a sample
+``proposals``    rounds of proposals until one is accepted; random numbers
 ``kernels``      Triton kernels, each with its plain twin
-``arrays``       torch's spelling of the operations of :mod:`ndpp.linalg.operations`
-===============  ============================================================================================
-
-Letters in shapes, in all of these:
-
-=========  =============================================================================================
-``S``      samples of a group
-``wanted`` items that each of them will have, beyond the given ones
-``n``      items that each of them has
-``room``   items that there is room for on the present circle, wanted at most
-``r``      the rank
-``h``      nodes of the upper half of a circle; the others are their conjugates
-``c``      candidates of a round, per sample
-``b``      small matrices, S·h
-``2, 4``   real and imaginary parts; those of Zq and then of Zᵀq
-=========  =============================================================================================
+``arrays``       the operations of :mod:`ndpp.linalg.operations` for torch
+===============  ======================================================================
 """

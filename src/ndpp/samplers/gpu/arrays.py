@@ -1,6 +1,6 @@
-"""torch's spelling of :class:`ndpp.linalg.operations.Operations`: with it, the algorithms of the CPU run on the device.
+"""The operations of :class:`ndpp.linalg.operations.Operations` for torch, which let the CPU's algorithms run on the device.
 
-Nothing here waits for the device, and what is singular shows in the monitors, not as an error. Determinants are of complex matrices.
+Nothing here synchronises with the device. A singular matrix shows in the monitors, not as an error. Determinants are of complex matrices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ndpp.linalg.operations import Operations
 
 
 def log_det_of_factors(LU: Tensor, pivots: Tensor) -> Tensor:
-    """Return log det from what ``lu_factor_ex`` gave: every exchange of rows turns the sign."""
+    """Return log det from the output of ``lu_factor_ex``; every row exchange flips the sign."""
     swaps = (pivots != torch.arange(1, LU.shape[-1] + 1, device=LU.device)).sum(-1) % 2
     return LU.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 1j * (torch.pi * swaps.double())
 
@@ -27,7 +27,6 @@ def _log_det(A: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _inverse(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the inverse and the determinant from one factorisation."""
     LU, pivots, _ = torch.linalg.lu_factor_ex(A)
     log_det = log_det_of_factors(LU, pivots)
     return torch.linalg.lu_solve(LU, pivots, _eye(A.shape[-1], A).expand_as(LU)), log_det.real, 1j * log_det.imag

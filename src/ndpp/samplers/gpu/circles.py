@@ -1,4 +1,4 @@
-"""Circles of the ladder on the device, and which one suits a sample: planned by mean and variance, for many samples at once."""
+"""Circles of the ladder on the device, and plans of circles from the mean and variance of the remaining size, for many samples at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg import nodes
 from ndpp.samplers.exact.ladder import Ladder
-from ndpp.samplers.exact.monitors import RUNG
+from ndpp.samplers.exact.monitors import RUNG_STEP
 from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
 from ndpp.samplers.gpu.arrays import TORCH
-from ndpp.samplers.gpu.catalogue import Catalogue
+from ndpp.samplers.gpu.device_rows import DeviceRows
 
 
 class CircleKey(NamedTuple):
-    """Which circle: a rung of the ladder, and an even number of nodes, of which the conjugate half is not computed."""
+    """A rung of the ladder and an even number of nodes, of which only one of each conjugate pair is computed."""
 
     rung: int
     n_nodes: int
@@ -29,44 +29,34 @@ class CircleKey(NamedTuple):
 
 @dataclass(eq=False)
 class Circle:
-    """Z at the h nodes of one circle, shared by every sample on it.
+    """Z at the h nodes of one circle, shared by all samples on it.
 
-    Attributes
-    ----------
-    to_sides, to_squares : (r, h·4·r) Tensor
-        ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does so for Z².
-    trace, log_w, log_t : (h,) complex Tensor
-        tr Z, the logarithms of the weights given the ladder's items, and those of the nodes.
-    catalogue : Catalogue
-    memory : int
-        Most bytes of ``table``.
-    looked_up : int
-        How many rows of ``table`` were wanted so far.
+    ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does the same for Z².
     """
 
-    to_sides: Tensor
+    to_sides: Tensor  # (r, h·4·r)
     to_squares: Tensor
-    trace: Tensor
+    trace: Tensor  # (h,), complex: tr Z, log w and log t
     log_w: Tensor
     log_t: Tensor
-    catalogue: Catalogue
-    memory: int
-    looked_up: int = 0
+    device_rows: DeviceRows
+    memory: int  # maximum bytes of the table
+    lookups: int = 0  # rows of the table requested so far
 
     @cached_property
     def table(self) -> Tensor | None:
-        """(n, 2h): qᵀZq of every item, real and imaginary parts side by side; None if memory does not allow it."""
-        q = self.catalogue.q
+        """(n, 2h): qᵀZq of every item, real and imaginary parts side by side; None if it would exceed ``memory``."""
+        q = self.device_rows.q
         return None if q is None or q.element_size() * 2 * self.half * len(q) > self.memory else self.forms(q)
 
-    def table_for(self, uses: int) -> Tensor | None:
-        """Return the table for so many more rows to look up; None until as many were wanted as it has, which is when it pays."""
-        self.looked_up += uses
-        return self.table if self.looked_up >= self.catalogue.kernel.n_rows else None
+    def table_for(self, lookups: int) -> Tensor | None:
+        """Count these lookups; return the table once the total reaches its number of rows, so that computing it pays."""
+        self.lookups += lookups
+        return self.table if self.lookups >= self.device_rows.kernel.n_rows else None
 
     @cached_property
     def square_columns(self) -> Tensor:
-        """(r, h·2·r): the part of ``to_squares`` that gives Z²q alone."""
+        """(r, h·2·r): the part of ``to_squares`` that gives only Z²q."""
         return _columns(self.to_squares, self.half)
 
     @property
@@ -76,7 +66,7 @@ class Circle:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes held."""
+        """Bytes in use."""
         table = self.__dict__.get("table")
         return self.to_sides.nbytes + self.to_squares.nbytes + (0 if table is None else table.nbytes)
 
@@ -93,43 +83,40 @@ class Circle:
 
 
 class Circles:
-    """The ladder's circles on one device, made when first wanted and kept within ``memory`` bytes."""
+    """The ladder's circles on one device, computed on first use; the most recently used are kept, within ``memory`` bytes."""
 
-    def __init__(self, ladder: Ladder, catalogue: Catalogue, memory: int) -> None:
-        self.ladder, self.catalogue, self.memory = ladder, catalogue, memory
+    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
+        self.ladder, self.device_rows, self.memory = ladder, device_rows, memory
         self._kept: OrderedDict[CircleKey, Circle] = OrderedDict()
         self._real: dict[int, Tensor] = {}
 
     def __getitem__(self, key: CircleKey) -> Circle:
         if key not in self._kept:
-            self._kept[key] = self._make(*key)
+            t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
+            Z, log_w = self.ladder.at(t, TORCH)
+            self._kept[key] = Circle(
+                _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.device_rows, self.memory // 4
+            )
             while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
 
-    def _make(self, rung: int, n_nodes: int) -> Circle:
-        t = torch.from_numpy(nodes(np.exp(rung * RUNG), n_nodes)).to(self.catalogue.device)
-        Z, log_w = self.ladder.at(t, TORCH)
-        return Circle(_sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.catalogue, self.memory // 4)
-
-    # -- the plan ----------------------------------------------------------------------------------------------------------------
-
     def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
-        """Return the circle that suits each sample, for orthonormal rows q (S, i, r) of its items and a rung to begin at."""
+        """Return a suitable circle for each sample, given orthonormal rows q (S, i, r) of its items and initial rungs."""
         plans = plan_from_moments(*centre(partial(self._moments, q), left, rungs), left)
         return [CircleKey(*plan) for plan in plans]
 
     def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
         if rung not in self._real:
-            t = torch.full((1,), np.exp(rung * RUNG), dtype=torch.complex128, device=q.device)
+            t = torch.full((1,), np.exp(rung * RUNG_STEP), dtype=torch.complex128, device=q.device)
             self._real[rung] = self.ladder.at(t, TORCH)[0][0].real.contiguous()
         mean, variance = moments(self._real[rung], q[torch.from_numpy(which).to(q.device)], TORCH)
         return mean.cpu().numpy(), variance.cpu().numpy()
 
 
 def _columns(sides: Tensor, half: int) -> Tensor:
-    """Return the part of ``to_sides`` or ``to_squares`` that gives Zq alone, (r, h·2·r)."""
+    """Return the part of ``to_sides`` or ``to_squares`` that gives only Zq, (r, h·2·r)."""
     r = len(sides)
     return sides.view(r, half, 4, r)[:, :, :2].reshape(r, -1)
 

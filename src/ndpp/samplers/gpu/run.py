@@ -1,29 +1,15 @@
-"""Samples on their way through the circles of a schedule, and what becomes of those that the monitors object to.
+"""Takes samples through the circles of a schedule, and tries other circles with samples that fail a monitor.
 
-Nobody draws an item from a distribution that the monitors do not trust. A sample that they object to leaves its group with the items it
-has and becomes part of a task: these samples, this many items, that circle. A task is tried like any other group; whom it does not suit
-goes on to the next kind of task:
-
-========== ============================================================ ==================================================
-kind       circle                                                       if it does not suit
-========== ============================================================ ==================================================
-SCHEDULED  that of the schedule                                         WIDENED; OWN if no item is chosen yet
-WIDENED    the same radius with twice the nodes: most have met the      OWN, on a circle planned for each sample
-           bias of few nodes, and one such circle serves them all
-OWN        one of their own                                             OWN with twice the nodes, up to where the rule has
-                                                                        no bias; then at two other radii; then ON_CPU
-ON_CPU     none: the CPU draws what is missing                          an error
-========== ============================================================ ==================================================
-
-A sample that a circle suits at first and that leaves it later is WIDENED again. Everyone who has as many items as the stage asks for
-rejoins the others there.
+No item is drawn from a distribution that fails a monitor. A sample that fails one leaves its group with the items it has and becomes part
+of a task: these samples, with this many items, on that circle. If the circle is not suitable, the next :class:`Kind` of task follows. A
+sample that leaves a circle after drawing items there is WIDENED again. Samples with all items of the stage rejoin the others at its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import NamedTuple
 
 import numpy as np
@@ -33,78 +19,72 @@ from torch import Tensor
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group
-from ndpp.samplers.gpu.memory import Stay, batch_size
+from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 
-WIDER = 2
-"""How many times as many nodes a circle gets that does not suit."""
-SHIFTS = 2, -4
-"""By how many rungs the radius changes once more nodes cannot help: away from a pole that it happens to be close to."""
+RUNG_SHIFTS = 2, -4
+"""Changes of the radius, in rungs, once more nodes cannot help: away from a pole that may be close to the circle."""
 
 
 class Kind(Enum):
-    """What a task tries; see the table above."""
+    """What a task tries, and what follows if it fails."""
 
-    SCHEDULED = "the schedule's circle"
-    WIDENED = "more nodes at the same radius"
-    OWN = "a circle of their own"
-    ON_CPU = "the CPU"
+    SCHEDULED = auto()
+    """The circle of the schedule. Then WIDENED, or OWN if no item is chosen yet."""
+    WIDENED = auto()
+    """Twice the nodes: most failures are due to too few, and one such circle serves all samples. Then OWN, planned for each sample."""
+    OWN = auto()
+    """Circles of their own. Then twice the nodes, up to where the rule is unbiased; then two other radii; then ON_CPU."""
+    ON_CPU = auto()
+    """The CPU draws the missing items, or raises an error."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Samples with n items, and the circle to try with them; for an OWN circle, what the radius may still be changed by."""
+    """Samples with n items, and the circle to try; ``shifts`` are changes of the radius that are left to try."""
 
     kind: Kind
     samples: Samples
     n: int
     circle: CircleKey
-    shifts: tuple[int, ...] = SHIFTS
+    shifts: tuple[int, ...] = RUNG_SHIFTS
 
 
 class Outcome(NamedTuple):
-    """What became of a task: who has all items of the stage, who left on the way with n items, and whom the circle does not suit."""
+    """Samples with all items of the stage, those that left earlier with n items, and those that the circle does not suit."""
 
     arrived: Samples
     left: list[tuple[int, Samples]]
     refused: list[Samples]
 
 
-class Drawn(NamedTuple):
-    """Samples that are complete, in any order, and the numbers of those that the CPU finished."""
-
-    samples: Samples
-    on_cpu: list[int]
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Draws samples that want the same number of items.
+    """Draws samples that want the same number of items, at most ``max_samples`` in parallel.
 
-    ``rng(i)`` is the CPU's stream of sample i, used if the CPU must finish it; ``most`` samples at most are side by side.
+    ``rng(i)`` is the CPU's stream of sample i, used if the CPU must finish it.
     """
 
     context: Context
     rng: Callable[[int], np.random.Generator]
-    most: int
+    max_samples: int
 
-    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Drawn:
-        """Return the samples of these numbers, with ``wanted`` items each."""
-        samples = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank)
-        on_cpu: list[Samples] = []
+    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Samples:
+        """Return the samples with these numbers, in any order, with ``wanted`` items each."""
+        samples, complete = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank), list[Samples]()
         for stage in schedule:
             if len(samples.numbers):
-                samples, complete = self._through(samples, stage)
-                on_cpu += complete
-        return Drawn(Samples.join([samples, *on_cpu]), [number for part in on_cpu for number in part.numbers.tolist()])
+                samples, on_cpu = self._through(samples, stage)
+                complete += on_cpu
+        return Samples.join([samples, *complete])
 
     def _through(self, samples: Samples, stage: Stage) -> tuple[Samples, list[Samples]]:
-        """Take samples through a stage; return those that have as many items as it asks for, and those that the CPU completed."""
+        """Take samples through a stage; return those with all of its items, and those that the CPU completed."""
         queue, waiting = [Task(Kind.SCHEDULED, samples, stage.n, stage.circle)], dict[int, list[Samples]]()
         arrived, complete = list[Samples](), list[Samples]()
         while queue or waiting:
-            if not queue:  # those with the fewest items first: others may join them on the way
+            if not queue:  # fewest items first: others may join them on the way
                 n = min(waiting)
                 task = Task(Kind.WIDENED, Samples.join(waiting.pop(n)), n, self._wider(stage.circle))
                 queue.extend(self._split(task, stage.stop))
@@ -120,9 +100,8 @@ class Run:
                 if task.kind is Kind.SCHEDULED and task.n:
                     waiting.setdefault(task.n, []).append(part)
                 else:
-                    queue.extend(
-                        piece for again in self._retries(task, part) for piece in self._split(again, stage.stop)
-                    )
+                    for again in self._retries(task, part):
+                        queue.extend(self._split(again, stage.stop))
         return Samples.join(arrived), complete
 
     def _try(self, task: Task, stop: int) -> Outcome:
@@ -141,10 +120,8 @@ class Run:
                 left += [(group.n, part) for part in group.remove(~group.trusted)]
         return Outcome(group.samples if group.alive.all() else group.samples.take(group.alive), left, refused)
 
-    # -- what to try next --------------------------------------------------------------------------------------------------------
-
     def _retries(self, task: Task, refused: Samples) -> list[Task]:
-        """Return what to try next with the samples that a task's circle does not suit."""
+        """Return the next tasks for samples that the circle of a task does not suit."""
         (rung, n_nodes), n = task.circle, task.n
         if task.kind is Kind.WIDENED:
             return self._planned(refused, n, rung)
@@ -155,12 +132,12 @@ class Run:
         return [Task(Kind.ON_CPU, refused, n, task.circle)]
 
     def _planned(self, samples: Samples, n: int, rung: int) -> list[Task]:
-        """Return tasks on circles planned for each sample; those with the same plan stay together."""
+        """Return tasks on circles planned for each sample; samples with the same plan stay together."""
         plans = self.context.circles.plan(samples.basis[:, :n], samples.wanted - n, np.full(len(samples.numbers), rung))
         tasks = []
         for plan in sorted(set(plans), reverse=True):
             which = torch.tensor([i for i, other in enumerate(plans) if other == plan], device=samples.numbers.device)
-            # Twice the nodes of the plan, which often has too few: a circle refused costs more than some nodes.
+            # Twice the nodes of the plan, which often has too few: a refused circle costs more than some nodes.
             tasks.append(Task(Kind.OWN, samples.take(which), n, self._wider(plan)))
         return tasks
 
@@ -169,27 +146,26 @@ class Run:
         return unbiased_count(self.context.sampler.kernel.rank)
 
     def _wider(self, circle: CircleKey) -> CircleKey:
-        """Return the circle with more nodes, up to where the rule has no bias."""
-        return CircleKey(circle.rung, min(WIDER * circle.n_nodes, self._full))
+        return CircleKey(circle.rung, min(2 * circle.n_nodes, self._full))
 
     def _split(self, task: Task, stop: int) -> list[Task]:
-        """Return the task in as many parts as the memory asks for."""
+        """Return the task in parts that fit into memory."""
         samples, device = task.samples, task.samples.numbers.device
         if task.kind is Kind.ON_CPU:
             return [task]
-        rank, stay = self.context.sampler.kernel.rank, Stay(task.circle.n_nodes, stop)
-        size = batch_size(device, rank, samples.wanted, [stay], self.most)
-        if len(samples.numbers) <= size:
+        stages, rank = [(task.circle.n_nodes, stop)], self.context.sampler.kernel.rank
+        fit, count = samples_that_fit(device, rank, samples.wanted, stages, self.max_samples), len(samples.numbers)
+        if count <= fit:
             return [task]
-        parts = torch.arange(len(samples.numbers), device=device).split(size)
-        return [Task(task.kind, samples.take(part), task.n, task.circle, task.shifts) for part in parts]
+        places = torch.arange(count, device=device)
+        return [replace(task, samples=samples.take(places[i : i + fit])) for i in range(0, count, fit)]
 
     def _complete_on_cpu(self, task: Task) -> Samples:
-        """Draw what is missing on the CPU, one sample at a time, given the items each has."""
         sampler, samples = self.context.sampler, task.samples
         for i, number in enumerate(samples.numbers.tolist()):
             state = sampler.resume(samples.rows[i, : task.n].cpu().numpy(), samples.wanted)
             state, proposals = sampler.complete(self.rng(number), state, samples.wanted)
             samples.counters.proposals[i] += proposals
+            samples.counters.on_cpu[i] = 1
             samples.rows[i] = torch.from_numpy(state.rows)
         return samples

@@ -1,13 +1,6 @@
-"""Markov chains on sets.
+"""Markov chains on sets: :class:`Walk` on sets of one size, :class:`RandomSize` on sets of any size, and their up-steps.
 
-========================  =======================================================================================
-:mod:`.sampler`           :class:`Walk`, chains on the sets of one size
-:mod:`.random_size`       :class:`RandomSize`, a size and then a chain
-:mod:`.up`                what an up-step is: how a chain puts two items back
-:mod:`.up_direct`         :class:`DirectUp`, two draws of one item
-:mod:`.up_rejection`      :class:`RejectionUp`, the paper's; :mod:`.bordered` serves it where L_A is singular
-:mod:`.up_naive`          :class:`NaiveUp`, all pairs: the oracle of the others
-========================  =======================================================================================
+``bordered`` serves :class:`RejectionUp` where L_A is singular; :class:`NaiveUp` is the oracle of the other up-steps.
 """
 
 from ndpp.samplers.walk.random_size import RandomSize

@@ -1,14 +1,14 @@
-"""What is left of L = Q B Qᵀ once the items A are in, for every A, singular L_A included.
+"""The distribution of a pair that completes the items A, for every A, including those with singular L_A.
 
-Where L_A is regular, det L_{A ∪ S} = det L_A · det(Q D Qᵀ)_S with D = B^A = B − B Q_Aᵀ L_A⁻¹ Q_A B. Where it is not,
-this is zero times infinity although the left side is fine. So directions of span{q_a : a ∈ A} along which L_A is
-singular, or nearly so, are not eliminated but kept as a border of order p:
+If L_A is regular, det L_{A ∪ S} = det L_A · det(Q D Qᵀ)_S with D = B^A = B − B Q_Aᵀ L_A⁻¹ Q_A B. If not, this is zero
+times infinity, although the left side is well defined. So directions of span{q_a : a ∈ A} in which L_A is singular, or
+nearly so, are not eliminated but kept as a border of order p:
 
     det L_{A ∪ S}  ∝  det [[E, G Q_Sᵀ], [Q_S H, Q_S D Q_Sᵀ]].
 
-Adding two items raises the rank by four at most, so for pairs p > 2 means probability zero. The pair {a, b} can be
-drawn as two items, each from a quadratic form in q, with no rejection: sum the determinant over b (Σ q_b q_bᵀ = I) for
-the first, fix a for the second. For p = 0 these are the forms of the rejection-free up-step.
+Adding two items raises the rank by at most four, so for pairs p > 2 means probability zero. The pair {a, b} can be
+drawn as two items, each from a quadratic form in q, without rejection: sum the determinant over b (Σ q_b q_bᵀ = I) for
+the first, fix a for the second. For p = 0 these are the forms of :class:`~ndpp.samplers.DirectUp`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ import scipy.linalg as sl
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex
-from ndpp.linalg.coordinates import EPS, Coordinates, congruence, unit_of
-
-NEARLY_SINGULAR = 1e-6
-"""Directions in which L_A falls below this, relative to the rows of L it is part of, become the border."""
+from ndpp.linalg.coordinates import Coordinates
+from ndpp.linalg.scaling import congruence, unit_of
+from ndpp.linalg.schur import NEARLY_SINGULAR, ROUNDING
 
 
 class Bordered(NamedTuple):
-    """The matrices E (p, p), G (p, r), H (r, p) and D (r, r) of the law given A; D is B^A where p = 0."""
+    """The matrices E (p, p), G (p, r), H (r, p) and D (r, r) given A; D is B^A if p = 0."""
 
     E: FloatArray
     G: FloatArray
@@ -37,36 +36,36 @@ class Bordered(NamedTuple):
 
 
 def condition_bordered(coords: Coordinates, given: FloatArray) -> Bordered:
-    """Return the law of the rest, given the items with rows ``given`` of Q. O(r³).
+    """Return the matrices given the items with rows ``given`` of Q. O(r³).
 
-    B is balanced, and rotated so that the given items span the first coordinates: these are eliminated, except for the
-    border. The elimination then does not see how the given items are scaled or how close to each other they are.
+    B is balanced and rotated so that the given items span the first coordinates, which are eliminated, except for the
+    border. The elimination then does not depend on the scale of the given items or on how close they are.
     """
     m, scale = len(given), coords.scale
     if m + 2 > coords.rank:
         raise ZeroProbabilityError(f"{m} items and two more are above the rank of the kernel, {coords.rank}")
     balanced = coords.B / np.outer(scale, scale)
     turn, triangle = sl.qr((given * scale).T, check_finite=False)
-    apart = np.abs(np.diag(triangle)) > 16 * EPS * np.linalg.norm(triangle, axis=0)
+    apart = np.abs(np.diag(triangle)) > m * ROUNDING * np.linalg.norm(triangle, axis=0)
     border = 0
     if m:
         beside = turn[:, :m].T @ balanced
         _, values, right = np.linalg.svd(beside @ turn[:, :m])
-        # L_A is accretive: it is singular on the left where it is on the right.
+        # L_A is accretive, so its left and right null spaces agree.
         turn[:, :m] = turn[:, :m] @ right.T
         largest = np.linalg.norm(beside)
         border = min(2, int(np.sum(values < NEARLY_SINGULAR * largest)))
-        apart &= m == border or values[m - border - 1] > EPS * m * largest
+        apart &= m == border or values[m - border - 1] > m * ROUNDING * largest
     if not apart.all():
         raise ZeroProbabilityError(
-            f"the {m} items kept cannot be completed by two more: they depend on each other, or their minor "
-            "vanishes in more than two directions, to rounding"
+            f"the {m} items kept cannot be completed by two more: up to rounding, they are dependent, or their minor "
+            "is singular in more than two directions"
         )
     kept, out = turn[:, m - border :], turn[:, : m - border]
-    # The Schur complement as a congruence: a symmetric part that is positive semidefinite, or zero, stays so.
+    # The Schur complement as a congruence keeps a positive semidefinite, or zero, symmetric part.
     kept = kept - out @ np.linalg.solve(out.T @ balanced @ out, out.T @ balanced @ kept)
     core = congruence(kept.T, balanced)
-    back = (scale / unit_of(scale))[:, None] * turn[:, m:]  # no law depends on the size of L
+    back = (scale / unit_of(scale))[:, None] * turn[:, m:]  # no distribution depends on the scale of L
     return Bordered(
         core[:border, :border],
         core[:border, border:] @ back.T,
@@ -80,19 +79,19 @@ def first_form(law: Bordered) -> FloatArray:
     E, G, H, D = law
     K, det = adjugate(E)
     P = H @ K @ G
-    M = det * (np.trace(D) * D - D @ D)
+    M: FloatArray = det * (np.trace(D) * D - D @ D)
     if len(E):
         M = M - np.trace(P) * D - np.trace(D) * P + P @ D + D @ P
     if len(E) == 2:
         M = M + H @ adjugate(G @ H)[0] @ G
-    return M
+    return np.asarray(M)
 
 
 def second_form(law: Bordered, q: FloatArray) -> FloatArray:
     """Return M with q_bᵀ M q_b ∝ P(b is the other one), given that the item with row ``q`` is one of the pair."""
     E, G, H, D = law
     K, det = adjugate(np.block([[E, (G @ q)[:, None]], [(q @ H)[None, :], np.array([[q @ D @ q]])]]))
-    return det * D - np.column_stack([H, D @ q]) @ K @ np.vstack([G, q @ D])
+    return np.asarray(det * D - np.column_stack([H, D @ q]) @ K @ np.vstack([G, q @ D]))
 
 
 def draw_pair(rng: np.random.Generator, law: Bordered, index: ItemIndex) -> IntArray:
@@ -103,14 +102,12 @@ def draw_pair(rng: np.random.Generator, law: Bordered, index: ItemIndex) -> IntA
         rows[i] = index.draw(rng, form, bound=float(np.linalg.norm((form + form.T) / 2)))[0]
         form = second_form(law, index.kernel.q_rows(rows[:1])[0])
     if rows[0] == rows[1]:
-        raise PrecisionError(
-            f"item {rows[0]} was drawn twice: the pair that completes a set has no weight beyond rounding"
-        )
+        raise PrecisionError(f"item {rows[0]} was drawn twice: the probability of a pair is nothing but rounding")
     return rows
 
 
 def adjugate(A: FloatArray) -> tuple[FloatArray, float]:
-    """Return adj(A) and det(A) of a matrix of order three at most, singular or not.
+    """Return adj(A) and det(A) of a matrix of order at most three, singular or not.
 
     Examples
     --------

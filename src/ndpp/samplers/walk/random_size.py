@@ -1,10 +1,9 @@
 """The paper's unconstrained walk [Han22, Alg. 4]: a size, then a chain on the sets of that size.
 
-Law: P(S) ∝ det(L_S) over all sets. The size k has its exact law ∝ e_k(L), computed without cancellation; given it,
-the set is the last of a walk of k² steps (or ``steps``), and so approximate. Sets of sizes 0 and 1 are drawn
-directly.
+Law: P(S) ∝ det(L_S) over all sets. The size k is drawn exactly, ∝ e_k(L), computed without cancellation; given the
+size, the set is the last of a walk of k² steps (or ``steps``), hence approximate. Sets of sizes 0 and 1 are exact.
 
-Cost: that of the walks; what depends on the kernel alone is prepared once and serves every size.
+Cost: that of the walks; one preparation serves all sizes.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
+from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.walk.sampler import Walk
@@ -27,7 +27,7 @@ from ndpp.samplers.walk.up_direct import DirectUp
 
 @dataclass(frozen=True, eq=False)
 class RandomSize(Sampler):
-    """A walk of random size.
+    """A random size, and then a walk on the sets of that size.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class RandomSize(Sampler):
         steps: int | None = None,
         start: str = "uniform",
     ) -> RandomSize:
-        """Compute the law of the size and prepare the up-step.
+        """Compute the size distribution and prepare the up-step.
 
         Parameters
         ----------
@@ -59,10 +59,10 @@ class RandomSize(Sampler):
         up : UpStep
             How two items are put back: ``DirectUp()``, ``RejectionUp()`` or ``NaiveUp()``.
         steps : int, optional
-            Steps of every chain; the square of its size if None.
+            Number of steps of every chain; the square of its size if None.
         start : "uniform" or "greedy"
-            Greedy starts are nested: one greedy run serves every size, its first k items being the start of size k. A
-            size at which the run has no set of positive probability begins at a uniform one.
+            One greedy run serves all sizes: its first k items are the start of size k. If they have probability zero, the
+            start is uniform.
         """
         if start not in ("uniform", "greedy"):
             raise InvalidInputError(f'start must be "uniform" or "greedy"; got {start!r}')
@@ -76,18 +76,17 @@ class RandomSize(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw a size, then the last set of a chain of that size."""
-        cdf = np.cumsum(self.law)
-        return self.walks[int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))].draw(rng)
+        return self.walks[int(invert_cdf(self.law, rng.random(1))[0])].draw(rng)
 
 
 def nested_starts(kernel: LowRankKernel) -> tuple[IntArray | None, ...]:
-    """Return for each size 0..rank the first items of the longest greedy run, as rows; None where they cannot occur."""
+    """Return for each size 0..rank the first items of the longest greedy run, as rows; None if they cannot occur together."""
     run = np.empty(0, np.int64)
     for size in range(kernel.rank, 0, -1):
         try:
             run = greedy_map(kernel, size)
             break
-        except ImpossibleSizeError:  # it ends before, or steps over this size: rounding, or a pair added at once
+        except ImpossibleSizeError:  # the run ends earlier, or skips this size by adding a pair at once
             continue
     possible = [k <= len(run) and kernel.log_det(run[:k]) > -np.inf for k in range(kernel.rank + 1)]
     return tuple(kernel.rows_of(run[:k]) if possible[k] else None for k in range(kernel.rank + 1))

@@ -1,12 +1,12 @@
 """The two-item down-up walk on sets of one size [Han22, Alg. 1].
 
-Law: P(S) ∝ det(L_S) over the sets of k items, in the limit of many steps. Approximate after any number of them; one
-step leaves the law unchanged. A step takes two items out, uniformly, and puts a pair {a, b} back with probability ∝
-det L_{A ∪ {a, b}}, A being the items kept. How the pair is drawn is the up-step's business: ``DirectUp`` (two draws
-of one item, no rejection of pairs), ``RejectionUp`` (the paper's Alg. 2) or ``NaiveUp`` (all pairs). L_A may be
-singular: the law of the pair is there nevertheless.
+Law: P(S) ∝ det(L_S) over the sets of k items, in the limit of many steps; approximate after any number of them. One
+step leaves the law unchanged. A step removes two items, uniformly, and puts a pair {a, b} back with probability ∝
+det L_{A ∪ {a, b}}, where A are the items kept. The up-step draws the pair: ``DirectUp`` (two draws of one item, no
+rejection of pairs), ``RejectionUp`` (the paper's Alg. 2) or ``NaiveUp`` (all pairs). L_A may be singular: the pair
+still has a well-defined distribution.
 
-Cost: k² steps by default, as in the paper. That is enough on kernels learned from baskets; it is not on kernels whose
+Cost: k² steps by default, as in the paper. That is enough for kernels learned from baskets, but not for kernels whose
 items come in tight pairs (L = ⊕ [[ε, 1], [−1, ε]] relaxes in about k²/2 steps). :class:`Exact` needs no such guess.
 """
 
@@ -33,14 +33,14 @@ from ndpp.samplers.walk.up import PreparedUp, UpStep
 from ndpp.samplers.walk.up_direct import DirectUp
 
 Start: TypeAlias = Literal["uniform", "greedy"] | Items
-"""Where a chain begins: a uniform draw among the sets of positive probability, the greedy MAP set, or these items."""
+"""Where a chain starts: a uniform draw from the sets of positive probability, the greedy MAP set, or these items."""
 
 START_BUDGET = 10_000
-"""Most uniform sets looked at for one of positive probability."""
+"""Maximum number of uniform sets drawn to find one of positive probability."""
 
 
 class WalkState(NamedTuple):
-    """A set, as sorted catalogue ids and as the rows of the kernel's support that hold them."""
+    """A set, as sorted catalogue ids and as rows of the kernel's support."""
 
     items: IntArray
     rows: IntArray
@@ -48,12 +48,11 @@ class WalkState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Walk(Sampler):
-    """Chains on the sets of ``size`` items.
+    """Chains on sets of ``size`` items.
 
     ``sample(n)`` runs n independent chains of ``burn_in + steps`` steps and returns their last sets. With ``thin``,
-    the sets come from ``chains`` long chains instead: sample i is that of chain i mod ``chains`` after ``burn_in +
-    thin·(1 + i div chains)`` steps. Each chain has its own stream, so either way sample i depends on the seed and on
-    i alone, not on ``n_samples`` or ``n_jobs``.
+    the sets come from ``chains`` long chains instead: sample i is from chain i mod ``chains`` after ``burn_in +
+    thin·(1 + i div chains)`` steps. Each chain has its own stream, so sample i depends on the seed and on i alone.
 
     Examples
     --------
@@ -92,42 +91,39 @@ class Walk(Sampler):
         chains: int | None = None,
         device: str | None = None,
     ) -> Walk:
-        """Pay what depends on the kernel alone.
+        """Compute what depends on the kernel alone.
 
         Parameters
         ----------
         kernel : LowRankKernel
         size : int
-            Items of each set. Sizes 0 and 1 need no chain: their sets are drawn directly, and exactly.
+            Number of items per set. Sets of size 0 and 1 are drawn directly and exactly, without a chain.
         up : UpStep
             How two items are put back: ``DirectUp()``, ``RejectionUp()`` or ``NaiveUp()``.
         steps : int, optional
-            Steps of an independent chain; ``size²`` if None. Not with ``thin``.
+            Number of steps of an independent chain; ``size²`` if None. Not with ``thin``.
         start : "uniform", "greedy" or items
-            Where chains begin.
+            Where chains start.
         burn_in : int
-            Steps made before any others.
+            Number of steps before all others.
         thin : int, optional
-            Take the samples from long chains, this many steps apart.
+            Take samples from long chains, this many steps apart.
         chains : int, optional
-            How many long chains; 1 if None. Only with ``thin``.
+            Number of long chains; 1 if None. Only with ``thin``.
         device : str, optional
-            None or "cpu": walks run on the CPU. :class:`Exact` draws on a GPU.
+            None or "cpu"; only :class:`Exact` draws on a GPU.
         """
         if device not in (None, "cpu"):
             raise InvalidInputError(
-                f"walks run on the CPU; got device={device!r}. Leave device= out, or draw exact samples on a GPU with "
-                'Exact.prepare(kernel, size=…, device="cuda")'
+                f"must be None or 'cpu' for walks; got {device!r}",
+                argument="device",
+                advice="Draw exact samples on a GPU with Exact.prepare(kernel, size=…, device='cuda').",
             )
         size = kernel.check_size(size)
         if thin is None and chains is not None:
-            raise InvalidInputError(
-                "chains= counts the long chains of thin=; without thin every sample has a chain of its own"
-            )
+            raise InvalidInputError("chains= needs thin=; without thin, every sample has its own chain")
         if thin is not None and steps is not None:
-            raise InvalidInputError(
-                "steps= is for independent chains; with thin=, samples are `thin` steps apart. Give one of the two"
-            )
+            raise InvalidInputError("steps= is for independent chains, thin= for long ones; give one of the two")
         return cls(
             kernel,
             size,
@@ -140,26 +136,15 @@ class Walk(Sampler):
             check_count(1 if chains is None else chains, "chains", least=1),
         )
 
-    # ---- the chain ---------------------------------------------------------------------------------------------------
-
     def init(self, rng: RngLike, start: Start | None = None) -> WalkState:
-        """Return where a chain begins: at ``start``, or where ``prepare`` was told to.
-
-        Raises
-        ------
-        BudgetExceededError
-            No uniform set of positive probability was met; begin elsewhere.
-        """
+        """Return the first state of a chain: ``start``, or the start given to ``prepare``."""
         rows = self.start if start is None else _start_rows(self.kernel, self.size, start)
         if rows is None:
             rows = self._uniform(np.random.default_rng(rng))
         return self._state(rows)
 
     def step(self, rng: RngLike, state: WalkState) -> tuple[WalkState, Mapping[str, float]]:
-        """Return the next set, and what its up-step counted: ``proposals``, ``rejections``, ….
-
-        A set of one item is drawn afresh, and exactly; the empty set stays.
-        """
+        """Return the next set and the counters of its up-step; a set of at most one item is drawn exactly."""
         rng = np.random.default_rng(rng)
         if self.size < 2:
             return self._direct(rng), {"proposals": 1, "rejections": 0}
@@ -196,8 +181,7 @@ class Walk(Sampler):
         return self._state(self.index.draw(rng, M / np.trace(M)))
 
     def _uniform(self, rng: np.random.Generator) -> IntArray:
-        """Return a uniform draw among the sets of positive probability, by rejection from all sets of items that can
-        occur."""
+        """Draw uniformly from the sets of positive probability, by rejection from all sets of items that can occur."""
         possible = np.flatnonzero(self.kernel.coordinates.leverage)
         for _ in range(START_BUDGET):
             rows = possible[rng.choice(len(possible), self.size, replace=False, shuffle=False)]
@@ -205,33 +189,32 @@ class Walk(Sampler):
                 return rows
         raise BudgetExceededError(
             f"none of {START_BUDGET} uniform sets of {self.size} items has positive probability: such sets are rare. "
-            'Begin with start="greedy", or with the items of an exact sample, start=kernel.sample(size=…)[0].',
+            'Use start="greedy", or start at an exact sample: start=kernel.sample(size=…)[0].',
             count=START_BUDGET,
         )
-
-    # ---- long chains -------------------------------------------------------------------------------------------------
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         if self.thin is None or not batches:
             yield from super()._run(key, batches, n_jobs)
             return
         first, last = batches[0].start, batches[-1].stop
-        ends = [-(-(last - c) // self.chains) for c in range(self.chains)]  # samples of each chain
+        ends = [-(-(last - c) // self.chains) for c in range(self.chains)]  # number of samples of each chain
         states: list[tuple[np.random.Generator, WalkState | None]] = [
             (stream(key, c), None) for c in range(self.chains)
         ]
         for begin in range(0, ends[0], BATCH):
             counts = [max(0, min(BATCH, end - begin)) for end in ends]
             tasks = [(*state, count) for state, count in zip(states, counts)]
-            runs = list(dispatch(_continued, self, tasks, n_jobs))
+            runs = list(dispatch(Walk._continue, self, tasks, n_jobs))
             states = [run[0] for run in runs]
             draws = [run[1][j] for j in range(max(counts)) for run in runs if j < len(run[1])]
             yield draws[max(0, first - begin * self.chains) :]
 
     def _continue(
-        self, rng: np.random.Generator, state: WalkState | None, count: int
+        self, task: tuple[np.random.Generator, WalkState | None, int]
     ) -> tuple[tuple[np.random.Generator, WalkState], list[Draw]]:
-        """Return where a long chain stands after ``count`` more samples, and these."""
+        """Return the state of a long chain after ``count`` more samples, and these samples."""
+        rng, state, count = task
         draws = []
         extra = self.burn_in if state is None else 0
         state = self.init(rng) if state is None else state
@@ -243,14 +226,8 @@ class Walk(Sampler):
         return (rng, state), draws
 
 
-def _continued(
-    walk: Walk, task: tuple[np.random.Generator, WalkState | None, int]
-) -> tuple[tuple[np.random.Generator, WalkState], list[Draw]]:
-    return walk._continue(*task)
-
-
 def _start_rows(kernel: LowRankKernel, size: int, start: Start) -> IntArray | None:
-    """Return the rows a chain begins at, None for a uniform draw; raise where a set cannot be one of its states."""
+    """Return the rows at which a chain starts, None for a uniform draw; raise if the chain cannot be there."""
     if isinstance(start, str):
         if start == "uniform":
             return None
@@ -264,9 +241,9 @@ def _start_rows(kernel: LowRankKernel, size: int, start: Start) -> IntArray | No
             ) from None
     rows = kernel.rows_of(start, "start")
     if len(rows) != size:
-        raise InvalidInputError(f"start must hold as many items as size says, {size}; it holds {len(rows)}")
+        raise InvalidInputError(f"start must have {size} items, as size says; it has {len(rows)}")
     if kernel.log_det(start) == -np.inf:
         raise ZeroProbabilityError(
-            f"the start {sorted(map(int, start))} has probability zero; a chain must begin where it can be"
+            f"start {sorted(map(int, start))} has probability zero; a chain must start at a set that can occur"
         )
     return rows

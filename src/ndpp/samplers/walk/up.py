@@ -1,7 +1,7 @@
-"""The walk's up-step, as an object: given the items kept, A, draw a pair {a, b} with probability ∝ det L_{A ∪ {a, b}}.
+"""The up-step of a walk: given the items kept, A, draw a pair {a, b} with probability ∝ det L_{A ∪ {a, b}}.
 
-An up-step holds settings only (``DirectUp()``, ``RejectionUp()``, ``NaiveUp()``); ``prepare`` pays what depends on
-the kernel alone and returns what the walk asks for pairs.
+An up-step holds only settings (``DirectUp()``, ``RejectionUp()``, ``NaiveUp()``); ``prepare`` computes what depends on
+the kernel alone.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from typing import Protocol
 import numpy as np
 
 from ndpp._types import IntArray
+from ndpp.errors import ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
 
 
 class PreparedUp(Protocol):
-    """An up-step for one kernel. Immutable, so threads may share it; serves kept sets of every size."""
+    """An up-step for one kernel and sets of all sizes. It is immutable, so threads can share it."""
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, Mapping[str, float]]:
-        """Return the two rows that join those kept, ascending, and counters (``proposals``, ``rejections``, …)."""
+        """Return two rows that complete those kept, in ascending order, and counters (``proposals``, ``rejections``, …)."""
 
 
 class UpStep(Protocol):
-    """How the walk puts two items back."""
+    """How a walk puts two items back."""
 
     def prepare(self, kernel: LowRankKernel, size: int) -> PreparedUp:
-        """Pay what depends on the kernel alone. ``size`` is the largest size that will be asked for."""
+        """Compute what depends on the kernel alone, for sets of up to ``size`` items."""
+
+
+def no_pair() -> ZeroProbabilityError:
+    """Return the error for kept items that no pair completes."""
+    return ZeroProbabilityError("no pair of items completes those kept: no set of this size contains them")

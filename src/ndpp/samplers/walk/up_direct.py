@@ -1,4 +1,4 @@
-"""The walk's up-step without rejection of pairs: two draws of one item each.
+"""The up-step of a walk without rejection of pairs: two draws of one item each.
 
 Law: exact. In the kernel's coordinates L^A = Q B^A Qᵀ with B^A = B − B Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B, and the pair {a, b}
 that joins the items kept, A, has probability ∝ det(L^A_ab). Since Σ_b q_b q_bᵀ = I, its first item and then its
@@ -7,21 +7,20 @@ second have the weights
     Σ_b det(L^A_ab) = q_aᵀ [tr(B^A) B^A − (B^A)²] q_a,
     det(L^A_ab) = q_bᵀ [(q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A] q_b.
 
-Scaled to the traces 2 and 1 both matrices are inclusion matrices of an NDPP, so they lie between 0 and I and the
-leverage table accepts 2 and 1 proposals out of r. No eigendecomposition, no constant that depends on the kernel.
-Cost: O(kr²) a step.
+Scaled to traces 2 and 1, both matrices are inclusion matrices of an NDPP, so they lie between 0 and I and the leverage
+table accepts 2 and 1 out of r proposals on average. No eigendecomposition, no constant that depends on the kernel.
+Cost: O(kr²) per step.
 
-B^A does not exist where L_A is singular, and loses digits where it nearly is, or where L is far larger than what A
-leaves of it. The loss is estimated at each step. Above ``LOSS`` the step takes M from
-:func:`ndpp.linalg.inclusion_matrix`, which needs no L_A⁻¹, in O(r⁴) with the same law; the counter ``fallbacks`` says
-how often.
+B^A does not exist if L_A is singular, and loses digits if it nearly is, or if L is far larger than what A leaves of it.
+The loss is estimated at each step. Above ``MAX_LOSS``, the step takes M from :func:`ndpp.linalg.inclusion_matrix`,
+which needs no L_A⁻¹, in O(r⁴) and with the same law; the counter ``fallbacks`` says how often.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,28 +28,21 @@ from scipy.linalg import lapack
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import clip_probabilities
-from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
+from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix, unit_of
-
-LOSS = 1e-7
-"""Largest estimate of a form's error before a draw takes the slow, safe route; ten times too high or more, usually."""
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import MAX_LOSS
+from ndpp.samplers.walk.up import no_pair
 
 BLOCK = 0.5
-"""Items proposed at once, as a fraction of the mean number needed. No law depends on it."""
-
-EPS = float(np.finfo(np.float64).eps)
+"""Items proposed at once, as a fraction of the expected number needed. No distribution depends on it."""
 
 
 @dataclass(frozen=True)
 class DirectUp:
-    """Draw the pair as two items, the default of :class:`Walk`.
-
-    Parameters
-    ----------
-    index : callable
-        Builds what draws single items: ``LeverageTable.prepare``, or that of another :class:`~ndpp.items.ItemIndex`.
+    """Draw the pair as two items, from the :class:`~ndpp.items.ItemIndex` that ``index`` builds. The default of :class:`Walk`.
 
     Examples
     --------
@@ -63,14 +55,13 @@ class DirectUp:
     index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare
 
     def prepare(self, kernel: LowRankKernel, size: int) -> PreparedDirectUp:
-        """Build the index, in O(n). Small catalogues, which keep Q, also keep QB and QBᵀ."""
-        index = self.index(kernel)
-        up = PreparedDirectUp(kernel, index, None)
-        Q, B = kernel.coordinates.Q, up.B
+        """Build the index, in O(n). For small catalogues, whose Q is in memory, also compute QB and QBᵀ."""
+        index, Q = self.index(kernel), kernel.coordinates.Q
+        B = np.asarray(kernel.coordinates.B / unit_of(kernel.coordinates.B))
         if Q is None or not isinstance(index, LeverageTable):
-            return up
+            return PreparedDirectUp(kernel, index, B, None)
         left = Q @ B
-        return PreparedDirectUp(kernel, index, Factors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
+        return PreparedDirectUp(kernel, index, B, Factors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
 
 
 class Factors(NamedTuple):
@@ -101,7 +92,7 @@ class Given(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The first item, for the second draw: p = q_aᵀB^Aq_a, the columns G, Xᵀ, B^Aq_a, (q_aᵀB^A)ᵀ; trace and loss."""
+    """What the second draw needs of the first item: p = q_aᵀB^Aq_a, columns G, Xᵀ, B^Aq_a, (q_aᵀB^A)ᵀ, trace, loss."""
 
     p: float
     columns: FloatArray
@@ -111,92 +102,85 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PreparedDirectUp:
-    """The up-step for one kernel. ``factors`` are there for small catalogues under a leverage table."""
+    """The up-step for one kernel.
+
+    ``B`` is the kernel's, scaled to order one: no product over- or underflows, and probabilities do not depend on the scale. ``factors``
+    exist for small catalogues with a leverage table.
+    """
 
     kernel: LowRankKernel
     index: ItemIndex
+    B: FloatArray
     factors: Factors | None
 
-    @cached_property
-    def B(self) -> FloatArray:
-        """The kernel's B, brought to order one: no law depends on its size, and none of its products leaves the range of doubles."""
-        return np.asarray(self.kernel.coordinates.B / unit_of(self.kernel.coordinates.B))
-
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
-        """Draw the pair that completes the rows kept; rows ascending, and counters.
+        """Draw a pair that completes the rows kept, in ascending order, and return it with counters.
 
-        ``candidates`` counts the single items looked at, ``fallbacks`` the items drawn by the slow, safe route.
-
-        Raises
-        ------
-        ZeroProbabilityError
-            No pair completes the rows kept.
+        ``item_proposals`` counts proposals of single items, ``fallbacks`` items drawn by the slow, safe route.
         """
         first, second, fallbacks = None, None, 0
         given = condition(self.B, self.kernel.q_rows(kept_rows))
-        if given.loss <= LOSS:
+        if given.loss <= MAX_LOSS:
             first = self._first(rng, given)
             second = self._second(rng, given, int(first.rows[0]))
         if first is None:
             first, fallbacks = self._safe(rng, kept_rows, 2), 1
         if second is None:
             second, fallbacks = self._safe(rng, np.append(kept_rows, first.rows), 1), fallbacks + 1
-        rows, candidates = np.append(first.rows, second.rows), first.proposals + second.proposals
-        return np.sort(rows), {"proposals": 1, "rejections": 0, "candidates": candidates, "fallbacks": fallbacks}
+        counters = {"proposals": 1, "rejections": 0, "item_proposals": first.proposals + second.proposals}
+        return np.sort(np.append(first.rows, second.rows)), {**counters, "fallbacks": fallbacks}
 
     def _first(self, rng: np.random.Generator, given: Given) -> ItemDraws:
         if self.factors is None:
             return self.index.draw_counted(rng, first_form(given))
-        factors = self.factors
-        return self._accept(rng, 2, lambda rows: first_weights(factors, given, rows))
+        return self._accept(rng, 2, partial(first_probabilities, self.factors, given))
 
     def _second(self, rng: np.random.Generator, given: Given, row: int) -> ItemDraws | None:
-        """Draw the second item, unless what the first one leaves has too few digits."""
+        """Draw the second item; return None if too few digits are left after the first."""
         chosen = choose(given, self.kernel.q_rows(np.array([row]))[0])
-        if chosen.loss > LOSS:
+        if chosen.loss > MAX_LOSS:
             return None
         if self.factors is None:
             return self.index.draw_counted(rng, second_form(given, chosen))
-        factors = self.factors
-        return self._accept(rng, 1, lambda rows: second_weights(factors, given, chosen, rows))
+        return self._accept(rng, 1, partial(second_probabilities, self.factors, given, chosen))
 
-    def _accept(self, rng: np.random.Generator, trace: int, weights: Callable[[IntArray], FloatArray]) -> ItemDraws:
-        """Draw an item by its leverage, ``weights(rows)`` being q_aᵀMq_a for an M of this trace."""
+    def _accept(
+        self, rng: np.random.Generator, trace: int, probabilities: Callable[[IntArray], FloatArray]
+    ) -> ItemDraws:
+        """Propose items by leverage and accept one; ``probabilities(rows)`` are q_aᵀMq_a for an M of this trace."""
         table: LeverageTable = self.index  # type: ignore[assignment]
         block = int(np.clip(BLOCK * self.kernel.rank / trace, 16, 1024))
-        for looked_at in range(0, table.budget, block):
+        for done in range(0, table.budget, block):
             rows = table.propose(rng, block)
-            chance = weights(rows) / table.leverage[rows]
-            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=LOSS)
+            chance = probabilities(rows) / table.leverage[rows]
+            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=MAX_LOSS)
             hits = np.flatnonzero(rng.random(block) < chance)
             if hits.size:
-                return ItemDraws(rows[hits[:1]], looked_at + int(hits[0]) + 1)
+                return ItemDraws(rows[hits[:1]], done + int(hits[0]) + 1)
         raise BudgetExceededError(
-            f"{table.budget} items were proposed by their leverage and rejected, where {self.kernel.rank / trace:.3g} "
-            "are needed on average. Raise the budget of the LeverageTable, or use another index.",
+            f"{table.budget} items were proposed by leverage and rejected; {self.kernel.rank / trace:.3g} are needed "
+            "on average. Raise the budget of the LeverageTable, or use another index.",
             count=table.budget,
         )
 
     def _safe(self, rng: np.random.Generator, kept_rows: IntArray, missing: int) -> ItemDraws:
-        """Draw an item that joins the rows kept when ``missing`` are to come, without L_A⁻¹."""
+        """Draw one of the ``missing`` items that complete the rows kept, without L_A⁻¹."""
         coords, given, size = self.kernel.coordinates, self.kernel.q_rows(kept_rows), len(kept_rows) + missing
         M, surviving = inclusion_matrix(coords, size, given)
         if surviving == 0:
-            raise ZeroProbabilityError(
-                "no pair of items completes those kept; their set is not part of any of this size"
-            )
+            raise no_pair()
         if not abs(np.trace(M) - missing) < 1e-6:
             raise PrecisionError(
-                f"inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g} and not to {missing}: "
-                "double precision cannot carry this step. Rescale X or drop its smallest directions."
+                f"inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g}, not to {missing}: "
+                "double precision is not enough for this step. Rescale X, or drop its smallest directions."
             )
         return self.index.draw_counted(rng, M)
 
 
 def condition(B: FloatArray, rows: FloatArray) -> Given:
-    """Return what is left of L = Q B Qᵀ once the items with rows ``rows`` of Q are in. O(kr²)."""
-    with np.errstate(all="ignore"):  # what overflows or is NaN has an infinite loss
-        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)  # B^A does not see how they are scaled
+    """Return B^A given the items with rows ``rows`` of Q. O(kr²)."""
+    with np.errstate(all="ignore"):  # overflow and NaN give an infinite loss
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)  # B^A does not depend on their scale
         F, G = rows @ B, B @ rows.T
         X, U = _solve_both(F @ rows.T, F, G) if len(rows) else (F, G)
         inner = B - G @ X
@@ -210,24 +194,24 @@ def condition(B: FloatArray, rows: FloatArray) -> Given:
 
 
 def _solve_both(middle: FloatArray, F: FloatArray, G: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return middle⁻¹F and G middle⁻¹ from one factorisation; an inverse would lose digits."""
+    """Return middle⁻¹F and G middle⁻¹ from one factorisation; an explicit inverse would lose digits."""
     factor, pivot, _ = lapack.dgetrf(middle)
     return lapack.dgetrs(factor, pivot, F)[0], lapack.dgetrs(factor, pivot, G.T, trans=1)[0].T
 
 
 def choose(given: Given, q: FloatArray) -> Chosen:
-    """Return what the second draw needs once the item with row ``q`` is in."""
+    """Return what the second draw needs if the item with row ``q`` is the first."""
     q = q / np.linalg.norm(q)  # the scale of q cancels
     before, after = q @ given.inner, given.inner @ q
     p = float(before @ q)
     total = p * given.trace - float(before @ after)
-    sizes = float(np.linalg.norm(given.inner) + abs(p) + np.linalg.norm(before) + np.linalg.norm(after))
+    norms = float(np.linalg.norm(given.inner) + abs(p) + np.linalg.norm(before) + np.linalg.norm(after))
     columns = np.column_stack([given.G, given.X.T, after, before])
-    return Chosen(p, columns, total, _ratio(given.error * sizes, total))
+    return Chosen(p, columns, total, _ratio(given.error * norms, total))
 
 
 def _ratio(error: float, total: float) -> float:
-    """Return a relative error; infinite where rounding has left nothing, or NaN."""
+    """Return the relative error; infinite if nothing is left of the total, or for NaN."""
     return float(error / total) if total > 0 and np.isfinite(error) else np.inf
 
 
@@ -237,22 +221,21 @@ def first_form(given: Given) -> FloatArray:
 
 
 def second_form(given: Given, chosen: Chosen) -> FloatArray:
-    """Return (q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A, scaled to trace 1: q_bᵀMq_b is the probability that b is the other
-    one."""
+    """Return (q_aᵀB^Aq_a) B^A − B^A q_a q_aᵀ B^A, scaled to trace 1: q_bᵀMq_b is the probability that b is the other."""
     return (chosen.p * given.inner - np.outer(chosen.columns[:, -2], chosen.columns[:, -1])) / chosen.total
 
 
-def first_weights(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
-    """Return q_aᵀMq_a for the first form and these rows, without forming it. O(kr) each."""
+def first_probabilities(factors: Factors, given: Given, rows: IntArray) -> FloatArray:
+    """Return q_aᵀMq_a of these rows, M being the first form, without forming M. O(kr) each."""
     q = factors.Q[rows]
     before = factors.left[rows] - (q @ given.G) @ given.X  # qᵀB^A
     after = factors.right[rows] - (q @ given.F.T) @ given.U.T  # B^Aq
-    weights = given.trace * np.einsum("ij,ij->i", before, q) - np.einsum("ij,ij->i", before, after)
-    return weights * (2 / given.pairs)
+    values = given.trace * np.einsum("ij,ij->i", before, q) - np.einsum("ij,ij->i", before, after)
+    return np.asarray(values * (2 / given.pairs))
 
 
-def second_weights(factors: Factors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
-    """Return q_bᵀMq_b for the second form and these rows, without forming it. O(kr) each."""
+def second_probabilities(factors: Factors, given: Given, chosen: Chosen, rows: IntArray) -> FloatArray:
+    """Return q_bᵀMq_b of these rows, M being the second form, without forming M. O(kr) each."""
     k, parts = len(given.F), factors.Q[rows] @ chosen.columns
     own = factors.diagonal[rows] - np.einsum("ij,ij->i", parts[:, :k], parts[:, k : 2 * k])  # qᵀB^Aq
-    return (chosen.p * own - parts[:, -2] * parts[:, -1]) / chosen.total
+    return np.asarray((chosen.p * own - parts[:, -2] * parts[:, -1]) / chosen.total)

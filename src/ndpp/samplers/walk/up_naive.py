@@ -1,7 +1,7 @@
-"""The walk's up-step by looking at all pairs: the oracle of the others.
+"""The up-step of a walk by enumeration of all pairs: the oracle of the others.
 
-Law: exactly ∝ det L_{A ∪ {a, b}}, each of these minors computed afresh, so that a singular L_A is a case like any
-other. Cost: O(n² k³) per step; only for small catalogues.
+Law: exactly ∝ det L_{A ∪ {a, b}}. Each of these minors is computed from scratch, so a singular L_A needs no special
+care. Cost: O(n² k³) per step; only for small catalogues.
 """
 
 from __future__ import annotations
@@ -12,23 +12,19 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
 from ndpp.samplers.naive import minors
+from ndpp.samplers.walk.up import no_pair
 
 CHUNK = 1 << 22
-"""Entries of the minors formed at once."""
+"""Maximum number of matrix entries formed at once."""
 
 
 @dataclass(frozen=True)
 class NaiveUp:
-    """Enumerate all pairs.
-
-    Parameters
-    ----------
-    max_items : int
-        Largest catalogue it accepts; a step looks at n²/2 minors.
+    """Enumerate all pairs, of at most ``max_items`` items.
 
     Examples
     --------
@@ -45,7 +41,7 @@ class NaiveUp:
         n = len(kernel.support)
         if n > check_count(self.max_items, "max_items"):
             raise InvalidInputError(
-                f"NaiveUp looks at all pairs of items in every step and takes at most {self.max_items} items; this "
+                f"NaiveUp enumerates all pairs of items in every step and takes at most {self.max_items} items; this "
                 f"kernel has {n}. Use DirectUp or RejectionUp, whose cost does not grow with n, or raise max_items."
             )
         L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
@@ -54,26 +50,24 @@ class NaiveUp:
 
 @dataclass(frozen=True, eq=False)
 class PreparedNaiveUp:
-    """The up-step for one kernel; ``L`` is dense, on the support, and brought to order one."""
+    """The up-step for one kernel; ``L`` is dense, on the support, scaled to order one."""
 
     kernel: LowRankKernel
     L: FloatArray
 
     def law(self, kept_rows: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return all pairs that may join the rows kept, shape (p, 2), and their probabilities."""
+        """Return all pairs of other rows, shape (p, 2), and their probabilities."""
         free = np.delete(np.arange(len(self.L)), kept_rows)
         pairs = free[np.column_stack(np.triu_indices(len(free), 1))]
         sets = np.hstack([np.broadcast_to(kept_rows, (len(pairs), len(kept_rows))), pairs])
         chunks = np.array_split(sets, max(1, sets.size * sets.shape[1] // CHUNK))
-        weights = np.concatenate([minors(self.L, chunk) for chunk in chunks])
-        total = weights.sum()
+        values = np.concatenate([minors(self.L, chunk) for chunk in chunks])
+        total = values.sum()
         if not total > 0:
-            raise ZeroProbabilityError(
-                "no pair of items completes those kept; their set is not part of any of this size"
-            )
-        return pairs, weights / total
+            raise no_pair()
+        return pairs, values / total
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
-        """Draw the pair that completes the rows kept; nothing is ever rejected."""
+        """Draw a pair that completes the rows kept; nothing is rejected."""
         pairs, law = self.law(kept_rows)
         return pairs[rng.choice(len(pairs), p=law)], {"proposals": 1, "rejections": 0}

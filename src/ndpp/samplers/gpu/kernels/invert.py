@@ -1,6 +1,6 @@
-"""Inverses and determinants of the small matrices G_j, when samples enter a circle with items already chosen.
+"""Inverses and determinants of the small matrices G_j, when samples with items enter a circle.
 
-Pivots are taken as they come, without exchanges of rows: G is no worse than the minors the monitors watch, and they see what goes wrong.
+The kernel does not exchange rows: G is no worse than the minors that the monitors watch, so they detect what goes wrong.
 """
 
 import torch
@@ -8,52 +8,48 @@ from torch import Tensor
 
 from ndpp.samplers.gpu.arrays import log_det_of_factors
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.arithmetic import reciprocal, times
 from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, tl
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, reciprocal, times, tl
 
 
 def invert(G: Tensor, n: int) -> Tensor:
     """Invert matrices of n rows in place; return log det (b,).
 
-    G is (b, 2, room, room), with rows as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
+    G is (b, 2, capacity, capacity), rows as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
     """
-    b, room = len(G), G.shape[2]
-    if not (runtime.usable(G.device) and n <= LARGEST and room % 2 == 0):
+    b, capacity = len(G), G.shape[2]
+    if not (runtime.usable(G.device) and n <= LARGEST and capacity % 2 == 0):
         return invert_plain(G, n)
     log_abs, unit = torch.empty_like(G[:, 0, 0, 0]), torch.empty(b, dtype=torch.complex128, device=G.device)
-    invert_kernel[(b,)](G, log_abs, torch.view_as_real(unit), n, room // 2, N=TILE, num_warps=1)
+    invert_kernel[(b,)](G, log_abs, torch.view_as_real(unit), n, capacity // 2, N=TILE, num_warps=1)
     return torch.complex(log_abs, unit.angle())
 
 
 def invert_plain(G: Tensor, n: int) -> Tensor:
-    """Do what :func:`invert` does, by torch, with exchanges of rows."""
+    """Twin of :func:`invert`, with row exchanges."""
     LU, pivots, _ = torch.linalg.lu_factor_ex(pairs(tight(G, n)))
     identity = torch.eye(n, dtype=LU.dtype, device=G.device).expand_as(LU)
     split(torch.linalg.lu_solve(LU, pivots, identity), tight(G, n))
     return log_det_of_factors(LU, pivots)
 
 
-# -- Triton ----------------------------------------------------------------------------------------------------------------------
+@jit(do_not_specialize=["n", "capacity_by_2"])
+def invert_kernel(G, log_abs, unit, n, capacity_by_2, N: tl.constexpr):
+    """Overwrite G (b, 2, capacity, capacity), capacity = 2·capacity_by_2, with its inverse; write log|det G| (b,) and det G/|det G| (b, 2).
 
-
-@jit(do_not_specialize=["n", "twos"])
-def invert_kernel(G, log_abs, unit, n, twos, N: tl.constexpr):
-    """Write the inverse over G (b, 2, room, room), room = 2·twos, log|det G| (b,) and det G/|det G| (b, 2); twin: :func:`invert_plain`.
-
-    Grid: b programs of one warp, each for one matrix. Gauss–Jordan by blocks of N × N: the pivot block is inverted in registers, its block
-    row becomes that of the inverse, every other block loses a product, and the block column follows.
+    Twin: :func:`invert_plain`. Grid: b programs of one warp, one matrix each. Gauss–Jordan by blocks of N × N: invert the pivot block in
+    registers, multiply its block row, subtract products from all other blocks, then write the block column.
     """
     b, i, j = tl.program_id(0).to(tl.int64), tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     even, tiles = (n + 1) // 2 * 2, tl.cdiv(n, N)
-    plane, G = 4 * twos * twos, G + b * 8 * twos * twos
-    size = tl.load(G) * 0.0
-    u_re, u_im = size + 1.0, size
+    plane, G = 4 * capacity_by_2 * capacity_by_2, G + b * 8 * capacity_by_2 * capacity_by_2
+    log_modulus = tl.load(G) * 0.0
+    u_re, u_im = log_modulus + 1.0, log_modulus
     for turn in range(tiles):
         p = turn * N
         at, inside = (p + i) * even + p + j, (p + i < n) & (p + j < n)
         re, im = tl.load(G + at, mask=inside, other=0.0), tl.load(G + plane + at, mask=inside, other=0.0)
-        re, im, size, u_re, u_im = _eliminate(re, im, i, j, tl.minimum(N, n - p), size, u_re, u_im)
+        re, im, log_modulus, u_re, u_im = _eliminate(re, im, i, j, tl.minimum(N, n - p), log_modulus, u_re, u_im)
         tl.store(G + at, re, mask=inside)
         tl.store(G + plane + at, im, mask=inside)
         for other in range(1, tiles):
@@ -63,7 +59,7 @@ def invert_kernel(G, log_abs, unit, n, twos, N: tl.constexpr):
             b_re, b_im = times(re, im, b_re, b_im)
             tl.store(G + at, b_re, mask=inside)
             tl.store(G + plane + at, b_im, mask=inside)
-        tl.debug_barrier()  # every thread sees the row
+        tl.debug_barrier()  # all threads see the row
         for below in range(1, tiles):
             r = (turn + below) % tiles * N
             left, here = (r + i) * even + p + j, (r + i < n) & (p + j < n)
@@ -81,16 +77,16 @@ def invert_kernel(G, log_abs, unit, n, twos, N: tl.constexpr):
             tl.store(G + left, -a_re, mask=here)
             tl.store(G + plane + left, -a_im, mask=here)
         tl.debug_barrier()
-    tl.store(log_abs + b, size)
+    tl.store(log_abs + b, log_modulus)
     tl.store(unit + 2 * b, u_re)
     tl.store(unit + 2 * b + 1, u_im)
 
 
-@jit
-def _eliminate(re, im, i, j, n, size, u_re, u_im):
-    """Return the inverse of the first n rows and columns of a tile, and log|det| and det/|det| with those of the tile taken in.
+@jit()
+def _eliminate(re, im, i, j, n, log_modulus, u_re, u_im):
+    """Return the inverse of the first n rows and columns of a tile, and log|det| and det/|det| updated with those of the tile.
 
-    In place: the pivot's row and column become those of the inverse, the rest loses their product.
+    Each pivot's row and column become those of the inverse; their product is subtracted from the rest.
     """
     for p in range(n):
         row_re, row_im = tl.sum(tl.where(i == p, re, 0.0), 0)[None, :], tl.sum(tl.where(i == p, im, 0.0), 0)[None, :]
@@ -98,11 +94,11 @@ def _eliminate(re, im, i, j, n, size, u_re, u_im):
         p_re = tl.sum(tl.sum(tl.where(j == p, row_re, 0.0), 1), 0)
         p_im = tl.sum(tl.sum(tl.where(j == p, row_im, 0.0), 1), 0)
         scale = tl.sqrt(p_re * p_re + p_im * p_im)
-        size += tl.log(scale)
+        log_modulus += tl.log(scale)
         u_re, u_im = (u_re * p_re - u_im * p_im) / scale, (u_re * p_im + u_im * p_re) / scale
         v_re, v_im = reciprocal(p_re, p_im)
         row_re, row_im = row_re * v_re - row_im * v_im, row_re * v_im + row_im * v_re
         row_re, row_im = tl.where(j == p, v_re, row_re), tl.where(j == p, v_im, row_im)
         re = tl.where(i == p, row_re, tl.where(j == p, 0.0, re) - (col_re * row_re - col_im * row_im))
         im = tl.where(i == p, row_im, tl.where(j == p, 0.0, im) - (col_re * row_im + col_im * row_re))
-    return re, im, size, u_re, u_im
+    return re, im, log_modulus, u_re, u_im

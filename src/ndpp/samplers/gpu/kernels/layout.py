@@ -1,11 +1,10 @@
-"""How complex matrices lie in memory: real and imaginary parts apart, and rows without gaps.
+"""Memory layout of complex matrices: real and imaginary parts separate, rows without gaps.
 
-A sample's small matrices are (b, 2, room, room), b = S·h: for each node of each sample the real part, then the imaginary part, with room
-for the items to come. Kernels read 16 bytes, two numbers, at a time, so ``room`` is even.
+The small matrices of a sample are (b, 2, capacity, capacity), b = S·h: for each node of each sample the real part, then the imaginary part,
+with space for items to come. Kernels read 16 bytes (two numbers) at a time, so ``capacity`` is even.
 
-Of VU the n × n part in use is the upper left corner, as one would expect. G⁻¹ is read as a whole at every step, and a corner would be
-read with gaps; so its rows follow each other at a distance of n, or n + 1 if n is odd (:func:`tight`). They move as n grows, which costs
-nothing since bordering writes all of them anyway.
+Of VU, the n × n part in use is the upper left corner. G⁻¹ is read completely at every step, and a corner would be read with gaps; so its
+rows lie n apart, or n + 1 if n is odd (:func:`tight`). They move as n grows, at no extra cost: bordering writes all of them anyway.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ def even(n: int) -> int:
 
 
 def tight(matrices: Tensor, n: int) -> Tensor:
-    """Return a view of the n rows and columns in use, (b, 2, n, n), of matrices whose rows are at a distance of ``even(n)``."""
-    return matrices.flatten(2)[:, :, : n * even(n)].unflatten(2, (n, even(n)))[..., :n]
+    """Return a view of the n rows and columns in use, (b, 2, n, n), of matrices whose rows lie ``even(n)`` apart."""
+    return matrices.flatten(2)[:, :, : n * even(n)].view(len(matrices), 2, n, even(n))[..., :n]
 
 
 def split(matrices: Tensor, to: Tensor) -> None:
-    """Put complex matrices (b, n, n) into their real and imaginary parts (b, 2, n, n)."""
+    """Write complex matrices (b, n, n) to their real and imaginary parts (b, 2, n, n)."""
     to[:, 0], to[:, 1] = matrices.real, matrices.imag
 
 

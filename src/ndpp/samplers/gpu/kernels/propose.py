@@ -1,8 +1,10 @@
-"""Candidates of many samples, drawn by their leverage from counter-based random numbers.
+"""Proposals of many samples, drawn by leverage from counter-based random numbers.
 
-Philox4x32-10 [Salmon et al., SC 2011] turns a counter of four words into four random words. The counter holds the candidate's place, the
-step and round, and the sample's number, so that no batch, group or round can change what a sample sees.
+Philox4x32-10 [Salmon et al., SC 2011] turns a counter of four words into four random words. The counter contains the place of the proposal,
+the step and round, and the number of the sample, so batches, groups and rounds cannot change what a sample sees.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,51 +16,49 @@ MASK = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 BLOCK = 512
-"""Candidates of a program. The kernel is short and waits for memory: any few hundred do."""
+"""Proposals per program. The kernel is short and limited by memory; any few hundred do."""
 
 
-def propose(
-    table: tuple[Tensor, Tensor, Tensor], index: Tensor, key: tuple[int, int], where: int, count: int
-) -> tuple[Tensor, Tensor]:
-    """Return rows drawn by their leverage and, for each, leverage times a uniform: a row is taken if qᵀMq is above that. Both (S, count).
+class AliasTable(NamedTuple):
+    """Thresholds, aliases and leverages (n,) of :class:`~ndpp.items.LeverageTable`, on a device."""
 
-    ``table`` holds thresholds, aliases and leverages of the items; ``index`` (S,) is the part of the counter that tells samples apart,
-    ``where`` the part that tells steps and rounds apart.
+    threshold: Tensor
+    alias: Tensor
+    leverage: Tensor
+
+
+def propose(table: AliasTable, index: Tensor, key: tuple[int, int], where: int, count: int) -> tuple[Tensor, Tensor]:
+    """Return rows drawn by leverage, and leverage times a uniform for each: a row is accepted if qᵀMq exceeds it. Both (S, count).
+
+    ``index`` (S,) is the part of the counter that distinguishes samples, ``where`` the part that distinguishes steps and rounds.
     """
     if not runtime.usable(index.device):
         return propose_plain(table, index, key, where, count)
-    threshold, alias, leverage = table
     rows = torch.empty(len(index), count, dtype=torch.int64, device=index.device)
     bars = torch.empty(len(index), count, dtype=torch.float64, device=index.device)
     propose_kernel[(triton.cdiv(rows.numel(), BLOCK),)](
-        threshold, alias, leverage, index, rows, bars, rows.numel(), len(alias), count, *key, where, BLOCK=BLOCK
+        *table, index, rows, bars, rows.numel(), len(table.alias), count, *key, where, BLOCK=BLOCK
     )
     return rows, bars
 
 
-# -- plain -----------------------------------------------------------------------------------------------------------------------
-
-
 def propose_plain(
-    table: tuple[Tensor, Tensor, Tensor], index: Tensor, key: tuple[int, int], where: int, count: int
+    table: AliasTable, index: Tensor, key: tuple[int, int], where: int, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Return what :func:`propose` does, by torch."""
-    threshold, alias, leverage = table
+    """Twin of :func:`propose`."""
     cell, coin, chance = uniforms(index, key, where, count)
-    cells = (cell * len(alias)).long().clamp(max=len(alias) - 1)  # a product may be rounded up
-    rows = torch.where(coin < threshold[cells], cells, alias[cells])
-    return rows, chance * leverage[rows]
+    cells = (cell * len(table.alias)).long().clamp(max=len(table.alias) - 1)  # a product may be rounded up
+    rows = torch.where(coin < table.threshold[cells], cells, table.alias[cells])
+    return rows, chance * table.leverage[rows]
 
 
 def uniforms(index: Tensor, key: tuple[int, int], where: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three uniforms for each of ``count`` candidates of each sample, (S, count) each; arguments as for :func:`propose`."""
+    """Return three uniforms for each of ``count`` proposals of each sample, (S, count) each; arguments as for :func:`propose`."""
     step = torch.full((), where, dtype=torch.int64, device=index.device)
-    place = 2 * torch.arange(count, device=index.device)
-    words: list[Tensor] = []
-    for half in range(2):
-        counter = torch.broadcast_tensors(place + half, step, (index & MASK)[:, None], (index >> 32 & MASK)[:, None])
-        words.extend(philox(counter, key))
-    return unit(words[0], words[1]), unit(words[2], words[3]), unit(words[4], words[5])
+    place, low, high = 2 * torch.arange(count, device=index.device), index[:, None] & MASK, index[:, None] >> 32 & MASK
+    a, b, c, d = philox((place, step, low, high), key)
+    e, f, _, _ = philox((place + 1, step, low, high), key)
+    return unit(a, b), unit(c, d), unit(e, f)
 
 
 def philox(
@@ -86,16 +86,13 @@ def unit(high: Tensor, low: Tensor) -> Tensor:
     return ((high >> 5) * 2**26 + (low >> 6)).double() * 2.0**-53
 
 
-# -- Triton ----------------------------------------------------------------------------------------------------------------------
-
-
 @jit(do_not_specialize=["total", "n", "count", "key_low", "key_high", "where"])
 def propose_kernel(
     threshold, alias, leverage, samples, rows, bars, total, n, count, key_low, key_high, where, BLOCK: tl.constexpr
 ):
     """Write rows and bars (S, count), total = S·count entries; twin: :func:`propose_plain`.
 
-    Grid: ⌈total/BLOCK⌉ programs, each of which draws BLOCK candidates that follow each other, whichever samples they belong to.
+    Grid: ⌈total/BLOCK⌉ programs; each draws BLOCK consecutive proposals, across samples.
     """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here, zero = at < total, at * 0
@@ -103,29 +100,25 @@ def propose_kernel(
     place, low, high = 2 * (at % count), sample & 0xFFFFFFFF, (sample >> 32) & 0xFFFFFFFF
     w0, w1, w2, w3 = _philox(place, zero + where, low, high, zero + key_low, zero + key_high)
     w4, w5, _, _ = _philox(place + 1, zero + where, low, high, zero + key_low, zero + key_high)
-    cell = tl.minimum((_unit(w0, w1) * (zero + n).to(tl.float64)).to(tl.int64), n - 1)  # n, where rounded up
+    cell = tl.minimum((_unit(w0, w1) * (zero + n).to(tl.float64)).to(tl.int64), n - 1)  # n, if rounded up
     keep = _unit(w2, w3) < tl.load(threshold + cell, mask=here, other=0.0)
     row = tl.where(keep, cell, tl.load(alias + cell, mask=here, other=0))
     tl.store(rows + at, row, mask=here)
     tl.store(bars + at, _unit(w4, w5) * tl.load(leverage + row, mask=here, other=0.0), mask=here)
 
 
-@jit
+@jit()
 def _philox(a, b, c, d, k0, k1):
     """Return the four words of :func:`philox`."""
     for _ in tl.static_range(10):
         p, q = a * 0xD2511F53, c * 0xCD9E8D57
-        a, b, c, d = (
-            ((q >> 32) & 0xFFFFFFFF) ^ b ^ k0,
-            q & 0xFFFFFFFF,
-            ((p >> 32) & 0xFFFFFFFF) ^ d ^ k1,
-            p & 0xFFFFFFFF,
-        )
+        a, b = ((q >> 32) & 0xFFFFFFFF) ^ b ^ k0, q & 0xFFFFFFFF
+        c, d = ((p >> 32) & 0xFFFFFFFF) ^ d ^ k1, p & 0xFFFFFFFF
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return a, b, c, d
 
 
-@jit
+@jit()
 def _unit(high, low):
     """Return :func:`unit`."""
     return ((high >> 5) * 67108864 + (low >> 6)).to(tl.float64) * 1.1102230246251565e-16

@@ -1,47 +1,58 @@
-"""Triton, if it is there, and whether its kernels run on a device.
+"""Triton, if it is installed; whether its kernels run on a device; and functions that kernels share.
 
-Without Triton the modules of kernels can still be imported: ``jit`` then leaves functions as they are, and nothing calls them.
+Without Triton, the modules of kernels can still be imported: ``jit`` then returns functions unchanged, and nothing calls them.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+triton: Any
+tl: Any
 try:
-    import triton
-    import triton.language as tl
+    triton, tl = import_module("triton"), import_module("triton.language")
 except ImportError:
-    triton, tl = None, SimpleNamespace(constexpr=None)  # what the signatures of kernels name
-
-
-def jit(function: Any = None, **options: Any) -> Any:
-    """Compile a function with Triton, as ``triton.jit`` does."""
-    if triton is not None:
-        return triton.jit(function, **options)
-    return function or jit
-
+    triton, tl = None, SimpleNamespace(constexpr=None)  # named in the signatures of kernels
 
 LARGEST = 64
-"""Largest matrix that a kernel borders or inverts, and most of its rows that one judges at a time: what registers hold."""
+"""Largest matrix that a kernel borders or inverts, and the maximum number of rows in one pass of a correction: what registers hold."""
 TILE = 16
-"""Rows of a tile of a matrix that the matrix units multiply. They take no fewer."""
+"""Smallest number of rows of a tile that the matrix units multiply."""
+
+
+def jit(**options: Any) -> Callable[[Any], Any]:
+    """Compile a function with Triton; options as for ``triton.jit``."""
+    decorator: Callable[[Any], Any] = triton.jit(**options) if triton is not None else lambda function: function
+    return decorator
 
 
 def usable(device: torch.device) -> bool:
-    """Tell whether kernels run on this device: a CUDA device, or any with Triton's interpreter (``TRITON_INTERPRET=1``)."""
+    """Tell whether kernels run on this device: a CUDA device, or any device with Triton's interpreter (``TRITON_INTERPRET=1``)."""
     return triton is not None and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def power_of_two(n: int, least: int) -> int:
-    """Return the next power of two, as the length of a block must be one.
+@jit()
+def put(values, i: tl.constexpr, value):
+    """Return the tuple with its i-th entry replaced. Registers have no addresses, so an array of tiles is a tuple."""
+    return values[:i] + (value,) + values[i + 1 :]  # noqa: RUF005  Triton has no starred tuples
 
-    Examples
-    --------
-    >>> power_of_two(5, 2), power_of_two(1, 2)
-    (8, 2)
-    """
-    return max(least, 1 << (n - 1).bit_length())
+
+@jit()
+def reciprocal(re, im):
+    """Return 1/(re + i·im)."""
+    square = re * re + im * im
+    return re / square, -im / square
+
+
+@jit()
+def times(a_re, a_im, b_re, b_im):
+    """Return the product of two complex tiles, by the matrix units."""
+    re = tl.dot(a_re, b_re, input_precision="ieee", out_dtype=tl.float64)
+    re -= tl.dot(a_im, b_im, input_precision="ieee", out_dtype=tl.float64)
+    im = tl.dot(a_re, b_im, input_precision="ieee", out_dtype=tl.float64)
+    im = tl.dot(a_im, b_re, im, input_precision="ieee", out_dtype=tl.float64)
+    return re, im

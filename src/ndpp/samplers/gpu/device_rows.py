@@ -1,4 +1,4 @@
-"""The items on the device: rows of Q, leverages and their alias table."""
+"""Rows of Q, leverages and their alias table on the device."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from torch import Tensor
 
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.memory import free_memory
 
 
-class Catalogue:
-    """Rows of Q for any rows of the support: kept on the device if they take at most a third of its free memory.
+class DeviceRows:
+    """Rows of Q for any rows of the support.
 
-    ``table`` holds thresholds, aliases and leverages (n,) of :class:`~ndpp.items.LeverageTable`; ``q`` is Q (n, r), or None if rows are
-    fetched from the host when they are needed.
+    ``q`` is Q (n, r) on the device, or None if Q would take more than a third of the free memory; rows are then copied from the host when
+    needed.
     """
 
     def __init__(self, kernel: LowRankKernel, device: torch.device, index: ItemIndex | None = None) -> None:
         self.kernel, self.device = kernel, device
         index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
         parts = index.threshold, index.alias.astype(np.int64), index.leverage
-        self.table = tuple(torch.from_numpy(np.array(part)).to(device) for part in parts)
+        self.table = AliasTable(*(torch.from_numpy(np.array(part)).to(device) for part in parts))
         fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
         self.q = self._all_rows() if fits else None
 
@@ -36,7 +37,7 @@ class Catalogue:
             q[block] = torch.from_numpy(np.array(part)).to(self.device).double() @ to_q
         return q
 
-    def rows(self, rows: Tensor) -> Tensor:
+    def take(self, rows: Tensor) -> Tensor:
         """Return rows of Q, shape (*rows.shape, r)."""
         if self.q is not None:
             return self.q[rows]

@@ -1,4 +1,4 @@
-"""Several models on the same baskets, with the same items held out: the table to look at before trusting a model."""
+"""A table of several models on the same baskets, with the same items held out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
 from ndpp.metrics.likelihood import auc, mean_log_likelihood
-from ndpp.metrics.models import has_law
+from ndpp.metrics.models import has_probabilities
 from ndpp.metrics.ranking import Holdout, held_out_ranks
 
 
-class Row(NamedTuple):
-    """One model; a metric is None where the model gives baskets no probability."""
+class ModelScores(NamedTuple):
+    """The metrics of one model; the first two are None for a model without probabilities."""
 
     name: str
     log_likelihood: Estimate | None
@@ -26,11 +26,16 @@ class Row(NamedTuple):
     mean_percentile_rank: Estimate
     precision: Estimate
 
+    @property
+    def estimates(self) -> list[Estimate]:
+        """The metrics that the model has."""
+        return [estimate for estimate in self[1:] if isinstance(estimate, Estimate)]
+
 
 class Comparison(NamedTuple):
-    """One row a model. ``print`` shows a table."""
+    """One row per model. ``print`` shows a table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ModelScores, ...]
 
     def __str__(self) -> str:
         heads = ["model", "log-likelihood", "AUC", "MPR", self.rows[0].precision.name if self.rows else "precision"]
@@ -39,7 +44,7 @@ class Comparison(NamedTuple):
         return "\n".join("  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in lines)
 
 
-def compare(
+def compare_models(
     models: Mapping[str, Any],
     baskets: Baskets,
     *,
@@ -49,9 +54,9 @@ def compare(
     n_boot: int = 1000,
     rng: RngLike = None,
 ) -> Comparison:
-    """Return all metrics of several models on the same baskets; half the width of each interval is shown after ±.
+    """Compute all metrics of several models on the same baskets; the table shows half the interval width after ±.
 
-    Parameters as in :func:`mean_percentile_rank`; ``models`` maps names to kernels, fitted estimators or baselines.
+    ``models`` maps names to models; the other parameters are those of :func:`precision_at`.
 
     Examples
     --------
@@ -60,7 +65,7 @@ def compare(
     >>> made = make_baskets(2000, rng=0)
     >>> train, _, test = made.baskets.split(0, 500, rng=0)
     >>> models = {"truth": made.kernel, "independent": independent_items(train), "cosine": item_item_cosine(train)}
-    >>> print(compare(models, test, rng=0))
+    >>> print(compare_models(models, test, rng=0))
     model        log-likelihood            AUC         MPR   precision@10
     truth           -12.5 ± 0.3  0.763 ± 0.020  65.9 ± 2.5  0.495 ± 0.042
     independent     -12.6 ± 0.4  0.735 ± 0.022  63.0 ± 2.5  0.436 ± 0.043
@@ -73,15 +78,15 @@ def compare(
     k, seed = check_count(k, "k", least=1), int(np.random.default_rng(rng).integers(2**62))
     rows = []
     for name, model in models.items():
-        rng = np.random.default_rng(seed)  # the same for each model: so are the items held out and the random sets
-        ranks, bootstrap = held_out_ranks(model, baskets, rng, holdout), Bootstrap(level, n_boot, rng).checked()
+        rng = np.random.default_rng(seed)  # the same held-out items and random sets for every model
+        ranks, bootstrap = held_out_ranks(model, baskets, rng, holdout), Bootstrap(level, n_boot, rng)
         likely = area = None
-        if has_law(model):
+        if has_probabilities(model):
             likely = mean_log_likelihood(model, baskets, level=level, n_boot=n_boot, rng=seed)
             area = auc(model, baskets, level=level, n_boot=n_boot, rng=seed)
-        percentile = mean_estimate("MPR", ranks.percentile, ranks.sizes, ranks.n_zero, bootstrap)
-        precision = mean_estimate(f"precision@{k}", ranks.in_top(k), ranks.sizes, ranks.n_zero, bootstrap)
-        rows.append(Row(name, likely, area, percentile, precision))
+        percentile = mean_estimate("MPR", ranks.percentile, ranks.sizes, bootstrap, n_zero=ranks.n_zero)
+        precision = mean_estimate(f"precision@{k}", ranks.in_top(k), ranks.sizes, bootstrap, n_zero=ranks.n_zero)
+        rows.append(ModelScores(name, likely, area, percentile, precision))
     return Comparison(tuple(rows))
 
 

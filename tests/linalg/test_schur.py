@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 import oracles
-from kernels import random_ndpp
+from kernels import AWKWARD, Case, random_ndpp
 from ndpp.linalg import (
     condition_on,
     log_det_or_zero,
     log_minor,
     rank_one_condition,
+    resolvent,
     schur_complement,
     schur_weights,
 )
+from ndpp.linalg.schur import ROUNDING, condition_inner, condition_or_zero, eliminate
 
 
 def test_schur_complement_is_that_of_the_block_matrix():
@@ -126,3 +128,42 @@ def test_log_det_or_zero():
     assert log_det_or_zero(np.array([[2.0]])) == pytest.approx(np.log(2))
     assert log_det_or_zero(np.ones((2, 2))) == -np.inf
     assert log_det_or_zero(np.diag([1.0, -1.0])) == -np.inf
+
+
+@pytest.mark.parametrize("k", [2, 20])
+def test_a_singular_value_is_zero_up_to_the_bound_of_its_rounding(k: int):
+    """At the bound, in any basis, a determinant is zero; at four times the bound it is what it is."""
+    rng = np.random.default_rng(k)
+    turns = np.linalg.qr(rng.standard_normal((2, k, k)))[0]
+    turns[0, :, 0] *= np.linalg.det(turns[0]) * np.linalg.det(turns[1])
+    for values, zero in ((k * ROUNDING / 2, True), (4 * k * ROUNDING, False)):
+        core = turns[0] @ np.diag([*np.ones(k - 1), values]) @ turns[1]
+        assert (log_det_or_zero(core) == -np.inf) == zero
+    assert log_det_or_zero(core) == pytest.approx(np.log(values), abs=0.5)
+
+
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_all_eliminations_agree_on_what_is_singular_and_on_what_is_left(case: Case):
+    """A set with det L_Y = 0 has no remainder; for every other one, all routines give the gains of dense algebra."""
+    kernel, minors = case.kernel, oracles.minors(case.L)
+    X, W, weights = case.X, np.asarray(case.W), schur_weights(case.W)
+    R, masks = resolvent(kernel.coordinates, np.ones(1))[0][0], np.arange(len(minors))
+    for Y in oracles.subsets(case.n_items):
+        if not 0 < len(Y) <= 3:
+            continue
+        q, inside = kernel.q_rows(np.array(Y)), oracles.mask_of(Y)
+        rest, is_zero = eliminate(kernel.coordinates, q), minors[inside] == 0
+        assert (log_minor(X[list(Y)], W, weights=weights) == -np.inf) == is_zero
+        assert (rest is None or rest.null.size > 0) == is_zero
+        chance = minors[masks & inside == inside].sum() / minors.sum()
+        with np.errstate(divide="ignore"):
+            assert condition_or_zero(R, q)[1] == pytest.approx(np.log(chance), abs=1e-6)
+        if is_zero or rest is None:
+            continue
+        gains = [minors[inside | 1 << a] / minors[inside] if not inside >> a & 1 else 0.0 for a in range(case.n_items)]
+        tolerance = 1e-9 * max(1.0, np.abs(case.L).max() ** 2 / minors[inside])
+        Z = kernel.q_rows(np.arange(case.n_items)) @ rest.to_z
+        np.testing.assert_allclose(np.einsum("ij,ij->i", Z @ rest.M, Z), gains, atol=tolerance)
+        np.testing.assert_allclose(
+            np.einsum("ij,ij->i", X @ condition_inner(W, X[list(Y)])[0], X), gains, atol=tolerance
+        )

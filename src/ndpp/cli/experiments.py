@@ -1,0 +1,144 @@
+"""``ndpp demo``, ``ndpp reproduce`` and ``ndpp bench``: the experiments, from the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ndpp.cli import options as o
+from ndpp.cli.files import check_folder, check_output, load_model, require
+from ndpp.cli.guard import Interrupted
+from ndpp.cli.output import Report, emit, working
+from ndpp.datasets import make_kernel
+from ndpp.errors import InvalidInputError
+from ndpp.experiments import bench as benchmark
+from ndpp.experiments import registry
+from ndpp.experiments.record import Table, machine
+from ndpp.samplers.registry import Request, offered
+
+MAX_PROPOSALS = 100
+"""Proposals per basket above which a benchmark skips the rejection sampler."""
+NAMES = (*registry.EXPERIMENTS, registry.ALL)
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
+Experiments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME", help=f"{', '.join(NAMES[:-1])}, or all.", autocompletion=_complete),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Use small settings, to check that everything runs in minutes.")]
+Skip = Annotated[bool, typer.Option("--resume", help="Skip what the folder already holds with these settings.")]
+List = Annotated[bool, typer.Option("--list", help="List the experiments, and run none.")]
+
+
+def demo(
+    output: Annotated[
+        Path, o.file("Folder for the kernel and a picture of it.", "--output", "-o", kind="FOLDER")
+    ] = Path("demo-output"),
+) -> None:
+    """Learn a kernel from a year of real groceries, inspect it, complete baskets, compare samplers: two minutes.
+
+    \b
+    Examples:
+      ndpp demo
+      ndpp demo -o somewhere
+    """
+    from ndpp.experiments import demo as demonstration
+
+    check_folder(output)
+    output.mkdir(parents=True, exist_ok=True)  # fail now, not after two minutes
+    demonstration.run(output, progress=sys.stderr.isatty())
+
+
+def reproduce(
+    names: Experiments = None,
+    quick: Quick = False,
+    output: Annotated[
+        Path, o.file("Folder for tables, figures and report.md.", "--output", "-o", kind="FOLDER")
+    ] = Path("results"),
+    seed: o.Seed = 0,
+    resume: Skip = False,
+    list_: List = False,
+    json: o.Json = False,
+) -> None:
+    """Reproduce tables and figures of the paper.
+
+    \b
+    Examples:
+      ndpp reproduce --list
+      ndpp reproduce fig1 --quick
+      ndpp reproduce all --quick -o quick-results
+    """
+    if list_:
+        table = Table(("name", "title"), [(one.name, one.title) for one in registry.EXPERIMENTS.values()])
+        data: dict[str, Any] = {"experiments": [dict(zip(*pair)) for pair in ((table.header, e) for e in table.lines)]}
+        emit(Report(data, table), None, as_json=json)
+        return
+    require(bool(names), "name at least one experiment, or all; --list shows them")
+    for name in names or ():
+        require(name in NAMES, f"there is no experiment {name!r}; --list shows all")
+    check_folder(output)
+    show = sys.stderr.isatty()
+    try:
+        report = registry.reproduce(names or (), output, quick=quick, seed=seed, progress=show, resume=resume)
+    except KeyboardInterrupt:
+        raise Interrupted(f"finished experiments are in {os.fspath(output)!r}; --resume continues") from None
+    path = os.fspath(report)
+    emit(Report({"report": path}, Table(("report",), [(path,)])), None, as_json=json)
+
+
+def bench(
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="A model; default: a random kernel.")] = None,
+    items: Annotated[int, o.number("Items of the random kernel.", least=1)] = 10_000,
+    rank: Annotated[int, o.number("Rank of the random kernel.", least=2)] = 100,
+    size: Annotated[int, o.number("Items per basket.", "--size", "-k")] = 10,
+    any_size: Annotated[bool, typer.Option("--any-size", help="Draw baskets of any size instead.")] = False,
+    device: o.Device = "cpu",
+    seconds: Annotated[float, o.number("Sampling time per sampler, after the warm-up.")] = 2.0,
+    seed: o.Seed = 0,
+    output: o.Output = None,
+    json: o.Json = False,
+) -> None:
+    """Time the samplers on this machine. Compare ratios: seconds depend on the load of the machine.
+
+    \b
+    Examples:
+      ndpp bench
+      ndpp bench model.safetensors --size 5
+      ndpp bench --items 100000 --rank 100 --any-size --json
+    """
+    check_output(output, inputs=(model,))
+    wanted = None if any_size else size
+    with working("making the kernel") as show:
+        kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
+        request = Request(wanted, max_proposals=MAX_PROPOSALS)
+        ready = {
+            spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)
+            for spec in offered(wanted)
+        }
+        # A tiny kernel first, so that no sampler's time includes compiling and importing.
+        tiny, small = make_kernel(20, 4, rng=seed), Request(None if any_size else min(2, size))
+        benchmark.measure({spec.name: partial(spec.prepare, tiny, small) for spec in offered(wanted)}, seconds=0.0)
+        timings = benchmark.measure(ready, seconds=seconds, seed=seed, say=lambda name: show(f"timing {name}"))
+    if all(timing.seconds is None for timing in timings):
+        raise InvalidInputError(timings[0].note)
+    shown = Table(
+        ("sampler", "prepare (s)", "per basket (ms)", "against exact", "baskets"),
+        [
+            (t.sampler, t.prepare, t.seconds and 1e3 * t.seconds, "–" if t.ratio is None else f"{t.ratio:,.1f} ×", t.n_samples)
+            for t in timings
+        ],
+    )  # fmt: skip
+    about = {"items": kernel.n_items, "rank": kernel.rank, "size": wanted, "device": device, "seed": seed}
+    data = {**about, "machine": machine(), "timings": [timing._asdict() for timing in timings]}
+    head = f"{kernel.n_items:,} items, rank {kernel.rank}, baskets of {'any size' if any_size else f'{size} items'}."
+    notes = [head, *(f"{t.sampler}: {t.note}" for t in timings if t.note)]
+    emit(Report(data, Table.of(timings), shown, notes), output, as_json=json)

@@ -1,0 +1,204 @@
+"""Minors and conditional diagonals of many baskets J at once, in stacked LAPACK and BLAS calls.
+
+Two matrices are asked the same questions: the kernel L, where det L_J is the weight of J and A_ii − A_iJ A_J⁻¹ A_Ji the factor that item i
+adds to it, and the marginal kernel K = L(I + L)⁻¹, where these are P(J ⊆ S) and P(i ∈ S | J ⊆ S). In the coordinates of the low-rank part
+of S, rows q and B, R = B(I + B)⁻¹, with background δ (zero if there is none),
+
+    L = (1 + δ)^½ (diag(δ/(1 + δ)) + Q B Qᵀ) (1 + δ)^½,        K = (1 + δ)^−½ (diag(δ) + Q R Qᵀ) (1 + δ)^−½.
+
+Baskets of one size form one stack of matrices. The columns A_·j and rows A_j· of the distinct items j of all baskets are needed only
+once: O(n r) per distinct item and O(n |J|²) per basket, where baskets on their own cost O(n r |J|). Rows are brought to one size first;
+a basket whose matrix is too near to singular for that is left to the careful routines for one basket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg import resolvent
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING
+
+CHUNK_ITEMS = 50_000
+"""Items of baskets that are worked on at a time: so many rows of Q may be in memory."""
+ZERO = 1e-12
+"""Scores below this part of what an item's row of Q would allow are rounding of zero."""
+STACK_ENTRIES = 2**16
+"""Entries of the arrays of the innermost loop, which should stay in the cache."""
+BLOCK_ROWS = 1024
+"""Items of the catalogue that are scored at a time."""
+
+
+class Form(NamedTuple):
+    """The matrix A = factor^½ (diag(diagonal) + Q core Qᵀ) factor^½ over the rows of the support; |core_ij| ≤ scale_i scale_j."""
+
+    kernel: LowRankKernel
+    core: FloatArray
+    scale: FloatArray
+    diagonal: FloatArray
+    factor: FloatArray
+
+    @classmethod
+    def of_kernel(cls, kernel: LowRankKernel) -> Form:
+        """Return L."""
+        coords, odds = kernel.ties.coordinates, _odds(kernel)
+        return cls(kernel, coords.B, coords.scale, odds / (1 + odds), 1 + odds)
+
+    @classmethod
+    def of_marginal(cls, kernel: LowRankKernel) -> Form:
+        """Return K."""
+        coords, odds = kernel.ties.coordinates, _odds(kernel)
+        return cls(kernel, resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0), odds, 1 / (1 + odds))
+
+
+class Table(NamedTuple):
+    """The distinct items of some baskets: rows of Q and the diagonal brought to one size, the sizes, and the place of each entry."""
+
+    q: FloatArray
+    sizes: FloatArray
+    diagonal: FloatArray
+    factor: FloatArray
+    places: IntArray
+
+
+class Stack(NamedTuple):
+    """Baskets of one size: their numbers, places of their items, A_J⁻¹ in the scale of the table, and log det A_J."""
+
+    numbers: IntArray
+    places: IntArray
+    inverse: FloatArray
+    log_dets: FloatArray
+
+
+def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
+    """Return log det L_J of each basket J, −inf where it is zero."""
+    out = _log_minors(Form.of_kernel(kernel), baskets)
+    for i in np.flatnonzero(np.isnan(out)):
+        out[i] = kernel.log_det(baskets[i])
+    return out
+
+
+def log_probs(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
+    """Return log P(J) of each basket J."""
+    return log_dets(kernel, baskets) - kernel.log_normalizer()
+
+
+def log_inclusions(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
+    """Return log P(J ⊆ S) of each basket J, −inf where it is zero."""
+    out = _log_minors(Form.of_marginal(kernel), baskets)
+    for i in np.flatnonzero(np.isnan(out)):
+        out[i] = kernel.log_mass(baskets[i]) - kernel.log_normalizer()
+    return out
+
+
+def _log_minors(form: Form, baskets: Baskets) -> FloatArray:
+    """Return log det A_J of each basket; NaN where it takes more care."""
+    out = np.full(len(baskets), np.nan)
+    possible = _possible(form.kernel, baskets)
+    for chosen in _chunks(baskets.sizes, possible):
+        part = baskets[chosen]
+        for stack in _stacks(form, part, _table(form, part)):
+            out[chosen[stack.numbers]] = stack.log_dets
+    out[~possible] = -np.inf
+    return out
+
+
+def scores(form: Form, baskets: Baskets) -> FloatArray:
+    """Return A_ii − A_iJ A_J⁻¹ A_Ji for each basket J and item i, shape (len(baskets), n_items).
+
+    Items of the basket, and items the kernel excludes, score zero, as does every item where J has all items that it can. Baskets that are
+    impossible, or too near to singular, are rows of NaN; so are those whose scores are all small beside what items' rows would allow.
+    """
+    out, most = np.full((len(baskets), form.kernel.n_items), np.nan), form.kernel.max_size
+    for chosen in _chunks(baskets.sizes, _possible(form.kernel, baskets)):
+        least = _score(form, baskets[chosen], chosen, out)
+        order = np.argsort(-least, kind="stable")
+        # What may be lost of the largest row that is not in the basket must not matter beside the best score.
+        for i in chosen[baskets.sizes[chosen] < most]:
+            beside = order[: baskets.sizes[i] + 1]
+            if least[beside[~np.isin(beside, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
+                out[i] = np.nan
+    out[baskets.sizes == most] *= 0.0  # NaN stays
+    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] *= 0.0
+    return out
+
+
+def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray) -> FloatArray:
+    """Write the scores of the baskets to the rows ``numbers`` of ``out``, but for those near to singular.
+
+    Returns the score of each item below which it is taken for rounding of zero.
+    """
+    kernel, table = form.kernel, _table(form, baskets)
+    stacks, thresholds = list(_stacks(form, baskets, table)), np.zeros(kernel.n_items)
+    left, right = table.q @ form.core.T, table.q @ form.core
+    for stack in stacks:
+        out[numbers[stack.numbers]] = 0.0
+    for block, Q in kernel.ties.q_blocks():
+        for start in range(block.start, block.stop, BLOCK_ROWS):
+            here = slice(start, min(start + BLOCK_ROWS, block.stop))
+            rows, items, factor = Q[start - block.start :][:BLOCK_ROWS], kernel.support[here], form.factor[here]
+            columns, lines = left @ rows.T, right @ rows.T  # A_ij and A_ji, j over the table
+            diagonal = form.diagonal[here] + np.einsum("ij,ij->i", rows @ form.core, rows)
+            thresholds[items] = least = ZERO * factor * (((rows * form.scale) ** 2).sum(axis=1) + form.diagonal[here])
+            for stack in stacks:
+                step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(rows)))
+                for part in (slice(i, i + step) for i in range(0, len(stack.numbers), step)):
+                    product = stack.inverse[part] @ lines[stack.places[part]]
+                    product *= columns[stack.places[part]]
+                    found = factor * (diagonal - product.sum(axis=1))
+                    found[found <= least] = 0.0
+                    out[np.ix_(numbers[stack.numbers[part]], items)] = found
+    return thresholds
+
+
+def _table(form: Form, baskets: Baskets) -> Table:
+    distinct, places = np.unique(baskets.indices, return_inverse=True)
+    at = form.kernel.rows_of(distinct)
+    q = form.kernel.ties.q_rows(at)
+    sizes = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
+    sizes[sizes == 0] = 1.0
+    return Table(q / sizes[:, None], sizes, form.diagonal[at] / sizes**2, form.factor[at], places)
+
+
+def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
+    """Yield the baskets whose A_J is far enough from singular, those of one size together."""
+    right = table.q @ form.core
+    for size in np.unique(baskets.sizes):
+        numbers = np.flatnonzero(baskets.sizes == size)
+        places = table.places[baskets.indptr[numbers][:, None] + np.arange(size)]
+        A = right[places] @ table.q[places].swapaxes(1, 2)
+        A[:, np.arange(size), np.arange(size)] += table.diagonal[places]
+        sign, log_det = np.linalg.slogdet(A)
+        keep = (sign > 0) & np.isfinite(log_det)
+        numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], np.linalg.inv(A[keep])
+        # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε.
+        sure = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) <= MAX_LOSS
+        log_det = log_det + np.log(table.sizes[places] ** 2 * table.factor[places]).sum(axis=1)
+        yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
+
+
+def _odds(kernel: LowRankKernel) -> FloatArray:
+    """Return the background on the support, zero if there is none."""
+    return np.zeros(kernel.n_rows) if kernel.background is None else kernel.background[kernel.support]
+
+
+def _possible(kernel: LowRankKernel, baskets: Baskets) -> BoolArray:
+    """Return which baskets are not larger than any sample, and hold only items that can occur."""
+    fits = baskets.sizes <= kernel.max_size
+    if len(kernel.support) < kernel.n_items:
+        owner = np.repeat(np.arange(len(baskets)), baskets.sizes)
+        fits[owner[~np.isin(baskets.indices, kernel.support)]] = False
+    return fits
+
+
+def _chunks(sizes: IntArray, chosen: BoolArray) -> Iterator[IntArray]:
+    """Yield the numbers of the chosen baskets, about ``CHUNK_ITEMS`` items at a time."""
+    numbers = np.flatnonzero(chosen)
+    edges = np.flatnonzero(np.diff(np.cumsum(sizes[numbers] + 1) // CHUNK_ITEMS)) + 1
+    yield from (numbers[i:j] for i, j in pairwise([0, *edges.tolist(), len(numbers)]) if i < j)

@@ -1,0 +1,200 @@
+"""Schur complements: all eliminations of items, and the one rule for "singular".
+
+Given items Y, a kernel L becomes L − L_:Y L_Y⁻¹ L_Y:, and det L_{Y∪S} is det L_Y times its minor S.
+
+Singular
+    A pivot or singular value counts as zero if it is at most ``k · ROUNDING`` times the magnitude of the terms it was computed from,
+    for k items. A sum of k products has an error of at most k·ε/2 times the sum of their absolute values, and the factors that QR, LU
+    and SVD return are exact for a matrix whose entries are off by a small multiple of that [Higham, *Accuracy and Stability of
+    Numerical Algorithms*, 2002, (3.5), Thms. 9.3 and 19.4]. By Weyl's inequality no singular value moves further than the norm of this
+    error, so a value below the bound cannot be told from zero. ``ROUNDING`` = 16 ε covers the multiple. Rows and columns are scaled to
+    order one first, so that the magnitude of the terms is that of the smallest items and directions too.
+
+Unreliable
+    A matrix that is not singular may be so close to it that its inverse has few digits. Routines with a slower alternative estimate
+    their relative error and use the alternative if it exceeds ``MAX_LOSS``; those that can leave some directions uneliminated do so
+    below ``NEARLY_SINGULAR``.
+
+The compiled loop of :mod:`ndpp.samplers.exact.nodes` needs no rule: there a pivot may vanish at a single point of a circle although the
+sum over the circle is well defined. It checks the sum instead.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg as sl
+
+from ndpp._types import AnyArray, FloatArray
+from ndpp.linalg.coordinates import Coordinates
+from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.linalg.scaling import EPS, congruence, schur_weights
+
+ROUNDING = 16 * EPS
+"""Relative magnitude, per item, below which a pivot or singular value counts as zero; see above."""
+MAX_LOSS = 1e-7
+"""Largest estimated relative error of a result. Estimates are usually ten times too high, or more."""
+NEARLY_SINGULAR = 1e-6
+"""Relative singular value below which an elimination would cost more than six of the sixteen digits."""
+
+
+# -- determinants ----------------------------------------------------------------------------------------------------------------
+
+
+def log_minor(rows: AnyArray, W: AnyArray, *, weights: FloatArray) -> float:
+    """Return log det(rows · W · rowsᵀ), −inf where it is zero. Shape of ``rows``: (k, d).
+
+    In the plain product, large items and directions would drown small ones. Rows are therefore scaled to norm one and replaced by a
+    pivoted triangular factor F, large columns first, whose rows can be scaled again: det = det(F W Fᵀ). ``weights`` are the
+    :func:`schur_weights` that W is balanced with.
+    """
+    k, W = len(rows), np.asarray(W, np.float64)
+    if k == 0:
+        return 0.0
+    if k > rows.shape[1]:
+        return -np.inf
+    weight = np.sqrt(weights)
+    scaled = rows * weight
+    norms = np.linalg.norm(scaled, axis=1)
+    if np.any(norms == 0):
+        return -np.inf
+    scaled = scaled / norms[:, None]
+    factor, pivot = sl.qr(scaled, mode="r", pivoting=True)
+    # A row of the factor that is rounding of its columns stands for an item that depends on the others.
+    if np.any(np.all(np.abs(factor) <= k * ROUNDING * np.linalg.norm(scaled[:, pivot], axis=0), axis=1)):
+        return -np.inf
+    height = np.linalg.norm(factor, axis=1)
+    balanced = (W / np.outer(weight, weight))[np.ix_(pivot, pivot)]
+    return log_det_or_zero(congruence(factor / height[:, None], balanced)) + 2 * float(np.log(norms * height).sum())
+
+
+def log_det_or_zero(core: AnyArray) -> float:
+    """Return log det of a matrix with entries of order one, −inf where it is singular or not positive."""
+    if len(core) == 0:
+        return 0.0
+    sign, log_abs = np.linalg.slogdet(core)
+    singular = sl.svdvals(core)[-1] <= len(core) * ROUNDING
+    return float(log_abs) if sign > 0 and not singular else -np.inf
+
+
+# -- given items, by their rows of Q ---------------------------------------------------------------------------------------------
+
+
+def schur_complement(A: Array, left: Array, middle: Array, right: Array, ops: Operations = NUMPY) -> Array:
+    """Return A − left · middle⁻¹ · right."""
+    return A - left @ ops.solve(middle, right)
+
+
+def row_basis(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return an orthonormal basis of the span of ``rows``, as rows, and the distance of each row from those before it (0: rounding).
+
+    Conditioning on items depends on the span of their rows alone. In this basis, rows that nearly coincide lose digits once, not twice.
+    """
+    basis, triangle = np.linalg.qr(rows.T)
+    height = np.zeros(len(rows))
+    height[: len(triangle)] = np.abs(np.diag(triangle))
+    return basis.T, np.where(height > len(rows) * ROUNDING * np.linalg.norm(rows, axis=1), height, 0.0)
+
+
+def condition_on(Z: Array, rows: FloatArray, ops: Operations = NUMPY) -> tuple[Array, Array]:
+    """Return Z − Z Qᵀ(Q Z Qᵀ)⁻¹Q Z and log det(Q Z Qᵀ) for Q = ``rows``, for one matrix or a stack of them.
+
+    The log determinant is −inf where rows are linearly dependent; a singular Q Z Qᵀ of independent rows is not detected.
+    """
+    if len(rows) == 0:
+        return Z, ops.array(np.zeros(Z.shape[:-2]), Z)
+    directions, height = row_basis(rows)
+    basis = ops.array(directions, Z)
+    right = basis @ Z
+    middle = right @ basis.T
+    log_abs, log_unit = ops.log_det(middle)
+    log_volume = float(np.log(height).sum()) if height.all() else -np.inf
+    return schur_complement(Z, Z @ basis.T, middle, right, ops), log_abs + log_unit + 2 * log_volume
+
+
+def condition_or_zero(R: FloatArray, rows: FloatArray | None) -> tuple[FloatArray, float]:
+    """Return the same for one marginal kernel R; where Q R Qᵀ is singular, R as it is and −inf.
+
+    Its diagonal holds the probabilities of single items, which are zero only for rows of zeros, so it can be scaled to one.
+    """
+    if rows is None or len(rows) == 0:
+        return R, 0.0
+    basis, height = row_basis(rows)
+    minor = basis @ R @ basis.T
+    scale = np.sqrt(np.diag(minor).clip(0))
+    if not (height.all() and scale.all()):
+        return R, -np.inf
+    log_det = log_det_or_zero(minor / np.outer(scale, scale))
+    if log_det == -np.inf:
+        return R, -np.inf
+    return schur_complement(R, R @ basis.T, minor, basis @ R), log_det + 2 * float(np.log(scale * height).sum())
+
+
+def rank_one_condition(Z: AnyArray, q: FloatArray) -> tuple[AnyArray, AnyArray]:
+    """Return Z − (Z q)(qᵀZ)/(qᵀZq) and qᵀZq: conditioning on one more item, for one matrix or a stack of them."""
+    u, v = Z @ q, q @ Z
+    pivot = np.asarray(u @ q)
+    return Z - u[..., :, None] * v[..., None, :] / pivot[..., None, None], pivot
+
+
+# -- kernels of the remaining items ----------------------------------------------------------------------------------------------
+
+
+def condition_inner(W: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the W of the kernel X W Xᵀ given items with these rows of X, det L ≠ 0, and the Schur weights of the terms it is made of.
+
+    In an orthonormal basis of the rows their norms cancel. The result is projected off that basis on both sides, so that rounding
+    leaves the given items no component.
+    """
+    basis = np.linalg.qr(rows.T)[0]
+    left, right = W @ basis, basis.T @ W
+    inverse = np.linalg.inv(basis.T @ left)
+    rest = W - left @ inverse @ right
+    rest = rest - basis @ (basis.T @ rest)
+    rest = rest - (rest @ basis) @ basis.T
+    return rest, schur_weights(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+
+
+class Remainder(NamedTuple):
+    """What eliminating k items leaves of L = Z C Zᵀ: L^Y_ab = z_a M z_bᵀ with z_a = q_a · to_z.
+
+    Z = Q · scale, C = balanced B. If det L_Y = 0, ``null`` spans its null space in terms of q_a, and to_z and M are empty.
+    """
+
+    to_z: FloatArray
+    M: FloatArray
+    noise: FloatArray
+    null: FloatArray
+
+
+def eliminate(coords: Coordinates, q: FloatArray) -> Remainder | None:
+    """Return what is left of L given items with these rows of Q; None where the rows are linearly dependent.
+
+    Coordinates are eliminated with the items, large ones first, so that gains of very different magnitudes keep their digits.
+    """
+    k, r, scale = len(q), coords.rank, coords.scale
+    C = coords.B / np.outer(scale, scale)
+    if k > r or np.any(np.linalg.norm(q, axis=1) <= ROUNDING):
+        return None
+    if k == 0:
+        return Remainder(np.diag(scale), C, coords.noise, np.empty((r, 0)))
+    Z = q * scale
+    Z = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    R, pivot = sl.qr(Z, mode="r", pivoting=True)
+    first, free = pivot[:k], pivot[k:]
+    if np.any(np.abs(np.diag(R)) <= (k * ROUNDING + coords.noise[first]) * np.linalg.norm(Z, axis=0)[first]):
+        return None
+    E = sl.solve_triangular(R[:, :k], R[:, k:])
+    F = np.zeros((k, r))
+    F[:, first], F[:, free] = np.eye(k), E
+    middle = F @ C @ F.T
+    left, values, _ = sl.svd(middle)
+    singular = values <= k * ROUNDING * (np.abs(F) @ np.abs(C) @ np.abs(F).T).max()
+    if singular.any():
+        null = scale[:, None] * (C @ (F.T @ left[:, singular]))
+        return Remainder(np.empty((r, 0)), np.empty((0, 0)), np.empty(0), null)
+    M = schur_complement(C, C @ F.T, middle, F @ C)
+    to_z = np.zeros((r, r - k))
+    to_z[first], to_z[free, np.arange(r - k)] = -E, 1.0
+    return Remainder(scale[:, None] * to_z, M[np.ix_(free, free)], coords.noise[free], np.empty((r, 0)))

@@ -1,0 +1,266 @@
+"""Exact samples of a kernel with a background, L = diag(δ) + X W Xᵀ, unconstrained or of one size.
+
+Law: P(S) ∝ det(L_S), given items and exclusions allowed. Exact. A sample of any size is S = T ∪ R, T by :class:`Exact` from the low-rank
+part and R item by item; nothing is rejected. Sets of size k come by rejection, from the proposal that is accepted more often:
+
+* :class:`DisjointParts`: m ∝ e_m(X W Xᵀ) e_{k−m}(δ), T of m items from X W Xᵀ, R of k − m items with odds δ; accepted if T and R do not
+  meet. Expected number of proposals: Σ_m e_m e_{k−m} / e_k(L), small unless some items are in a large part of all baskets.
+* :class:`SizedUnion`: S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number:
+  1 / P_ρ(|S| = k), about 2.5 standard deviations of the size.
+
+Cost of a sample: that of T, and O(|R|) for R (:class:`Alone`), whatever n. Preparing is O(n r²).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._validation import check_items
+from ndpp.errors import BudgetExceededError, ImpossibleSizeError
+from ndpp.items.table import alias_table, look_up
+from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel, check_given
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg import tilted_law
+from ndpp.linalg.union_size import SizeLaw, UnionSize
+from ndpp.samplers.base import Draw, Sampler
+from ndpp.samplers.exact import Exact
+
+COMMON = 1.0
+"""Items with larger odds, in more than half of all baskets, are tossed for one by one; the others come from a table."""
+TAIL = 50
+"""A draw gives up after this many times the expected number of proposals: a chance of exp(−50) at most."""
+MAX_PROPOSALS = 1e4
+"""Largest acceptable mean number of proposals per draw."""
+
+
+SIZED_BUDGET = 10**6
+"""Most sets of independent items that are drawn for one of the wanted size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """R: each item i of the support by itself with odds δ_i, at a cost of O(|R|) whatever the number of items.
+
+    Item i is hit Poisson(log(1 + δ_i)) times, independently of the others: that is not zero with probability δ_i / (1 + δ_i). The total
+    number of hits is Poisson, and each hits i with probability ∝ log(1 + δ_i), by an alias table.
+
+    Examples
+    --------
+    >>> alone = Alone.prepare(np.array([0.0, 3.0, 0.5]))
+    >>> sizes = [len(alone.draw(np.random.default_rng(i))) for i in range(1000)]
+    >>> bool(abs(np.mean(sizes) - (3 / 4 + 1 / 3)) < 0.1)
+    True
+    """
+
+    rows: IntArray
+    rate: float
+    threshold: FloatArray
+    alias: AnyArray
+    common: IntArray
+    common_p: FloatArray
+
+    @classmethod
+    def prepare(cls, odds: FloatArray) -> Alone:
+        """Build the table, in O(n)."""
+        rows, common = np.flatnonzero((odds > 0) & (odds <= COMMON)), np.flatnonzero(odds > COMMON)
+        rates = np.log1p(odds[rows])
+        threshold, alias = alias_table(rates) if len(rows) else (np.empty(0), np.empty(0, np.int32))
+        return cls(rows, float(rates.sum()), threshold, alias, common, odds[common] / (1 + odds[common]))
+
+    def draw(self, rng: np.random.Generator) -> IntArray:
+        """Draw R, as rows in any order."""
+        hits = look_up(self.threshold, self.alias, rng.random((2, rng.poisson(self.rate))))
+        rows = self.rows[np.unique(hits)]
+        if len(self.common) == 0:
+            return rows
+        return np.concatenate([rows, self.common[rng.random(len(self.common)) < self.common_p]])
+
+    def draw_sized(self, rng: np.random.Generator, size: int) -> IntArray:
+        """Draw R given its size, by rejection: the odds are such that this size is not rare."""
+        for _ in range(SIZED_BUDGET):
+            rows = self.draw(rng)
+            if len(rows) == size:
+                return rows
+        raise BudgetExceededError(
+            f"{SIZED_BUDGET} sets of independent items were drawn, none of {size} items", count=SIZED_BUDGET
+        )
+
+
+class SizedUnion(NamedTuple):
+    """S = T ∪ R of ρL, accepted if it has ``size`` items (None: always). ``log_mass``: log of all weights proposed, det L_S if accepted."""
+
+    ties: Exact
+    alone: Alone
+    size: int | None
+    log_mass: float
+
+    @classmethod
+    def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int | None, memory: int) -> SizedUnion:
+        """Choose ρ for the size, or ρ = 1."""
+        if size is None:
+            return cls.of(kernel, tied, None, memory)
+        tilted, _, log_tilt = kernel.tilted_for(size, tied)
+        return cls.of(tilted, tied, size, memory, log_tilt)
+
+    @classmethod
+    def of(
+        cls, tilted: BackgroundKernel, tied: IntArray, size: int | None, memory: int, log_tilt: float = 0.0
+    ) -> SizedUnion:
+        """Prepare the parts of the kernel ρL."""
+        ties = Exact.prepare(tilted.ties, given=tied, memory=memory)
+        return cls(ties, Alone.prepare(tilted.odds), size, tilted.log_mass(tied) - (size or 0) * log_tilt)
+
+    def propose(self, rng: np.random.Generator) -> IntArray | None:
+        """Return S, as rows of the support, or None. Only where the numbers of items allow it T is drawn, which costs most."""
+        if self.size is None:
+            return np.union1d(self.ties.draw(rng).rows, self.alone.draw(rng))
+        m, apart = self.ties.draw_count(rng), self.alone.draw(rng)
+        n_together = m + len(self.ties.given)
+        if max(n_together, len(apart)) > self.size or n_together + len(apart) < self.size:
+            return None
+        rows = np.union1d(self.ties.draw_rows(rng, m), apart)
+        return rows if len(rows) == self.size else None
+
+
+class DisjointParts(NamedTuple):
+    """T of m further items, m by ``cdf``, and R of the others, accepted if they do not meet."""
+
+    ties: Exact
+    alone: Alone
+    size: int
+    log_mass: float
+    cdf: FloatArray
+
+    @classmethod
+    def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
+        """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
+        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, weights=kernel._weights)
+        q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
+        log_tilt, low, high = kernel.tilted_for(size, tied).log_tilt, -np.inf, np.inf
+        for _ in range(NEWTON_STEPS):
+            odds = np.exp(log_tilt) * kernel.odds
+            together = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q)
+            mean = float(np.trace(together.marginal) + (odds / (1 + odds)).sum())
+            if abs(mean - left) <= max(0.3, 0.3 * np.sqrt(left)):
+                break
+            low, high = (low, log_tilt) if mean > left else (log_tilt, high)
+            step = float(np.clip(np.log(max(left, 0.1) / mean), -3, 3))
+            log_tilt = log_tilt + step if low < log_tilt + step < high else (low + high) / 2
+        apart = independent_sizes(odds)
+        weights = np.array([chance * apart.at(left - m) for m, chance in enumerate(together.law[: left + 1])])
+        with np.errstate(divide="ignore"):
+            log_mass = float(np.log(weights.sum()) + together.log_weight + np.log1p(odds).sum() - size * log_tilt)
+        ties = Exact.prepare(low_rank, given=tied, memory=memory)
+        return cls(ties, Alone.prepare(odds), size, log_mass, np.cumsum(weights))
+
+    def propose(self, rng: np.random.Generator) -> IntArray | None:
+        """Return S, as rows of the support, or None."""
+        m = int(np.searchsorted(self.cdf, rng.random() * self.cdf[-1], side="right"))
+        together = self.ties.draw_rows(rng, m)
+        rows = np.union1d(together, self.alone.draw_sized(rng, self.size - len(together)))
+        return rows if len(rows) == self.size else None
+
+
+Proposal: TypeAlias = SizedUnion | DisjointParts
+
+
+def independent_sizes(odds: FloatArray) -> SizeLaw:
+    """Return the distribution of the number of items that come by themselves with these odds."""
+    return UnionSize.prepare(np.empty((0, 0)), [(odds / (1 + odds), np.empty((len(odds), 0)))]).law()
+
+
+def propose_from(kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int) -> Proposal:
+    """Return what proposes sets of the kernel that contain ``tied``, items without a background; ``size`` counts them."""
+    if isinstance(kernel, BackgroundKernel):
+        size = None if size is None else kernel.check_tied_size(size, tied)
+    else:
+        ties = Exact.prepare(kernel, size=size, given=tied, memory=memory)
+        return SizedUnion(ties, Alone.prepare(np.zeros(1)), None, kernel.log_mass(tied, size))
+    union = SizedUnion.prepare(kernel, tied, size, memory)
+    if size is None:
+        return union
+    parts = DisjointParts.prepare(kernel, tied, size, memory)
+    return parts if -np.inf < parts.log_mass < union.log_mass else union
+
+
+@dataclass(frozen=True, eq=False)
+class ExactUnion(Sampler):
+    """What ``kernel.sample`` draws with if the kernel has a background.
+
+    Attributes
+    ----------
+    given : array
+        Given items that have a background; ``proposal`` (None: all items are given) draws the others from the kernel ``rest``.
+    expected_proposals : float
+        Mean number of proposals per draw, in closed form; 1 for sets of any size.
+
+    Examples
+    --------
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), background=[0.1, 2.0, 0.0])
+    >>> ExactUnion.prepare(kernel, size=2).sample(100, rng=0).baskets.sizes.max()
+    np.int64(2)
+    """
+
+    kernel: LowRankKernel
+    given: IntArray
+    rest: LowRankKernel
+    proposal: Proposal | None
+    expected_proposals: float = 1.0
+
+    @classmethod
+    def prepare(
+        cls,
+        kernel: LowRankKernel,
+        *,
+        size: int | None = None,
+        given: Items = (),
+        exclude: Items = (),
+        memory: int = 256 * 2**20,
+        device: str | None = None,
+    ) -> ExactUnion:
+        """Pay for what depends on the kernel alone; refuse what cannot be drawn. Parameters as in :meth:`Exact.prepare`.
+
+        Raises
+        ------
+        BudgetExceededError
+            Sets of this size would take more than ``MAX_PROPOSALS`` proposals on average.
+        """
+        excluded = check_items(exclude, kernel.n_items, "exclude")
+        kernel = kernel.exclude(excluded) if len(excluded) else kernel
+        ids = kernel.catalogue_ids(kernel.rows_of(given, "given"))
+        rest, tied = kernel.given_alone(ids) if isinstance(kernel, BackgroundKernel) else (kernel, ids)
+        alone = np.setdiff1d(ids, tied)
+        if size is not None:
+            size = check_given(size, len(ids)) - len(alone)
+        if rest is None and size in (None, 0):
+            return cls(kernel, alone, kernel, None)
+        if rest is None:
+            raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
+        proposal = propose_from(rest, tied, size, memory)
+        expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, size)))
+        if expected > MAX_PROPOSALS:
+            raise BudgetExceededError(
+                f"sets of this size would need {expected:.3g} proposals per draw on average, above {MAX_PROPOSALS:g}; "
+                "ask for another size, see kernel.size_distribution(), or draw sets of any size",
+                count=0,
+            )
+        return cls(kernel, alone, rest, proposal, expected)
+
+    def draw(self, rng: np.random.Generator) -> Draw:
+        """Draw one set, as sorted rows of the kernel's support."""
+        if self.proposal is None:
+            return Draw(np.sort(self.kernel.rows_of(self.given)), {"proposals": 0, "rejections": 0})
+        for proposals in range(1, int(TAIL * self.expected_proposals) + 2):
+            rows = self.proposal.propose(rng)
+            if rows is not None:
+                ids = np.sort(np.concatenate([self.given, self.rest.catalogue_ids(rows)]))
+                return Draw(self.kernel.rows_of(ids), {"proposals": proposals, "rejections": proposals - 1})
+        raise BudgetExceededError(
+            f"{proposals} proposals were all rejected, where {self.expected_proposals:.3g} are needed on average",
+            count=proposals,
+        )

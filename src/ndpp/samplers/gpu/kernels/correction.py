@@ -1,0 +1,141 @@
+"""What the items chosen subtract from the probabilities of proposals: Re w_j xᵀG_j⁻¹y at every node, x = qᵀU_j and y = V_jq.
+
+The products of proposals with the sides are one large matrix product, by cuBLAS. What is left is a small quadratic form for each proposal,
+node and sample. Up to ``SMALL`` items, a program multiplies with ordinary instructions; above that, tiles of G⁻¹ and y go through the
+matrix units.
+"""
+
+import torch
+from torch import Tensor
+
+from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.layout import pairs, tight
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, put, tl, triton
+
+SMALL = 8
+"""Maximum number of items for the kernel without matrix units: half a tile."""
+WIDTH = (64, 16)
+"""Proposals per program, without and with matrix units. Chosen by timing on an H200; ``docs/gpu.md`` has the measurements of
+``benchmarks/gpu.py --only kernels``."""
+
+
+def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
+    """Return Re w_j xᵀG_j⁻¹y at each node, shape (S, h, c).
+
+    ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y; ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ as in
+    :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is (S, h). Kernels read 16 bytes at a time: c must be a multiple of 8,
+    capacity even, and the column after the n-th finite.
+    """
+    (S, n, h, _, c), capacity = products.shape, inverse.shape[2]
+    if not (runtime.usable(products.device) and c % 8 == 0 and capacity % 2 == 0):
+        return correction_plain(products, inverse, w)
+    out = torch.empty(S, h, c, dtype=inverse.dtype, device=inverse.device)
+    C = WIDTH[n > SMALL]
+    grid, shape = (S * h * triton.cdiv(c, C),), (n, h, c // 8, capacity // 2)
+    arrays = products, inverse, torch.view_as_real(w), out
+    if n <= SMALL:
+        N = max(4, triton.next_power_of_2(n))
+        correction_small_kernel[grid](*arrays, *shape, N=N, C=C, U=16 // N, num_warps=1)
+    else:
+        tiles, turns = min(triton.cdiv(n, TILE), LARGEST // TILE), triton.cdiv(n, LARGEST)
+        options = {"num_warps": 1, "num_stages": min(2, tiles)}
+        correction_kernel[grid](*arrays, *shape, N=TILE, C=C, T=tiles, TURNS=turns, **options)
+    return out
+
+
+def correction_plain(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
+    """Twin of :func:`correction`."""
+    S, n, h, _, _ = products.shape
+    G = pairs(tight(inverse, n)).view(S, h, n, n)
+    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
+    return (w[:, :, None] * (x * (G @ y)).sum(2)).real
+
+
+@jit()
+def _place(half, count, C: tl.constexpr):
+    """Return the matrix of a program, its sample and node, and its C proposals.
+
+    Programs that share a matrix are adjacent, so that it is read from memory once.
+    """
+    blocks = tl.cdiv(count, C)
+    node = tl.program_id(0).to(tl.int64) // blocks
+    return node, node // half, node % half, tl.program_id(0) % blocks * C + tl.arange(0, C)
+
+
+@jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
+def correction_small_kernel(
+    P, inverse, w, out, n, half, count_by_8, capacity_by_2, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr
+):
+    """Write out (S, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`correction_plain`.
+
+    P (S, n, half, 4, count), inverse (S·half, 2, capacity, capacity), w (S, half, 2). count = 8·count_by_8 and capacity =
+    2·capacity_by_2, so that the compiler knows their divisors. Grid: S·half·⌈count/C⌉ programs of one warp, each for C proposals at one
+    node of one sample; y is kept in registers, the loop over rows is unrolled U times.
+    """
+    count, capacity, even, i = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
+    node, s, j, c = _place(half, count, C)
+    step, total = half * 4 * count, tl.zeros((C,), tl.float64)
+    g, at = inverse + node * 2 * capacity * capacity, P + (s * n * half + j) * 4 * count
+    y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
+    y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
+    w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
+    for k in tl.range(0, n, loop_unroll_factor=U):
+        g_re = tl.load(g + k * even + i, mask=i < even, other=0.0)[:, None]
+        g_im = tl.load(g + capacity * capacity + k * even + i, mask=i < even, other=0.0)[:, None]
+        x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)
+        x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0)
+        re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
+        total += (w_re * x_re - w_im * x_im) * re - (w_re * x_im + w_im * x_re) * im
+    tl.store(out + node * count + c, total, mask=c < count)
+
+
+@jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
+def correction_kernel(
+    P,
+    inverse,
+    w,
+    out,
+    n,
+    half,
+    count_by_8,
+    capacity_by_2,
+    N: tl.constexpr,
+    C: tl.constexpr,
+    T: tl.constexpr,
+    TURNS: tl.constexpr,
+):
+    """Write out (S, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`correction_plain`.
+
+    Arrays and grid as for :func:`correction_small_kernel`. T tiles of G⁻¹y are summed at a time, in registers, so that y is read once;
+    more than T·N items take several TURNS.
+    """
+    count, capacity, even = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2
+    node, s, j, c = _place(half, count, C)
+    step, total = half * 4 * count, tl.zeros((C,), tl.float64)
+    g, at = inverse + node * 2 * capacity * capacity, P + (s * n * half + j) * 4 * count
+    w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
+    for turn in tl.static_range(TURNS):
+        zero = tl.zeros((N, C), tl.float64)
+        re, im = (zero,) * T, (zero,) * T
+        for tile in range(T * TURNS):
+            m = tile * N + tl.arange(0, N)
+            place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
+            y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0)
+            y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0)
+            for t in tl.static_range(T):
+                i = (turn * T + t) * N + tl.arange(0, N)
+                place, inside = i[:, None] * even + m[None, :], (i < n)[:, None] & (m < even)[None, :]
+                g_re = tl.load(g + place, mask=inside, other=0.0)
+                g_im = tl.load(g + capacity * capacity + place, mask=inside, other=0.0)
+                a = tl.dot(g_re, y_re, re[t], input_precision="ieee", out_dtype=tl.float64)
+                b = tl.dot(g_re, y_im, im[t], input_precision="ieee", out_dtype=tl.float64)
+                b = tl.dot(g_im, y_re, b, input_precision="ieee", out_dtype=tl.float64)
+                a = tl.dot(-g_im, y_im, a, input_precision="ieee", out_dtype=tl.float64)
+                re, im = put(re, t, a), put(im, t, b)
+        for t in tl.static_range(T):
+            i = (turn * T + t) * N + tl.arange(0, N)
+            place, inside = i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
+            x_re = tl.load(at + place, mask=inside, other=0.0)
+            x_im = tl.load(at + count + place, mask=inside, other=0.0)
+            total += tl.sum(x_re * (w_re * re[t] - w_im * im[t]) - x_im * (w_re * im[t] + w_im * re[t]), 0)
+    tl.store(out + node * count + c, total, mask=c < count)

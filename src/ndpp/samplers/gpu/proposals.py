@@ -1,0 +1,105 @@
+"""One item for each of many samples, proposed by leverage and accepted in rounds: :class:`~ndpp.items.LeverageTable` in parallel.
+
+Random numbers are a function of seed, sample, step, round and place. None are consumed in sequence, so batches, groups and rounds cannot
+change what a sample sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp._types import AnyArray
+from ndpp.errors import BudgetExceededError
+from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose, uniforms
+
+MAX_ROUNDS = 256
+"""Maximum number of rounds per step."""
+ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
+"""Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
+With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
+samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
+ROUND_GROWTH = 1, 1, 2, 4
+"""Growth of later rounds, in which few samples are left and launches dominate the cost."""
+
+
+class Streams:
+    """The random numbers of one seed on one device."""
+
+    def __init__(self, key: AnyArray, device: torch.device) -> None:
+        self.key = int(key[0]) & MASK, int(key[0]) >> 32
+        self.device = device
+        self._flip = int(np.uint64(key[1]).astype(np.int64))  # distinct samples stay distinct
+
+    def uniforms(self, samples: Tensor, step: int, turn: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return three uniforms for each of ``count`` places of each sample (S,), shapes (S, count)."""
+        return uniforms(samples ^ self._flip, self.key, MAX_ROUNDS * step + turn, count)
+
+    def propose(self, table: AliasTable, samples: Tensor, step: int, turn: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return the proposals of one round and their thresholds; see :func:`~ndpp.samplers.gpu.kernels.propose.propose`."""
+        return propose(table, samples ^ self._flip, self.key, MAX_ROUNDS * step + turn, count)
+
+
+class Accepted(NamedTuple):
+    """The accepted row of each sample, the number of proposals, and which samples met a probability outside [0, 1] and have no row."""
+
+    rows: Tensor
+    proposals: Tensor
+    out_of_range: Tensor
+
+
+def first_round(rank: int, left: int) -> int:
+    """Return the number of proposals in a first round, a multiple of eight, if ``left`` out of ``rank`` are accepted on average."""
+    mean = rank / left
+    factor = (
+        ROUND_FACTOR if left > 1 else 1
+    )  # for the last item, proposals cost more than what another round reads again
+    return 8 * math.ceil(max(factor * mean, min(CHEAP_ROUND_FACTOR * mean, CHEAP_PROPOSALS)) / 8)
+
+
+def accept(
+    streams: Streams,
+    table: AliasTable,
+    samples: Tensor,
+    pending: Tensor,
+    step: int,
+    count: int,
+    tolerance: float,
+    probabilities: Callable[[Tensor, Tensor | None], Tensor],
+) -> Accepted:
+    """Return the first accepted proposal of each sample.
+
+    ``samples`` (S,) are numbers, ``pending`` the positions of those that need an item, ``count`` the proposals in the first round, and
+    ``tolerance`` how far rounding may move an acceptance probability outside [0, 1]. ``probabilities(rows, which)`` is qᵀMq of proposals
+    (P, c) for the samples at positions ``which``; None means all samples.
+    """
+    rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
+    out_of_range = torch.zeros_like(samples, dtype=torch.bool)
+    total = 0
+    for turn in range(MAX_ROUNDS):
+        if not len(pending):
+            return Accepted(rows, proposals, out_of_range)
+        width = count * ROUND_GROWTH[min(turn, len(ROUND_GROWTH) - 1)]
+        places, total = torch.arange(width, device=samples.device), total + width
+        which = None if len(pending) == len(samples) else pending
+        proposed, threshold = streams.propose(table, samples if which is None else samples[which], step, turn, width)
+        value = probabilities(proposed, which)
+        low, high = torch.aminmax(value / table.leverage[proposed], dim=1)
+        off = ~((low >= -tolerance) & (high <= 1 + tolerance))
+        place = torch.where(value > threshold, places, width).amin(1)
+        found = (place < width) & ~off
+        taken = proposed.gather(1, place.clamp(max=width - 1)[:, None])[:, 0]
+        rows[pending] = torch.where(found, taken, 0)
+        proposals[pending] += torch.where(found, place + 1, width)
+        out_of_range[pending] = off
+        pending = pending[~(found | off)]
+    raise BudgetExceededError(
+        f"{total} items were proposed by their leverage and rejected in {MAX_ROUNDS} rounds, although the first round alone has more than "
+        "are needed on average. Draw on the CPU, with a Tree.",
+        count=total,
+    )

@@ -1,0 +1,171 @@
+"""Samples of kernels with a background: S = T ∪ R against enumeration, with controls that must fail."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import laws
+import oracles
+from kernels import BY_NAME, Case
+from ndpp import LowRankKernel
+from ndpp.errors import BudgetExceededError, ImpossibleSizeError
+from ndpp.samplers import Exact, ExactUnion
+from ndpp.samplers import background as module
+from ndpp.samplers.background import Alone, DisjointParts, SizedUnion
+
+ODDS = np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
+CASES = ["generic", "purely skew", "zero diagonal", "duplicate rows", "badly scaled rows", "broken pairs", "one item"]
+
+
+def kernel_of(case: Case, odds: np.ndarray = ODDS) -> LowRankKernel:
+    return LowRankKernel(case.X, case.W, background=odds[: case.n_items])
+
+
+def dense(case: Case, odds: np.ndarray = ODDS) -> np.ndarray:
+    return case.L + np.diag(odds[: case.n_items])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sets_of_any_size(name: str):
+    case = BY_NAME[name]
+    draws = kernel_of(case).sampler().sample(500, rng=1)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case)))
+    assert (draws.info["proposals"] == 1).all()
+
+
+@pytest.mark.parametrize("proposal", [SizedUnion, DisjointParts])
+@pytest.mark.parametrize("name", CASES)
+def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPatch):
+    """Both proposals, the worse one, too, and as many of them as expected."""
+    case = BY_NAME[name]
+    size = (case.n_items + 1) // 2
+    monkeypatch.setattr(module, "propose_from", lambda *arguments: proposal.prepare(*arguments))
+    sampler = kernel_of(case).sampler(size=size)
+    draws = sampler.sample(300, rng=2)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))
+    laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
+
+
+def test_the_better_proposal_is_chosen():
+    """T and R hardly ever stay apart where items are in nearly every basket."""
+    odds = np.array([200.0, 300.0, 150.0, 400.0, 0.01, 0.02, 0.01, 0.05])
+    case = BY_NAME["generic"]
+    X = case.X * np.sqrt(odds)[:, None] * 0.9
+    L = X @ case.W @ X.T + np.diag(odds)
+    kernel = LowRankKernel(X, case.W, background=odds)
+    sampler = kernel.sampler(size=4)
+    assert isinstance(sampler.proposal, SizedUnion)
+    assert DisjointParts.prepare(kernel, np.empty(0, np.int64), 4, 2**20).log_mass > sampler.proposal.log_mass + 1
+    laws.assert_law(sampler.sample(400, rng=3).baskets, oracles.enumerate_law(L, 4))
+    assert isinstance(kernel_of(case).sampler(size=4).proposal, DisjointParts)
+
+
+@pytest.mark.parametrize(
+    ("given", "exclude", "size"),
+    [
+        ((1,), (), None),
+        ((1, 4), (3,), None),
+        ((0,), (5,), None),
+        ((0, 1), (), 4),
+        ((5, 1, 3), (7,), 5),
+        ((0, 2), (), 3),
+    ],
+)
+@pytest.mark.parametrize("name", ["purely skew", "zero diagonal"])
+def test_given_and_excluded_items(name: str, given: tuple[int, ...], exclude: tuple[int, ...], size: int | None):
+    """Items 0, 2 and 7 have no background, and alone no weight: given such items, there is no kernel for the rest."""
+    case = BY_NAME[name]
+    draws = kernel_of(case).sample(300, size=size, given=given, exclude=exclude, rng=4)
+    laws.assert_law(draws, oracles.enumerate_law(dense(case), size, given, exclude))
+
+
+def test_a_draw_depends_on_seed_and_index_alone():
+    kernel = kernel_of(BY_NAME["generic"])
+    for size in (None, 3):
+        sampler = kernel.sampler(size=size)
+        whole = sampler.sample(40, rng=5).baskets.to_lists()
+        assert sampler.sample(40, rng=5, n_jobs=2).baskets.to_lists() == whole
+        assert sampler.sample(3, rng=5, first=17).baskets.to_lists() == whole[17:20]
+        assert kernel.sample(7, size=size, rng=5).to_lists() == whole[:7]
+        assert pickle.loads(pickle.dumps(sampler)).sample(7, rng=5).baskets.to_lists() == whole[:7]
+
+
+def test_independent_items_alone():
+    """Items of all kinds: never, rarely, in half of all baskets, in nearly all. Hits on one item do not make it come twice."""
+    odds = np.array([0.0, 1e-9, 0.3, 1.0, 1.5, 50.0, 1e300])
+    alone, rng = Alone.prepare(odds), np.random.default_rng(6)
+    draws = [np.sort(alone.draw(rng)) for _ in range(2000)]
+    assert all((np.diff(rows) > 0).all() for rows in draws)
+    laws.assert_law(draws, oracles.enumerate_law(np.diag(np.minimum(odds, 1e12))))
+    sized = [alone.draw_sized(rng, 3) for _ in range(300)]
+    laws.assert_law(sized, oracles.enumerate_law(np.diag(np.minimum(odds, 1e12)), 3))
+
+
+def test_cost_does_not_grow_with_the_catalogue():
+    """O(|R|) random numbers for R, whatever the number of items."""
+    for n in (10**3, 10**6):
+        alone = Alone.prepare(np.full(n, 20.0 / n))
+        assert alone.rate == pytest.approx(20, rel=0.02)
+        assert len(alone.common) == 0
+        assert 5 < len(alone.draw(np.random.default_rng(0))) < 45
+
+
+def test_budgets(monkeypatch: pytest.MonkeyPatch):
+    kernel = kernel_of(BY_NAME["generic"])
+    monkeypatch.setattr(module, "MAX_PROPOSALS", 1.0)
+    with pytest.raises(BudgetExceededError, match="proposals per draw on average") as raised:
+        kernel.sampler(size=4)
+    assert raised.value.count == 0
+    monkeypatch.undo()
+    sampler = kernel.sampler(size=4)
+    monkeypatch.setattr(DisjointParts, "propose", lambda self, rng: None)
+    with pytest.raises(BudgetExceededError, match="all rejected") as raised:
+        sampler.sample(1, rng=0)
+    assert raised.value.count > 50
+    monkeypatch.setattr(module, "SIZED_BUDGET", 10)
+    with pytest.raises(BudgetExceededError, match="none of 7 items"):
+        Alone.prepare(np.full(8, 1e-3)).draw_sized(np.random.default_rng(0), 7)
+    with pytest.raises(ImpossibleSizeError):
+        kernel.sampler(size=9)
+
+
+# ---- controls: what must be found out --------------------------------------------------------------------------------------
+
+
+def test_control_background_left_out():
+    case = BY_NAME["generic"]
+    draws = Exact.prepare(LowRankKernel(case.X, case.W)).sample(500, rng=1)
+    with pytest.raises(AssertionError):
+        laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case)))
+
+
+def test_control_ties_not_rescaled():
+    """T must come from rows x / √(1 + δ): with rows x the law is another one."""
+    case = BY_NAME["generic"]
+    kernel = kernel_of(case)
+    proposal = kernel.sampler().proposal
+    wrong = proposal._replace(ties=Exact.prepare(LowRankKernel(case.X, case.W)))
+    sampler = ExactUnion(kernel, np.empty(0, np.int64), kernel, wrong)
+    with pytest.raises(AssertionError):
+        laws.assert_law(sampler.sample(500, rng=1).baskets, oracles.enumerate_law(dense(case)))
+
+
+def test_control_disjointness_not_checked():
+    """Of T and R that meet, a set of fewer items is left; filled up by further independent items it has the wrong law."""
+    case, size = BY_NAME["purely skew"], 4
+    parts = DisjointParts.prepare(kernel_of(case), np.empty(0, np.int64), size, 2**24)
+    rng, found = np.random.default_rng(1), Counter()
+    while found.total() < 500:
+        m = int(np.searchsorted(parts.cdf, rng.random() * parts.cdf[-1], side="right"))
+        rows = set(parts.ties.draw_rows(rng, m).tolist())
+        rows |= set(parts.alone.draw_sized(rng, size - m).tolist())
+        while len(rows) < size:
+            rows |= set(parts.alone.draw_sized(rng, 1).tolist())
+        found[tuple(sorted(rows))] += 1
+    with pytest.raises(AssertionError):
+        laws.assert_law(found, oracles.enumerate_law(dense(case), size))

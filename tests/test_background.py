@@ -1,0 +1,331 @@
+"""Kernels with a background, L = diag(δ) + X W Xᵀ, against enumeration of the dense L."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.linalg import block_diag
+
+import ndpp
+import oracles
+from kernels import AWKWARD, BY_NAME, Case, eighths, pair_blocks, skew
+from ndpp import Baskets, LowRankKernel
+from ndpp.errors import (
+    ImpossibleSizeError,
+    InvalidInputError,
+    NoConditionalKernelError,
+    ZeroProbabilityError,
+)
+from ndpp.explain import strongest_pairs
+from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many
+from ndpp.laws.background import BackgroundKernel
+from ndpp.laws.batched import log_dets
+from ndpp.linalg import coordinates, resolvent
+from ndpp.linalg.union_size import LIGHT, UnionSize
+from ndpp.samplers import registry
+from ndpp.samplers.background import independent_sizes
+
+TOLERANCE = 1e-10
+BACKGROUNDS = {  # squares of powers of two, so that [√Δ X] diag(I, W) [√Δ X]ᵀ = Δ + X W Xᵀ is exact
+    "some without": [0.0, 0.25, 0.0, 0.0625, 0.0, 4.0, 1.0, 0.0],
+    "all": [0.25, 1.0, 0.0625, 0.25, 1.0, 4.0, 1.0, 2.0**-6],
+    "common items": [64.0, 0.0, 1024.0, 0.25, 2.0**20, 16.0, 0.0625, 64.0],
+    "rare": [2.0**-10, 2.0**-8, 2.0**-12, 2.0**-8, 0.0, 2.0**-10, 2.0**-6, 2.0**-10],
+}
+PAIRS = [(case, list(BACKGROUNDS)[(i + j) % 4]) for i, case in enumerate(AWKWARD) for j in (0, 1)]
+"""Each awkward kernel with two of the backgrounds."""
+twice = pytest.mark.parametrize(("case", "odds"), PAIRS, ids=lambda value: str(value))
+once = pytest.mark.parametrize(("case", "odds"), PAIRS[::2] + PAIRS[1::4], ids=lambda value: str(value))
+
+
+def odds_of(case: Case, name: str) -> np.ndarray:
+    return np.array(BACKGROUNDS[name][: case.n_items])
+
+
+@cache
+def kernel_of(case: Case, name: str) -> BackgroundKernel:
+    return LowRankKernel(case.X, case.W, background=odds_of(case, name))
+
+
+def exact(X: np.ndarray, W: np.ndarray, odds: np.ndarray) -> oracles.ExactLaw:
+    """All minors in exact integers; square roots of the odds must be powers of two."""
+    return oracles.exact_law(np.hstack([np.diag(np.sqrt(odds)), X]), block_diag(np.eye(len(X)), W))
+
+
+def dense(case: Case, name: str) -> np.ndarray:
+    return case.L + np.diag(odds_of(case, name))
+
+
+def enumerated(kernel: LowRankKernel, size: int | None = None) -> oracles.Law:
+    """The distribution by the kernel's own log-probabilities: in bulk, and a few sets one by one."""
+    sets = [S for S in oracles.subsets(kernel.n_items) if size is None or len(S) == size]
+    log_probs = log_dets(kernel, Baskets.from_lists(sets, n_items=kernel.n_items)) - kernel.log_normalizer(size)
+    for i in range(0, len(sets), 23):
+        assert kernel.log_prob(sets[i], size) == pytest.approx(log_probs[i], abs=1e-9)
+    return {S: float(np.exp(value)) for S, value in zip(sets, log_probs) if value > -np.inf}
+
+
+def assert_close(law: oracles.Law, expected: oracles.Law, tolerance: float = TOLERANCE) -> None:
+    for S in law.keys() | expected.keys():
+        assert law.get(S, 0.0) == pytest.approx(expected.get(S, 0.0), abs=tolerance), S
+
+
+# ---- against enumeration -------------------------------------------------------------------------------------------------
+
+
+@twice
+def test_probabilities_are_the_enumerated_ones(case: Case, odds: str):
+    kernel, L = kernel_of(case, odds), dense(case, odds)
+    law = enumerated(kernel)
+    assert sum(law.values()) == pytest.approx(1, abs=TOLERANCE)
+    assert_close(law, oracles.enumerate_law(L))
+    assert (kernel.to_dense() == L).all() or np.allclose(kernel.to_dense(), L, rtol=1e-14)
+    sizes = oracles.size_law(L)
+    assert kernel.size_distribution() == pytest.approx(sizes[: kernel.max_size + 1], abs=TOLERANCE)
+    assert sizes[kernel.max_size + 1 :].sum() < TOLERANCE
+    assert kernel.inclusion_probabilities() == pytest.approx(oracles.inclusion_probabilities(L), abs=TOLERANCE)
+
+
+@once
+def test_sets_of_one_size(case: Case, odds: str):
+    kernel, L = kernel_of(case, odds), dense(case, odds)
+    ek = exact(case.X, case.W, odds_of(case, odds)).ek
+    for size in range(kernel.max_size % 2, kernel.max_size + 1, 2):
+        expected = float(mpmath.log(ek[size])) if ek[size] else -np.inf
+        assert kernel.log_normalizer(size) == pytest.approx(expected, abs=1e-9)
+        if expected == -np.inf:
+            with pytest.raises(ImpossibleSizeError):
+                kernel.check_size(size)
+    size = oracles.possible_sizes(L)[len(oracles.possible_sizes(L)) // 2]
+    assert_close(enumerated(kernel, size), oracles.enumerate_law(L, size))
+    found = kernel.inclusion_probabilities(size)
+    assert found == pytest.approx(oracles.inclusion_probabilities(L, size), abs=TOLERANCE)
+    assert found.sum() == pytest.approx(size, abs=1e-9)
+
+
+@once
+def test_given_items(case: Case, odds: str):
+    kernel, L = kernel_of(case, odds), dense(case, odds)
+    for given in [(0,), (1,), (0, 2), (3, 1), (5, 0, 2)]:
+        if max(given) >= case.n_items:
+            continue
+        if not any(set(given) <= set(S) for S in oracles.enumerate_law(L)):
+            for call in (lambda g: kernel.inclusion_probabilities(given=g), kernel.condition):
+                with pytest.raises(ZeroProbabilityError):
+                    call(given)
+            continue
+        expected = oracles.inclusion_probabilities(L, given=given)
+        assert kernel.inclusion_probabilities(given=given) == pytest.approx(expected, abs=TOLERANCE)
+        sizes = oracles.possible_sizes(L, given)
+        size = sizes[len(sizes) // 2]
+        expected = oracles.inclusion_probabilities(L, size, given)
+        assert kernel.inclusion_probabilities(size, given) == pytest.approx(expected, abs=TOLERANCE)
+
+
+@once
+def test_conditioning_gives_a_kernel_of_the_same_kind(case: Case, odds: str):
+    kernel, L = kernel_of(case, odds), dense(case, odds)
+    for items in [(1,), (0, 3), (2, 4, 5)]:
+        if max(items) >= case.n_items - 1:
+            continue
+        if kernel.log_det(items) == -np.inf:
+            with pytest.raises((NoConditionalKernelError, ZeroProbabilityError)):
+                kernel.condition(items)
+            continue
+        rest = kernel.condition(items)
+        assert_close(enumerated(rest), oracles.law_of_rest(L, items), 1e-9)
+        assert not set(items) & set(rest.support.tolist())
+
+
+@once
+def test_excluded_and_restricted_items(case: Case, odds: str):
+    kernel, L = kernel_of(case, odds), dense(case, odds)
+    if case.n_items < 4:
+        return
+    assert_close(enumerated(kernel.exclude([1, 3])), oracles.enumerate_law(L, exclude=[1, 3]))
+    others = sorted(set(range(case.n_items)) - {1, 3})
+    assert_close(enumerated(kernel.restrict(others)), oracles.enumerate_law(L, exclude=[1, 3]))
+
+
+def test_without_background_on_the_support_the_kernel_is_of_low_rank():
+    kernel = LowRankKernel(np.eye(3), np.eye(3), background=[0.0, 1.0, 0.0])
+    assert isinstance(kernel, BackgroundKernel)
+    for rest in (kernel.exclude([1]), kernel.condition([1]), kernel.restrict([0, 2])):
+        assert not isinstance(rest, BackgroundKernel)
+        assert rest.background is None
+        assert rest.rank == 2
+
+
+@pytest.mark.parametrize("case", ["generic", "purely skew", "zero diagonal"])
+def test_queries_against_the_dense_kernel(case: str):
+    """Next-item scores, in bulk and one by one; pairs; the greedy run."""
+    kernel, L = kernel_of(BY_NAME[case], "some without"), dense(BY_NAME[case], "some without")
+    n, minors = len(L), dict(zip(oracles.subsets(len(L)), oracles.minors(L)))
+    baskets = [S for S in oracles.subsets(n) if 0 < len(S) <= 4 and minors[S] > 0][::7]
+    many = next_item_scores_many(kernel, Baskets.from_lists(baskets, n_items=n))
+    for S, scores in zip(baskets, many):
+        expected = [0.0 if a in S else minors[tuple(sorted((*S, a)))] / minors[S] for a in range(n)]
+        assert scores == pytest.approx(expected, abs=TOLERANCE)
+        assert next_item_scores(kernel, S) == pytest.approx(expected, abs=TOLERANCE)
+    run = greedy_map(kernel, 5, given=[1])
+    for k in range(1, 5):
+        gains = {a: minors[tuple(sorted((*run[:k].tolist(), a)))] for a in range(n) if a not in run[:k]}
+        assert gains[int(run[k])] == pytest.approx(max(gains.values()))
+    K = L @ np.linalg.inv(np.eye(n) + L)
+    for pair in strongest_pairs(kernel, n=3).complements:
+        a, b = pair.first.item, pair.second.item
+        assert pair.together == pytest.approx(K[a, a] * K[b, b] - K[a, b] * K[b, a])
+        assert pair.first.probability == pytest.approx(K[a, a])
+
+
+def test_greedy_goes_on_where_no_background_is_left():
+    case = BY_NAME["broken pairs"]
+    kernel = LowRankKernel(case.X, case.W, background=[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0])
+    run = greedy_map(kernel, 5).tolist()
+    assert run[0] == 6
+    assert sorted(run[1:3]) == [2, 3]  # the pair of the largest coupling
+    with pytest.raises(ImpossibleSizeError, match="falls between two steps"):
+        greedy_map(kernel, 4)
+    with pytest.raises(ZeroProbabilityError, match="never occurs by itself"):
+        next_item_scores(kernel, [0, 2])
+
+
+# ---- digits --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [-40, -10, 0, 10, 40])
+def test_digits_over_many_orders_of_magnitude(power: int):
+    """Odds of 4^power, and sets larger than the rank, against exact integers."""
+    rng = np.random.default_rng(7)
+    X, W = eighths(rng, 7, 3), block_diag(pair_blocks((1.5,)), [[0.5]])
+    roots = 2.0 ** np.array([power, power + 2, power - 3, power, 1, power, power + 1])
+    kernel, law = LowRankKernel(X, W, background=roots**2), exact(X, W, roots**2)
+    sets = oracles.subsets(7)
+    for S, expected in list(zip(sets, law.log_minors))[1::5]:
+        assert kernel.log_det(S) == pytest.approx(expected, abs=1e-9)
+    in_bulk = log_dets(kernel, Baskets.from_lists(sets, n_items=7))
+    assert in_bulk == pytest.approx(np.array(law.log_minors), abs=1e-6)
+    for size in (1, 4, 6):
+        assert kernel.log_normalizer(size) == pytest.approx(float(mpmath.log(law.ek[size])), abs=1e-9)
+    expected = np.array(law.inclusion((1,))[4], float)
+    assert kernel.inclusion_probabilities(4, [1]) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("scale", [0.02, 1.0, 300.0])
+def test_sizes_of_many_independent_items(scale: float):
+    """The size of independent items is Poisson-binomial: convolution, item by item, without cancellation."""
+    p = np.random.default_rng(3).beta(0.3, 3.0, 3000) ** 1.5
+    odds = scale * p / (1 - p)
+    law = np.ones(1)
+    for value in odds / (1 + odds):
+        law = np.convolve(law, [1 - value, value])
+    found = independent_sizes(odds)
+    assert found.spread(len(law)) == pytest.approx(law, abs=1e-13)
+    assert found.low + len(found.law) < 3000 or scale > 1
+    kernel = LowRankKernel(np.zeros((3000, 1)), [[1.0]], background=odds)
+    size = int(np.argmax(law)) + 40
+    assert kernel.log_normalizer(size) - kernel.log_normalizer() == pytest.approx(np.log(law[size]), rel=1e-9)
+
+
+def test_sizes_need_no_pass_over_the_items_for_each_node():
+    """Light items enter by Chebyshev moments: against the plain sum, for z on the circle and beyond it."""
+    rng = np.random.default_rng(5)
+    X, odds = rng.standard_normal((400, 6)) / 9, rng.gamma(0.2, 0.3, 400)
+    W = np.eye(6) / 2 + skew(rng.standard_normal((6, 6)))
+    coords = coordinates(X / np.sqrt(1 + odds)[:, None], W)
+    M, p = resolvent(coords, np.ones(1))[0][0], odds / (1 + odds)
+    union = UnionSize.prepare(M, [(p[:150], coords.Q[:150]), (p[150:], coords.Q[150:])])
+    assert (p > LIGHT).any()
+    assert (p <= LIGHT).sum() > 200
+    K = np.diag(p) + (coords.Q @ M @ coords.Q.T) / np.sqrt(np.outer(1 + odds, 1 + odds))
+    for z in (-1.0 + 0j, 1j, 0.3, 4.0):
+        expected = np.prod(1 + (z - 1) * np.linalg.eigvals(K))
+        assert np.exp(union.log_mean(np.array([z]))[0]) == pytest.approx(expected, rel=1e-10, abs=1e-13)
+    mean, variance = union.mean_and_variance()
+    assert mean == pytest.approx(np.trace(K))
+    assert variance == pytest.approx(np.trace(K - K @ K))
+    law = union.law()
+    sizes = law.low + np.arange(len(law.law))
+    assert law.law @ sizes == pytest.approx(mean)
+    assert law.law @ (sizes - mean) ** 2 == pytest.approx(variance)
+
+
+# ---- the public face -----------------------------------------------------------------------------------------------------
+
+
+def test_files_and_pickles(tmp_path):
+    X, odds = np.random.default_rng(0).standard_normal((5, 2)), np.array([0.5, 0, 3, 0.1, 0])
+    kernel = LowRankKernel(X, np.eye(2), background=odds, labels=list("abcde"))
+    ndpp.save(kernel, tmp_path / "m.safetensors")
+    for again in (ndpp.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(kernel))):
+        assert isinstance(again, BackgroundKernel)
+        assert again.labels == kernel.labels
+        assert (again.to_dense() == kernel.to_dense()).all()
+    ndpp.save(kernel.condition([2]).exclude([0]), tmp_path / "rest.safetensors")
+    rest = ndpp.load(tmp_path / "rest.safetensors")
+    assert rest.support.tolist() == [1, 3, 4]
+    assert rest.log_prob([1, 3]) == kernel.condition([2]).exclude([0]).log_prob([1, 3])
+    stored = LowRankKernel(np.memmap(tmp_path / "X", np.float64, "w+", shape=(5, 2)), np.eye(2), background=odds)
+    ndpp.save(stored, tmp_path / "folder")
+    assert (ndpp.load(tmp_path / "folder").background == odds).all()
+
+
+def test_rows_in_a_file(tmp_path):
+    case = BY_NAME["generic"]
+    X = np.memmap(tmp_path / "X", np.float64, "w+", shape=case.X.shape)
+    X[:] = case.X
+    kernel, stored = kernel_of(case, "all"), LowRankKernel(X, case.W, background=odds_of(case, "all"))
+    assert stored.inclusion_probabilities(4, [1]) == pytest.approx(kernel.inclusion_probabilities(4, [1]), abs=1e-12)
+    assert stored.sample(20, rng=0).to_lists() == kernel.sample(20, rng=0).to_lists()
+
+
+@pytest.mark.parametrize("name", ["walk", "rejection", "rejection-walk", "cholesky", "clock", "symmetric-tree"])
+def test_samplers_of_low_rank_kernels_refuse(name: str):
+    kernel = kernel_of(BY_NAME["symmetric"], "all")
+    with pytest.raises(InvalidInputError, match=r"needs a low-rank L.*kernel\.sample\(\)"):
+        registry.find(name).prepare(kernel, registry.Request(size=3 if registry.find(name).draws(3) else None))
+
+
+@pytest.mark.parametrize(
+    ("background", "message"),
+    [
+        ([0.5, -1.0, 0.0], "odds ≥ 0; 1 entries are negative, the first, -1, at 1"),
+        ([0.5, np.nan, 0.0], "must be finite; 1 of its entries are NaN"),
+        ([0.5, np.inf, 0.0], "must be finite"),
+        ([0.5, 1.0], "3 odds, one per row of X; got 2"),
+        ([[0.5], [1.0], [2.0]], "background must have 2 dimensions|real numbers|shape"),
+        ("abc", "real numbers"),
+    ],
+)
+def test_bad_backgrounds(background, message: str):
+    with pytest.raises(InvalidInputError, match=message):
+        LowRankKernel(np.eye(3), np.eye(3), background=background)
+
+
+def test_errors_of_sizes_and_given_items():
+    kernel = LowRankKernel(np.eye(3)[:, :2], [[0.0, 1.0], [-1.0, 0.0]], background=[0.0, 0.0, 1.0])
+    with pytest.raises(ImpossibleSizeError, match="no set is larger than 3"):
+        kernel.sample(size=4)
+    with pytest.raises(ImpossibleSizeError, match="at least 2, not 1"):
+        kernel.inclusion_probabilities(1, [0, 2])
+    with pytest.raises(ImpossibleSizeError, match="no set is larger"):
+        kernel.sample(size=4, given=[0, 1, 2])
+    with pytest.raises(NoConditionalKernelError):
+        kernel.condition([0, 2])
+    with pytest.raises(InvalidInputError, match="nothing is left"):
+        kernel.condition([0, 1, 2])
+    with pytest.raises(ZeroProbabilityError, match="excludes"):
+        kernel.exclude([1]).inclusion_probabilities(given=[1])
+    assert kernel.inclusion_probabilities(given=[0, 2]).tolist() == [1.0, 1.0, 1.0]
+    assert kernel.sample(3, given=[0, 1, 2], rng=0).to_lists() == [[0, 1, 2]] * 3
+
+
+def test_one_item():
+    kernel = LowRankKernel([[0.5]], [[1.0]], background=[0.75])
+    assert np.exp([kernel.log_prob([]), kernel.log_prob([0])]) == pytest.approx([0.5, 0.5])
+    assert kernel.sample(3, size=1, rng=0).to_lists() == [[0]] * 3
+    assert len(set(kernel.sample(50, rng=0).sizes.tolist())) == 2
