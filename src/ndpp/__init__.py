@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 from ndpp import rows
 from ndpp.baskets import Baskets
-from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.inference import (
+    Ranking,
+    continuation_scores,
+    continuation_scores_many,
+    greedy_map,
+    next_item_scores,
+    next_item_scores_many,
+    recommend,
+)
 from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
-    from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
 
@@ -20,7 +28,11 @@ __all__ = [
     "Baskets",
     "LowRankKernel",
     "Mixture",
+    "MixtureNDPP",
+    "Ranking",
     "SymmetricDPP",
+    "continuation_scores",
+    "continuation_scores_many",
     "datasets",
     "diagnostics",
     "explain",
@@ -38,7 +50,7 @@ __all__ = [
 ]
 
 _ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
-_ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
+_ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import NEGLIGIBLE, Mixture
@@ -48,10 +49,19 @@ class TiedComponents(Sequence[LowRankKernel]):
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self[c] for c in range(len(self))[which]]
-        odds, base = np.asarray(self.odds[which], np.float64), self.base
-        return LowRankKernel(
-            Scaled(base.X, np.sqrt(odds)), base.W, labels=base.labels, support=base._allowed, weights=base._weights, background=odds
-        )  # fmt: skip
+        return self.tilted(which, 0.0)
+
+    def tilted(self, which: int, log_tilt: float) -> BackgroundKernel:
+        """Return the kernel ρL of a component."""
+        odds, base = np.exp(log_tilt) * np.asarray(self.odds[which], np.float64), self.base
+        return BackgroundKernel(
+            Scaled(base.X, np.sqrt(odds), is_shared=True),
+            base.W,
+            labels=base.labels,
+            support=base._allowed,
+            weights=base._weights,
+            background=odds,
+        )
 
 
 class _State(NamedTuple):
@@ -79,7 +89,7 @@ class TiedMixture(Mixture):
             c, i = np.argwhere(odds < 0)[0]
             raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and item {i} are {odds[c, i]:g}")
         self.odds, self.base = frozen(odds), base
-        self.components = TiedComponents(self.odds, base)
+        self.components: TiedComponents = TiedComponents(self.odds, base)
         self._set(weights, len(odds), names)
 
     @property

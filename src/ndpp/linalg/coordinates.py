@@ -65,7 +65,7 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, weights: FloatArray | None =
     ``weights`` are the :func:`schur_weights` that rounding is judged against. A conditional passes those of the kernel that its W was
     computed from; by default they are those of W.
     """
-    dense = X.size <= DENSE_ENTRIES
+    dense = X.size <= DENSE_ENTRIES and not (isinstance(X, Rows) and X.is_shared)
     if dense and isinstance(X, Rows):
         X = X.read()
     W64 = np.asarray(W, np.float64)

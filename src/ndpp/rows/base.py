@@ -53,6 +53,8 @@ class Rows(ABC):
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+    is_shared: bool = False
+    """Whether many kernels share these rows, so that none of them should keep rows of its own."""
 
     @abstractmethod
     def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
@@ -233,7 +235,7 @@ class Part(Rows):
     """Some rows of another source, ids ascending: the support of a kernel that excludes items."""
 
     def __init__(self, source: Rows, ids: IntArray) -> None:
-        self.source, self.ids = source, ids
+        self.source, self.ids, self.is_shared = source, ids, source.is_shared
         self.shape, self.dtype = (len(ids), source.shape[1]), source.dtype
 
     @property

@@ -13,7 +13,8 @@ from ndpp.rows.base import Rows, slices
 class Scaled(Rows):
     """Row i of the source, an array or another row source, times ``factors[i]``, in double precision."""
 
-    def __init__(self, source: AnyArray | Rows, factors: FloatArray) -> None:
+    def __init__(self, source: AnyArray | Rows, factors: FloatArray, *, is_shared: bool = False) -> None:
+        self.is_shared = is_shared or (isinstance(source, Rows) and source.is_shared)
         self.source: AnyArray | Rows = source.source if isinstance(source, Scaled) else source
         self.factors: FloatArray = source.factors * factors if isinstance(source, Scaled) else factors
         self.shape, self.dtype = (source.shape[0], source.shape[1]), np.dtype(np.float64)

@@ -102,17 +102,17 @@ class SizedUnion(NamedTuple):
     def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int | None, memory: int) -> SizedUnion:
         """Choose ρ for the size, or ρ = 1."""
         if size is None:
-            return cls.of(kernel, tied, None, memory)
+            return cls.of(kernel, tied, None, memory, kernel.log_mass(tied))
         tilted, _, log_tilt = kernel.tilted_for(size, tied)
-        return cls.of(tilted, tied, size, memory, log_tilt)
+        return cls.of(tilted, tied, size, memory, tilted.log_mass(tied) - size * log_tilt)
 
     @classmethod
     def of(
-        cls, tilted: BackgroundKernel, tied: IntArray, size: int | None, memory: int, log_tilt: float = 0.0
+        cls, tilted: BackgroundKernel, tied: IntArray, size: int | None, memory: int, log_mass: float = np.nan
     ) -> SizedUnion:
         """Prepare the parts of the kernel ρL."""
         ties = Exact.prepare(tilted.ties, given=tied, memory=memory)
-        return cls(ties, Alone.prepare(tilted.odds), size, tilted.log_mass(tied) - (size or 0) * log_tilt)
+        return cls(ties, Alone.prepare(tilted.odds), size, log_mass)
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
         """Return S, as rows of the support, or None. Only where the numbers of items allow it T is drawn, which costs most."""

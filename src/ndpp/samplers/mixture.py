@@ -30,8 +30,8 @@ from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import Draw, Sampler
 
-COMPONENT_BYTES = 4 * 2**20
-"""Memory that a prepared component may take."""
+COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
+"""Memory that a prepared component takes for its cached matrices, and per item."""
 MAX_PROPOSALS = 10**5
 """A draw gives up after so many proposals."""
 
@@ -133,7 +133,7 @@ class MixtureSampler(Sampler):
         excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
-        n_kept = max(1, min(len(rest.weights), memory // COMPONENT_BYTES))
+        n_kept = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
         if not isinstance(rest, TiedMixture):
             weights = rest.responsibilities(ids, size=size)
             make = partial(_whole, rest, size, ids, memory // n_kept)
@@ -185,8 +185,5 @@ def _whole(mixture: Mixture, size: int | None, ids: IntArray, memory: int, c: in
 
 
 def _tied(mixture: TiedMixture, size: int | None, log_tilt: FloatArray | None, memory: int, c: int) -> Tied:
-    kernel: Any = mixture.components[c]
-    nothing = np.empty(0, np.int64)
-    if log_tilt is None:
-        return Tied(mixture, SizedUnion.of(kernel, nothing, None, memory))
-    return Tied(mixture, SizedUnion.of(kernel.tilted(float(np.exp(log_tilt[c]))), nothing, size, memory))
+    kernel = mixture.components.tilted(c, 0.0 if log_tilt is None else float(log_tilt[c]))
+    return Tied(mixture, SizedUnion.of(kernel, np.empty(0, np.int64), size, memory))
