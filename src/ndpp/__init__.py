@@ -18,7 +18,7 @@ from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
-    from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
 
@@ -28,6 +28,7 @@ __all__ = [
     "Baskets",
     "LowRankKernel",
     "Mixture",
+    "MixtureNDPP",
     "Ranking",
     "SymmetricDPP",
     "continuation_scores",
@@ -48,13 +49,13 @@ __all__ = [
     "save",
 ]
 
-_ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
-_ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
+_PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the upper floors when they are first named: ``import ndpp`` stays light."""
-    if name in _ROOMS:
+    """Import heavier packages on first use, so that ``import ndpp`` stays fast."""
+    if name in _PACKAGES:
         return import_module(f"ndpp.{name}")
     if name in _ESTIMATORS:
         return getattr(import_module("ndpp.learning"), name)

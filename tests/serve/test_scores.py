@@ -9,6 +9,7 @@ import ndpp
 from kernels import AWKWARD, Case
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import ZeroProbabilityError
+from ndpp.serve import scores
 from ndpp.serve.scores import Scorer
 
 
@@ -68,3 +69,21 @@ def test_rows_that_are_not_in_memory_are_left_to_the_library(tmp_path):
     scorer = Scorer.prepare(lazy)
     assert scorer.table is None
     np.testing.assert_allclose(scorer.scores(np.array([6])), ndpp.next_item_scores(shelf_kernel(), [6]), rtol=1e-9)
+
+
+def test_what_is_kept_is_bounded_and_changes_nothing(monkeypatch):
+    kernel = make_kernel(100, 10, rng=0)
+    monkeypatch.setattr(scores, "KEPT_BYTES", 16 * 100 * 5)
+    scorer = Scorer.prepare(kernel)
+    for first in (*range(20), *range(20)):
+        basket = np.array([first, first + 1, (first + 7) % 30])
+        np.testing.assert_allclose(scorer.scores(basket), ndpp.next_item_scores(kernel, basket), rtol=1e-8, atol=1e-12)
+        assert len(scorer.table._kept) <= 5
+
+
+def test_a_kernel_with_a_background():
+    plain = make_kernel(50, 6, rng=0)
+    kernel = ndpp.LowRankKernel(plain.X, plain.W, background=np.linspace(0.0, 0.5, 50))
+    for basket in ([], [3], [3, 40, 7]):
+        found = Scorer.prepare(kernel).scores(np.array(basket, np.int64))
+        np.testing.assert_allclose(found, ndpp.next_item_scores(kernel, basket), rtol=1e-8, atol=1e-10)

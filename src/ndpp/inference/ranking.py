@@ -108,9 +108,9 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
     Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures take one basket after the other.
     """
     check_catalogue(law, baskets)
-    out = np.full((len(baskets), law.n_items), np.nan)
+    out, is_scored = np.zeros((len(baskets), law.n_items)), np.zeros(len(baskets), bool)
     if isinstance(law, LowRankKernel):
-        out = scores(Form.of_marginal(law), baskets)
-    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
+        out, is_scored = scores(Form.of_marginal(law), baskets)
+    for i in np.flatnonzero(~is_scored):
         out[i] = continuation_scores(law, baskets[i])
     return out

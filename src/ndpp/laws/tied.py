@@ -59,7 +59,7 @@ class TiedComponents(Sequence[LowRankKernel]):
             base.W,
             labels=base.labels,
             support=base._allowed,
-            weights=base._weights,
+            magnitudes=base._magnitudes,
             background=odds,
         )
 

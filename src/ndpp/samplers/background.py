@@ -153,7 +153,7 @@ class DisjointParts(NamedTuple):
     @classmethod
     def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
         """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
-        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, weights=kernel._weights)
+        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
         q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
         log_tilt, low, high = kernel.tilted_for(size, tied).log_tilt, -np.inf, np.inf
         for _ in range(NEWTON_STEPS):

@@ -125,7 +125,7 @@ async def model(request: Request) -> Response:
 
 @api.get("/map", response_model=s.MapAnswer, summary="Map of the catalogue")
 async def atlas(request: Request) -> Response:
-    """Places of the most popular items: items that stand in for each other lie close together."""
+    """Places of the most popular items: items that go with the same items lie close together."""
     return await ask(request, lambda model, _, stop: answers.atlas(model), None)
 
 

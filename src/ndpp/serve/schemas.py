@@ -211,7 +211,7 @@ class ModelAnswer(BaseModel):
 
 
 class MapAnswer(BaseModel):
-    """The most popular items and their places in the unit square: items of a kind lie next to each other."""
+    """The most popular items and their places in the unit square: items that go with the same items lie close together."""
 
     items: list[Item]
     probabilities: list[Probability]

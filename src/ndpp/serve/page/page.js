@@ -191,7 +191,8 @@ function showRelated() {
 
 function showMap() {
   const { items: names, places, probabilities } = state.map;
-  const x = (i) => 30 + 940 * places[i][0], y = (i) => 24 + 452 * places[i][1];
+  const width = Math.max(320, Math.min(1000, $("map").clientWidth)), height = Math.max(320, width / 2);
+  const x = (i) => 30 + (width - 60) * places[i][0], y = (i) => 30 + (height - 50) * places[i][1];
   const held = new Set(state.basket), most = Math.max(...probabilities, 1e-12);
   const dots = names.map((item, i) => {
     const dot = drawing("circle", { cx: x(i), cy: y(i), r: 4 + 12 * Math.sqrt(probabilities[i] / most), class: held.has(item) ? "in" : "" },
@@ -200,12 +201,12 @@ function showMap() {
     return dot;
   });
   const taken = [];
-  const free = (i) => !taken.some((j) => Math.abs(x(i) - x(j)) < 130 && Math.abs(y(i) - y(j)) < 17) && taken.push(i);
+  const free = (i) => !taken.some((j) => Math.abs(x(i) - x(j)) < 140 && Math.abs(y(i) - y(j)) < 18) && taken.push(i);
   const order = names.map((_, i) => i).sort((i, j) => held.has(names[j]) - held.has(names[i]));
   const texts = order.filter((i) => held.has(names[i]) || free(i)).slice(0, 60).map((i) => drawing("text", {
-    x: x(i), y: y(i) - 8 - 12 * Math.sqrt(probabilities[i] / most), "text-anchor": places[i][0] < 0.08 ? "start" : places[i][0] > 0.92 ? "end" : "middle",
+    x: x(i), y: y(i) - 8 - 12 * Math.sqrt(probabilities[i] / most), "text-anchor": x(i) < 80 ? "start" : x(i) > width - 80 ? "end" : "middle",
     class: held.has(names[i]) ? "in-text" : "" }, String(names[i]).length > 24 ? String(names[i]).slice(0, 23) + "…" : String(names[i])));
-  $("map").replaceChildren(drawing("svg", { viewBox: "0 0 1000 500", role: "img", "aria-label": "Map of the most popular items; search finds the same items" }, ...dots, ...texts));
+  $("map").replaceChildren(drawing("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Map of the most popular items; search finds the same items" }, ...dots, ...texts));
 }
 
 function showMissions() {
