@@ -138,13 +138,15 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
     kernel, table = form.kernel, _table(form, baskets)
     stacks, thresholds = list(_stacks(form, baskets, table)), np.zeros(kernel.n_items)
     left, right = table.q @ form.core.T, table.q @ form.core
+    is_skew = not (form.core + form.core.T).any()
     for stack in stacks:
         is_scored[numbers[stack.numbers]] = True
     for block, Q in kernel.ties.q_blocks():
         for start in range(block.start, block.stop, BLOCK_ROWS):
             here = slice(start, min(start + BLOCK_ROWS, block.stop))
             rows, items, factor = Q[start - block.start :][:BLOCK_ROWS], kernel.support[here], form.factor[here]
-            columns, lines = left @ rows.T, right @ rows.T  # A_ij and A_ji, j over the table
+            lines = right @ rows.T  # A_ji, j over the table
+            columns = lines if is_skew else left @ rows.T  # A_ij; its negative if the core is skew
             diagonal = form.diagonal[here] + np.einsum("ij,ij->i", rows @ form.core, rows)
             thresholds[items] = least = (
                 ZERO_SCORE * factor * (((rows * form.scale) ** 2).sum(axis=1) + form.diagonal[here])
@@ -152,9 +154,11 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
             for stack in stacks:
                 step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(rows)))
                 for part in (slice(i, i + step) for i in range(0, len(stack.numbers), step)):
-                    product = stack.inverse[part] @ lines[stack.places[part]]
-                    product *= columns[stack.places[part]]
-                    found = factor * (diagonal - product.sum(axis=1))
+                    picked = lines[stack.places[part]]
+                    product = stack.inverse[part] @ picked
+                    product *= picked if is_skew else columns[stack.places[part]]
+                    explained = product.sum(axis=1)
+                    found = factor * (diagonal + explained if is_skew else diagonal - explained)
                     found[found <= least] = 0.0
                     out[np.ix_(numbers[stack.numbers[part]], items)] = found
     return thresholds

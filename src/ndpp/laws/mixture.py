@@ -29,7 +29,7 @@ NEGLIGIBLE = 1e-14
 """Components with a smaller posterior are left out of averages."""
 RARE_SIZE = 1e-8
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
-MEMORY = 2**30
+MEMORY = 2**31
 """Most bytes of prepared components, unless a call says otherwise."""
 TIED = "ndpp.laws.tied:TiedMixture"
 """The class of mixtures with shared ties, which builds on this one."""
