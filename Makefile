@@ -17,7 +17,7 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-matrix lint format docs bench figures timings mutants clean
+.PHONY: help setup demo serve-demo test test-matrix lint format docs bench figures timings mutants clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,7 @@ setup: $(READY)  ## Create the virtual environment and install everything into i
 
 # A stamp says that these extras are installed. The demonstration does without the tools of development.
 $(VENV)/.ready-demo: EXTRAS := cli,learn,plot,data
+$(VENV)/.ready-serve: EXTRAS := cli,learn,plot,data,serve
 $(VENV)/.ready-dev: EXTRAS := dev
 $(VENV)/.ready-%: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -c '$(CHECK)'
@@ -37,6 +38,10 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 
 demo: $(VENV)/.ready-demo  ## Learn a kernel from a year of groceries, read it, complete baskets, compare samplers
 	@$(ONE_THREAD) $(BIN)/ndpp demo
+
+serve-demo: $(VENV)/.ready-serve  ## Serve the model of the demonstration: a page at http://127.0.0.1:8000
+	@test -f demo-output/groceries.safetensors || $(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
+	@$(BIN)/ndpp serve demo-output/groceries.safetensors
 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

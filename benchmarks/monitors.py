@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -24,11 +25,11 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
     for i in range(samples):
         rng, state = stream(key, i), sampler.start(size)
         while len(state.rows) < size:
-            traces.append(abs(state.weighed.trace - (size - len(state.rows))))
+            traces.append(abs(state.inclusion.trace - (size - len(state.rows))))
             if len(state.rows) % 10 == 0:
-                values = np.linalg.eigvalsh((state.weighed.M + state.weighed.M.T) / 2)
+                values = np.linalg.eigvalsh((state.inclusion.M + state.inclusion.M.T) / 2)
                 lowest, highest = min(lowest, values[0]), max(highest, values[-1] - 1)
-            state = sampler.add(state, int(sampler.index.draw(rng, state.weighed.M)[0]), size)
+            state = sampler.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]), size)
         fractions.append(state.fraction)
         recentred += state.recentred
     return {
@@ -41,7 +42,7 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
 
 
 def main(samples: int, out: Path | None) -> None:
-    results = {"machine": machine(), "samples": samples, "rows": []}
+    results: dict[str, Any] = {"machine": machine(), "samples": samples, "rows": []}
     for named in from_files(print):
         for size in (10, 50, 100, 190):
             row = {

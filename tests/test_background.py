@@ -22,8 +22,8 @@ from ndpp.errors import (
 )
 from ndpp.explain import strongest_pairs
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many
-from ndpp.inference.batched import log_dets
 from ndpp.laws.background import BackgroundKernel
+from ndpp.laws.batched import log_dets
 from ndpp.linalg import coordinates, resolvent
 from ndpp.linalg.union_size import LIGHT, UnionSize
 from ndpp.samplers import registry

@@ -12,7 +12,8 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference import batched, greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.inference import greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
 cases = pytest.mark.parametrize("case", AWKWARD, ids=str)

@@ -97,7 +97,7 @@ def test_metadata_that_is_not_json_changes_nothing(model: Path, value: object) -
 
 
 def test_save_takes_kernels_and_plain_files_only(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"takes a LowRankKernel; got ndarray"):
+    with pytest.raises(InvalidInputError, match=r"takes a LowRankKernel or a Mixture; got ndarray"):
         model_files.save(np.eye(3), tmp_path / "m")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="something else"):
         model_files.save(kernel_of(), tmp_path)
@@ -160,7 +160,7 @@ def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
     old = load_file(path)
     new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
     fields = {**model_files.load_header(path)._asdict(), "format": model_files.FORMAT, "crc32": model_files._crc32(new)}
-    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards")}
+    fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards", "names")}
     save_file(new, path, {name: str(value) for name, value in fields.items()})
 
 
@@ -208,11 +208,14 @@ BAD = {
     "X of other shape": (lambda p: _rewrite_arrays(p, X=np.ones((7, 3))), r"X should be \(7, 4\) floats"),
     "W of other shape": (lambda p: _rewrite_arrays(p, W=np.eye(3)), r"W should be \(4, 4\) floats; it is \(3, 3\)"),
     "integers": (lambda p: _rewrite_arrays(p, W=np.eye(4, dtype=np.int64)), r"floats; it is \(4, 4\), int64"),
-    "no W": (lambda p: _rewrite_arrays(p, W=None), "perhaps support, weights, background; it holds X"),
+    "no W": (
+        lambda p: _rewrite_arrays(p, W=None),
+        "expected the arrays X, W, perhaps weights, support, background; it holds X",
+    ),
     "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
     "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
-    "short weights": (lambda p: _rewrite_arrays(p, weights=np.ones(3)), "no valid kernel: weights"),
+    "short weights": (lambda p: _rewrite_arrays(p, weights=np.ones(3)), "no valid kernel: magnitudes"),
     "support outside": (lambda p: _rewrite_arrays(p, support=np.array([9])), "no valid kernel: support"),
 }
 

@@ -12,7 +12,8 @@ from kernels import AWKWARD, data_folder, learned
 from ndpp import Baskets, LowRankKernel, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import batched, next_item_scores
+from ndpp.inference import next_item_scores
+from ndpp.laws import batched
 from ndpp.metrics import LargestId, RandomHoldout, likelihood
 from ndpp.metrics.estimates import Bootstrap, mean_estimate
 from ndpp.metrics.likelihood import random_sets

@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 from ndpp import rows
 from ndpp.baskets import Baskets
-from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many, recommend
-from ndpp.laws import LowRankKernel, load, load_metadata, save
+from ndpp.inference import (
+    Ranking,
+    continuation_scores,
+    continuation_scores_many,
+    greedy_map,
+    next_item_scores,
+    next_item_scores_many,
+    recommend,
+)
+from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
-    from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
 
@@ -19,7 +27,12 @@ __all__ = [
     "ONDPP",
     "Baskets",
     "LowRankKernel",
+    "Mixture",
+    "MixtureNDPP",
+    "Ranking",
     "SymmetricDPP",
+    "continuation_scores",
+    "continuation_scores_many",
     "datasets",
     "diagnostics",
     "explain",
@@ -36,13 +49,13 @@ __all__ = [
     "save",
 ]
 
-_ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
-_ESTIMATORS = ("NDPP", "ONDPP", "SymmetricDPP")
+_PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the upper floors when they are first named: ``import ndpp`` stays light."""
-    if name in _ROOMS:
+    """Import heavier packages on first use, so that ``import ndpp`` stays fast."""
+    if name in _PACKAGES:
         return import_module(f"ndpp.{name}")
     if name in _ESTIMATORS:
         return getattr(import_module("ndpp.learning"), name)

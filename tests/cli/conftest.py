@@ -39,6 +39,7 @@ def models(tmp_path_factory) -> Path:
     shelf = shelf_kernel()
     ndpp.save(shelf, folder / "shelf.safetensors")
     ndpp.save(make_kernel(60, 8, rng=0), folder / "plain.safetensors")
+    ndpp.save(ndpp.Mixture([shelf, shelf], [0.5, 0.5]), folder / "mixture.safetensors")
     orders = shelf.sample(300, rng=1)
     orders.write(folder / "orders.csv")
     orders.write(folder / "orders.parquet")

@@ -162,7 +162,7 @@ def test_control_disjointness_not_checked():
     rng, found = np.random.default_rng(1), Counter()
     while found.total() < 500:
         m = int(np.searchsorted(parts.cdf, rng.random() * parts.cdf[-1], side="right"))
-        rows = set(parts.ties.complete(rng, parts.ties.start(m), m)[0].rows.tolist())
+        rows = set(parts.ties.draw_rows(rng, m).tolist())
         rows |= set(parts.alone.draw_sized(rng, size - m).tolist())
         while len(rows) < size:
             rows |= set(parts.alone.draw_sized(rng, 1).tolist())

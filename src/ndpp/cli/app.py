@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ndpp
-from ndpp.cli import draw, evaluate, experiments, fit, info, recommend
+from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, serve
 from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "complete": draw.complete,
         "recommend": recommend.recommend,
         "map": recommend.map_,
+        "serve": serve.serve,
     },
     "Experiments": {"demo": experiments.demo, "reproduce": experiments.reproduce, "bench": experiments.bench},
 }

@@ -45,9 +45,8 @@ class Target(NamedTuple):
         labels, output = self.labels, self.output
         named = ([labels[item] for item in items] for items in baskets) if labels else baskets
         if not self.as_json and (output is None or output.suffix.lower() != ".json"):
-            kind = None if self.format is None else self.format.value
-            stream: IO[Any] = sys.stdout.buffer if kind == "parquet" else sys.stdout
-            basket_files.write(stream if output is None else output, named, labels, format=kind)
+            stream: IO[Any] = sys.stdout.buffer if self.format is Format.parquet else sys.stdout
+            basket_files.write(stream if output is None else output, named, labels, format=self.format)
         elif output is None:
             _write_json(sys.stdout, head, named)
         else:

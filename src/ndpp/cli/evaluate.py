@@ -103,9 +103,8 @@ def _side_by_side(scores: Sequence[ModelScores]) -> Table:
     """Return a table with a line per model and a column per metric."""
     cells = [{estimate.name: _cell(estimate) for estimate in own.estimates} for own in scores]
     names = list(cells[0])
-    return Table(
-        ["", *names], [[own.name, *(cell.get(name, "–") for name in names)] for own, cell in zip(scores, cells)]
-    )
+    lines = [[own.name, *(cell.get(name, "–") for name in names)] for own, cell in zip(scores, cells)]
+    return Table(["", *names], lines)
 
 
 def _cell(estimate: Estimate) -> str:
@@ -164,9 +163,5 @@ def diagnose(
 
 def _agreement(found: Any) -> dict[str, Any]:
     return {
-        "agrees": found.agrees,
-        "largest": found.largest,
-        "limit": found.limit,
-        "worst": found.worst,
-        "n_draws": found.n_draws,
-    }
+        "agrees": found.agrees, "largest": found.largest, "limit": found.limit, "worst": found.worst, "n_draws": found.n_draws,
+    }  # fmt: skip

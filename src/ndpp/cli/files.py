@@ -52,8 +52,8 @@ class Source(NamedTuple):
 
     def sibling(self, path: str) -> Source:
         """Return another file, to be read in the same way; a text file has no columns."""
-        told = None if self.format is None else self.format.value
-        return Source(path, self.format) if format_of(path, told) == "text" else self._replace(path=path)
+        is_text = format_of(path, self.format) == "text"
+        return Source(path, self.format) if is_text else self._replace(path=path)
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
@@ -63,9 +63,8 @@ class Source(NamedTuple):
         if target == "-":
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
-        format = None if self.format is None else self.format.value
         try:
-            return Baskets.read(target, format=format, basket=self.basket, item=self.item, **options)
+            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **options)
         except UnknownItemError as unknown:
             unknown.advice = "Is this the catalogue of the model?"
             raise
@@ -88,13 +87,16 @@ class Source(NamedTuple):
 def load_model(path: Path) -> LowRankKernel:
     """Return the kernel of a model file; if the file holds text, the error says how to fit a model to it."""
     try:
-        return load(path)
+        model = load(path)
     except ModelFileError:
         if path.is_file() and path.suffix != ".safetensors" and _is_text(path):
             raise ModelFileError(
                 f"{str(path)!r} is text, not a model; `ndpp fit {path} -o model.safetensors` fits a model to baskets"
             ) from None
         raise
+    if not isinstance(model, LowRankKernel):
+        raise ModelFileError(f"{str(path)!r} holds a {type(model).__name__}; the command takes a single kernel")
+    return model
 
 
 def _is_text(path: Path) -> bool:

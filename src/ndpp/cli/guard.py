@@ -114,7 +114,7 @@ def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
 
 
 def reader_left(error: BaseException | None) -> bool:
-    """Return whether the reader of a pipe closed it, which is no failure. Windows reports an invalid argument."""
+    """Return whether the reader of a pipe closed it, which is not a failure. Windows reports an invalid argument."""
     if WINDOWS and isinstance(error, OSError) and error.errno == errno.EINVAL and error.filename is None:
         return True
     return isinstance(error, BrokenPipeError)

@@ -14,11 +14,11 @@ from safetensors import safe_open
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, fingerprint
+from ndpp.cli.files import Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.experiments.record import Table
-from ndpp.laws.files import load, load_header
+from ndpp.laws.files import load_header
 
 BAR = 40
 """Length of the longest bar."""
@@ -70,7 +70,7 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int) -> Report:
-    header, kernel = load_header(path), load(path)
+    header, kernel = load_header(path), load_model(path)
     law, frequencies = kernel.size_distribution(), kernel.inclusion_probabilities()
     sizes = np.arange(len(law))
     mean = float(law @ sizes)

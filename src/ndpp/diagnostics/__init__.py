@@ -4,6 +4,8 @@ All functions take arrays or baskets from any source. ``chains`` is an array of 
 (n_chains, n_draws, n_functionals) for several functionals at once.
 """
 
+from typing import TYPE_CHECKING
+
 from ndpp._lazy import renamed
 from ndpp.diagnostics.agreement import Agreement, EnergyTest, compare_samples, compare_with_law, energy_test
 from ndpp.diagnostics.chains import autocorrelation, effective_sample_size, psrf
@@ -35,4 +37,5 @@ __all__ = [
     "total_variation",
 ]
 
-__getattr__ = renamed(__name__, compare="compare_samples", convergence="diagnose_chains")
+if not TYPE_CHECKING:  # type checkers see the new names only
+    __getattr__ = renamed(__name__, compare="compare_samples", convergence="diagnose_chains")

@@ -11,7 +11,7 @@ from ndpp._types import BoolArray, FloatArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, MissingExtraError
-from ndpp.inference import batched
+from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
 

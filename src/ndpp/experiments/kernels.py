@@ -123,7 +123,7 @@ def learned_file(name: str) -> LowRankKernel | None:
 
 
 def from_files(say: Say = lambda _: None) -> Iterator[Named]:
-    """Yield the kernels A and B, learned from UK Retail; ``say`` is told if a file is missing."""
+    """Yield the kernels A and B, learned from UK Retail; ``say`` reports a missing file."""
     for name, how in {"A": "the literature's start", "B": "a start scaled by popularity"}.items():
         if (kernel := learned_file(f"uk_retail_{name}")) is None:
             say(f"skipped learned kernel {name}: set NDPP_DATA to the folder that holds kernels/uk_retail_{name}.npz")

@@ -12,19 +12,10 @@ from typing import Literal
 
 import numpy as np
 
+from ndpp.experiments import samplers_timed
 from ndpp.experiments.kernels import PAPER, Named, kernels
 from ndpp.experiments.record import Finding, Result, Say, grouped, markdown_table, number
-from ndpp.experiments.samplers_timed import (
-    CHOLESKY,
-    EXACT,
-    PAPERS_WALK,
-    PREPARATION,
-    REJECTION,
-    SamplerTime,
-    task_name,
-    time_samplers,
-    times_exact,
-)
+from ndpp.experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, PREPARATION, REJECTION, SamplerTime
 from ndpp.experiments.timing import prepared
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
@@ -87,8 +78,10 @@ def runtime_table(
         about = (data.title, name, kernel.n_items, kernel.rank)
         times.append(SamplerTime(*about, PREPARATION, None, PAPERS_WALK, preparation))
         for size in sizes:
-            times += time_samplers(tree.kernel, tree, size, seed=seed, seconds=seconds, data=data.title, name=name)
-            say(f"{data.title}, {name}, {task_name(size)}")
+            times += samplers_timed.time_samplers(
+                tree.kernel, tree, size, seed=seed, seconds=seconds, data=data.title, name=name
+            )
+            say(f"{data.title}, {name}, {samplers_timed.task_name(size)}")
     *some, last = ("any" if size is None else str(size) for size in sizes)
     bars = [
         Bar(f"{t.data}, {t.kernel}", t.sampler, t.rejections, t.expected, t.task)
@@ -127,7 +120,7 @@ def _findings(times: Sequence[SamplerTime], published: Published) -> Iterator[Fi
             ours = "; ".join(f"{_marked(t, metric)} ({t.kernel})" for t in same)
             if same:
                 yield Finding(f"{data}, {task}: {metric} of `{sampler}`", values[i], ours)
-    gains = [times_exact(times, t) for t in times if t.sampler == PAPERS_WALK and t.task != PREPARATION]
+    gains = [samplers_timed.times_exact(times, t) for t in times if t.sampler == PAPERS_WALK and t.task != PREPARATION]
     text = f"{number(min(gains))} to {number(max(gains))} times"
     yield Finding("`Exact` faster than the paper's walk, both of this library", "", text, min(gains) > 1)
 

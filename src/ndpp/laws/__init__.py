@@ -2,5 +2,6 @@
 
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 
-__all__ = ["LowRankKernel", "load", "load_metadata", "save"]
+__all__ = ["LowRankKernel", "Mixture", "load", "load_metadata", "save"]

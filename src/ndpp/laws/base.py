@@ -77,4 +77,5 @@ class Law:
         [[0, 1], [1, 3], [0, 1]]
         """
         sampler = self.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
-        return sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        return baskets

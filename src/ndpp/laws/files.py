@@ -1,8 +1,9 @@
-"""Kernels on disk: a safetensors file with X, W (support, weights, background where they matter) and JSON metadata in its header.
+"""Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
-The header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation`` ("xw"), ``ndpp_version``, a
-CRC-32 of the arrays, the labels and whatever the caller adds, such as the training configuration. Nothing is ever
-unpickled. A file is replaced whole or not at all.
+A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds and
+component_weights; any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries ``format``
+("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components
+and whatever the caller adds, such as the training configuration. Nothing is ever unpickled. A file is replaced whole or not at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -28,17 +29,21 @@ from ndpp._json import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import Shard, crc32, open_shards, open_tensor, write_shards
-from ndpp.linalg import schur_weights
+from ndpp.laws.tied import TiedMixture
+from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 
 FORMAT = "ndpp-kernel"
 FORMAT_VERSION = 3
-"""The newest version that this library reads. A single file is of version 1, a folder of version 2; with a background, of version 3."""
+"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3."""
+PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture")
+"""Before version 3, and from then on."""
 INDEX = "kernel.safetensors"
-"""The file of a folder that holds everything but X."""
+"""The file of a folder that holds everything except X."""
 
-_STRANGERS = {
+_OTHER_FORMATS = {
     b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
     b"PK": "it looks like a zip archive (.npz, .pt); load X and W with its own tool and build LowRankKernel(X, W)",
     b"\x93NUMPY": "it looks like a .npy file; load it with numpy and build LowRankKernel(X, W)",
@@ -48,7 +53,7 @@ _STRANGERS = {
 
 
 class ModelHeader(NamedTuple):
-    """What a model file says about itself."""
+    """The header of a model file."""
 
     format_version: int
     ndpp_version: str
@@ -59,15 +64,19 @@ class ModelHeader(NamedTuple):
     crc32: int
     metadata: dict[str, Any]
     shards: tuple[Shard, ...] = ()
+    n_components: int = 1
+    names: tuple[str, ...] | None = None
 
 
-def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a kernel, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
+def save(
+    law: LowRankKernel | Mixture, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a kernel or mixture, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
 
     Parameters
     ----------
-    kernel : LowRankKernel
-        The kernel. X and W keep their precision.
+    law : LowRankKernel or Mixture
+        The kernel or mixture. Arrays keep their precision.
     path : path
         A plain file, or a folder where X is a row source; if it exists it is replaced once the new one is complete.
     metadata : mapping, optional
@@ -81,74 +90,98 @@ def save(kernel: LowRankKernel, path: str | os.PathLike[str], *, metadata: Mappi
     >>> load(path).n_items, load_metadata(path)
     (3, {'rank': 3})
     """
-    if not isinstance(kernel, LowRankKernel):
+    if not isinstance(law, (LowRankKernel, Mixture)):
         raise InvalidInputError(
-            f"save takes a LowRankKernel; got {type(kernel).__name__}. A fitted model has `.kernel_`."
+            f"save takes a LowRankKernel or a Mixture; got {type(law).__name__}. A fitted model has `.kernel_` or `.law_`."
         )
-    # safetensors writes memory as it lies: anything but C order would be scrambled.
-    arrays = {"W": np.ascontiguousarray(kernel.W)}
-    if kernel.n_rows < kernel.n_items:
-        arrays["support"] = np.ascontiguousarray(kernel.support)
-    if not np.array_equal(kernel._weights, schur_weights(np.asarray(kernel.W, np.float64))):
-        arrays["weights"] = np.ascontiguousarray(
-            kernel._weights
-        )  # a conditional's rounding is that of where it came from
-    if kernel.background is not None:
-        arrays["background"] = np.ascontiguousarray(kernel.background)
-    if isinstance(kernel.X, Rows):
+    X, arrays = _arrays(law)
+    if isinstance(X, Rows):
         with replacing_folder(path, INDEX) as folder, disk_errors(path):
-            shards = write_shards(kernel.X, folder)
-            _write(folder / INDEX, kernel, arrays, metadata, shards)
+            shards = write_shards(X, folder)
+            _write(folder / INDEX, law, arrays, metadata, shards)
         return
     if Path(path).exists() and not Path(path).is_file():
         raise InvalidInputError(f"a model is saved to a plain file; {str(path)!r} is something else")
-    _write(path, kernel, {"X": np.ascontiguousarray(kernel.X), **arrays}, metadata)
+    _write(path, law, arrays, metadata)
+
+
+def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
+    """Return X if it is not in memory, and all arrays that are."""
+    if isinstance(law, TiedMixture):
+        X, arrays = _arrays(law.base)
+        del arrays["background"]  # all ones
+        return X, arrays | {
+            "odds": np.ascontiguousarray(law.odds),
+            "component_weights": np.ascontiguousarray(law.weights),
+        }
+    if isinstance(law, Mixture):
+        arrays = {"component_weights": np.ascontiguousarray(law.weights)}
+        for c, kernel in enumerate(law.components):
+            X, own = _arrays(kernel)
+            own |= {} if X is None else {"X": X.read()}
+            arrays |= {f"{c}.{name}": array for name, array in own.items()}
+        return None, arrays
+    # safetensors writes memory as it is, so arrays must be in C order.
+    arrays = {"W": np.ascontiguousarray(law.W)}
+    if law.n_rows < law.n_items:
+        arrays["support"] = np.ascontiguousarray(law.support)
+    if not np.array_equal(law._magnitudes, entry_magnitudes(np.asarray(law.W, np.float64))):
+        arrays["weights"] = np.ascontiguousarray(law._magnitudes)  # those of a conditional are those of its origin
+    if law.background is not None:
+        arrays["background"] = np.ascontiguousarray(law.background)
+    if isinstance(law.X, Rows):
+        return law.X, arrays
+    return None, {"X": np.ascontiguousarray(law.X), **arrays}
 
 
 def _write(
     path: str | os.PathLike[str],
-    kernel: LowRankKernel,
+    law: LowRankKernel | Mixture,
     arrays: Mapping[str, AnyArray],
     metadata: Mapping[str, Any] | None,
     shards: Sequence[Shard] = (),
 ) -> None:
+    kernel = law if isinstance(law, LowRankKernel) else law.base if isinstance(law, TiedMixture) else law.components[0]
+    plain_kernel = isinstance(law, LowRankKernel) and law.background is None
     header = {
         "format": FORMAT,
-        "format_version": "3" if "background" in arrays else "2" if shards else "1",
+        "format_version": "3" if not plain_kernel else "2" if shards else "1",
         "ndpp_version": importlib.metadata.version("ndpp"),
-        "parametrisation": "xw",
-        "n_items": str(kernel.n_items),
+        "parametrisation": "xw" if law is kernel else "tied" if isinstance(law, TiedMixture) else "mixture",
+        "n_items": str(law.n_items),
         "n_columns": str(kernel.X.shape[1]),
-        "labels": _json(kernel.labels, "labels"),
+        "labels": _json(law.labels, "labels"),
         "crc32": str(_crc32(arrays)),
         "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
     } | ({"shards": _json(shards, "shards")} if shards else {})
+    if isinstance(law, Mixture):
+        header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         _order_header(temporary)
 
 
 def _order_header(path: Path) -> None:
-    """Put the fields of a header in order, in place: safetensors leaves it to chance, and one kernel has one file."""
+    """Sort the fields of a header in place: safetensors writes them in random order, but equal kernels should give equal files."""
     with open(path, "rb+") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        if len(text) <= size:  # the same, since nothing but the order has changed; spaces fill up to a multiple of 8
+        if len(text) <= size:  # equal, since only the order has changed; spaces pad to a multiple of 8
             file.seek(8)
             file.write(text.ljust(size))
 
 
-def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
-    """Return the kernel that :func:`save` wrote.
+def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
+    """Return the kernel or mixture that :func:`save` wrote.
 
     Parameters
     ----------
     path : path
         A file, or a folder that was written from an X that was not in memory.
     lazy : bool
-        Leave X in the file and read rows as they are wanted; a folder always does.
+        Leave X in the file and read rows when they are needed, as is always done for a folder.
 
     Raises
     ------
@@ -159,17 +192,15 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
     """
     with _open(path) as file:
         header = _header(file, path)
-        wanted = {"W"} if header.shards else {"X", "W"}
+        wanted, optional = _names(header)
         names = set(file.keys())
-        if not wanted <= names <= {*wanted, "support", "weights", "background"}:
-            expected = ", ".join(sorted(wanted, reverse=True))
-            raise _bad(
-                path,
-                f"expected the arrays {expected}, perhaps support, weights, background; it holds {', '.join(sorted(names))}",
-            )
+        if not wanted <= names <= wanted | optional:
+            expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
+            raise _bad(path, f"expected the arrays {expected}; it holds {', '.join(sorted(names))}")
+        lazy = lazy and "X" in wanted
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
-        if lazy and not header.shards:
+        if lazy:
             arrays["X"] = open_tensor(path, "X")
         crc = _crc32(arrays)
         if header.shards:
@@ -177,14 +208,46 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> LowRankKernel:
     except (OSError, InvalidInputError, ValueError, KeyError) as reason:
         raise _bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
     for name, shape in {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}.items():
-        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
+        if name in arrays and (arrays[name].shape != shape or arrays[name].dtype.kind != "f"):
             raise _bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
     if crc != header.crc32:
         raise _bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        return LowRankKernel(**arrays, labels=header.labels)
+        return _law(header, arrays)
     except InvalidInputError as reason:
         raise _bad(path, f"its arrays are no valid kernel: {reason}") from reason
+
+
+def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
+    """Return which arrays a file must hold, and which others it may."""
+    wanted = {"W"} if header.shards else {"X", "W"}
+    if header.parametrisation == "xw":
+        return wanted, {"support", "weights", "background"}
+    if header.parametrisation == "tied":
+        return wanted | {"odds", "component_weights"}, {"support", "weights"}
+    each = range(header.n_components)
+    wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
+    return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
+
+
+def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture:
+    if header.parametrisation == "xw":
+        return _kernel(arrays, header)
+    weights = arrays.pop("component_weights")
+    if header.parametrisation == "tied":
+        odds = arrays.pop("odds")
+        base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
+        return TiedMixture(odds, base, weights, names=header.names)
+    parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
+    for name, array in arrays.items():
+        c, _, own = name.partition(".")
+        parts[int(c)][own] = array
+    return Mixture([_kernel(part, header) for part in parts], weights, names=header.names)
+
+
+def _kernel(arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
+    arrays = {"magnitudes" if name == "weights" else name: array for name, array in arrays.items()}
+    return LowRankKernel(**arrays, labels=header.labels)
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -193,7 +256,7 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def load_header(path: str | os.PathLike[str]) -> ModelHeader:
-    """Return everything a model file says about itself, without reading the arrays."""
+    """Return the header of a model file, without reading the arrays."""
     with _open(path) as file:
         return _header(file, path)
 
@@ -214,7 +277,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
     except SafetensorError as reason:
         with open(path, "rb") as raw:
             start = raw.read(8)
-        hint = next((hint for magic, hint in _STRANGERS.items() if start.startswith(magic)), None)
+        hint = next((hint for magic, hint in _OTHER_FORMATS.items() if start.startswith(magic)), None)
         raise _bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
 
 
@@ -230,14 +293,14 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
                 f"it has format version {version}, written by ndpp {fields.get('ndpp_version', '?')}; this ndpp knows "
                 f"versions up to {FORMAT_VERSION}. Upgrade with: pip install -U ndpp",
             )
-        if version < 1 or fields["parametrisation"] != "xw":
+        if version < 1 or fields["parametrisation"] not in PARAMETRISATIONS[version > 2]:
             raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
         shards = tuple(Shard(str(name), int(n), int(crc)) for name, n, crc in json.loads(fields.get("shards", "[]")))
         if (version < 3 and bool(shards) != (version == 2)) or any(
             Path(shard.name).name != shard.name for shard in shards
         ):
             raise ValueError(f"format_version {version}, {len(shards)} shards")
-        labels = json.loads(fields["labels"])
+        labels, names = json.loads(fields["labels"]), json.loads(fields.get("names", "null"))
         return ModelHeader(
             format_version=version,
             ndpp_version=fields["ndpp_version"],
@@ -248,6 +311,8 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
             crc32=int(fields["crc32"]),
             metadata=dict(json.loads(fields["metadata"])),
             shards=shards,
+            n_components=int(fields.get("n_components", 1)),
+            names=None if names is None else tuple(names),
         )
     except ModelFileError:
         raise

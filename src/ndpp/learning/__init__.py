@@ -1,4 +1,4 @@
-"""Learning kernels from baskets: scikit-learn estimators, trained with torch."""
+"""Learning kernels and mixtures from baskets: scikit-learn estimators, trained with torch."""
 
 from ndpp.errors import MissingExtraError
 
@@ -9,6 +9,7 @@ except ImportError as missing:
     raise MissingExtraError(missing.name or "torch", "learn", "Learning a kernel") from None
 
 from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
+from ndpp.learning.mixture import MixtureNDPP
 from ndpp.learning.models import LiteratureStart, PopularityStart
 
-__all__ = ["NDPP", "ONDPP", "LiteratureStart", "PopularityStart", "SymmetricDPP"]
+__all__ = ["NDPP", "ONDPP", "LiteratureStart", "MixtureNDPP", "PopularityStart", "SymmetricDPP"]

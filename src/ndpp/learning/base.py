@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,7 +19,6 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference import Recommendation, recommend
-from ndpp.inference.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
@@ -37,19 +36,14 @@ estimator = dataclass(kw_only=True, eq=False, repr=False)
 
 
 @estimator
-class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Base class: a DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Base class: a distribution of baskets, learned from baskets. See :class:`NDPP` for the parameters."""
 
-    rank: int | None = field(default=None, kw_only=False)
-    alpha: float = 0.01
-    noise: float = 0.7
-    init: TrainingStart | None = None
     learning_rate: float = 0.02
     batch_size: int | None = None
     max_epochs: int = 100
     patience: int = 2
     validation_fraction: float = 0.1
-    oversize: Literal["drop", "raise"] = "drop"
     checkpoint: PathLike | None = None
     device: str = "cpu"
     dtype: str | None = None
@@ -57,15 +51,27 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
     progress: bool = False
 
     @abstractmethod
-    def _family(self) -> KernelFamily:
-        """Return the family of kernels."""
+    def _shape(self, baskets: Baskets) -> Any:
+        """Return the sizes of the parameters, checked."""
 
     @abstractmethod
-    def _penalties(self) -> tuple[float, float, float]:
-        """Return α, β and γ."""
+    def _own_settings(self, shape: Any) -> dict[str, Any]:
+        """Return the settings of this model that a resumed run must share with its checkpoint."""
+
+    @abstractmethod
+    def _run(self, shape: Any, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int) -> Any:
+        """Return a :class:`TrainingRun` before its first step."""
+
+    @abstractmethod
+    def _law(self, run: Any, parameters: Any) -> Any:
+        """Return the learned distribution."""
+
+    def _possible(self, baskets: Baskets, shape: Any, what: str) -> Baskets:
+        """Return the baskets that the model can give a probability above zero."""
+        return baskets
 
     def fit(self, X: Any, y: Any = None, *, validation: Any = None, resume: bool | PathLike = False) -> Self:
-        """Learn a kernel from baskets.
+        """Learn from baskets.
 
         Parameters
         ----------
@@ -81,26 +87,26 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         """
         baskets = read_baskets(self, X, reset=True)
         held_out = None if validation is None else read_baskets(self, validation, reset=False)
-        settings, rank, source = self._settings(), self._checked_rank(baskets.n_items), self._source(resume)
-        made_with = self._made_with(baskets, held_out, rank, settings)
+        settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
+        self._check_device()
+        made_with = self._made_with(baskets, held_out, shape, settings)
         saved = None if source is None else checkpoints.read(source)
         if source is not None and saved is not None:
             check_same(source, saved.record["made_with"], made_with)
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
-        possible = keep_possible(baskets, rank, self.oversize, "baskets")
-        training, held_out = self._parts(possible, held_out, rank, np.random.default_rng([seed, 0]))
-        problem, start = self._problem(training, rank, np.random.default_rng([seed, 1]))
-        run = TrainingRun(problem, settings, start, training, held_out, seed)
+        possible = self._possible(baskets, shape, "baskets")
+        training, held_out = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
+        run = self._run(shape, settings, training, held_out, seed)
         outcome = train(run, made_with=made_with, path=self.checkpoint, resume=saved, progress=self.progress)
-        self.kernel_ = _kernel(problem, outcome.parameters, self.labels_)
+        self.law_ = self._law(run, outcome.parameters)
         self.history_, self.ended_ = outcome.history, outcome.ended
         self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
         return self
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-probability of each basket, −inf for impossible ones, such as those larger than the rank."""
-        check_is_fitted(self, "kernel_")
-        return log_dets(self.kernel_, read_baskets(self, X, reset=False)) - self.kernel_.log_normalizer()
+        """Return the log-probability of each basket, −inf for impossible ones, such as those larger than a kernel's rank."""
+        check_is_fitted(self, "law_")
+        return np.asarray(self.law_.log_probs(read_baskets(self, X, reset=False)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability of the baskets."""
@@ -117,19 +123,20 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         n_jobs: int | None = None,
         progress: bool = False,
     ) -> Baskets:
-        """Draw exact samples from the learned kernel; see :meth:`ndpp.LowRankKernel.sample`."""
-        check_is_fitted(self, "kernel_")
-        return self.kernel_.sample(
+        """Draw exact samples from the learned distribution; see :meth:`ndpp.LowRankKernel.sample`."""
+        check_is_fitted(self, "law_")
+        drawn: Baskets = self.law_.sample(
             n_samples, size=size, given=given, exclude=exclude, rng=rng, n_jobs=n_jobs, progress=progress
         )
+        return drawn
 
     def recommend(self, basket: Any, n: int = 10) -> Recommendation:
         """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`."""
-        check_is_fitted(self, "kernel_")
+        check_is_fitted(self, "law_")
         items = list(basket)
         if items and all(isinstance(item, str) for item in items):
-            items = self.kernel_.ids(items).tolist()
-        return recommend(self.kernel_, items, n=n)
+            items = self.law_.ids(items).tolist()
+        return recommend(self.law_, items, n=n)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -137,19 +144,9 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         tags.input_tags.positive_only = True
         return tags
 
-    def _checked_rank(self, n_items: int) -> int:
-        least, most = self._family().ranks(n_items)
-        if self.rank is not None:
-            return check_count(self.rank, "rank", least=least, most=most)
-        if most is not None and most < least:
-            raise InvalidInputError(
-                f"{type(self).__name__} needs a catalogue of at least {least} items; got {n_items} feature(s)"
-            )
-        return max(min(DEFAULT_RANK, n_items), least)
-
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(
-            gamma=self._penalties()[2],
+            gamma=0.0,
             learning_rate=number(self.learning_rate, "learning_rate", above_zero=True),
             batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
@@ -157,37 +154,29 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         )
 
     def _made_with(
-        self, baskets: Baskets, held_out: Baskets | None, rank: int, settings: TrainingSettings
+        self, baskets: Baskets, held_out: Baskets | None, shape: Any, settings: TrainingSettings
     ) -> dict[str, Any]:
         """Return the settings that a resumed run must share with its checkpoint."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
-        alpha, beta, _ = self._penalties()
-        own = {"model": type(self).__name__, "rank": rank, "family": repr(self._family()), "init": repr(self._start())}
-        own |= {"alpha": alpha, "beta": beta, "noise": self.noise}
         data = {
             "data": checkpoints.fingerprint(baskets),
             "validation": self.validation_fraction if held_out is None else checkpoints.fingerprint(held_out),
         }
+        own = {"model": type(self).__name__} | self._own_settings(shape)
         return own | kept | data | {"dtype": str(self._dtype())}
 
     def _parts(
-        self, baskets: Baskets, held_out: Baskets | None, rank: int, rng: np.random.Generator
+        self, baskets: Baskets, held_out: Baskets | None, shape: Any, rng: np.random.Generator
     ) -> tuple[Baskets, Baskets]:
         """Return the training and the validation baskets."""
         if not baskets.sizes.any():
             raise InvalidInputError("nothing to learn from: expected at least one basket that is not empty")
         if held_out is None:
             return set_aside(baskets, number(self.validation_fraction, "validation_fraction", most=0.9), rng)
-        held_out = keep_possible(held_out, rank, self.oversize, "validation baskets")
+        held_out = self._possible(held_out, shape, "validation baskets")
         if not len(held_out):
             raise InvalidInputError("no validation basket is left")
         return baskets, held_out
-
-    def _start(self) -> TrainingStart:
-        start = PopularityStart() if self.init is None else self.init
-        if not isinstance(start, TrainingStart):
-            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
-        return start
 
     def _dtype(self) -> torch.dtype:
         single, double = torch.float32, torch.float64
@@ -196,7 +185,7 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
             raise InvalidInputError(f"dtype must be 'float32', 'float64' or None; got {self.dtype!r}")
         return kinds[self.dtype]
 
-    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
+    def _check_device(self) -> None:
         try:
             torch.device(self.device)
         except RuntimeError:
@@ -207,6 +196,81 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
             raise InvalidInputError(
                 f"is {self.device!r}, but torch finds no CUDA", argument="device", advice="Use {device:'cpu'}."
             )
+
+    def _tensor(self, values: FloatArray | torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(values).to(self.device, self._dtype()).contiguous()
+
+    def _source(self, resume: bool | PathLike) -> PathLike | None:
+        """Return the checkpoint to resume from, or None to start afresh."""
+        if not isinstance(resume, bool):
+            return resume
+        if resume and self.checkpoint is None:
+            raise InvalidInputError("resume=True reads the file named by checkpoint=, which is None")
+        return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
+
+
+@estimator
+class LowRankDPP(BasketModel):
+    """Base class: a DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+
+    rank: int | None = field(default=None, kw_only=False)
+    alpha: float = 0.01
+    noise: float = 0.7
+    init: TrainingStart | None = None
+    oversize: Literal["drop", "raise"] = "drop"
+
+    @abstractmethod
+    def _family(self) -> KernelFamily:
+        """Return the family of kernels."""
+
+    @abstractmethod
+    def _penalties(self) -> tuple[float, float, float]:
+        """Return α, β and γ."""
+
+    @property
+    def kernel_(self) -> LowRankKernel:
+        """The learned kernel, which is also ``law_``."""
+        check_is_fitted(self, "law_")
+        kernel: LowRankKernel = self.law_
+        return kernel
+
+    def _shape(self, baskets: Baskets) -> int:
+        least, most = self._family().ranks(baskets.n_items)
+        if self.rank is not None:
+            return check_count(self.rank, "rank", least=least, most=most)
+        if most is not None and most < least:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs a catalogue of at least {least} items; got {baskets.n_items} feature(s)"
+            )
+        return max(min(DEFAULT_RANK, baskets.n_items), least)
+
+    def _settings(self) -> TrainingSettings:
+        return replace(super()._settings(), gamma=self._penalties()[2])
+
+    def _own_settings(self, shape: int) -> dict[str, Any]:
+        alpha, beta, _ = self._penalties()
+        own = {"rank": shape, "family": repr(self._family()), "init": repr(self._start())}
+        return own | {"alpha": alpha, "beta": beta, "noise": self.noise}
+
+    def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
+        return keep_possible(baskets, shape, self.oversize, what)
+
+    def _run(
+        self, shape: int, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int
+    ) -> TrainingRun:
+        problem, start = self._problem(training, shape, np.random.default_rng([seed, 1]))
+        return TrainingRun(problem, settings, start, training, held_out, seed)
+
+    def _law(self, run: TrainingRun, parameters: Parameters) -> LowRankKernel:
+        return _kernel(run.problem, parameters, self.labels_)
+
+    def _start(self) -> TrainingStart:
+        start = PopularityStart() if self.init is None else self.init
+        if not isinstance(start, TrainingStart):
+            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
+        return start
+
+    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
         scale, family = self._start().scale(counts, len(baskets)), self._family()
         start = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
@@ -216,21 +280,10 @@ class LowRankDPP(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
         # Noise regularizes items with fewer occurrences than parameters; others do not need it.
         noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
-
-        def tensor(values: FloatArray | torch.Tensor) -> torch.Tensor:
-            return torch.as_tensor(values).to(self.device, self._dtype()).contiguous()
-
+        tensor = self._tensor
         likelihood = Likelihood(tensor(scale), n_sym)
         problem = Problem(family, likelihood, tensor(penalties), tensor(noise) if noise.any() else None)
         return problem, Parameters(tensor(start.X), tensor(start.skew))
-
-    def _source(self, resume: bool | PathLike) -> PathLike | None:
-        """Return the checkpoint to resume from, or None to start afresh."""
-        if not isinstance(resume, bool):
-            return resume
-        if resume and self.checkpoint is None:
-            raise InvalidInputError("resume=True reads the file named by checkpoint=, which is None")
-        return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:

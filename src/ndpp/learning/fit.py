@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
 
 from ndpp._progress import ProgressBar, progress_bar
+from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import Batch, shuffled
-from ndpp.learning.loss import Loss, Problem, TrainingSettings, log_probs, loss_and_gradient, pack_for
-from ndpp.learning.models import Parameters
+from ndpp.learning.loss import Loss, TrainingSettings, log_probs, loss_and_gradient, pack_for
 
 BATCH_SIZE, MIN_STEPS, MAX_STEPS = 100, 50, 200
 """Default number of baskets per step, and bounds on the steps per epoch. An epoch repeats passes over the baskets until it
@@ -40,8 +40,6 @@ TOLERANCE = 1e-4
 """Smallest relative increase of the validation log-likelihood that counts as an improvement."""
 MEAN_DECAY = 0.995
 """Decay of the running mean of the parameters, per step."""
-STATE = ("best_value", "rate", "bad", "drops", "step", "history")
-"""Attributes of :class:`TrainingRun` that a checkpoint stores as JSON."""
 PARAMETERS = ("now", "before", "mean", "best")
 """Attributes of :class:`TrainingRun` that hold parameters."""
 
@@ -49,7 +47,7 @@ PARAMETERS = ("now", "before", "mean", "best")
 class TrainingOutcome(NamedTuple):
     """The best parameters, a record per epoch, and why training ended: "converged", "max_epochs" or "interrupted"."""
 
-    parameters: Parameters
+    parameters: Any
     history: list[dict[str, float]]
     ended: str
 
@@ -110,32 +108,34 @@ class _Moments(NamedTuple):
     def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
         """Take one step, in place."""
         # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
-        constants = {"weight_decay": 0.0, "eps": 1e-14, "amsgrad": False, "maximize": False}
-        moments: tuple[list[Tensor], ...] = [self.exp_avg], [self.exp_avg_sq], [], [self.step]
-        adam([tensor], [gradient], *moments, fused=True, lr=rate, beta1=0.9, beta2=0.999, **constants)
+        adam(
+            [tensor], [gradient], [self.exp_avg], [self.exp_avg_sq], [], [self.step],
+            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-14,
+        )  # fmt: skip
 
 
 class TrainingRun:
-    """The state that changes during training."""
+    """The state that changes during training.
+
+    Parameters are named tuples of tensors. This class trains a kernel; a subclass for another model overrides the public
+    methods from :meth:`default_batch_size` to :meth:`log_probs`.
+    """
+
+    state: ClassVar[tuple[str, ...]] = ("best_value", "rate", "bad", "drops", "step", "history")
+    """Attributes that a checkpoint stores as JSON."""
 
     def __init__(
-        self,
-        problem: Problem,
-        settings: TrainingSettings,
-        start: Parameters,
-        baskets: Baskets,
-        validation: Baskets,
-        seed: int,
+        self, problem: Any, settings: TrainingSettings, start: Any, baskets: Baskets, validation: Baskets, seed: int
     ) -> None:
         self.problem, self.settings, self.baskets, self.validation = problem, settings, baskets, validation
-        self.seed = seed
+        self.seed, self.device = seed, start[0].device
         self.now, self.before, self.mean, self.best = (start.clone() for _ in PARAMETERS)
         self.adam = {part: _Moments.of(tensor) for part, tensor in self._optimized()}
         self.rng = np.random.default_rng(seed)
-        self.generator = torch.Generator(device=start.X.device).manual_seed(seed)
+        self.generator = torch.Generator(device=self.device).manual_seed(seed)
         self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
         self.history: list[dict[str, float]] = []
-        self.batch_size = settings.batch_size or max(BATCH_SIZE, -(-len(baskets) // MAX_STEPS))
+        self.batch_size = settings.batch_size or self.default_batch_size()
         steps_per_pass = max(1, round(len(baskets) / self.batch_size))
         self.passes = -(-MIN_STEPS // steps_per_pass)
         self.n_steps = self.passes * steps_per_pass
@@ -157,7 +157,7 @@ class TrainingRun:
         scales = self._noise_scales()
         for _ in range(self.passes):
             for which in shuffled(self.rng, len(self.baskets), self.batch_size):
-                losses.append(self._step(pack_for(self.baskets, which, self.now.X.device), scales))
+                losses.append(self._step(self.pack(which), scales))
                 bar.advance()
         needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
         value = self.validate()
@@ -178,25 +178,22 @@ class TrainingRun:
 
     def validate(self) -> float:
         """Return the mean validation log-likelihood of the running mean; keep the mean if it is the best so far."""
-        mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
-        if self.problem.noise is not None:
-            family.correct_for_noise(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
-        family.constrain(mean, likelihood.scale, likelihood.n_sym)
-        value = float(log_probs(likelihood, mean.X, family.matrix(mean.skew), self.validation).mean())
+        mean = self.finished()
+        value = float(self.log_probs(mean, self.validation).mean())
         if value > self.best_value:
             self.best, self.best_value = mean, value
         return value
 
     def _step(self, batch: Batch, scales: Tensor) -> Tensor:
         """Take one step and return the previous loss, as a tensor: converting it would synchronise the GPU."""
-        loss, family, likelihood = self._finite_loss(batch, scales), self.problem.family, self.problem.likelihood
-        in_X = family.tangent(self.now, loss.gradient.X, likelihood.scale, likelihood.n_sym)
+        loss = self._finite_loss(batch, scales)
         for now, before in zip(self.now, self.before):
             before.copy_(now)
-        rates = self.learning_rate, self.learning_rate * family.skew_rate
-        for (part, tensor), gradient, rate in zip(self._optimized(), (in_X, loss.gradient.skew), rates):
-            self.adam[part].move(tensor, gradient, rate)
-        family.constrain(self.now, likelihood.scale, likelihood.n_sym)
+        for (part, tensor), gradient, rate in zip(
+            self._optimized(), self.descent(loss.gradient), self.relative_rates()
+        ):
+            self.adam[part].move(tensor, gradient, self.learning_rate * rate)
+        self.constrain()
         self.step += 1
         weight = max(1 - MEAN_DECAY, 9 / (self.step + 9))  # larger at first, to forget the start sooner
         for mean, now in zip(self.mean, self.now):
@@ -206,7 +203,7 @@ class TrainingRun:
     def _finite_loss(self, batch: Batch, scales: Tensor) -> Loss:
         """Return the loss; while it is not finite, undo half of the last step and try again."""
         for halvings in range(MAX_HALVINGS + 1):
-            loss = loss_and_gradient(self.problem, self.settings, self.now, batch, noise=self._noise(scales))
+            loss = self.loss(batch, scales)
             if loss.is_finite():
                 return loss
             if self.step == 0 or halvings == MAX_HALVINGS:
@@ -225,14 +222,55 @@ class TrainingRun:
             "dtype='float64', or another init."
         )
 
+    def default_batch_size(self) -> int:
+        """Return the number of baskets per step."""
+        return max(BATCH_SIZE, -(-len(self.baskets) // MAX_STEPS))
+
+    def pack(self, which: IntArray) -> Batch:
+        """Return the training baskets at the indices ``which`` as a batch."""
+        return pack_for(self.baskets, which, self.device)
+
+    def loss(self, batch: Batch, scales: Tensor) -> Loss:
+        """Return the objective on a batch and its gradient, with noise of these standard deviations."""
+        return loss_and_gradient(self.problem, self.settings, self.now, batch, noise=self._noise(scales))
+
+    def relative_rates(self) -> tuple[float, ...]:
+        """Return the learning rate of each tensor, relative to that of the run."""
+        return 1.0, self.problem.family.skew_rate
+
+    def descent(self, gradient: Any) -> Any:
+        """Return the gradient along the constraints."""
+        likelihood = self.problem.likelihood
+        in_X = self.problem.family.tangent(self.now, gradient.X, likelihood.scale, likelihood.n_sym)
+        return gradient._replace(X=in_X)
+
+    def constrain(self) -> None:
+        """Impose the constraints on the parameters."""
+        likelihood = self.problem.likelihood
+        self.problem.family.constrain(self.now, likelihood.scale, likelihood.n_sym)
+
+    def finished(self) -> Any:
+        """Return the running mean in the form that is kept."""
+        mean, family, likelihood = self.mean.clone(), self.problem.family, self.problem.likelihood
+        if self.problem.noise is not None:
+            family.correct_for_noise(mean, self.problem.noise, likelihood.scale, likelihood.n_sym)
+        family.constrain(mean, likelihood.scale, likelihood.n_sym)
+        return mean
+
+    def log_probs(self, parameters: Any, baskets: Baskets) -> FloatArray:
+        """Return log P of each basket."""
+        return log_probs(self.problem.likelihood, parameters.X, self.problem.family.matrix(parameters.skew), baskets)
+
     def _noise_scales(self) -> Tensor:
         """Return the standard deviations (n, d) of the noise, proportional to the RMS of V̂ and of B̂."""
-        h, X = self.problem.likelihood.n_sym, self.now.X
         if self.problem.noise is None:
-            return X.new_zeros(1)
+            return torch.zeros(1, device=self.device)
+        h: int = self.problem.likelihood.n_sym
+        X: Tensor = self.now.X
         blocks = [X[:, :h], X[:, h:]]
         scales = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
-        return (self.problem.noise * torch.cat(scales)).float()
+        noise: Tensor = self.problem.noise
+        return (noise * torch.cat(scales)).float()
 
     def _noise(self, scales: Tensor) -> Tensor | None:
         if self.problem.noise is None:
@@ -253,7 +291,7 @@ class TrainingRun:
 
     def record(self) -> dict[str, Any]:
         """Return the rest of a checkpoint, as JSON can hold it."""
-        state = {name: getattr(self, name) for name in STATE}
+        state = {name: getattr(self, name) for name in self.state}
         return {"rng": self.rng.bit_generator.state, "seed": self.seed} | state
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
@@ -261,7 +299,7 @@ class TrainingRun:
         tensors, record = saved
         self.generator.set_state(tensors["generator"])
         self.rng.bit_generator.state = record["rng"]
-        for name in STATE:
+        for name in self.state:
             setattr(self, name, record[name])
         for name in PARAMETERS:
             for part, tensor in getattr(self, name)._asdict().items():
@@ -272,4 +310,4 @@ class TrainingRun:
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
         """Return the tensors that Adam updates, which must not be empty."""
-        return [(name, tensor) for name, tensor in self.now._asdict().items() if len(tensor)]
+        return [(name, tensor) for name, tensor in self.now._asdict().items() if tensor.numel()]

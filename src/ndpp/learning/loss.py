@@ -8,7 +8,7 @@ with μ_i the count of item i [Han et al., ICLR 2022, appendix].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -63,14 +63,14 @@ class Problem:
 
 
 class Loss(NamedTuple):
-    """The objective on a batch, and its gradient."""
+    """The objective on a batch, and its gradient, a named tuple of tensors as the parameters are."""
 
     value: Tensor
-    gradient: Parameters
+    gradient: Any
 
     def is_finite(self) -> bool:
         """Return whether the value and all entries of the gradient are finite."""
-        return bool(torch.isfinite(self.value + self.gradient.X.sum() + self.gradient.skew.sum()))
+        return bool(torch.isfinite(self.value + sum(tensor.sum() for tensor in self.gradient)))
 
 
 def loss_and_gradient(

@@ -85,7 +85,7 @@ class UnionSize(NamedTuple):
         light = np.log1p(np.multiply.outer(change, _POINTS)) / _POINTS @ _TO_MOMENTS.T @ self.moments
         heavy = np.log1p(np.multiply.outer(change, self.heavy_p)).sum(axis=1)
         log_abs, log_unit = NUMPY.log_det(self.system(z) if system is None else system)
-        return light + heavy + log_unit + log_abs
+        return np.asarray(light + heavy + log_unit + log_abs)
 
     def mean_and_variance(self) -> tuple[float, float]:
         """Return the mean and the variance of |S|: tr K and tr(K − K²) for K = diag(p) + (1 − p)^½ Q M Qᵀ (1 − p)^½."""

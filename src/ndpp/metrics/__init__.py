@@ -4,6 +4,8 @@ A model is a kernel, a fitted estimator, or one of the two baselines, :func:`ind
 :func:`item_item_cosine`. Always compare a kernel with the baselines.
 """
 
+from typing import TYPE_CHECKING
+
 from ndpp._lazy import renamed
 from ndpp.metrics.comparison import Comparison, ModelScores, compare_models
 from ndpp.metrics.estimates import Estimate, SizeClass
@@ -39,4 +41,5 @@ __all__ = [
     "precision_at",
 ]
 
-__getattr__ = renamed(__name__, compare="compare_models", Row="ModelScores")
+if not TYPE_CHECKING:  # type checkers see the new names only
+    __getattr__ = renamed(__name__, compare="compare_models", Row="ModelScores")

@@ -12,10 +12,11 @@ from scipy import sparse
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import next_item_scores
-from ndpp.inference.batched import Form, log_dets
-from ndpp.inference.batched import scores as batched_scores
+from ndpp.inference import next_item_scores, next_item_scores_many
+from ndpp.laws.batched import Form
+from ndpp.laws.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +110,8 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
     """
     model = _model(kernel, baskets)
-    if isinstance(model, LowRankKernel):
-        return log_dets(model, baskets) - model.log_normalizer()
+    if isinstance(model, (LowRankKernel, Mixture)):
+        return model.log_probs(baskets)
     if not has_probabilities(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
     return np.asarray(model.log_likelihoods(baskets), np.float64)
@@ -118,8 +119,8 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
 
 def has_probabilities(kernel: Any) -> bool:
     """Return whether the model assigns probabilities to baskets."""
-    model = getattr(kernel, "kernel_", kernel)
-    return isinstance(model, LowRankKernel) or hasattr(model, "log_likelihoods")
+    model = _law(kernel)
+    return isinstance(model, (LowRankKernel, Mixture)) or hasattr(model, "log_likelihoods")
 
 
 def scores(kernel: Any, baskets: Baskets) -> FloatArray:
@@ -129,19 +130,34 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     ``scores``.
     """
     model = _model(kernel, baskets)
-    if not isinstance(model, LowRankKernel):
-        return np.asarray(model.scores(baskets), np.float64)
-    out = batched_scores(Form.of_kernel(model), baskets)
-    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
-        with suppress(ZeroProbabilityError):
-            out[i] = next_item_scores(model, baskets[i])
+    if isinstance(model, (LowRankKernel, Mixture)):
+        return _law_scores(model, baskets)
+    return np.asarray(model.scores(baskets), np.float64)
+
+
+def _law_scores(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+    if isinstance(law, LowRankKernel):
+        out, is_scored = batched_scores(Form.of_kernel(law), baskets)
+        out[~is_scored] = np.nan
+        for i in np.flatnonzero(~is_scored):
+            with suppress(ZeroProbabilityError):
+                out[i] = next_item_scores(law, baskets[i])
+        return out
+    out = np.full((len(baskets), law.n_items), np.nan)
+    if len(possible := np.flatnonzero(law.log_probs(baskets) > -np.inf)):
+        out[possible] = next_item_scores_many(law, baskets[possible])
     return out
 
 
+def _law(model: Any) -> Any:
+    """Return the law of a fitted estimator, or the model itself."""
+    return getattr(model, "law_", getattr(model, "kernel_", model))
+
+
 def _model(kernel: Any, baskets: Baskets) -> Any:
-    """Return the kernel of a fitted estimator, or the model itself; raise unless it matches the baskets."""
-    model = getattr(kernel, "kernel_", kernel)
-    if not isinstance(model, LowRankKernel) and not hasattr(model, "scores"):
+    """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
+    model = _law(kernel)
+    if not isinstance(model, (LowRankKernel, Mixture)) and not hasattr(model, "scores"):
         raise InvalidInputError(
             f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
             "An estimator must be fitted first."

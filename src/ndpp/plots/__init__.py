@@ -5,6 +5,8 @@ Figures do not use pyplot, so the backend, style and open figures of the process
 differ in colour, dashes and markers, which also works for colour-blind readers and in print [Okabe & Ito 2008].
 """
 
+from typing import TYPE_CHECKING
+
 from ndpp._lazy import renamed
 from ndpp.plots.bars import Bar, pair_chart, popularity_chart, rejections, related_chart
 from ndpp.plots.curves import Curve, Panel, convergence_curves, fitted_slope, runtimes, size_distributions
@@ -26,11 +28,12 @@ __all__ = [
     "size_distributions",
 ]
 
-__getattr__ = renamed(
-    __name__,
-    convergence="convergence_curves",
-    popularity="popularity_chart",
-    related="related_chart",
-    size_law="size_distributions",
-    strongest_pairs="pair_chart",
-)
+if not TYPE_CHECKING:  # type checkers see the new names only
+    __getattr__ = renamed(
+        __name__,
+        convergence="convergence_curves",
+        popularity="popularity_chart",
+        related="related_chart",
+        size_law="size_distributions",
+        strongest_pairs="pair_chart",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,9 +52,8 @@ def popularity_chart(shares: Sequence[Share]) -> Figure:
 
 def related_chart(found: Related) -> Figure:
     """Plot the result of :func:`ndpp.explain.related`: how the item changes the probability of others."""
-    drawn = _lift_chart(
-        found[1:], lambda pair: short(pair.second.label), "how many times as likely with the item (lift)"
-    )
+    pairs = Pairs(found.complements, found.substitutes)
+    drawn = _lift_chart(pairs, lambda pair: short(pair.second.label), "how many times as likely with the item (lift)")
     title = f"{short(found.item.label, 50)}: in {found.item.probability:.1%} of baskets"
     drawn.suptitle(title, x=0.01, ha="left", fontsize=11)
     return drawn
@@ -115,17 +114,14 @@ def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample 
     return drawn
 
 
-def _lift_chart(kinds: Any, name: Any, xlabel: str) -> Figure:
+def _lift_chart(pairs: Pairs, name: Callable[[Pair], str], xlabel: str) -> Figure:
     """Plot complements to the right of 1 and substitutes to the left, on a log axis of lifts."""
-    complements, substitutes = kinds
-    both = complements + substitutes
+    both = pairs.complements + pairs.substitutes
     drawn, axes = _bar_chart([name(pair) for pair in both])
     lengths = np.log2([max(pair.lift, MIN_LIFT) for pair in both])
-    for start, kind, look in (
-        (0, complements, {"color": ATTRACT, "label": GO_TOGETHER}),
-        (len(complements), substitutes, {"color": REPEL, "label": REPLACE_EACH_OTHER, **HATCHED}),
-    ):
-        places = range(start, start + len(kind))
+    looks = {"color": ATTRACT, "label": GO_TOGETHER}, {"color": REPEL, "label": REPLACE_EACH_OTHER, **HATCHED}
+    for kind, look in zip(pairs, looks):
+        places = [both.index(pair) for pair in kind]
         if kind:
             bars = axes.barh(places, lengths[places], height=0.7, **look)
             axes.bar_label(bars, [f"{pair.lift:.2g}×" for pair in kind], padding=3)

@@ -1,10 +1,11 @@
-"""Samplers behind one interface: ``prepare`` pays what depends on the kernel alone, ``sample`` draws."""
+"""Samplers behind one interface: ``prepare`` computes what depends on the kernel alone, ``sample`` draws."""
 
 from ndpp.samplers.background import ExactUnion
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.mixture import MixtureSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
@@ -18,6 +19,7 @@ __all__ = [
     "Draws",
     "Exact",
     "ExactUnion",
+    "MixtureSampler",
     "Monitor",
     "Naive",
     "NaiveUp",

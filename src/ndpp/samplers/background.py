@@ -101,17 +101,29 @@ class SizedUnion(NamedTuple):
     @classmethod
     def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int | None, memory: int) -> SizedUnion:
         """Choose ρ for the size, or ρ = 1."""
-        log_tilt = 0.0
-        if size is not None:
-            kernel, _, log_tilt = kernel.tilted_for(size, tied)
-        log_mass = kernel.log_mass(tied) - (size or 0) * log_tilt
-        ties = Exact.prepare(kernel.ties, given=tied, memory=memory)
-        return cls(ties, Alone.prepare(kernel.odds), size, log_mass)
+        if size is None:
+            return cls.of(kernel, tied, None, memory, kernel.log_mass(tied))
+        tilted, _, log_tilt = kernel.tilted_for(size, tied)
+        return cls.of(tilted, tied, size, memory, tilted.log_mass(tied) - size * log_tilt)
+
+    @classmethod
+    def of(
+        cls, tilted: BackgroundKernel, tied: IntArray, size: int | None, memory: int, log_mass: float = np.nan
+    ) -> SizedUnion:
+        """Prepare the parts of the kernel ρL."""
+        ties = Exact.prepare(tilted.ties, given=tied, memory=memory)
+        return cls(ties, Alone.prepare(tilted.odds), size, log_mass)
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return S, as rows of the support, or None."""
-        rows = np.union1d(self.ties.draw(rng).rows, self.alone.draw(rng))
-        return rows if self.size in (None, len(rows)) else None
+        """Return S, as rows of the support, or None. Only where the numbers of items allow it T is drawn, which costs most."""
+        if self.size is None:
+            return np.union1d(self.ties.draw(rng).rows, self.alone.draw(rng))
+        m, apart = self.ties.draw_count(rng), self.alone.draw(rng)
+        n_together = m + len(self.ties.given)
+        if max(n_together, len(apart)) > self.size or n_together + len(apart) < self.size:
+            return None
+        rows = np.union1d(self.ties.draw_rows(rng, m), apart)
+        return rows if len(rows) == self.size else None
 
 
 class DisjointParts(NamedTuple):
@@ -126,7 +138,7 @@ class DisjointParts(NamedTuple):
     @classmethod
     def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
         """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
-        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, weights=kernel._weights)
+        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
         q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
         log_tilt, low, high = kernel.tilted_for(size, tied).log_tilt, -np.inf, np.inf
         for _ in range(NEWTON_STEPS):
@@ -148,8 +160,7 @@ class DisjointParts(NamedTuple):
     def propose(self, rng: np.random.Generator) -> IntArray | None:
         """Return S, as rows of the support, or None."""
         m = int(np.searchsorted(self.cdf, rng.random() * self.cdf[-1], side="right"))
-        state, _ = self.ties.complete(rng, self.ties.start(m), m)
-        together = np.concatenate([self.ties.given, state.rows])
+        together = self.ties.draw_rows(rng, m)
         rows = np.union1d(together, self.alone.draw_sized(rng, self.size - len(together)))
         return rows if len(rows) == self.size else None
 

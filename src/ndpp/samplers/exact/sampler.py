@@ -28,6 +28,7 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.linalg.schur import row_basis
@@ -124,19 +125,19 @@ class Exact(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        if self.size is not None:
-            wanted = self.size - len(self.given)
-        else:
-            cdf = np.cumsum(self.size_law)
-            wanted = int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))
+        wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
-        info: dict[str, float] = {
-            "proposals": proposals,
-            "rejections": proposals - wanted,
-            "recentred": state.recentred,
-        }
-        info |= {Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
+        info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
+        info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
+
+    def draw_count(self, rng: np.random.Generator) -> int:
+        """Draw the number of items in addition to the given ones."""
+        return int(invert_cdf(self.size_law, rng.random(1))[0])
+
+    def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
+        """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
+        return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
 
     def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
         """Draw the missing items; return the state with ``wanted`` items and the number of proposals."""

@@ -26,7 +26,7 @@ class Counters(NamedTuple):
         """Return the counters of new samples."""
         whole = torch.zeros(3, count, dtype=torch.int64, device=device)
         real = torch.zeros(2, count, dtype=torch.float64, device=device)
-        return cls(*whole, real[0], real[1] + 1)
+        return cls(whole[0], whole[1], whole[2], real[0], real[1] + 1)
 
 
 class Samples(NamedTuple):

@@ -84,7 +84,7 @@ def first_form(law: Bordered) -> FloatArray:
         M = M - np.trace(P) * D - np.trace(D) * P + P @ D + D @ P
     if len(E) == 2:
         M = M + H @ adjugate(G @ H)[0] @ G
-    return M
+    return np.asarray(M)
 
 
 def second_form(law: Bordered, q: FloatArray) -> FloatArray:

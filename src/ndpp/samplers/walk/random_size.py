@@ -17,6 +17,7 @@ from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
+from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.walk.sampler import Walk
@@ -75,8 +76,7 @@ class RandomSize(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw a size, then the last set of a chain of that size."""
-        cdf = np.cumsum(self.law)
-        return self.walks[int(np.searchsorted(cdf, rng.random() * cdf[-1], side="right"))].draw(rng)
+        return self.walks[int(invert_cdf(self.law, rng.random(1))[0])].draw(rng)
 
 
 def nested_starts(kernel: LowRankKernel) -> tuple[IntArray | None, ...]:

@@ -1,0 +1,126 @@
+"""Requests per second of ``ndpp serve`` on this machine, which the load generator shares: ``python benchmarks/bench_serve.py``.
+
+The model is a learned UK Retail kernel if ``NDPP_DATA`` has one, else a synthetic one of its shape (3,941 items, rank 200). Every run
+is bounded in requests and in seconds. Besides the rate and the latencies it shows the server's own CPU time per request, which does
+not depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+import ndpp
+from ndpp.datasets import make_kernel
+
+RUNS = {"recommend": (3000, 8), "complete": (600, 4), "batch": (5, 1), "health": (3000, 8)}
+"""Most requests, and connections at a time."""
+
+
+def model() -> ndpp.LowRankKernel:
+    """Return the kernel to serve."""
+    stored = Path(os.environ.get("NDPP_DATA", "")) / "kernels" / "uk_retail_A.npz"
+    if not stored.is_file():
+        return make_kernel(3941, 200, rng=0)
+    with np.load(stored) as arrays:
+        return ndpp.LowRankKernel(arrays["X"], arrays["W"])
+
+
+def body(task: str, rng: np.random.Generator) -> bytes:
+    """Return a random question."""
+    basket = rng.choice(2000, 3, replace=False).tolist()
+    asks = {
+        "recommend": {"basket": basket, "n": 10},
+        "complete": {"basket": basket, "size": 8},
+        "batch": {"task": "recommend", "baskets": [rng.choice(2000, 3, replace=False).tolist() for _ in range(500)]},
+    }
+    return json.dumps(asks[task]).encode() if task in asks else b""
+
+
+def message(task: str, content: bytes) -> bytes:
+    """Return a request as it goes over the wire."""
+    first = f"POST /api/{task}" if content else f"GET /{task}"
+    head = f"{first} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+async def answer(reader: asyncio.StreamReader) -> int:
+    """Read one answer, chunked or not; return its status."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    lower = head.lower()
+    if b"transfer-encoding: chunked" in lower:
+        while size := int(await reader.readline(), 16):
+            await reader.readexactly(size + 2)
+        await reader.readline()
+    else:
+        await reader.readexactly(int(lower.split(b"content-length: ")[1].split(b"\r\n")[0]))
+    return int(head[9:12])
+
+
+async def load(url: str, task: str, requests: int, connections: int, seconds: float) -> tuple[list[float], float]:
+    """Return the time of each request and of all."""
+    rng, where, times = np.random.default_rng(0), urlsplit(url), []
+    waiting = [message(task, body(task, rng)) for _ in range(requests)]
+    end = time.perf_counter() + seconds
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        while waiting and time.perf_counter() < end:
+            began = time.perf_counter()
+            writer.write(waiting.pop())
+            status = await answer(reader)
+            assert status == 200, status
+            times.append(time.perf_counter() - began)
+        writer.close()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(connections)))
+    return times, time.perf_counter() - began
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=15.0, help="most seconds of each run")
+    parser.add_argument("tasks", nargs="*", default=list(RUNS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        ndpp.save(model(), path)
+        words = [sys.executable, "-m", "ndpp.cli", "serve", str(path), "--port", "0"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
+            assert server.stderr is not None
+            log = server.stderr
+            url = json.loads(log.readline())["url"]
+            drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
+            for task in options.tasks:
+                requests, connections = RUNS[task]
+                asyncio.run(load(url, task, connections, connections, options.seconds))
+                before = cpu_seconds(server.pid)
+                times, wall = asyncio.run(load(url, task, requests, connections, options.seconds))
+                cpu = (cpu_seconds(server.pid) - before) / len(times)
+                p50, p99 = np.percentile(times, [50, 99]) * 1e3
+                print(f"{task:10} {len(times):5} requests  {len(times) / wall:7.1f}/s  p50 {p50:6.1f} ms  p99 {p99:6.1f} ms  "
+                      f"server CPU {1e3 * cpu:6.2f} ms/request")  # fmt: skip
+            server.terminate()
+            server.wait(30)
+            drain.wait(10)
+
+
+if __name__ == "__main__":
+    main()

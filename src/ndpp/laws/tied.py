@@ -1,0 +1,279 @@
+"""Mixtures with shared ties: components L_c = diag(√o_c) (I + X W Xᵀ) diag(√o_c) with odds o_c of their own, and one X for all.
+
+With the tie factor G(S) = det(I + X W Xᵀ)_S and p = o/(1 + o), everything about all components is a few matrix products:
+
+    P_c(S) = G(S) Π_{i∈S} o_ci / Z_c,        Z_c = Π_i (1 + o_ci) · det(I + W A_c),        A_c = Σ_i p_ci x_i x_iᵀ,
+    P_c(J ⊆ S) = Π_{j∈J} p_cj · det(I + (1 − p)^½ X N_c Xᵀ (1 − p)^½)_J,                  N_c = W (I + A_c W)⁻¹,
+    P_c(a ∈ S | J ⊆ S) = p_ca + p_ca (1 − p_ca) x_aᵀ N_c^J x_a,                           N_c^J a Schur complement of N_c.
+
+G is that of a kernel with background 1, :attr:`TiedMixture.base`, whose conditionals are those of all components: given items J, every
+component keeps its odds, and the ties become those of the base given J. All of it is written in the coordinates of the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._validation import check_items, check_matrix, frozen
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.laws.background import BackgroundKernel
+from ndpp.laws.batched import log_dets
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import NEGLIGIBLE, Mixture
+from ndpp.rows.scaled import Scaled
+
+BLOCK_ENTRIES = 2**21
+"""Entries of the products q_a q_b that are formed at a time (16 MB)."""
+
+
+class TiedComponents(Sequence[LowRankKernel]):
+    """The components as kernels, made when asked for: they share X."""
+
+    def __init__(self, odds: FloatArray, base: LowRankKernel) -> None:
+        self.odds, self.base = odds, base
+
+    def __len__(self) -> int:
+        return len(self.odds)
+
+    @overload
+    def __getitem__(self, which: int) -> LowRankKernel: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[LowRankKernel]: ...
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return [self[c] for c in range(len(self))[which]]
+        return self.tilted(which, 0.0)
+
+    def tilted(self, which: int, log_tilt: float) -> BackgroundKernel:
+        """Return the kernel ρL of a component."""
+        odds, base = np.exp(log_tilt) * np.asarray(self.odds[which], np.float64), self.base
+        return BackgroundKernel(
+            Scaled(base.X, np.sqrt(odds), is_shared=True),
+            base.W,
+            labels=base.labels,
+            support=base._allowed,
+            magnitudes=base._magnitudes,
+            background=odds,
+        )
+
+
+class _State(NamedTuple):
+    """A_c and N_c, shape (C, r, r), and log Z_c."""
+
+    A: FloatArray
+    N: FloatArray
+    log_z: FloatArray
+
+
+class TiedMixture(Mixture):
+    """What :meth:`Mixture.tied` returns. Its costs do not grow with C times the size of X.
+
+    Attributes
+    ----------
+    odds : (C, n) array
+        Popularity of each item in each component.
+    base : LowRankKernel
+        The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
+    """
+
+    def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
+        odds = check_matrix(odds, "odds", shape=(None, base.n_items))
+        if (odds < 0).any():
+            c, i = np.argwhere(odds < 0)[0]
+            raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and item {i} are {odds[c, i]:g}")
+        self.odds, self.base = frozen(odds), base
+        self.components: TiedComponents = TiedComponents(self.odds, base)
+        self._set(weights, len(odds), names)
+
+    @property
+    def _first(self) -> LowRankKernel:
+        return self.base
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger."""
+        return int(self.largest[self.weights > 0].max())
+
+    @cached_property
+    def largest(self) -> IntArray:
+        """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
+        return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
+
+    # -- all components at once ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _state(self) -> _State:
+        A = self._grams(0.0)
+        N = self._core @ np.linalg.inv(self._system(A))
+        return _State(A, N, self._log_ones(0.0) + _log_dets(self._system(A)))
+
+    @cached_property
+    def _core(self) -> FloatArray:
+        """W in the coordinates of the base, whose rows are x_i / √2."""
+        return 2 * self.base.ties.coordinates.B
+
+    def _system(self, A: FloatArray) -> FloatArray:
+        return np.eye(len(self._core)) + A @ self._core
+
+    def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
+        """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
+        if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
+            return self._state.log_z
+        return self._log_ones(log_tilt) + _log_dets(self._system(self._grams(log_tilt)))
+
+    def _tilted_odds(self, log_tilt: Any, rows: Any) -> FloatArray:
+        """Return ρ_c o_ci for rows of the support, shape (C, len(rows))."""
+        odds = np.asarray(self.odds[:, self.base.support[rows]], np.float64)
+        return odds * np.exp(np.reshape(log_tilt, (-1, 1)))
+
+    def _log_ones(self, log_tilt: Any) -> FloatArray:
+        parts = (np.log1p(self._tilted_odds(log_tilt, rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
+        return np.asarray(np.sum(list(parts), axis=0))
+
+    def _grams(self, log_tilt: Any) -> FloatArray:
+        """Return Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
+        r = len(self._core)
+        total = np.zeros((len(self.odds), r * (r + 1) // 2))
+        for rows, pairs in self._pairs():
+            odds = self._tilted_odds(log_tilt, rows)
+            total += (odds / (1 + odds)) @ pairs
+        upper = np.triu_indices(r)
+        A = np.zeros((len(self.odds), r, r))
+        A[:, upper[0], upper[1]] = total
+        A[:, upper[1], upper[0]] = total
+        return A
+
+    def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield some rows of the support and q_ia q_ib for a ≤ b."""
+        step = max(1, BLOCK_ENTRIES // max(1, len(self._core) * (len(self._core) + 1) // 2))
+        for block, Q in self.base.ties.q_blocks():
+            for start in range(0, len(Q), step):
+                q = Q[start : start + step]
+                yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
+
+    def component_log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return log P_c(S) of many sets and all components, shape (len(baskets), C): one sparse product with the log-odds."""
+        distinct = np.unique(baskets.indices)
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
+        popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
+        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z)
+
+    def _log_whole(self, ids: IntArray) -> FloatArray:
+        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
+
+    def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
+        if size is not None:
+            return super()._log_contained(ids, size)
+        if len(ids) == 0 or not self.base.can_occur(ids).all():
+            return np.full(len(self.odds), 0.0 if len(ids) == 0 else -np.inf)
+        odds, _, inside = self._inside(ids, self._state.N)
+        log_abs = np.linalg.slogdet(inside)
+        with np.errstate(divide="ignore"):
+            log_p = np.log(odds / (1 + odds)).sum(axis=1)
+        return np.where(log_abs.sign > 0, log_p + log_abs.logabsdet, -np.inf)
+
+    def _inside(
+        self, ids: IntArray, N: FloatArray, chosen: Any = slice(None)
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the odds of J, (1 − p)^½ q_J, shape (C, k, r), and I + (1 − p)^½ q_J N q_Jᵀ (1 − p)^½ of the chosen components."""
+        odds = np.asarray(self.odds[chosen][:, ids], np.float64)
+        rows = self.base.ties.q_rows(self.base.rows_of(ids)) / np.sqrt(1 + odds)[:, :, None]
+        return odds, rows, np.eye(len(ids)) + rows @ N @ rows.swapaxes(1, 2)
+
+    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
+        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
+        if size is not None:
+            return super().inclusion_probabilities(size, given)
+        ids = check_items(given, self.n_items, "given")
+        posterior = self.responsibilities(ids)
+        active = np.flatnonzero(posterior > NEGLIGIBLE)
+        forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
+        odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
+        out = np.zeros(self.n_items)
+        out[self.base.support] = posterior[active] @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
+        out[ids] = 1.0
+        return np.clip(out, 0.0, 1.0)
+
+    @cached_property
+    def _forms(self) -> FloatArray:
+        """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
+        first, second = np.triu_indices(len(self._core))
+        N = self._state.N
+        symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
+        return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
+
+    def _explained(self, ids: IntArray, active: IntArray) -> FloatArray:
+        """Return x_aᵀ (N_c − N_c^J) x_a of some components, shape (len(active), items of the support). O(n r |J|) each."""
+        N = self._state.N[active]
+        _, rows, inside = self._inside(ids, N, active)
+        left, right = N @ rows.swapaxes(1, 2), np.linalg.solve(inside, rows @ N)
+        out = np.empty((len(active), self.base.n_rows))
+        for block, Q in self.base.ties.q_blocks():
+            for c in range(len(active)):
+                out[c, block] = np.einsum("ik,ik->i", Q @ left[c], Q @ right[c].T)
+        return out
+
+    # -- mixtures again ------------------------------------------------------------------------------------------------------
+
+    def condition(self, items: Items) -> Mixture:
+        """Return the distribution of the remaining items, given that these are in: the same odds, ties and weights given the items."""
+        ids = check_items(items, self.n_items)
+        if len(ids) == 0:
+            return self
+        weights = self.responsibilities(ids)
+        kept = np.flatnonzero(weights > 0)
+        names = None if self.names is None else [self.names[c] for c in kept]
+        return TiedMixture(self.odds[kept], self.base.condition(ids), weights[kept], names=names)
+
+    def restrict(self, items: Items) -> Mixture:
+        """Return the distribution given that only these items are in; ids stay those of the catalogue."""
+        return self._on(self.base.restrict(items))
+
+    def exclude(self, items: Items) -> Mixture:
+        """Return the distribution given that these items are not in; ids stay those of the catalogue."""
+        return self._on(self.base.exclude(items))
+
+    def _on(self, base: LowRankKernel) -> Mixture:
+        narrowed = TiedMixture(self.odds, base, self.weights, names=self.names)
+        log_weights = self._log_weights + narrowed.log_normalizers() - self.log_normalizers()
+        return TiedMixture(self.odds, base, np.exp(log_weights - logsumexp(log_weights)), names=self.names)
+
+    # -- sets of one size ----------------------------------------------------------------------------------------------------
+
+    def tilts(self, size: int, *, steps: int = 6) -> FloatArray:
+        """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only."""
+        x, A = np.zeros(len(self.odds)), self._state.A
+        for _ in range(steps):
+            R = np.eye(len(self._core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * A))
+            mean = np.trace(R, axis1=1, axis2=2)
+            variance = mean - np.einsum("cij,cji->c", R, R)
+            for rows, _ in self._pairs(products=False):
+                odds = self._tilted_odds(x, rows)
+                mean, variance = mean + (odds / (1 + odds)).sum(axis=1), variance + (odds / (1 + odds) ** 2).sum(axis=1)
+            wanted = min(max(size, 0.3), self.base.n_rows - 0.3)
+            x = x + np.clip((wanted - mean) / np.maximum(variance, 0.1), -2, 2)
+        return np.clip(x, -50, 50)
+
+
+def _products(q: FloatArray) -> FloatArray:
+    """Return q_ia q_ib for a ≤ b, in the order of ``np.triu_indices``."""
+    r = q.shape[1]
+    out, at = np.empty((len(q), r * (r + 1) // 2)), 0
+    for a in range(r):
+        np.multiply(q[:, a, None], q[:, a:], out=out[:, at : at + r - a])
+        at += r - a
+    return out
+
+
+def _log_dets(systems: AnyArray) -> FloatArray:
+    """Return log det of matrices whose rows may differ in size by many orders of magnitude."""
+    size = np.abs(systems).max(axis=2, initial=0.0).clip(np.finfo(float).tiny)
+    return np.asarray(np.linalg.slogdet(systems / size[:, :, None])[1] + np.log(size).sum(axis=1))

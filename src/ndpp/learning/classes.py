@@ -1,0 +1,106 @@
+"""Where the training of missions begins: classes of independent items found by EM, and their log-odds as a product of small matrices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import logsumexp
+
+from ndpp._types import FloatArray
+from ndpp.baskets import Baskets
+
+MAX_BASKETS = 100_000
+"""Most baskets that EM looks at; training sees all."""
+MAX_ROUNDS, SHRINK = 40, 30.0
+"""Most rounds of EM, and the number of average baskets that are added to those of each class."""
+LEAST_CLASSES, SPLIT = 25, 4
+"""Up to ``SPLIT`` missions begin as one class, so that EM has more baskets for each, but not with fewer classes than ``LEAST_CLASSES``."""
+JITTER, TIE_NOISE = 0.3, 0.3
+"""Size of the noise that tells missions of one class apart, and of that in which ties begin."""
+
+
+class Shape(NamedTuple):
+    """Number of missions C, columns d of X, and columns r of the factors of the log-odds."""
+
+    n_missions: int
+    rank: int
+    n_factors: int
+
+
+class Classes(NamedTuple):
+    """Log-odds (C, n) of the items in each class, and log shares (C,)."""
+
+    log_odds: FloatArray
+    log_shares: FloatArray
+
+    def joint(self, matrix: Any) -> FloatArray:
+        """Return log P(class, basket) for each row of a sparse matrix of baskets."""
+        constants = self.log_shares - np.logaddexp(0, self.log_odds).sum(axis=1)
+        joint: FloatArray = matrix @ self.log_odds.T.astype(np.float32) + constants
+        return joint
+
+
+def frequencies(baskets: Baskets) -> FloatArray:
+    """Return the share of baskets that hold each item, with half a basket added on either side."""
+    return (np.bincount(baskets.indices, minlength=baskets.n_items) + 0.5) / (len(baskets) + 1)
+
+
+def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets, n_classes: int) -> Classes:
+    """Return classes of independent items by EM, ended when the validation baskets become less probable."""
+    if len(baskets) > MAX_BASKETS:
+        baskets = baskets[np.sort(rng.choice(len(baskets), MAX_BASKETS, replace=False))]
+    matrix, judged, average = baskets.to_csr().astype(np.float32), validation.to_csr(), frequencies(baskets)
+    columns, members = matrix.T.tocsr(), _first_members(rng, matrix, average, n_classes)
+    best, best_value, bad = None, -np.inf, 0
+    for _ in range(MAX_ROUNDS):
+        sizes = members.sum(axis=0, dtype=np.float64)
+        p = ((columns @ members).T + SHRINK * average) / (sizes[:, None] + SHRINK)
+        p = np.clip(p, 1e-12, 1 - 1e-9)  # memberships are in single precision
+        found = Classes(np.log(p) - np.log1p(-p), np.log(sizes + 1) - np.log((sizes + 1).sum()))
+        value = logsumexp(found.joint(judged), axis=1).mean()
+        bad = 0 if value > best_value else bad + 1
+        if value > best_value:
+            best, best_value = found, value
+        if bad == 2:
+            break
+        members = _posterior(found.joint(matrix))
+    assert best is not None
+    return best
+
+
+def _first_members(rng: np.random.Generator, matrix: Any, average: FloatArray, n_classes: int) -> FloatArray:
+    """Return soft memberships by likeness to a random basket for each class, shared rare items counting most."""
+    scaled = matrix @ sparse.diags_array((1 / np.sqrt(average)).astype(np.float32))
+    norms = np.sqrt(np.maximum(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel(), 1e-9))
+    seeds = rng.choice(len(norms), n_classes, replace=len(norms) < n_classes)
+    likeness = (scaled @ scaled[seeds].T).toarray() / norms[:, None] / norms[seeds]
+    return _posterior(10 * (likeness + 0.05 * rng.random(likeness.shape)))
+
+
+def _posterior(joint: FloatArray) -> FloatArray:
+    weights = np.exp(joint - joint.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+
+
+def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape: Shape) -> tuple[FloatArray, ...]:
+    """Return b, u, X, z, a and log π to begin with: log-odds near those of the classes, and ties near none.
+
+    The log-odds beyond the overall ones, each item weighted with the root of its count, are cut off to ``n_factors`` singular values.
+    """
+    n_classes = min(shape.n_missions, max(LEAST_CLASSES, -(-shape.n_missions // SPLIT)))
+    classes = find_classes(rng, baskets, validation, n_classes)
+    average = frequencies(baskets)
+    bias, root = np.log(average) - np.log1p(-average), np.sqrt(average)
+    left, values, right = np.linalg.svd((classes.log_odds - bias) * root, full_matrices=False)
+    r = min(shape.n_factors, len(values))
+    factors = 0.02 * rng.standard_normal((baskets.n_items, shape.n_factors))
+    factors[:, :r] = right[:r].T * values[:r] / root[:, None] / np.sqrt(n_classes)
+    own = np.arange(shape.n_missions) % n_classes  # the class of each mission
+    missions = rng.standard_normal((shape.n_missions, shape.n_factors))
+    jitter = JITTER * (shape.n_missions > n_classes)
+    missions[:, :r] = np.sqrt(n_classes) * left[own, :r] + jitter * missions[:, :r]
+    X = TIE_NOISE * shape.rank**-0.25 * rng.standard_normal((baskets.n_items, shape.rank))
+    shares = classes.log_shares[own] - np.log(np.bincount(own)[own])
+    return bias, factors, X, missions, np.zeros(shape.n_missions), shares

@@ -1,0 +1,236 @@
+"""The application: what is asked where."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+
+import ndpp
+from ndpp.errors import InvalidInputError
+from ndpp.serve import answers, batch, metrics, pages, problems
+from ndpp.serve import schemas as s
+from ndpp.serve.gate import Gate, Guard
+from ndpp.serve.holder import Holder
+from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
+from ndpp.serve.model import Served
+from ndpp.serve.work import Stop, Work
+
+Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
+Number = Annotated[int, Query(ge=1, le=RESULTS)]
+Flag = Annotated[bool, Query()]
+api = APIRouter(prefix="/api", responses=problems.RESPONSES)
+
+
+def create_app(
+    path: str | Path, *, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+) -> Gate:
+    """Return the ASGI application of a model file.
+
+    Parameters
+    ----------
+    path : path
+        The model. If the file is replaced, the new version is served from the next request on.
+    token : str, optional
+        If given, every request but those for the health of the server must carry it.
+    host : str
+        The name by which clients may reach a server without a token, in addition to addresses and ``localhost``.
+    limits : Limits, optional
+        Seconds, threads and waiting requests.
+    """
+    counted, holder = metrics.Metrics(), Holder(Path(path))
+    counted.items.set(holder.current.n_items)
+
+    def changed(loaded: bool) -> None:
+        counted.reloads.labels("loaded" if loaded else "refused").inc()
+        counted.items.set(holder.current.n_items)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watcher = asyncio.create_task(holder.watch(changed))
+        yield
+        watcher.cancel()
+        app.state.work.close()
+
+    app = FastAPI(
+        title="ndpp",
+        version=ndpp.__version__,
+        description=pages.DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.holder, app.state.work, app.state.metrics = holder, Work(limits or Limits()), counted
+    app.include_router(api)
+    app.include_router(health)
+    app.include_router(pages.router)
+    app.mount("/static", StaticFiles(directory=str(files("ndpp.serve") / "page")))
+    app.add_exception_handler(Exception, _failed)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    for expected in problems.EXPECTED:
+        app.add_exception_handler(expected, _expected)
+    plain = app.openapi
+    app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
+    return Gate(app, Guard(token, host), counted)
+
+
+def reply(answer: Any) -> Response:
+    """Return an answer as JSON."""
+    body = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(body.encode("utf-8", "replace"), media_type="application/json")
+
+
+async def ask(request: Request, answer: Callable[..., Any], question: Any) -> Response:
+    """Have the current model answer a question in a thread."""
+    task = partial(answer, request.app.state.holder.current, question)
+    return reply(await request.app.state.work.run(request, task))
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------------
+
+
+@api.get("/items", response_model=s.ItemsAnswer, summary="Search the catalogue")
+async def items(
+    request: Request,
+    q: Text = "",
+    limit: Number = 20,
+    offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    ids: Flag = False,
+) -> Response:
+    """Search by prefix, part of a name or with typing errors; without a query, the most popular items."""
+
+    def task(model: Served, _: None, stop: Stop) -> Any:
+        return answers.items(model, q, limit, offset, ids=ids)
+
+    return await ask(request, task, None)
+
+
+@api.get("/model", response_model=s.ModelAnswer, summary="Describe the model")
+async def model(request: Request) -> Response:
+    """Shape, size distribution, and missions if the model has them."""
+    return await ask(request, lambda model, _, stop: answers.describe(model), None)
+
+
+@api.get("/map", response_model=s.MapAnswer, summary="Map of the catalogue")
+async def atlas(request: Request) -> Response:
+    """Places of the most popular items: items that go with the same items lie close together."""
+    return await ask(request, lambda model, _, stop: answers.atlas(model), None)
+
+
+@api.get("/related", response_model=s.RelatedAnswer, summary="Complements and substitutes")
+async def related(
+    request: Request,
+    item: Annotated[str | None, Query(min_length=1, max_length=LABEL_LENGTH, description="A label.")] = None,
+    id: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="An id, instead of a label.")] = None,
+    n: Number = 10,
+    ids: Flag = False,
+) -> Response:
+    """Items that go with an item, and items that stand in for it, with lift and correlation."""
+    named: s.Item | None = item if id is None else id
+    if named is None or (item is not None and id is not None):
+        raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
+
+    def task(model: Served, named: s.Item, stop: Stop) -> Any:
+        return answers.related(model, named, n, ids=ids)
+
+    return await ask(request, task, named)
+
+
+@api.post("/recommend", response_model=s.RecommendAnswer, summary="What goes next")
+async def recommend(request: Request, question: s.RecommendAsk) -> Response:
+    """Items with the best scores for a basket."""
+    return await ask(request, answers.recommend, question)
+
+
+@api.post("/explain", response_model=s.ExplainAnswer, summary="Why this item")
+async def explain(request: Request, question: s.ExplainAsk) -> Response:
+    """The factor by which each item of the basket changes the score of an item."""
+    return await ask(request, answers.explain, question)
+
+
+@api.post("/complete", response_model=s.DrawAnswer, summary="Complete a basket")
+async def complete(request: Request, question: s.CompleteAsk) -> Response:
+    """Exact samples that contain the basket."""
+    return await ask(request, answers.complete, question)
+
+
+@api.post("/sample", response_model=s.DrawAnswer, summary="Draw baskets")
+async def sample(request: Request, question: s.DrawAsk) -> Response:
+    """Exact samples."""
+    return await ask(request, answers.sample, question)
+
+
+@api.post("/probability", response_model=s.ProbabilityAnswer, summary="How likely is a basket")
+async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
+    """The probability of a basket, of its size, and how it compares with independent items."""
+    return await ask(request, answers.probability, question)
+
+
+@api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: batch.RESPONSE})
+async def many(request: Request, question: s.BatchAsk) -> Response:
+    """One question for thousands of baskets. The answer is streamed, one JSON object per line and basket, in order.
+
+    A line has the `index` of its basket and the fields of the single answer, or a `problem`.
+    """
+    current, work = request.app.state.holder.current, request.app.state.work
+    shared = await work.run(request, partial(batch.resolved, current, question))
+    return StreamingResponse(batch.lines(work, request, current, shared), media_type=batch.MEDIA_TYPE)
+
+
+# -- operations --------------------------------------------------------------------------------------------------------------
+
+health = APIRouter(tags=["operations"])
+
+
+@health.get("/health", summary="Is the process alive")
+async def alive() -> dict[str, str]:
+    """Answer as long as the event loop runs."""
+    return {"status": "ok"}
+
+
+@health.get("/ready", summary="Can it answer")
+async def ready(request: Request) -> dict[str, str]:
+    """Answer once a model is loaded."""
+    return {"status": "ready", "checksum": request.app.state.holder.current.checksum}
+
+
+@health.get(
+    "/metrics", summary="Prometheus metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}}
+)
+async def counters(request: Request) -> Response:
+    """Requests, their times, and reloads, as text for Prometheus."""
+    return Response(request.app.state.metrics.text(), media_type=metrics.MEDIA_TYPE)
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------------
+
+
+async def _expected(request: Request, error: Exception) -> Response:
+    found = problems.of(error)
+    return await _failed(request, error) if found is None else problems.reply(found)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return problems.of_status(500, "something went wrong inside the server; its log says what")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problems.of_status(error.status_code, str(error.detail), headers=error.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return problems.invalid(error.errors())

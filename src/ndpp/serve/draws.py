@@ -1,0 +1,112 @@
+"""Exact samples for requests: whole baskets and completions, one at a time, so that a request can be stopped between two.
+
+A seed gives the baskets that ``law.sample(n, …, rng=seed)`` gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ndpp
+from ndpp._types import IntArray
+from ndpp.errors import NDPPError, PrecisionError
+from ndpp.linalg import tilted_law
+from ndpp.samplers import Exact
+from ndpp.samplers.base import stream, stream_key
+from ndpp.serve.work import Stop
+
+MEMORY = 128 * 2**20
+"""Most bytes of matrices that the sampler of a model keeps."""
+
+
+class Wanted(NamedTuple):
+    """What to draw: items that are in, items that are not, the only other ones allowed, and how many in all."""
+
+    given: IntArray
+    exclude: IntArray
+    candidates: IntArray | None
+    size: int | None
+
+
+class Drawer:
+    """Draws from one law; what depends on the law alone is prepared once.
+
+    The circles of the exact sampler depend on the law alone, too. A basket that is given is put into them item by item, O(N r²)
+    each, where a sampler prepared for the basket would compute N inverses first.
+    """
+
+    def __init__(self, law: Any) -> None:
+        self.law = law
+        plain = isinstance(law, ndpp.LowRankKernel) and getattr(law, "background", None) is None
+        self._sampler = Exact.prepare(law, memory=MEMORY) if plain else None
+
+    def warm(self, item: int) -> None:
+        """Draw a little, so that the first request does not wait for the compiler. The item is one that occurs."""
+        for size in (None, 3):
+            with contextlib.suppress(NDPPError):  # what cannot be drawn is told to those who ask for it
+                nothing = np.empty(0, np.int64)
+                self.draw(Wanted(np.array([item]), nothing, None, size), 1, 0, Stop(float("inf")))
+
+    def draw(self, wanted: Wanted, n: int, seed: int, stop: Stop) -> list[list[int]]:
+        """Return ``n`` baskets as sorted ids."""
+        given, exclude, candidates, size = wanted
+        if self._sampler is None:
+            law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
+            return law.sample(n, size=size, given=given, exclude=exclude, rng=seed).to_lists()
+        if len(exclude) == 0 and candidates is None and (size is None or len(given) < size <= self.law.rank):
+            try:
+                return _shared(self._sampler, given, size, n, seed, stop)
+            except PrecisionError:
+                pass  # as for a basket that never occurs: the careful way knows, and says so
+        narrow = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
+        return _own(Exact.prepare(self.law, **narrow, memory=MEMORY), n, seed, stop)
+
+
+def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, stop: Stop) -> list[list[int]]:
+    """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler."""
+    kernel, key = sampler.kernel, stream_key(seed)
+    rows = np.sort(kernel.rows_of(given, "given"))
+    sizes = None
+    if size is None:
+        law = tilted_law(kernel.coordinates, 1.0, kernel.q_rows(rows))
+        if law.log_weight == -np.inf:
+            raise PrecisionError
+        sizes = np.cumsum(law.law)
+    states: dict[int, Any] = {}
+    drawn = []
+    for i in range(n):
+        stop.check()
+        rng = stream(key, i)
+        more = size - len(rows) if size is not None else _index(sizes, rng)
+        total, found = len(rows) + more, rows
+        if more:
+            if total not in states:
+                states[total] = _begun(sampler, rows, total)
+            found = np.sort(sampler.complete(rng, states[total], total)[0].rows)
+        drawn.append(kernel.catalogue_ids(found).tolist())
+    return drawn
+
+
+def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:
+    """Return the state of a sample of ``total`` items that has these rows already."""
+    state = sampler.start(total)
+    for row in rows.tolist():
+        state = sampler.add(state, row, total)
+    return state._replace(owned=False)  # several draws begin with it
+
+
+def _index(cumulative: Any, rng: np.random.Generator) -> int:
+    """Draw an index with probability proportional to the steps of a sum."""
+    return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+
+
+def _own(sampler: Exact, n: int, seed: int, stop: Stop) -> list[list[int]]:
+    """Draw from a sampler prepared for this request."""
+    key, drawn = stream_key(seed), []
+    for i in range(n):
+        stop.check()
+        drawn.append(sampler.kernel.catalogue_ids(sampler.draw(stream(key, i)).rows).tolist())
+    return drawn

@@ -1,0 +1,201 @@
+"""What every request passes first: its host, its token, the size and speed of its body. And what every answer carries: headers of
+security, a line in the log, a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import logging
+import secrets
+import time
+from pathlib import Path
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ndpp.errors import InvalidInputError
+from ndpp.serve import problems
+from ndpp.serve.limits import BODY_BYTES, BODY_SECONDS, SEND_SECONDS
+from ndpp.serve.logs import event
+from ndpp.serve.metrics import Metrics
+
+OPEN = ("/health", "/ready")
+"""Paths that answer without a token."""
+LEAST_TOKEN = 16
+"""Fewest characters of a token."""
+SECURITY = [
+    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]  # fmt: skip
+
+
+class TooLargeError(Exception):
+    """The body is larger than a request may be."""
+
+
+def read_token(path: Path) -> str:
+    """Return the token that a file holds."""
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < LEAST_TOKEN or not token.isprintable() or " " in token:
+        raise InvalidInputError(
+            f"{str(path)!r} must hold one token of at least {LEAST_TOKEN} characters without spaces. "
+            "Make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return token
+
+
+class Guard:
+    """Who may ask: anyone who knows the token; without one, anyone who reaches the server by its address."""
+
+    def __init__(self, token: str | None, host: str) -> None:
+        self._digest = None if token is None else _digest(token.encode())
+        self._hosts = {"localhost", host.lower()}
+
+    def refusal(self, scope: Scope) -> problems.Response | None:
+        """Return the answer to a request that may not pass."""
+        if scope["path"] in OPEN:
+            return None
+        headers = dict(scope["headers"])
+        if self._digest is None:
+            host = headers.get(b"host", b"").decode("latin-1").lower()
+            if self._is_known(host):
+                return None
+            # A web page could reach a server without a token by a name that it makes resolve to this machine.
+            return problems.response(
+                421, "misdirected", "Misdirected Request",
+                f"without a token the server answers by its address or as localhost, not as {host!r}; start it with --token-file",
+            )  # fmt: skip
+        if hmac.compare_digest(_digest(_offered(headers.get(b"authorization", b""))), self._digest):
+            return None
+        refused = problems.response(
+            401, "unauthorized", "Unauthorized", "this server asks for its token: Authorization: Bearer …"
+        )
+        refused.headers.append("www-authenticate", 'Bearer realm="ndpp"')
+        refused.headers.append("www-authenticate", 'Basic realm="ndpp", charset="UTF-8"')
+        return refused
+
+    def _is_known(self, host: str) -> bool:
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if name in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return True
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.sha256(value).digest()
+
+
+def _offered(header: bytes) -> bytes:
+    """Return the token of an Authorization header: the bearer's, or the password that a browser asks for."""
+    scheme, _, value = header.partition(b" ")
+    if scheme.lower() == b"basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+        except binascii.Error:
+            return b""
+    return value.strip() if scheme.lower() == b"bearer" else b""
+
+
+class Gate:
+    """The outermost application."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, metrics: Metrics) -> None:
+        self.app, self.guard, self.metrics = app, guard, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, name = time.perf_counter(), 500, secrets.token_hex(8)
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {key for key, _ in message["headers"]}
+                extra = [(b"x-request-id", name.encode()), *SECURITY, (b"cache-control", b"no-store")]
+                message["headers"] = [*message["headers"], *(pair for pair in extra if pair[0] not in own)]
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+
+        try:
+            refused = self.guard.refusal(scope)
+            if refused is None:
+                refused = await self._pass(scope, receive, send_guarded)
+            if refused is not None:
+                refused.headers["connection"] = "close"  # the rest of the body is not read
+                await refused(scope, receive, send_guarded)
+        finally:
+            self._note(scope, status, name, time.perf_counter() - began)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> problems.Response | None:
+        """Read the body, and have the request answered; return the answer to one whose body is no good."""
+        if scope["method"] in ("GET", "HEAD"):
+            await self.app(scope, receive, send)
+            return None
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _read(scope, receive)
+        except TooLargeError:
+            detail = f"a request may have {BODY_BYTES:,} bytes; send less at a time"
+            return problems.response(413, "too-large", "Content Too Large", detail)
+        except TimeoutError:
+            detail = f"the request did not arrive within {BODY_SECONDS:g} seconds"
+            return problems.response(408, "slow-request", "Request Timeout", detail)
+        if body is None:
+            return None  # the client has gone
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self.app(scope, receive_again, send)
+        return None
+
+    def _note(self, scope: Scope, status: int, name: str, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        method = (
+            scope["method"]
+            if scope["method"] in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH")
+            else "other"
+        )
+        self.metrics.requests.labels(route, method, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
+        if route not in (*OPEN, "/metrics"):
+            level = logging.ERROR if status == 500 else logging.INFO
+            client = (scope.get("client") or ("",))[0]
+            fields = {"method": method, "path": scope["path"][:200], "status": status, "ms": round(1e3 * seconds, 1)}
+            event("request", level=level, **fields, client=client, id=name)
+
+
+async def _read(scope: Scope, receive: Receive) -> bytes | None:
+    """Return the body, or None where the client leaves before its end."""
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    if not length.isdigit() or int(length) > BODY_BYTES:
+        raise TooLargeError
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > BODY_BYTES:
+            raise TooLargeError
+        if not message.get("more_body", False):
+            return b"".join(parts)

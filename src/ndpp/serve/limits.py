@@ -1,0 +1,45 @@
+"""What one request may ask for. Anything larger is refused with a clear problem document before any work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BODY_BYTES = 8 * 2**20
+"""Most bytes of a request's body."""
+BASKET_ITEMS = 500
+"""Most items of a basket."""
+LISTED_ITEMS = 100_000
+"""Most items of ``exclude`` and of ``candidates``."""
+SAMPLES = 1000
+"""Most baskets drawn by one request."""
+RESULTS = 1000
+"""Most items that a search, a recommendation or a list of related items returns."""
+BATCH_BASKETS = 10_000
+"""Most baskets of one batch."""
+LABEL_LENGTH = 1000
+"""Most characters of a label."""
+BODY_SECONDS = 10.0
+"""How long a client may take to send a request."""
+SEND_SECONDS = 30.0
+"""How long a client may take to read a part of the answer."""
+HEADER_SECONDS = 10.0
+"""How long a connection may stay open without a complete request line and headers."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits that depend on the machine.
+
+    Parameters
+    ----------
+    seconds : float
+        Most seconds of work for one answer; for a batch, for each basket.
+    threads : int
+        Requests that are computed at a time.
+    waiting : int
+        Requests that may wait for a thread; further ones are turned away with status 503.
+    """
+
+    seconds: float = 10.0
+    threads: int = 2
+    waiting: int = 64

@@ -1,0 +1,167 @@
+"""A model as the service knows it: the law, the names of its items, and what many answers share, computed once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ndpp
+from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_items
+from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
+from ndpp.laws.files import INDEX, load_header
+from ndpp.serve.atlas import Atlas
+from ndpp.serve.draws import Drawer
+from ndpp.serve.labels import LabelIndex
+from ndpp.serve.scores import Scorer
+
+Item = int | str
+MISSION_ITEMS = 12
+"""Items by which a mission is described."""
+
+
+class Stamp(NamedTuple):
+    """What tells one version of a file from another."""
+
+    device: int
+    inode: int
+    modified: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp:
+        """Return the stamp of a model file, or of the index of a folder."""
+        found = os.stat(path / INDEX if path.is_dir() else path)
+        return cls(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+class Mission(NamedTuple):
+    """A component of a mixture: its share of the baskets and the items it lifts most."""
+
+    name: str
+    weight: float
+    items: list[int]
+    lifts: list[float]
+
+
+class Served:
+    """A law with names. It never changes; a replaced file becomes another one.
+
+    Parameters
+    ----------
+    law : LowRankKernel or another law
+        What ``ndpp.load`` returns.
+    name : str
+        What people call the model.
+    checksum : str
+        Tells versions of the model apart.
+    """
+
+    def __init__(self, law: Any, name: str, checksum: str = "") -> None:
+        self.law, self.name, self.checksum = law, name, checksum
+        self.n_items: int = law.n_items
+        self.labels: tuple[str, ...] | None = law.labels
+        self._id_of = {label: i for i, label in enumerate(self.labels or ())}
+        self._lock = threading.RLock()
+        self.popularity: FloatArray = law.inclusion_probabilities()
+        self.sizes: FloatArray = np.asarray(law.size_distribution())
+        self.scorer = Scorer.prepare(law)
+        self.drawer = Drawer(law)
+        names = [str(i) for i in range(self.n_items)] if self.labels is None else self.labels
+        self.index = LabelIndex(names, self.popularity)
+        self.drawer.warm(int(self.index.popular[0]))
+
+    @classmethod
+    def load(cls, path: Path) -> Served:
+        """Read a model file."""
+        law = ndpp.load(path)
+        return cls(law, path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}")
+
+    # -- names ---------------------------------------------------------------------------------------------------------------
+
+    def ids(self, items: Sequence[Item], argument: str = "basket") -> IntArray:
+        """Return ids of items: a string is a label, an integer an id. They must be distinct."""
+        found = np.array([self._id(item, argument) for item in items], np.int64)
+        return check_items(found, self.n_items, argument)
+
+    def _id(self, item: Item, argument: str) -> int:
+        if isinstance(item, int):
+            if item >= self.n_items:
+                raise UnknownItemError(item, self.n_items, argument=argument)
+            return item
+        if self.labels is None:
+            raise InvalidInputError(
+                f"holds {item!r}, and this model has no labels; name items by their ids, 0..{self.n_items - 1}",
+                argument=argument,
+            )
+        if item not in self._id_of:
+            raise self._unknown(item)
+        return self._id_of[item]
+
+    def _unknown(self, label: str) -> UnknownLabelError:
+        """Return the library's error; similar labels come from the index, since comparing all of them would take a second."""
+        error = UnknownLabelError(label, [(self.labels or ())[i] for i in self.index.search(label, 5).items])
+        error.n_labels = self.n_items
+        if not error.suggestions:
+            error.args = (f"unknown label {label!r}; it is not among the {self.n_items} labels of the catalogue",)
+        return error
+
+    def names(self, items: Any, *, ids: bool = False) -> list[Item]:
+        """Return items as labels, or as ids where these are wanted or there are no labels."""
+        numbers: list[int] = np.asarray(items, np.int64).tolist()
+        return list(numbers) if ids or self.labels is None else [self.labels[i] for i in numbers]
+
+    # -- what many answers share ---------------------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of a kernel; a mixture has none."""
+        return getattr(self.law, "rank", None)
+
+    @cached_property
+    def log_absent(self) -> float:
+        """Σ log(1 − P(i)) over all items."""
+        return float(np.log1p(-np.minimum(self.popularity, 1 - 1e-12)).sum())
+
+    @cached_property
+    def mission_names(self) -> list[str]:
+        """Names of the components of a mixture, in its order."""
+        count = len(getattr(self.law, "components", ()))
+        return [str(name) for name in getattr(self.law, "names", None) or [f"mission {i + 1}" for i in range(count)]]
+
+    @property
+    def missions(self) -> list[Mission]:
+        """The missions of a mixture, largest first; a kernel has none. Computed when first asked for."""
+        with self._lock:
+            return self._missions
+
+    @cached_property
+    def _missions(self) -> list[Mission]:
+        components = getattr(self.law, "components", None)
+        if components is None:
+            return []
+        weights, names = np.asarray(self.law.weights, float), self.mission_names
+        return [self._mission(names[i], weights[i], components[i]) for i in np.argsort(-weights, kind="stable")]
+
+    def _mission(self, name: str, weight: float, component: Any) -> Mission:
+        chances = component.inclusion_probabilities()
+        lifts = np.divide(chances, self.popularity, out=np.zeros_like(chances), where=self.popularity > 0)
+        # Lift alone would show items nobody buys: share of the mission's baskets times the logarithm of the lift.
+        best = np.argsort(-chances * np.log(np.maximum(lifts, 1e-12)), kind="stable")[:MISSION_ITEMS]
+        return Mission(name, float(weight), best.tolist(), lifts[best].tolist())
+
+    @property
+    def atlas(self) -> Atlas:
+        """Places of the most popular items in the plane. Computed when first asked for."""
+        with self._lock:
+            return self._atlas
+
+    @cached_property
+    def _atlas(self) -> Atlas:
+        return Atlas.of(self.law, self.popularity)

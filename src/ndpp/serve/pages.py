@@ -1,0 +1,86 @@
+"""The page, and the description of the service for people, both made on the server from templates that come with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, Response
+
+import ndpp
+
+DESCRIPTION = """Ask a model about baskets: what goes next and why, whole exact completions, how likely a basket is, what goes with
+what. Items are named by their labels (strings) or ids (integers). Every problem is an RFC 9457 document."""
+router = APIRouter(include_in_schema=False)
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(str(files("ndpp.serve") / "page")),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@router.get("/")
+async def page(request: Request) -> Response:
+    """The page to explore the model."""
+    name = request.app.state.holder.current.name
+    return HTMLResponse(TEMPLATES.get_template("page.html").render(name=name, version=ndpp.__version__))
+
+
+@router.get("/docs")
+async def docs(request: Request) -> Response:
+    """The OpenAPI document for people."""
+    found = request.app.openapi()
+    operations = [
+        operation(found, method, path, entry)
+        for path, methods in found["paths"].items()
+        for method, entry in methods.items()
+    ]
+    text = TEMPLATES.get_template("docs.html").render(
+        info=found["info"], operations=operations, version=ndpp.__version__
+    )
+    return HTMLResponse(text)
+
+
+def operation(document: dict[str, Any], method: str, path: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what a person wants to know of an operation: its fields in and out."""
+    content = entry.get("requestBody", {}).get("content", {}).get("application/json", {})
+    answer = entry["responses"].get("200", {}).get("content", {}).get("application/json", {})
+    fields = [
+        {
+            "name": p["name"],
+            "type": _type(p["schema"]),
+            "default": p["schema"].get("default", ""),
+            "text": p.get("description", ""),
+        }
+        for p in entry.get("parameters", ())
+    ]
+    return {
+        "method": method.upper(),
+        "path": path,
+        "summary": entry.get("summary", ""),
+        "text": entry.get("description", ""),
+        "fields": fields + _fields(document, content.get("schema", {})),
+        "answer": _fields(document, answer.get("schema", {})),
+    }
+
+
+def _fields(document: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    record = document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], {})
+    return [
+        {"name": name, "type": _type(one), "default": one.get("default", ""), "text": one.get("description", "")}
+        for name, one in record.get("properties", {}).items()
+    ]
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Return a type in a few words."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_type, schema["anyOf"])))
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return schema.get("$ref", "").rpartition("/")[2] or schema.get("type", "any")

@@ -1,0 +1,130 @@
+"""Problem documents, RFC 9457: what went wrong, in the words of the library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import Response
+
+from ndpp.errors import (
+    BudgetExceededError,
+    ImpossibleSizeError,
+    InvalidInputError,
+    Names,
+    NDPPError,
+    PrecisionError,
+    UnknownItemError,
+    UnknownLabelError,
+    ZeroProbabilityError,
+)
+from ndpp.serve.schemas import Problem
+from ndpp.serve.work import BusyError, ClientGoneError, OutOfTimeError
+
+MEDIA_TYPE = "application/problem+json"
+CLIENT_GONE = 499
+"""Status, in logs and metrics, of a request whose client did not wait for the answer."""
+KINDS: dict[type[NDPPError], tuple[int, str, str]] = {
+    UnknownLabelError: (422, "unknown-label", "Unknown label"),
+    UnknownItemError: (422, "unknown-item", "Unknown item"),
+    ImpossibleSizeError: (422, "impossible-size", "Impossible size"),
+    ZeroProbabilityError: (422, "zero-probability", "Probability zero"),
+    InvalidInputError: (422, "invalid-input", "Invalid input"),
+    PrecisionError: (422, "precision", "Double precision does not suffice"),
+    BudgetExceededError: (503, "budget-exceeded", "Too much work"),
+}
+"""Status, name and title of each error of the library, the most special first."""
+EXPECTED = (*KINDS, BusyError, OutOfTimeError, ClientGoneError)
+"""Errors that are answered with a document of their own."""
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for status, text in {
+        400: "The body is not JSON.",
+        401: "The token is missing or wrong.",
+        408: "The request came too slowly.",
+        413: "The request is too large.",
+        422: "The request cannot be answered, and why.",
+        503: "Too many requests, or too much work for one.",
+    }.items()
+}
+"""What the OpenAPI document says about problems."""
+ALTERNATIVES = ("constrained-int", "constrained-str")
+"""What pydantic calls the two ways to name an item; no part of a request."""
+FIELDS = ("label", "suggestions", "item", "n_items")
+"""Fields of errors that a document repeats."""
+
+
+class ApiNames(Names):
+    """Arguments as the fields of a request."""
+
+    fields = {"given": "basket", "items": "basket", "n_samples": "n"}  # noqa: RUF012
+
+    def argument(self, argument: str) -> str:
+        """Return the name of the field."""
+        return self.fields.get(argument, argument)
+
+    def setting(self, argument: str, value: str) -> str:
+        """Return the field with its value."""
+        return f'"{self.argument(argument)}": {value or "…"}'
+
+
+def document(status: int, kind: str, title: str, detail: str, **fields: Any) -> dict[str, Any]:
+    """Return a problem document."""
+    return {"type": f"urn:ndpp:problem:{kind}", "title": title, "status": status, "detail": detail, **fields}
+
+
+def reply(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return a problem document as an answer."""
+    body = json.dumps(problem, ensure_ascii=False, allow_nan=False)
+    more = {"retry-after": "1"} if problem["status"] == 503 else {}
+    return Response(body.encode("utf-8", "replace"), problem["status"], {**more, **(headers or {})}, MEDIA_TYPE)
+
+
+def response(status: int, kind: str, title: str, detail: str) -> Response:
+    """Return an answer that only says what is wrong."""
+    return reply(document(status, kind, title, detail))
+
+
+def of(error: BaseException) -> dict[str, Any] | None:
+    """Return the document of an error that is no surprise; None for any other."""
+    if isinstance(error, NDPPError):
+        kind = next((kind for cls, kind in KINDS.items() if isinstance(error, cls)), None)
+        if kind is None:
+            return None
+        found = {name: getattr(error, name) for name in FIELDS if hasattr(error, name)}
+        return document(*kind, error.text(ApiNames()), **found)
+    if isinstance(error, BusyError):
+        return document(503, "busy", "Busy", "too many requests are waiting for an answer; try again in a second")
+    if isinstance(error, OutOfTimeError):
+        return document(503, "out-of-time", "Out of time", str(error))
+    if isinstance(error, ClientGoneError):
+        return document(CLIENT_GONE, "client-gone", "Client gone", "the client has closed the connection")
+    return None
+
+
+def of_status(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """Return the document of a plain HTTP error, such as 404."""
+    title = HTTPStatus(status).phrase
+    return reply(document(status, title.lower().replace(" ", "-"), title, detail or title), headers)
+
+
+def invalid(errors: Sequence[Mapping[str, Any]]) -> Response:
+    """Return the document of a request that is not what the OpenAPI document describes. ``errors`` are pydantic's."""
+    malformed = any(error["type"] == "json_invalid" for error in errors)
+    status, kind = (400, "malformed") if malformed else (422, "invalid-request")
+    title = "Malformed JSON" if malformed else "Invalid request"
+    found: dict[str, list[str]] = {}
+    for error in errors:
+        pointer = "/" + "/".join(str(part) for part in error["loc"] if part not in ALTERNATIVES)
+        found.setdefault(pointer, []).append(error["msg"])
+    shown = [{"pointer": pointer, "detail": " or ".join(texts)} for pointer, texts in [*found.items()][:20]]
+    detail = "; ".join(f"{one['pointer']}: {one['detail']}" for one in shown[:3])
+    return reply(document(status, kind, title, detail, errors=shown))
+
+
+def documented(openapi: dict[str, Any]) -> dict[str, Any]:
+    """Add the schema of problem documents to an OpenAPI document."""
+    openapi["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+    return openapi

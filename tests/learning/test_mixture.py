@@ -1,0 +1,336 @@
+"""Mixtures of missions with shared ties: their likelihood, where training begins, and what it finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
+import torch
+
+import oracles
+from ndpp import Mixture
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.learning import MixtureNDPP, fit, mixture, tied
+from ndpp.learning.batches import pack
+from ndpp.learning.classes import Shape, find_classes, frequencies, start
+from ndpp.learning.loss import TrainingSettings
+from ndpp.learning.mixture import MixtureRun
+from ndpp.learning.tied import Expansion, Missions
+
+N_ITEMS = 6
+SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
+QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
+MISSIONS = np.array([[0.6, 0.6, 0.6, 0.6, 0.02, 0.02, 0.02, 0.02], [0.02, 0.02, 0.02, 0.02, 0.5, 0.5, 0.5, 0.5]])
+
+
+def parameters_of(*, rank: int = 4, n_missions: int = 3, seed: int = 0) -> Missions:
+    rng, r = np.random.default_rng(seed), 3
+    shapes = [(N_ITEMS,), (N_ITEMS, r), (N_ITEMS, rank), (n_missions, r), (n_missions,), (n_missions,)]
+    return Missions(*(torch.from_numpy(rng.standard_normal(shape)) for shape in shapes))
+
+
+def law_of(parameters: Missions) -> Mixture:
+    W = tied.skew_pairs(parameters.X.shape[1], torch.device("cpu")).numpy()
+    odds = parameters.log_odds().exp().numpy()
+    return Mixture.tied(odds, parameters.X.numpy(), W, parameters.shares.softmax(0).numpy())
+
+
+def plain_log_dets(p: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
+    """log det(I + W M_c), mission by mission."""
+    d = X.shape[1]
+    W, eye = tied.skew_pairs(d, X.device), torch.eye(d, dtype=torch.float64)
+    return torch.stack([torch.logdet(eye + W @ (X.T @ (row[:, None] * X))) for row in p])
+
+
+def draw(n: int, seed: int) -> Baskets:
+    """Baskets of two missions with four items each, all of them rare in the other mission."""
+    rng = np.random.default_rng(seed)
+    p = MISSIONS[(rng.random(n) < 0.4).astype(int)]
+    return Baskets.from_lists([np.flatnonzero(row) for row in rng.random(p.shape) < p], n_items=8)
+
+
+def truth(baskets: Baskets) -> float:
+    rows = baskets.to_csr().toarray()[:, None, :]
+    each = np.where(rows, MISSIONS, 1 - MISSIONS).prod(axis=2)
+    return float(np.log(each @ [0.6, 0.4]).mean())
+
+
+@pytest.fixture(scope="module")
+def baskets() -> Baskets:
+    return draw(300, 0)
+
+
+def same(first: Any, second: Any) -> bool:
+    laws = first.law_, second.law_
+    return all(
+        np.array_equal(*(getattr(law, name) for law in laws)) for name in ("odds", "weights")
+    ) and np.array_equal(laws[0].base.X, laws[1].base.X)
+
+
+# -- the likelihood ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [2, 4, 8])
+def test_probabilities_are_those_of_the_mixture(rank: int):
+    """Baskets smaller and larger than the rank, which take determinants of different matrices."""
+    parameters, sets = parameters_of(rank=rank), oracles.subsets(N_ITEMS)
+    values, law = tied.evaluate(parameters, Baskets.from_lists(sets, n_items=N_ITEMS)), law_of(parameters)
+    assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-12)
+    np.testing.assert_allclose(values, [law.log_prob(items) for items in sets], rtol=1e-10)
+
+
+@pytest.mark.parametrize("multiple", [1, 4, 16])
+def test_padding_changes_nothing(multiple: int):
+    parameters = parameters_of()
+    sets = Baskets.from_lists([[0, 3], [], [1, 2, 4, 5], [2], [0, 1, 2, 3, 4]], n_items=N_ITEMS)
+    batch = pack(sets, np.arange(5), multiple=multiple)
+    found = tied.log_probs(parameters, tied.log_normalizers(parameters), batch)
+    np.testing.assert_allclose(
+        found, tied.evaluate(parameters, sets)[np.argsort(sets.sizes, kind="stable")], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 25, 2**20])
+def test_expansion_has_the_slopes_of_the_determinants(chunk: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(tied.CHUNK, "cpu", chunk)
+    parameters = parameters_of()
+    p, X = torch.sigmoid(parameters.log_odds()).requires_grad_(), parameters.X.clone().requires_grad_()
+    exact, found = plain_log_dets(p, X), Expansion.at(parameters)
+    np.testing.assert_allclose(found.value, exact.detach(), rtol=1e-12)
+    np.testing.assert_allclose(found.in_p, torch.autograd.grad(exact.sum(), p, retain_graph=True)[0], rtol=1e-9)
+    total = (parameters.shares.softmax(0) * exact).sum()
+    np.testing.assert_allclose(found.in_X, torch.autograd.grad(total, X)[0], rtol=1e-9, atol=1e-12)
+    assert (found.curvature > 0).all()
+    near = parameters.X + 1e-5 * torch.ones_like(parameters.X)
+    change = (parameters.shares.softmax(0) * (plain_log_dets(p, near) - exact)).sum()
+    assert float(found.ties(near)) == pytest.approx(change.item(), rel=1e-3)
+
+
+def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
+    few = Baskets.from_lists([items[items < N_ITEMS] for items in baskets[:20]], n_items=N_ITEMS)
+    now = parameters_of(seed=1)
+    run = MixtureRun([0.7, 0.3], SETTINGS, now, few, few, 0)
+    loss = run.loss(pack(few, np.arange(20)), torch.zeros(1))
+    at = Missions(*(tensor.clone().requires_grad_() for tensor in now))
+    log_odds, prior = at.log_odds(), torch.log_softmax(at.shares, 0)
+    p, K = torch.sigmoid(log_odds), at.X @ tied.skew_pairs(4, at.X.device) @ at.X.T
+    # The slope in X is that of the mean of the determinants over missions, whatever the batch.
+    ties = plain_log_dets(p, at.X.detach())
+    log_z = torch.nn.functional.softplus(log_odds).sum(1) + ties
+    values = [
+        torch.logsumexp(prior - log_z + log_odds[:, items].sum(1), 0)
+        + torch.logdet((torch.eye(6) + K)[items][:, items])
+        for items in few.to_lists()
+    ]
+    shrunk = 0.7 * at.factors.square().sum() + 0.3 * at.X.square().sum()
+    half = (at.bias / 2 - torch.nn.functional.softplus(at.bias)).sum()
+    value = (shrunk - half) / 20 - torch.stack(values).mean()
+    assert float(loss.value) == pytest.approx(value.item(), rel=1e-10)
+    mean = (now.shares.softmax(0) * plain_log_dets(p.detach(), at.X)).sum()
+    for found, exact in zip(loss.gradient, torch.autograd.grad(value + mean - mean.detach(), at)):
+        torch.testing.assert_close(found, exact, rtol=1e-8, atol=1e-10)
+
+
+def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
+    made, true = [], Expansion.at
+    monkeypatch.setattr(Expansion, "at", lambda parameters: made.append(run.step) or true(parameters))
+    model = MixtureNDPP(**QUICK)
+    run = model._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
+    for _ in range(2 * mixture.RENEWAL):
+        run._step(run.pack(np.arange(20)), run._noise_scales())
+    assert made == [0, mixture.RENEWAL]
+
+
+# -- where training begins ---------------------------------------------------------------------------------------------
+
+
+def test_classes_are_found():
+    baskets = draw(4000, 0)
+    found = find_classes(np.random.default_rng(0), baskets, draw(500, 1), 2)
+    order = np.argsort(-found.log_shares)
+    np.testing.assert_allclose(np.exp(found.log_shares[order]), [0.6, 0.4], atol=0.03)
+    p = 1 / (1 + np.exp(-found.log_odds[order]))
+    # 30 average baskets are added to 2,400 and 1,600.
+    shrunk = [(m * own + 30 * frequencies(baskets)) / (m + 30) for m, own in zip((2400, 1600), MISSIONS)]
+    np.testing.assert_allclose(p, shrunk, atol=0.03)
+
+
+def test_training_begins_at_the_classes(baskets: Baskets):
+    shape = Shape(2, 4, 2)
+    bias, factors, X, missions, levels, shares = start(np.random.default_rng(0), baskets, baskets, shape)
+    found = find_classes(np.random.default_rng(0), baskets, baskets, 2)
+    np.testing.assert_allclose(bias + levels[:, None] + missions @ factors.T, found.log_odds, rtol=1e-6)
+    np.testing.assert_allclose(shares, found.log_shares)
+    assert 0 < np.abs(X).max() < 1
+
+
+def test_missions_of_one_class_share_its_weight(baskets: Baskets):
+    _, factors, _, missions, _, shares = start(np.random.default_rng(0), baskets, baskets, Shape(60, 4, 8))
+    assert missions.shape == (60, 8)
+    assert len(np.unique(missions @ factors.T, axis=0)) == 60
+    assert np.exp(shares).sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(shares[:25][:10], shares[25:50][:10])
+
+
+# -- what is found -----------------------------------------------------------------------------------------------------
+
+
+def test_planted_missions_are_recovered():
+    train, test = draw(1500, 2), draw(1000, 3)
+    model = MixtureNDPP(2, rank=4, max_epochs=5, random_state=0).fit(train)
+    assert model.score(test) > truth(test) - 0.06
+    heavy = int(np.argmax(model.law_.weights))
+    assert model.law_.weights[heavy] == pytest.approx(0.6, abs=0.06)
+    assert model.law_.responsibilities([0, 1])[heavy] > 0.95
+    assert model.law_.responsibilities([4, 5])[heavy] < 0.05
+    np.testing.assert_allclose(model.law_.inclusion_probabilities(), [0.6, 0.4] @ MISSIONS, atol=0.05)
+
+
+def test_ties_are_learned_where_there_is_one_mission():
+    rng = np.random.default_rng(0)
+    together = rng.random((800, 2)) < 0.3  # items 0 and 1 come together, as do 2 and 3
+    rows = np.repeat(together, 2, axis=1) & (rng.random((800, 4)) < 0.9)
+    model = MixtureNDPP(1, rank=4, tie_penalty=0.1, max_epochs=8, learning_rate=0.05, random_state=0).fit(rows)
+    p = model.law_.inclusion_probabilities(given=[0])
+    assert p[1] > 0.7
+    assert p[2] == pytest.approx(0.27, abs=0.1)
+
+
+def test_same_seed_same_mixture(baskets: Baskets):
+    first, again, other = (MixtureNDPP(**QUICK | {"random_state": s}).fit(baskets) for s in (0, 0, 1))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = QUICK | {"max_epochs": 3, "penalty": 1e-3}
+    whole = MixtureNDPP(**settings).fit(baskets)
+    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
+
+    def epoch(run: Any, bar: Any) -> Any:
+        if len(run.history) == 2:
+            raise RuntimeError("power cut")
+        return true(run, bar)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fit.TrainingRun, "epoch", epoch)
+        with pytest.raises(RuntimeError, match="power cut"):
+            MixtureNDPP(**settings, checkpoint=path).fit(baskets)
+    resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
+    assert same(whole, resumed)
+    assert [r["loss"] for r in whole.history_] == [r["loss"] for r in resumed.history_]
+    assert whole.penalties_ == resumed.penalties_
+    with pytest.raises(InvalidInputError, match="another penalty"):
+        MixtureNDPP(**settings | {"penalty": 2.0}, checkpoint=path).fit(baskets, resume=True)
+
+
+def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they_began(
+    baskets: Baskets, monkeypatch: pytest.MonkeyPatch
+):
+    run = MixtureNDPP(**QUICK)._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
+    assert run.penalties == [10.0, 2.0]
+    shrunk_is_better, values = [True, True], []
+    monkeypatch.setattr(fit.TrainingRun, "epoch", lambda run, bar: {"validation": -1.0})
+
+    def log_probs(parameters: Missions, _: Baskets) -> np.ndarray:
+        part = 0 if torch.equal(parameters.X, run.mean.X) else 1
+        return np.array([-0.9 if shrunk_is_better[part] else -1.1])
+
+    monkeypatch.setattr(run, "log_probs", log_probs)
+    for answers in ([True, True], [True, False], [False, False], [False, False]):
+        shrunk_is_better[:] = answers
+        run.epoch(None)  # type: ignore[arg-type]
+        values.append(list(run.penalties))
+    np.testing.assert_allclose(values, [[15.0, 3.0], [22.5, 2.0], [15.0, 2.0], [10.0, 2.0]])
+
+
+def test_single_precision_is_enough(baskets: Baskets):
+    single, double = (MixtureNDPP(**QUICK, dtype=dtype).fit(baskets) for dtype in (None, "float64"))
+    assert single.score(baskets) == pytest.approx(double.score(baskets), abs=0.01)
+    assert single.law_.odds.dtype == np.float64
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_training_on_a_gpu(baskets: Baskets):
+    there, here = (MixtureNDPP(**QUICK, device=device).fit(baskets) for device in ("cuda", "cpu"))
+    assert there.score(baskets) == pytest.approx(here.score(baskets), abs=0.02)
+
+
+# -- awkward data ------------------------------------------------------------------------------------------------------
+
+
+def test_one_item_only():
+    model = MixtureNDPP(max_epochs=4, learning_rate=0.1, random_state=0).fit([[0]] * 30 + [[]] * 10)
+    assert model.law_.inclusion_probabilities()[0] == pytest.approx(0.75, abs=0.1)
+
+
+def test_baskets_of_one_item_each():
+    model = MixtureNDPP(5, max_epochs=6, random_state=0).fit([[i % 5] for i in range(200)])
+    law = model.law_
+    assert law.size_distribution()[1] > 0.6  # five independent items: 0.41
+    np.testing.assert_allclose(law.inclusion_probabilities(), 0.2, atol=0.05)
+
+
+def test_missions_that_no_basket_needs(baskets: Baskets):
+    model = MixtureNDPP(12, rank=4, max_epochs=3, random_state=0).fit(baskets)
+    assert len(model.law_.weights) == 12
+    assert model.law_.weights.sum() == pytest.approx(1.0)
+    assert np.isfinite(model.score_samples(oracles.subsets(8)[::9])).all()
+
+
+def test_an_item_that_never_occurs_stays_possible():
+    seen = Baskets.from_lists([[0, 1], [1], [0]] * 40, n_items=3)
+    model = MixtureNDPP(2, max_epochs=6, random_state=0).fit(seen)
+    assert 1e-3 < model.law_.inclusion_probabilities()[2] < 2e-2  # half an occurrence in 108 baskets is 0.0046
+
+
+def test_sizes_follow_from_the_data():
+    small = Baskets.from_lists([[0, 1]] * 10, n_items=4)
+    assert MixtureNDPP()._shape(small) == Shape(1, 6, 1)
+    large = Baskets.from_lists([np.arange(100)] * 1000, n_items=10_000)
+    assert MixtureNDPP()._shape(large) == Shape(400, 128, 48)
+    assert MixtureNDPP(7, rank=6, n_factors=3)._shape(large) == Shape(7, 6, 3)
+
+
+def test_large_baskets_are_kept():
+    model = MixtureNDPP(**QUICK).fit([list(range(8))] * 20 + [[0], [1]] * 20)
+    assert model.n_dropped_ == 0
+    assert model.score([list(range(8))]) > -5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_missions": 0}, "n_missions must be at least 1"),
+        ({"n_missions": 1.5}, "n_missions must be an integer"),
+        ({"rank": 3}, "rank must be even"),
+        ({"rank": 0}, "rank must be at least 2"),
+        ({"n_factors": 0}, "n_factors must be at least 1"),
+        ({"penalty": -1.0}, "penalty must be a number, at least 0"),
+        ({"tie_penalty": float("nan")}, "tie_penalty must be a number"),
+        ({"dtype": "float16"}, "dtype must be"),
+        ({"max_epochs": 0}, "max_epochs must be at least 1"),
+    ],
+)
+def test_bad_parameters(change: dict[str, Any], message: str, baskets: Baskets):
+    with pytest.raises(InvalidInputError, match=message):
+        MixtureNDPP(**QUICK | change).fit(baskets)
+
+
+def test_nothing_to_learn_from():
+    with pytest.raises(InvalidInputError, match="nothing to learn"):
+        MixtureNDPP().fit(Baskets.from_lists([[], []], n_items=3))
+
+
+def test_samples_and_recommendations_are_those_of_the_mixture(baskets: Baskets):
+    model = MixtureNDPP(**QUICK).fit(baskets)
+    assert set(model.recommend([4, 5], n=2).items) == {6, 7}
+    np.testing.assert_array_equal(model.score_samples(baskets[:5]), model.law_.log_probs(baskets[:5]))
+    assert model.sample(20, given=[0], exclude=[7], rng=1) == model.law_.sample(20, given=[0], exclude=[7], rng=1)

@@ -1,0 +1,204 @@
+"""Every question over HTTP, against what the library itself answers."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp import explain
+from servers import ODD
+
+
+def test_recommendations_are_those_of_the_library(api, kernel):
+    basket = ["bread", "tea"]
+    answer = api.post("/api/recommend", json={"basket": basket, "n": 3}).raise_for_status().json()
+    expected = ndpp.recommend(kernel, kernel.ids(basket), n=3)
+    assert [row["item"] for row in answer["items"]] == [kernel.labels[i] for i in expected.items]
+    assert [row["score"] for row in answer["items"]] == pytest.approx(expected.scores.tolist())
+    by_id = api.post("/api/recommend", json={"basket": [6, "tea"], "n": 3, "ids": True}).json()
+    assert [row["item"] for row in by_id["items"]] == expected.items.tolist()
+
+
+def test_recommendations_by_inclusion(api, kernel):
+    answer = api.post("/api/recommend", json={"basket": ["bread"], "by": "inclusion", "n": 3, "ids": True}).json()
+    chances = kernel.inclusion_probabilities(given=kernel.ids(["bread"]))
+    chances[kernel.ids(["bread"])] = 0
+    best = np.argsort(-chances)[:3]
+    assert [row["item"] for row in answer["items"]] == best.tolist()
+    assert [row["score"] for row in answer["items"]] == pytest.approx(chances[best].tolist())
+
+
+def test_only_candidates_and_never_the_excluded(api):
+    only = api.post("/api/recommend", json={"basket": ["bread"], "candidates": ["tea", "jam", "rice", "bread"]}).json()
+    assert {row["item"] for row in only["items"]} == {"tea", "jam", "rice"}
+    without = api.post("/api/recommend", json={"basket": ["bread"], "exclude": ["butter"], "n": 100}).json()
+    names = [row["item"] for row in without["items"]]
+    assert "butter" not in names
+    assert "jam" in names
+    assert api.post("/api/recommend", json={"basket": ["bread"], "candidates": []}).json() == {"items": []}
+
+
+def test_reasons_are_ratios_of_scores(api, kernel):
+    basket = kernel.ids(["bread", "tea"])
+    butter = kernel.ids(["butter"])[0]
+    answer = api.post("/api/explain", json={"basket": ["bread", "tea"], "item": "butter"}).json()
+    score = ndpp.next_item_scores(kernel, basket)[butter]
+    assert answer["score"] == pytest.approx(score)
+    assert answer["alone"] == pytest.approx(ndpp.next_item_scores(kernel, [])[butter])
+    factors = {row["item"]: row["factor"] for row in answer["because"]}
+    assert factors["bread"] == pytest.approx(score / ndpp.next_item_scores(kernel, basket[1:])[butter])
+    assert factors["tea"] == pytest.approx(1.0)
+    assert [row["item"] for row in answer["because"]] == ["bread", "tea"]
+    told = api.post("/api/recommend", json={"basket": ["bread", "tea"], "n": 1, "explain": True}).json()["items"][0]
+    assert told["item"] == "butter"
+    assert told["because"] == answer["because"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"basket": ["bread"], "size": 4, "n": 3},
+        {"basket": [], "size": 3, "n": 3},
+        {"basket": ["bread", "tea"], "n": 4},
+        {"basket": ["bread"], "size": 4, "exclude": ["butter", "jam"], "n": 3},
+        {"basket": ["pasta"], "n": 5},
+    ],
+)
+def test_completions_are_those_of_the_library_for_the_same_seed(api, kernel, ask):
+    answer = api.post("/api/complete", json={**ask, "seed": 7, "ids": True}).raise_for_status().json()
+    given, never = kernel.ids(ask["basket"]), kernel.ids(ask.get("exclude", []))
+    expected = kernel.sample(ask["n"], size=ask.get("size"), given=given, exclude=never, rng=7).to_lists()
+    assert [row["items"] for row in answer["baskets"]] == expected
+    assert answer["seed"] == 7
+    for row in answer["baskets"]:
+        assert set(row["added"]) == set(row["items"]) - set(given.tolist())
+    again = api.post("/api/complete", json={**ask, "seed": 7, "ids": True}).json()
+    assert again == answer
+
+
+def test_a_fresh_seed_is_told_and_gives_the_same_again(api):
+    first = api.post("/api/sample", json={"n": 5}).json()
+    again = api.post("/api/sample", json={"n": 5, "seed": first["seed"]}).json()
+    other = api.post("/api/sample", json={"n": 5}).json()
+    assert first == again
+    assert first["seed"] != other["seed"]
+
+
+def test_samples_of_candidates_only(api, kernel):
+    only = ["bread", "butter", "tea"]
+    answer = api.post("/api/sample", json={"n": 20, "size": 2, "candidates": only, "seed": 3}).json()
+    assert all(set(row["items"]) <= set(only) and len(row["items"]) == 2 for row in answer["baskets"])
+    expected = kernel.restrict(kernel.ids(only)).sample(20, size=2, rng=3)
+    assert [row["items"] for row in answer["baskets"]] == [[kernel.labels[i] for i in b] for b in expected]
+    held = api.post("/api/complete", json={"basket": ["rice"], "n": 20, "size": 3, "candidates": only}).json()
+    assert all(set(row["items"]) <= {*only, "rice"} and "rice" in row["items"] for row in held["baskets"])
+
+
+def test_probability_of_a_basket(api, kernel):
+    items = ["bread", "butter"]
+    answer = api.post("/api/probability", json={"basket": items}).json()
+    assert answer["log_prob"] == pytest.approx(kernel.log_prob(kernel.ids(items)))
+    assert answer["log_prob_of_size"] == pytest.approx(kernel.log_prob(kernel.ids(items), size=2))
+    sizes = kernel.size_distribution()
+    assert answer["size_probability"] == pytest.approx(sizes[2])
+    assert answer["at_most"] == pytest.approx(sizes[:3].sum())
+    p = kernel.inclusion_probabilities()
+    inside = np.isin(np.arange(kernel.n_items), kernel.ids(items))
+    independent = np.log(np.where(inside, p, 1 - p)).sum()
+    assert answer["log_lift"] == pytest.approx(answer["log_prob"] - independent)
+    assert answer["missions"] == []
+
+
+def test_an_impossible_basket_has_no_logarithm(api, kernel):
+    everything = api.post("/api/probability", json={"basket": list(range(kernel.n_items)), "ids": True}).json()
+    assert everything["size"] == kernel.n_items
+    assert everything["at_most"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("query", ["item=bread", "id=6"])
+def test_related_items_are_those_of_explain(api, kernel, query):
+    answer = api.get(f"/api/related?{query}&n=3").raise_for_status().json()
+    expected = explain.related(kernel, "bread", n=3)
+    assert answer["item"] == "bread"
+    for kind in ("complements", "substitutes"):
+        pairs = getattr(expected, kind)
+        assert [row["item"] for row in answer[kind]] == [pair.second.label for pair in pairs]
+        for row, pair in zip(answer[kind], pairs):
+            shown = [row["together"], row["lift"], row["correlation"]]
+            assert shown == pytest.approx([pair.together, pair.lift, pair.correlation])
+
+
+def test_the_model_describes_itself(api, kernel):
+    answer = api.get("/api/model").json()
+    assert (answer["n_items"], answer["rank"], answer["labelled"]) == (kernel.n_items, kernel.rank, True)
+    assert answer["name"] == "shop"
+    assert answer["size_distribution"] == pytest.approx(kernel.size_distribution().tolist())
+    assert answer["mean_size"] == pytest.approx(kernel.inclusion_probabilities().sum())
+    assert answer["missions"] == []
+
+
+def test_the_map_has_every_item_once(api, kernel):
+    answer = api.get("/api/map").json()
+    assert sorted(answer["items"]) == sorted(kernel.labels)
+    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in answer["places"])
+    assert answer["probabilities"] == sorted(answer["probabilities"], reverse=True)
+
+
+@pytest.mark.parametrize("label", ODD)
+def test_odd_labels_go_in_and_come_out(api, label):
+    assert api.get("/api/items", params={"q": label}).json()["items"][0]["item"] == label
+    assert api.get("/api/related", params={"item": label}).json()["item"] == label
+    answer = api.post("/api/complete", json={"basket": [label], "size": 2, "seed": 1}).json()
+    assert label in answer["baskets"][0]["items"]
+
+
+def test_search_pages_through_the_catalogue(api, kernel):
+    first = api.get("/api/items", params={"limit": 10}).json()
+    rest = api.get("/api/items", params={"limit": 10, "offset": 10}).json()
+    found = [row["item"] for row in first["items"] + rest["items"]]
+    assert sorted(found) == sorted(kernel.labels)
+    assert first["total"] == kernel.n_items
+    chances = [row["probability"] for row in first["items"]]
+    assert chances == sorted(chances, reverse=True)
+    assert [row["item"] for row in api.get("/api/items?q=6&ids=true").json()["items"]] == []
+    assert api.get("/api/items?q=bread&ids=true").json()["items"][0] == {
+        "id": 6,
+        "item": 6,
+        "probability": pytest.approx(kernel.inclusion_probabilities()[6]),
+    }
+
+
+def lines(response: httpx.Response) -> list[dict]:
+    assert response.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+@pytest.mark.parametrize("task", ["recommend", "probability"])
+def test_a_batch_answers_as_single_requests_do(api, task):
+    baskets = [["bread"], ["pasta", "tea"], [], ["nothing"], ["bread", "bread"]]
+    more = {"n": 3} if task == "recommend" else {}
+    found = lines(api.post("/api/batch", json={"task": task, "baskets": baskets, "n": 3}))
+    assert [row.pop("index") for row in found] == list(range(5))
+    for row, basket in zip(found, baskets):
+        single = api.post(f"/api/{task}", json={"basket": basket, **more}).json()
+        assert row.get("problem", row) == single
+    assert found[3]["problem"]["label"] == "nothing"
+
+
+def test_a_batch_of_completions_is_reproducible(api):
+    ask = {"task": "complete", "baskets": [["bread"], ["tea"], ["bread"]], "size": 4, "n": 2, "seed": 5}
+    found = lines(api.post("/api/batch", json=ask))
+    assert found == lines(api.post("/api/batch", json=ask))
+    assert found[0]["baskets"] != found[2]["baskets"]
+    one = api.post("/api/complete", json={"basket": ["tea"], "size": 4, "n": 2, "seed": found[1]["seed"]}).json()
+    assert one == {"seed": found[1]["seed"], "baskets": found[1]["baskets"]}
+
+
+def test_thousands_of_baskets_are_streamed(api):
+    baskets = [[i % 12] for i in range(2000)]
+    with api.stream("POST", "/api/batch", json={"task": "recommend", "baskets": baskets, "n": 1}) as response:
+        assert sum(1 for _ in response.iter_lines()) == 2000

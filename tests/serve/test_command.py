@@ -1,0 +1,73 @@
+"""The command ``ndpp serve``: how it starts, refuses to start, and ends."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import httpx
+import pytest
+
+from ndpp.cli.app import run
+from servers import Server, get
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["MODEL", "--host", "0.0.0.0"], "anyone who reaches '0.0.0.0' could ask this server; name a token with --token-file"),
+        (["MODEL", "--token-file", "nothing"], "'nothing': No such file or directory"),
+        (["MODEL", "--token-file", "short"], "'short' must hold one token of at least 16 characters"),
+        (["missing.safetensors"], "missing.safetensors"),
+        (["orders.csv"], "is no model but text; a model is what `ndpp fit"),
+        (["MODEL", "--port", "TAKEN"], "Address already in use"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_served_is_one_line(model, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("short")
+    (tmp_path / "orders.csv").write_text("basket,item\n0,tea\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        named = {"MODEL": str(model), "TAKEN": str(taken.getsockname()[1])}
+        with pytest.raises(SystemExit) as ended:
+            run(["serve", *(named.get(word, word) for word in words)])
+    done = capsys.readouterr()
+    assert (ended.value.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("ndpp: error: ")
+    assert message in done.err
+
+
+def test_several_processes_share_a_port_and_add_up_their_metrics(model, tmp_path):
+    (tmp_path / "token").write_text("correct-horse-battery\n")
+    server = Server(model, "--workers", 2, "--token-file", tmp_path / "token")
+    headers = {"authorization": "Bearer correct-horse-battery"}
+    for _ in range(20):  # a connection each, so that both processes answer
+        assert get(f"{server.url}/api/model", headers=headers, timeout=20).status_code == 200
+    text = get(f"{server.url}/metrics", headers=headers).text
+    assert 'ndpp_requests_total{method="GET",route="/api/model",status="200"} 20.0' in text
+    assert "ndpp_model_items 18.0" in text
+    server.stop()
+    assert not [event for event in server.events if event["level"] == "error"]
+
+
+def test_a_signal_lets_requests_end(model):
+    server = Server(model)
+    lines: list[str] = []
+    first = threading.Event()
+
+    def ask() -> None:
+        baskets = [[i % 12] for i in range(1500)]
+        body = {"task": "complete", "baskets": baskets, "n": 1, "size": 6}
+        with httpx.stream("POST", f"{server.url}/api/batch", json=body, timeout=60) as response:
+            for line in response.iter_lines():
+                lines.append(line)
+                first.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert first.wait(20)
+    server.stop()
+    asking.join(30)
+    assert len(lines) == 1500
+    assert [event["event"] for event in server.events][-1] == f"Finished server process [{server.process.pid}]"

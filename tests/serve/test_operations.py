@@ -1,0 +1,190 @@
+"""Work in threads and within limits, reloads, and what a server tells about itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+import ndpp
+from ndpp.datasets import make_kernel, shelf_kernel
+from ndpp.serve.app import create_app
+from ndpp.serve.draws import Drawer
+from ndpp.serve.limits import Limits
+from servers import get, post, serving
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """Have every draw go on until it is stopped; give two events: one has begun, one was stopped."""
+    begun, stopped = threading.Event(), threading.Event()
+
+    def draw(self, wanted, n, seed, stop):
+        begun.set()
+        try:
+            while True:
+                stop.check()
+                time.sleep(0.005)
+        finally:
+            stopped.set()
+
+    monkeypatch.setattr(Drawer, "draw", draw)
+    return begun, stopped
+
+
+def counted(url: str) -> dict[str, float]:
+    text = get(f"{url}/metrics").text
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")}
+
+
+def test_health_and_metrics(api, server):
+    assert api.get("/health").json() == {"status": "ok"}
+    assert api.get("/ready").json()["status"] == "ready"
+    name = 'ndpp_requests_total{method="POST",route="/api/recommend",status="200"}'
+    before = counted(server.url).get(name, 0.0)
+    api.post("/api/recommend", json={"basket": ["tea"]})
+    after = counted(server.url)
+    assert after[name] == before + 1
+    assert after["ndpp_model_items"] == 18
+    assert after['ndpp_request_seconds_count{route="/api/recommend"}'] >= 1
+
+
+def test_every_request_is_a_line_of_json_without_what_was_asked(api, server):
+    response = api.get("/api/items", params={"q": "secret basket"})
+    named = response.headers["x-request-id"]
+    for _ in range(100):
+        found = [event for event in server.events if event.get("id") == named]
+        if found:
+            break
+        time.sleep(0.02)
+    assert found[0]["event"] == "request"
+    assert (found[0]["method"], found[0]["path"], found[0]["status"]) == ("GET", "/api/items", 200)
+    assert "secret" not in json.dumps(found)
+
+
+def test_a_request_that_takes_too_long_is_told_so_and_its_thread_comes_free(model, endless):
+    _, stopped = endless
+    app = create_app(model, limits=Limits(seconds=0.3, threads=1))
+    with serving(app) as url:
+        response = post(f"{url}/api/sample", json={"n": 3}, timeout=10)
+        assert response.status_code == 503
+        assert response.json()["type"] == "urn:ndpp:problem:out-of-time"
+        assert "0.3 seconds" in response.json()["detail"]
+        assert response.headers["retry-after"] == "1"
+        assert stopped.wait(5)
+        assert post(f"{url}/api/recommend", json={}, timeout=10).status_code == 200
+
+
+def test_work_ends_when_the_client_goes_away(model, endless):
+    begun, stopped = endless
+    with serving(create_app(model, limits=Limits(seconds=60, threads=1))) as url:
+        with httpx.Client(verify=False, trust_env=False) as client, pytest.raises(httpx.ReadTimeout):
+            client.post(f"{url}/api/sample", json={}, timeout=httpx.Timeout(10, read=0.3))
+        assert begun.is_set()
+        assert stopped.wait(5)
+        for _ in range(100):
+            if counted(url).get('ndpp_requests_total{method="POST",route="/api/sample",status="499"}'):
+                return
+            time.sleep(0.02)
+        pytest.fail("the request was not counted")
+
+
+def test_a_queue_that_is_full_turns_requests_away_and_the_loop_goes_on(model, endless):
+    begun, _ = endless
+    app = create_app(model, limits=Limits(seconds=2, threads=1, waiting=1))
+    with serving(app) as url, ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(post, f"{url}/api/sample", json={}, timeout=20) for _ in range(4)]
+        assert begun.wait(10)
+        began = time.perf_counter()
+        assert get(f"{url}/health").status_code == 200
+        assert time.perf_counter() - began < 1.0
+        kinds = sorted(future.result().json()["type"].rpartition(":")[2] for future in asked)
+        assert kinds.count("busy") == 2
+        assert kinds.count("out-of-time") == 2
+
+
+def test_an_unexpected_failure_is_a_problem_without_particulars(model, monkeypatch, caplog):
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret particulars")
+
+    monkeypatch.setattr(Drawer, "draw", fail)
+    with serving(create_app(model)) as url, caplog.at_level(logging.ERROR):
+        response = post(f"{url}/api/sample", json={})
+    assert response.status_code == 500
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "secret" not in response.text
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
+def test_a_model_replaced_under_load_loses_no_request(tmp_path):
+    """Fifty times, with two kernels of different catalogues in turn; every answer is that of one of them."""
+    path = tmp_path / "model.safetensors"
+    kernels = shelf_kernel(), shelf_kernel().exclude([8])
+    ndpp.save(kernels[0], path)
+    scores = [ndpp.recommend(kernel, kernel.ids(["bread"]), n=1).items.tolist() for kernel in kernels]
+    seen: set[int] = set()
+    problems: list[str] = []
+    done = threading.Event()
+
+    def ask(url: str) -> None:
+        with httpx.Client(verify=False, trust_env=False) as client:
+            while not done.is_set():
+                response = client.post(
+                    f"{url}/api/recommend", json={"basket": ["bread"], "n": 1, "ids": True}, timeout=20
+                )
+                if response.status_code != 200:
+                    problems.append(response.text)
+                else:
+                    seen.add(response.json()["items"][0]["item"])
+                time.sleep(0.01)
+
+    with serving(create_app(path)) as url, ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(ask, url) for _ in range(2)]
+        for i in range(50):
+            ndpp.save(kernels[(i + 1) % 2], path)
+            time.sleep(0.06)
+        done.set()
+        for future in asking:
+            future.result()
+        assert problems == []
+        assert seen == {scores[0][0], scores[1][0]}
+        time.sleep(0.5)
+        last = post(f"{url}/api/recommend", json={"basket": ["bread"], "n": 1, "ids": True}).json()
+        assert last["items"][0]["item"] == scores[0][0]
+        assert counted(url)['ndpp_model_reloads_total{outcome="loaded"}'] >= 3
+
+
+def test_a_spoilt_file_is_refused_and_the_old_model_goes_on(tmp_path):
+    path = tmp_path / "model.safetensors"
+    ndpp.save(shelf_kernel(), path)
+
+    def wait_for(url: str, name: str) -> None:
+        for _ in range(200):
+            if counted(url).get(name):
+                return
+            time.sleep(0.05)
+        pytest.fail(f"{name} did not happen")
+
+    with serving(create_app(path)) as url:
+        path.write_bytes(path.read_bytes()[:-8])
+        wait_for(url, 'ndpp_model_reloads_total{outcome="refused"}')
+        assert get(f"{url}/api/model").json()["n_items"] == 12
+        path.unlink()
+        time.sleep(0.4)
+        assert get(f"{url}/ready").status_code == 200
+        ndpp.save(make_kernel(30, 4, rng=0), path)
+        wait_for(url, 'ndpp_model_reloads_total{outcome="loaded"}')
+        described = get(f"{url}/api/model").json()
+        assert (described["n_items"], described["labelled"]) == (30, False)
+        assert counted(url)["ndpp_model_items"] == 30
+        found = post(f"{url}/api/recommend", json={"basket": [3], "n": 2}).json()
+        assert all(isinstance(row["item"], int) for row in found["items"])
+        refused = post(f"{url}/api/recommend", json={"basket": ["bread"]})
+        assert refused.status_code == 422
+        assert "this model has no labels" in refused.json()["detail"]
+        assert get(f"{url}/api/items?q=17").json()["items"][0]["item"] == 17

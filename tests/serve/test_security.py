@@ -1,0 +1,171 @@
+"""Who may ask, and what a hostile client can do: nothing but wait for an error."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import time
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from ndpp.errors import InvalidInputError
+from ndpp.serve import gate, protocol
+from ndpp.serve.app import create_app
+from ndpp.serve.gate import read_token
+from servers import get, post, request, serving
+
+TOKEN = "correct-horse-battery"
+BASIC = base64.b64encode(f"anyone:{TOKEN}".encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def guarded(model):
+    with serving(create_app(model, token=TOKEN)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def places(guarded) -> list[tuple[str, str]]:
+    """Every operation, and every file of the page."""
+    found = get(f"{guarded}/openapi.json", headers={"authorization": f"Bearer {TOKEN}"}).json()["paths"]
+    listed = [(method.upper(), path) for path, methods in found.items() for method in methods]
+    assert ("POST", "/api/batch") in listed
+    return [*listed, *(("GET", path) for path in ("/", "/docs", "/openapi.json", "/static/page.js", "/nothing"))]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Token {TOKEN}", "Basic !!!", f"Basic {BASIC[:-8]}"],
+)  # fmt: skip
+def test_nothing_but_health_answers_without_the_token(guarded, places, header):
+    for method, path in places:
+        response = request(method, guarded + path, headers={"authorization": header}, json={})
+        open_ = path in ("/health", "/ready")
+        assert (response.status_code == 200) == open_, path
+        if not open_:
+            assert response.status_code == 401
+            assert response.json()["type"] == "urn:ndpp:problem:unauthorized"
+            assert [h.split()[0] for h in response.headers.get_list("www-authenticate")] == ["Bearer", "Basic"]
+
+
+@pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer  {TOKEN}", f"Basic {BASIC}"])
+def test_the_token_opens_everything(guarded, header):
+    headers = {"authorization": header, "host": "shop.example"}
+    assert get(f"{guarded}/api/model", headers=headers).status_code == 200
+    assert get(f"{guarded}/", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example", 421), ("evil.example:80", 421), ("", 421), ("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:8", 200)],
+)  # fmt: skip
+def test_without_a_token_no_name_leads_here(api, host, status):
+    assert api.get("/api/model", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize("text", ["", "short", "two words that are long enough", "x" * 15])
+def test_a_token_must_be_one(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(InvalidInputError, match="at least 16 characters"):
+        read_token(tmp_path / "token")
+
+
+def test_a_token_may_end_in_a_line_feed(tmp_path):
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    assert read_token(tmp_path / "token") == TOKEN
+
+
+def talk(url: str, data: bytes, *, wait: float = 5.0) -> bytes:
+    """Send bytes and return all that comes back until the server closes the connection, or nothing comes any more."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port), timeout=wait) as connection:
+        connection.sendall(data)
+        found = b""
+        try:
+            while part := connection.recv(65536):
+                found += part
+        except TimeoutError:
+            found += b"[open]"
+        return found
+
+
+POST = b"POST /api/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+NEXT = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + NEXT,
+        POST + b"Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + NEXT,
+        POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + NEXT,
+        POST + b"Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + NEXT,
+        POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n" + NEXT,
+        POST + b"Content-Length : 2\r\n\r\n{}" + NEXT,
+        POST + b"Content-Length: -2\r\n\r\n{}" + NEXT,
+        POST + b"Content-Length: +2\r\n\r\n{}" + NEXT,
+        POST + b"X: a\nContent-Length: 2\r\n\r\n{}" + NEXT,
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
+        b"GET /health HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET " + b"/" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 30_000 + b"\r\n",
+    ],
+    ids=["cl-te", "cl-cl", "te-te", "te-odd", "chunk", "space", "negative", "plus", "lf", "nul", "version", "tls", "path", "headers"],
+)  # fmt: skip
+def test_no_request_is_smuggled_in_another(server, data):
+    found = talk(server.url, data, wait=1.0)
+    assert found.count(b'{"status":"ok"}') <= (1 if b"/health HTTP/1.1\r\nHost: localhost\r\nX: y" in data else 0)
+    assert b" 500 " not in found
+    assert get(f"{server.url}/health").status_code == 200
+
+
+def test_a_slow_body_is_given_up(model, monkeypatch):
+    monkeypatch.setattr(gate, "BODY_SECONDS", 0.3)
+    with serving(create_app(model)) as url:
+        found = talk(url, POST + b"Content-Length: 100\r\n\r\n{")
+        assert found.startswith(b"HTTP/1.1 408 ")
+        assert b"urn:ndpp:problem:slow-request" in found
+        assert not found.endswith(b"[open]")
+
+
+def test_slow_headers_are_given_up_and_quick_connections_are_not(model, monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
+    with serving(create_app(model)) as url:
+        assert talk(url, b"GET /health HTTP/1.1\r\nHost: loc", wait=3.0) == b""
+        again = talk(url, NEXT + b"GET /hea", wait=3.0)
+        assert b'{"status":"ok"}' in again
+        assert not again.endswith(b"[open]")
+        with httpx.Client(verify=False, trust_env=False) as client:
+            for _ in range(10):
+                assert client.get(f"{url}/health").status_code == 200
+                time.sleep(0.1)
+
+
+def test_slow_clients_and_dropped_connections_stall_nobody(server):
+    where = urlsplit(server.url)
+    before = memory(server.process.pid)
+    slow = ExitStack()
+    for i in range(100):
+        connection = slow.enter_context(socket.create_connection((where.hostname, where.port)))
+        connection.sendall(POST[:20] if i % 2 else POST + b"Content-Length: 100\r\n\r\n{")
+    with slow:
+        for _ in range(1000):
+            with socket.create_connection((where.hostname, where.port)) as dropped:
+                dropped.sendall(POST + b"Content-Length: 2\r\n\r\n{}")
+        began = time.perf_counter()
+        assert post(f"{server.url}/api/recommend", json={"basket": ["tea"]}).status_code == 200
+        assert time.perf_counter() - began < 5.0
+    assert memory(server.process.pid) - before < 64 * 2**20
+
+
+def memory(pid: int) -> int:
+    """Return the resident bytes of a process."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    except FileNotFoundError:
+        pytest.skip("needs /proc to read the memory of a process")

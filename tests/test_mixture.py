@@ -1,0 +1,262 @@
+"""Mixtures of kernels against enumeration of their components, in general and with shared ties."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+import ndpp
+import oracles
+from kernels import BY_NAME
+from ndpp import Baskets, LowRankKernel, Mixture
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.laws.tied import TiedMixture
+
+TOLERANCE = 1e-10
+N = 6
+ODDS = {
+    "several": [[0.5, 1, 0.25, 0.1, 2, 0.3], [0.1, 0.1, 3, 1, 0.2, 0.4], [1, 0.05, 0.05, 0.6, 0.6, 2]],
+    "one mission": [[0.5, 1, 0.25, 0.1, 2, 0.3]],
+    "equal missions": [[0.5, 1, 0.25, 0.1, 2, 0.3]] * 3,
+    "disjoint items": [[0.5, 1, 0, 0, 0, 0], [0, 0, 3, 1, 0, 0], [0, 0, 0, 0, 0.6, 2]],
+    "in nearly every basket": [[500, 1, 0.25, 2000, 0.2, 0.3], [500, 0.1, 300, 0, 0.2, 0.4]],
+    "an empty mission": [[0.5, 1, 0.25, 0.1, 2, 0.3], [0, 0, 0, 0, 0, 0]],
+}
+WEIGHTS = {1: [1.0], 2: [0.75, 0.25], 3: [0.5, 0.125, 0.375]}
+TIES = ["generic", "purely skew", "duplicate rows", "badly scaled rows"]
+every = pytest.mark.parametrize(
+    ("odds", "ties"), [*((odds, "generic") for odds in ODDS), *(("several", ties) for ties in TIES[1:])]
+)
+
+
+def parts(odds: str, ties: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    case = BY_NAME[ties]
+    return np.array(ODDS[odds], float), case.X[:N], case.W, np.array(WEIGHTS[len(ODDS[odds])])
+
+
+@cache
+def tied(odds: str, ties: str) -> Mixture:
+    values, X, W, weights = parts(odds, ties)
+    return Mixture.tied(values, X, W, weights)
+
+
+@cache
+def general(odds: str, ties: str) -> Mixture:
+    values, X, W, weights = parts(odds, ties)
+    rows = (np.sqrt(one)[:, None] * X for one in values)
+    return Mixture([LowRankKernel(x, W, background=one) for x, one in zip(rows, values)], weights)
+
+
+def dense(odds: str, ties: str) -> tuple[list[np.ndarray], np.ndarray]:
+    values, X, W, weights = parts(odds, ties)
+    ones = np.eye(N) + X @ W @ X.T
+    return [np.sqrt(np.outer(one, one)) * ones for one in values], weights
+
+
+def enumerate_mixture(kernels: Sequence[np.ndarray], weights: np.ndarray, keep=lambda S: True) -> oracles.Law:
+    """P(S) = Σ w_c P_c(S), given that S is one to ``keep``."""
+    law: dict[tuple[int, ...], float] = {}
+    for L, weight in zip(kernels, weights):
+        for S, p in oracles.enumerate_law(L).items():
+            if keep(S):
+                law[S] = law.get(S, 0.0) + weight * p
+    total = sum(law.values())
+    return {S: p / total for S, p in law.items() if p > 0}
+
+
+def posterior(kernels: Sequence[np.ndarray], weights: np.ndarray, keep) -> np.ndarray:
+    masses = [w * sum(p for S, p in oracles.enumerate_law(L).items() if keep(S)) for L, w in zip(kernels, weights)]
+    return np.array(masses) / sum(masses)
+
+
+def enumerated(mixture: Mixture, size: int | None = None) -> oracles.Law:
+    sets = [S for S in oracles.subsets(N) if size is None or len(S) == size]
+    log_probs = mixture.log_probs(Baskets.from_lists(sets, n_items=N)) - mixture.log_normalizer(size)
+    for i in range(0, len(sets), 5):
+        assert mixture.log_prob(sets[i], size) == pytest.approx(log_probs[i], abs=1e-9)
+    return {S: float(np.exp(value)) for S, value in zip(sets, log_probs)}
+
+
+def assert_close(law: oracles.Law, expected: oracles.Law) -> None:
+    for S in law.keys() | expected.keys():
+        assert law.get(S, 0.0) == pytest.approx(expected.get(S, 0.0), abs=TOLERANCE), S
+
+
+def inclusion(law: oracles.Law) -> np.ndarray:
+    return np.array([sum(p for S, p in law.items() if a in S) for a in range(N)])
+
+
+@pytest.mark.parametrize("kind", [tied, general])
+@every
+def test_probabilities(odds: str, ties: str, kind):
+    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
+    law = enumerate_mixture(kernels, weights)
+    assert_close(enumerated(mixture), law)
+    sizes = np.bincount([len(S) for S in law], list(law.values()), N + 1)
+    assert mixture.size_distribution() == pytest.approx(sizes[: mixture.max_size + 1], abs=TOLERANCE)
+    assert mixture.inclusion_probabilities() == pytest.approx(inclusion(law), abs=TOLERANCE)
+    assert_close(enumerated(mixture, 2), enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
+    by_size = inclusion(enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
+    assert mixture.inclusion_probabilities(2) == pytest.approx(by_size, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", [tied, general])
+@every
+def test_given_items(odds: str, ties: str, kind):
+    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
+    for J in [(0, 1), (2,), (4, 5)]:
+        law = (
+            enumerate_mixture(kernels, weights, lambda S, J=J: set(J) <= set(S))
+            if odds != "an empty mission" or J
+            else {}
+        )
+        expected = posterior(kernels, weights, lambda S, J=J: set(J) <= set(S))
+        assert mixture.responsibilities(J) == pytest.approx(expected, abs=TOLERANCE)
+        expected = posterior(kernels, weights, lambda S, J=J: S == J)
+        assert mixture.responsibilities(J, whole=True) == pytest.approx(expected, abs=TOLERANCE)
+        assert mixture.inclusion_probabilities(given=J) == pytest.approx(inclusion(law), abs=TOLERANCE)
+        rest = mixture.condition(J)
+        assert isinstance(rest, Mixture)
+        assert isinstance(rest, TiedMixture) == isinstance(mixture, TiedMixture)
+        without = {tuple(a for a in S if a not in J): p for S, p in law.items()}
+        assert_close(enumerated(rest), without)
+    size = 3 if odds != "disjoint items" else 2
+    law = enumerate_mixture(kernels, weights, lambda S: 1 in S and len(S) == size)
+    assert mixture.inclusion_probabilities(size, [1]) == pytest.approx(inclusion(law), abs=TOLERANCE)
+    expected = posterior(kernels, weights, lambda S: 1 in S and len(S) == size)
+    assert mixture.responsibilities([1], size=size) == pytest.approx(expected, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", [tied, general])
+@every
+def test_excluded_items_change_the_weights(odds: str, ties: str, kind):
+    """What is excluded is not there: missions that could hardly do without it become less likely."""
+    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
+    law = enumerate_mixture(kernels, weights, lambda S: not {0, 4} & set(S))
+    for narrowed in (mixture.exclude([0, 4]), mixture.restrict([1, 2, 3, 5])):
+        assert_close(enumerated(narrowed), law)
+        expected = posterior(kernels, weights, lambda S: not {0, 4} & set(S))
+        assert narrowed.weights == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_kernels_without_background_can_be_mixed():
+    """A purely skew kernel, with sets of even size only, and a symmetric one."""
+    skew, symmetric = BY_NAME["purely skew"], BY_NAME["symmetric"]
+    mixture = Mixture([LowRankKernel(case.X[:N], case.W) for case in (skew, symmetric)], [0.5, 0.5])
+    kernels = [case.L[:N, :N] for case in (skew, symmetric)]
+    assert_close(enumerated(mixture), enumerate_mixture(kernels, [0.5, 0.5]))
+    assert mixture.responsibilities([0], whole=True).tolist() == [0.0, 1.0]
+    law = enumerate_mixture(kernels, [0.5, 0.5], lambda S: 0 in S)
+    assert mixture.inclusion_probabilities(given=[0]) == pytest.approx(inclusion(law), abs=TOLERANCE)
+
+
+def test_ties_are_kept_once():
+    """Components read X through factors of their own; none of them holds a copy."""
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    mixture = Mixture.tied(np.ones((4, 50)), X, np.eye(3), np.full(4, 0.25))
+    assert len(mixture.components) == 4
+    for kernel in mixture.components[1:3]:
+        assert kernel.X.source is mixture.base.X
+        assert kernel.to_dense() == pytest.approx(np.eye(50) + X @ X.T)
+
+
+def test_many_components_and_items_at_once():
+    """Against the components one by one, whose routines are others."""
+    rng = np.random.default_rng(1)
+    odds = np.exp(rng.normal(-3, 2, (7, 200)))
+    X, W = rng.standard_normal((200, 6)) / 3, np.eye(6) / 4 + np.triu(np.ones((6, 6)), 1) - np.tril(np.ones((6, 6)), -1)
+    mixture = Mixture.tied(odds, X, W, np.full(7, 1 / 7))
+    general = Mixture(list(mixture.components), mixture.weights)
+    baskets = general.sample(20, rng=0)
+    assert mixture.log_probs(baskets) == pytest.approx(general.log_probs(baskets), rel=1e-10)
+    assert mixture.log_normalizers() == pytest.approx([kernel.log_normalizer() for kernel in mixture.components])
+    given = baskets[0][:3]
+    for name, call in {
+        "inclusion": lambda law: law.inclusion_probabilities(given=given),
+        "contained": lambda law: law.responsibilities(given),
+        "sizes": lambda law: law.size_distribution()[:60],
+        "weights": lambda law: law.exclude(given).weights,
+    }.items():
+        assert call(mixture) == pytest.approx(call(general), abs=1e-10), name
+    assert mixture.log_normalizer(150) == pytest.approx(general.log_normalizer(150), abs=1e-8)
+
+
+def test_files_and_pickles(tmp_path):
+    values, X, W, weights = parts("several", "generic")
+    labels, names = list("abcdef"), ["one", "two", "three"]
+    shared = Mixture.tied(values, X, W, weights, names=names, labels=labels)
+    for mixture in (shared, shared.condition([1]), Mixture(list(shared.components)[:2], [0.5, 0.5])):
+        ndpp.save(mixture, tmp_path / "m.safetensors", metadata={"note": 1})
+        for again in (ndpp.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(mixture))):
+            assert type(again) is type(mixture)
+            assert (again.names, again.labels) == (mixture.names, mixture.labels)
+            assert again.weights.tolist() == mixture.weights.tolist()
+            assert again.log_prob([0, 2]) == mixture.log_prob([0, 2])
+        assert ndpp.load_metadata(tmp_path / "m.safetensors") == {"note": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weights": [0.5, 0.6]}, "sum to one; these sum to 1.1"),
+        ({"weights": [1.5, -0.5]}, "the least is -0.5"),
+        ({"weights": [0.5, np.nan]}, "must be finite"),
+        ({"weights": [1.0]}, "one weight per component; got 1 for 2"),
+        ({"names": ["a"]}, "names must be 2"),
+        ({"names": ["a", "a"]}, "distinct"),
+    ],
+)
+def test_bad_mixtures(arguments: dict, message: str):
+    kernel = LowRankKernel(np.eye(3), np.eye(3))
+    weights = arguments.get("weights", [0.5, 0.5])
+    with pytest.raises(InvalidInputError, match=message):
+        Mixture([kernel, kernel], weights, names=arguments.get("names"))
+    with pytest.raises(InvalidInputError, match=message):
+        Mixture.tied(np.ones((2, 3)), np.eye(3), np.eye(3), weights, names=arguments.get("names"))
+
+
+def test_bad_components():
+    kernel = LowRankKernel(np.eye(3), np.eye(3))
+    with pytest.raises(InvalidInputError, match="one catalogue; component 0 has 3 items, component 1 has 2"):
+        Mixture([kernel, LowRankKernel(np.eye(2), np.eye(2))], [0.5, 0.5])
+    with pytest.raises(InvalidInputError, match="with other labels"):
+        Mixture([kernel, LowRankKernel(np.eye(3), np.eye(3), labels=list("abc"))], [0.5, 0.5])
+    with pytest.raises(InvalidInputError, match="component 0 is a ndarray"):
+        Mixture([np.eye(3)], [1.0])
+    with pytest.raises(InvalidInputError, match="one weight per component; got 0 for 0"):
+        Mixture([], [])
+    with pytest.raises(InvalidInputError, match="component 1 and item 0 are -1"):
+        Mixture.tied([[1.0, 1.0], [-1.0, 1.0]], np.eye(2), np.eye(2), [0.5, 0.5])
+    for bad in ([[1.0, np.inf], [1.0, 1.0]], [[1.0, 1.0, 1.0]] * 2):
+        with pytest.raises(InvalidInputError, match="odds must"):
+            Mixture.tied(bad, np.eye(2), np.eye(2), [0.5, 0.5])
+
+
+def test_what_cannot_be():
+    mixture = tied("disjoint items", "generic")
+    with pytest.raises(ZeroProbabilityError, match="zero in every component"):
+        mixture.inclusion_probabilities(given=[0, 2])
+    with pytest.raises(ImpossibleSizeError, match="size 3 that contain"):
+        mixture.responsibilities([0], size=3)
+    with pytest.raises(ImpossibleSizeError, match="sets of size 3 have probability zero"):
+        mixture.log_prob([0, 1, 2], 3)
+    with pytest.raises(ImpossibleSizeError, match="2 are given, but size is 1"):
+        mixture.inclusion_probabilities(1, [0, 1])
+    assert mixture.log_prob([0, 2]) == -np.inf
+
+
+def test_a_mission_without_weight_and_a_catalogue_of_one_item():
+    mixture = Mixture.tied([[1.0], [3.0]], [[0.0]], [[1.0]], [1.0, 0.0], names=["used", "unused"])
+    assert mixture.inclusion_probabilities().tolist() == [0.5]
+    assert mixture.responsibilities([0]).tolist() == [1.0, 0.0]
+    assert mixture.condition([]).weights.tolist() == [1.0, 0.0]
+    with pytest.raises(InvalidInputError, match="nothing is left"):
+        mixture.condition([0])
+    assert mixture.sample(3, size=1, rng=0).to_lists() == [[0]] * 3
+    assert mixture.sample(2, given=[0], component="unused", rng=0).to_lists() == [[0], [0]]
+    with pytest.raises(InvalidInputError, match="unknown label 'other'"):
+        mixture.sample(component="other")

@@ -1,0 +1,112 @@
+"""Two rankings, for every law, one basket and many: P(J ∪ a) / P(J) and P(a ∈ S | J ⊆ S), against enumeration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels import BY_NAME
+from ndpp import (
+    Baskets,
+    LowRankKernel,
+    Mixture,
+    Ranking,
+    continuation_scores,
+    metrics,
+    next_item_scores,
+    next_item_scores_many,
+    recommend,
+)
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from oracles import subsets
+from test_mixture import general, tied
+
+N = 6
+SKEW, GENERIC = BY_NAME["purely skew"], BY_NAME["generic"]
+LAWS = {
+    "kernel": LowRankKernel(GENERIC.X[:N], GENERIC.W),
+    "skew kernel": LowRankKernel(SKEW.X[:N], SKEW.W),
+    "background": LowRankKernel(SKEW.X[:N], SKEW.W, background=[0.0, 0.5, 0.0, 2.0, 0.125, 9.0]),
+    "excluded items": LowRankKernel(SKEW.X[:N], SKEW.W, background=[0.1, 0.5, 0.0, 2.0, 0.125, 9.0]).exclude([1]),
+    "tied": tied("several", "generic"),
+    "tied, disjoint items": tied("disjoint items", "generic"),
+    "mixture": general("several", "purely skew"),
+    "mixture of skew and symmetric": Mixture(
+        [LowRankKernel(SKEW.X[:N], SKEW.W), LowRankKernel(GENERIC.X[:N], np.eye(7))], [0.5, 0.5]
+    ),
+}
+every = pytest.mark.parametrize("name", LAWS)
+
+
+def law_of(name: str) -> dict[tuple[int, ...], float]:
+    sets = subsets(N)
+    return dict(zip(sets, np.exp(LAWS[name].log_probs(Baskets.from_lists(sets, n_items=N)))))
+
+
+@every
+def test_what_completes_a_basket_that_lacks_one_item(name: str):
+    law = law_of(name)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-10)
+    baskets = [S for S in subsets(N) if len(S) in (1, 2, 4) and law[S] > 1e-9][::3]
+    many = Ranking.COMPLETION.scores_many(LAWS[name], Baskets.from_lists(baskets, n_items=N))
+    for S, scores in zip(baskets, many):
+        expected = [0.0 if a in S else law[tuple(sorted((*S, a)))] / law[S] for a in range(N)]
+        assert scores == pytest.approx(expected, abs=1e-9)
+        assert next_item_scores(LAWS[name], S) == pytest.approx(expected, abs=1e-9)
+
+
+@every
+def test_what_else_a_basket_that_has_begun_will_hold(name: str):
+    law = law_of(name)
+
+    def mass(items: set[int]) -> float:
+        return sum(p for S, p in law.items() if items <= set(S))
+
+    baskets = [S for S in subsets(N) if len(S) in (1, 2, 4) and mass(set(S)) > 1e-9][::3]
+    many = Ranking.CONTINUATION.scores_many(LAWS[name], Baskets.from_lists(baskets, n_items=N))
+    for S, scores in zip(baskets, many):
+        expected = [0.0 if a in S else mass({*S, a}) / mass(set(S)) for a in range(N)]
+        assert scores == pytest.approx(expected, abs=1e-9)
+        assert continuation_scores(LAWS[name], S) == pytest.approx(expected, abs=1e-9)
+
+
+@every
+def test_recommendations_say_which(name: str):
+    law = LAWS[name]
+    basket = [3]
+    for ranking in Ranking:
+        if name == "skew kernel" and ranking is Ranking.COMPLETION:
+            with pytest.raises(ZeroProbabilityError):
+                recommend(law, basket, ranking=ranking)
+            continue
+        scores = ranking.scores(law, basket)
+        found = recommend(law, basket, n=2, ranking=ranking)
+        assert found.scores.tolist() == sorted(scores, reverse=True)[:2][: len(found.items)]
+        assert recommend(law, basket, candidates=[0, 2], ranking=ranking).items.tolist() == [
+            a for a in sorted([0, 2], key=lambda a: -scores[a]) if scores[a] > 0
+        ]
+
+
+def test_the_two_differ():
+    """An item that makes the basket larger still is likely in what it becomes, and unlikely in the very next basket."""
+    few, many = [9.0, 2.0, 0.0, 0.0, 0.0, 0.0], [9.0, 0.0, 9.0, 9.0, 9.0, 9.0]
+    mixture = Mixture.tied([few, many], np.zeros((6, 1)), [[1.0]], [0.5, 0.5])
+    assert recommend(mixture, [0], n=1).items.tolist() == [1]
+    assert recommend(mixture, [0], n=1, ranking=Ranking.CONTINUATION).items.tolist() == [2]
+
+
+def test_errors():
+    mixture = LAWS["tied, disjoint items"]
+    with pytest.raises(ZeroProbabilityError, match=r"\[0, 2\]"):
+        next_item_scores_many(mixture, Baskets.from_lists([[0], [0, 2]], n_items=N))
+    with pytest.raises(ZeroProbabilityError):
+        continuation_scores(mixture, [0, 2])
+    with pytest.raises(InvalidInputError, match="one catalogue"):
+        Ranking.CONTINUATION.scores_many(mixture, Baskets.from_lists([[0]], n_items=2))
+
+
+def test_metrics_take_mixtures():
+    mixture = LAWS["tied"]
+    baskets = mixture.sample(60, rng=0)
+    assert metrics.log_likelihoods(mixture, baskets) == pytest.approx(mixture.log_probs(baskets))
+    assert metrics.mean_percentile_rank(mixture, baskets, rng=0, n_boot=10).value > 40
