@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-WIDTHS = {"wide": (1360, 1000), "middle": (820, 1100), "narrow": (390, 844)}
+WIDTHS = {"wide": (1360, 980), "middle": (820, 1100), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
 TO = Path(__file__).parent / "_static"
 
@@ -31,7 +31,7 @@ def main(model: str, folder: Path, basket: list[str]) -> None:
                 page.wait_for_selector("#whole .card")
                 page.wait_for_selector("#related .rows")
                 page.wait_for_selector("#next .rows")
-                page.screenshot(path=folder / f"serve-{name}-{scheme}.png", full_page=True)
+                page.screenshot(path=folder / f"serve-{name}-{scheme}.png")
                 page.close()
         browser.close()
         server.terminate()

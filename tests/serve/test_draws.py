@@ -63,22 +63,15 @@ def test_awkward_kernels(name):
     assert compared
 
 
-def test_a_law_of_another_kind_draws_by_itself():
-    class Law:
-        """As much of a law as drawing needs."""
-
-        n_items, labels = 5, None
-
-        def restrict(self, items):
-            return ndpp.LowRankKernel(np.eye(5), np.eye(5)).restrict(items)
-
-        def sample(self, n, **options):
-            return ndpp.LowRankKernel(np.eye(5), np.eye(5)).sample(n, **options)
-
-    expected = ndpp.LowRankKernel(np.eye(5), np.eye(5)).sample(6, size=3, given=[1], rng=2).to_lists()
-    assert Drawer(Law()).draw(wanted([1], 3), 6, 2, Stop(600)) == expected
-    only = Drawer(Law()).draw(wanted([1], 3, candidates=[2, 3, 4]), 6, 2, Stop(600))
-    assert all(set(items) <= {1, 2, 3, 4} for items in only)
+def test_a_mixture_draws_by_itself():
+    parts = [make_kernel(20, 4, rng=i) for i in range(2)]
+    mixture = ndpp.Mixture(parts, [0.3, 0.7])
+    drawer = Drawer(mixture)
+    drawer.warm(3)
+    for ask in ({}, {"given": [3]}, {"given": [3], "size": 3, "exclude": [1]}):
+        assert drawer.draw(wanted(**ask), 20, 2, Stop(600)) == mixture.sample(20, **ask, rng=2).to_lists()
+    only = drawer.draw(wanted([3], 3, candidates=[2, 5, 4]), 6, 2, Stop(600))
+    assert all(set(items) <= {2, 3, 4, 5} for items in only)
 
 
 def test_the_first_request_finds_everything_compiled():

@@ -79,3 +79,11 @@ def test_what_is_kept_is_bounded_and_changes_nothing(monkeypatch):
         basket = np.array([first, first + 1, (first + 7) % 30])
         np.testing.assert_allclose(scorer.scores(basket), ndpp.next_item_scores(kernel, basket), rtol=1e-8, atol=1e-12)
         assert len(scorer.table._kept) <= 5
+
+
+def test_a_kernel_with_a_background():
+    plain = make_kernel(50, 6, rng=0)
+    kernel = ndpp.LowRankKernel(plain.X, plain.W, background=np.linspace(0.0, 0.5, 50))
+    for basket in ([], [3], [3, 40, 7]):
+        found = Scorer.prepare(kernel).scores(np.array(basket, np.int64))
+        np.testing.assert_allclose(found, ndpp.next_item_scores(kernel, basket), rtol=1e-8, atol=1e-10)

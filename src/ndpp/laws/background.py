@@ -23,8 +23,9 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel, never_together
-from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, entry_magnitudes, nodes, rounding_error, tilted_law
+from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import condition_inner_with_background
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
@@ -314,14 +315,8 @@ class BackgroundKernel(LowRankKernel):
     def _condition_alone(self, ids: IntArray) -> LowRankKernel:
         """Return the kernel given items with δ > 0: W' = W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows x_i / √δ_i."""
         x = self.x_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
-        W = np.asarray(self.W, np.float64)
-        _, norms, directions = np.linalg.svd(x, full_matrices=False)
-        balance = np.maximum(1.0, norms * np.sqrt(self._magnitudes.max()))  # so that no direction drowns another one
-        Y = directions.T * (norms / balance)
-        left, right = W @ Y, Y.T @ W
-        inverse = np.linalg.inv(np.diag(balance**-2.0) + Y.T @ left)
-        magnitudes = entry_magnitudes(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
-        return self._with(W - left @ inverse @ right, np.setdiff1d(self.support, ids), magnitudes)
+        W, magnitudes = condition_inner_with_background(np.asarray(self.W, np.float64), x, self._magnitudes)
+        return self._with(W, np.setdiff1d(self.support, ids), magnitudes)
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""

@@ -120,10 +120,8 @@ def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
         least = _score(form, baskets[chosen], chosen, out, is_scored)
         order = np.argsort(-least, kind="stable")
         # Scores below ``least`` were set to zero, which is only acceptable if the best score is far larger.
-        matters = (
-            is_scored[chosen] & (baskets.sizes[chosen] < most) & (least.max() > MAX_LOSS * out[chosen].max(axis=1))
-        )
-        for i in chosen[matters]:
+        doubtful = (baskets.sizes[chosen] < most) & (least.max(initial=0.0) > MAX_LOSS * out[chosen].max(axis=1))
+        for i in chosen[is_scored[chosen] & doubtful]:
             first = order[: baskets.sizes[i] + 1]
             if least[first[~np.isin(first, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
                 is_scored[i] = False

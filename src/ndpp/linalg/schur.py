@@ -148,12 +148,28 @@ def condition_inner(W: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatA
     leaves the given items no component.
     """
     basis = np.linalg.qr(rows.T)[0]
-    left, right = W @ basis, basis.T @ W
-    inverse = np.linalg.inv(basis.T @ left)
-    rest = W - left @ inverse @ right
+    rest, magnitudes = _without(W, basis, 0.0)
     rest = rest - basis @ (basis.T @ rest)
-    rest = rest - (rest @ basis) @ basis.T
-    return rest, entry_magnitudes(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+    return rest - (rest @ basis) @ basis.T, magnitudes
+
+
+def condition_inner_with_background(
+    W: FloatArray, rows: FloatArray, magnitudes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the same for L = I + X W Xᵀ on the given items: W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows.
+
+    ``magnitudes`` are those of W. Long directions are scaled down, so that they do not drown the identity.
+    """
+    _, norms, directions = np.linalg.svd(rows, full_matrices=False)
+    balance = np.maximum(1.0, norms * np.sqrt(magnitudes.max()))
+    return _without(W, directions.T * (norms / balance), np.diag(balance**-2.0))
+
+
+def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+    """Return W − W Y(corner + YᵀWY)⁻¹YᵀW and the magnitudes of the terms it is made of."""
+    left, right = W @ Y, Y.T @ W
+    inverse = np.linalg.inv(corner + Y.T @ left)
+    return W - left @ inverse @ right, entry_magnitudes(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
 
 
 class Remainder(NamedTuple):

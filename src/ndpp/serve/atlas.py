@@ -45,7 +45,7 @@ def _features(law: Any, items: IntArray, popularity: FloatArray) -> FloatArray:
     components = getattr(law, "components", None)
     if components is not None:
         shares = [c.inclusion_probabilities()[items] * w for c, w in zip(components, law.weights)]
-        return np.sqrt(np.maximum(np.transpose(shares), 0.0) / popularity[items, None])
+        return np.asarray(np.sqrt(np.maximum(np.transpose(shares), 0.0) / popularity[items, None]))
     W, X = (
         np.asarray(law.W, np.float64),
         np.asarray(law.X[items] if isinstance(law.X, np.ndarray) else law.X.take(items), np.float64),

@@ -21,6 +21,9 @@ from ndpp.serve.work import Stop
 MEMORY = 128 * 2**20
 """Most bytes of matrices that the sampler of a model keeps."""
 
+PART = 16
+"""Baskets drawn between two looks at whether to stop."""
+
 
 class Wanted(NamedTuple):
     """What to draw: items that are in, items that are not, the only other ones allowed, and how many in all."""
@@ -55,14 +58,14 @@ class Drawer:
         given, exclude, candidates, size = wanted
         if self._sampler is None:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
-            return law.sample(n, size=size, given=given, exclude=exclude, rng=seed).to_lists()
+            return _by_parts(law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY), n, seed, stop)
         if len(exclude) == 0 and candidates is None and (size is None or len(given) < size <= self.law.rank):
             try:
                 return _shared(self._sampler, given, size, n, seed, stop)
             except PrecisionError:
                 pass  # as for a basket that never occurs: the careful way knows, and says so
-        narrow = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
-        return _own(Exact.prepare(self.law, **narrow, memory=MEMORY), n, seed, stop)
+        own = Exact.prepare(self.law, size=size, given=given, exclude=exclude, candidates=candidates, memory=MEMORY)
+        return _by_parts(own, n, seed, stop)
 
 
 def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, stop: Stop) -> list[list[int]]:
@@ -103,10 +106,11 @@ def _index(cumulative: Any, rng: np.random.Generator) -> int:
     return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 
 
-def _own(sampler: Exact, n: int, seed: int, stop: Stop) -> list[list[int]]:
-    """Draw from a sampler prepared for this request."""
-    key, drawn = stream_key(seed), []
-    for i in range(n):
+def _by_parts(sampler: Any, n: int, seed: int, stop: Stop) -> list[list[int]]:
+    """Draw from a sampler prepared for this request, a few baskets at a time."""
+    drawn: list[list[int]] = []
+    while len(drawn) < n:
         stop.check()
-        drawn.append(sampler.kernel.catalogue_ids(sampler.draw(stream(key, i)).rows).tolist())
+        part = sampler.sample(min(PART, n - len(drawn)), rng=seed, first=len(drawn))
+        drawn += part.baskets.to_lists()
     return drawn

@@ -15,6 +15,7 @@ import secrets
 import time
 from pathlib import Path
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ndpp.errors import InvalidInputError
@@ -61,7 +62,7 @@ class Guard:
         self._digest = None if token is None else _digest(token.encode())
         self._hosts = {"localhost", host.lower()}
 
-    def refusal(self, scope: Scope) -> problems.Response | None:
+    def refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that may not pass."""
         if scope["path"] in OPEN:
             return None
@@ -143,7 +144,7 @@ class Gate:
         finally:
             self._note(scope, status, name, time.perf_counter() - began)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> problems.Response | None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
         """Read the body, and have the request answered; return the answer to one whose body is no good."""
         if scope["method"] in ("GET", "HEAD"):
             await self.app(scope, receive, send)

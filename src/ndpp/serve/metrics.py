@@ -33,6 +33,6 @@ class Metrics:
         """Return all of them in the text format of Prometheus."""
         if self._shared:
             registry = CollectorRegistry()
-            MultiProcessCollector(registry)
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
             return generate_latest(registry)
         return generate_latest(self._registry)

@@ -83,4 +83,4 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(map(str, schema["enum"]))
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
-    return schema.get("$ref", "").rpartition("/")[2] or schema.get("type", "any")
+    return str(schema.get("$ref", "").rpartition("/")[2] or schema.get("type", "any"))

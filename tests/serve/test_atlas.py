@@ -1,0 +1,43 @@
+"""The map puts items that go with the same items next to each other, the same way every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp.datasets import make_kernel
+from ndpp.serve.atlas import PLACED, Atlas
+
+
+def groups() -> ndpp.LowRankKernel:
+    """Three groups of twenty items; those of a group have the same direction, but for a little noise."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.eye(3), 20, axis=0) * rng.uniform(0.1, 0.4, (60, 1)) + 0.01 * rng.standard_normal((60, 3))
+    return ndpp.LowRankKernel(X, np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+
+
+def test_groups_lie_apart():
+    kernel = groups()
+    atlas = Atlas.of(kernel, kernel.inclusion_probabilities())
+    places = np.array(atlas.places)[np.argsort(atlas.items)].reshape(3, 20, 2)
+    centres = places.mean(axis=1)
+    within = np.linalg.norm(places - centres[:, None], axis=2).mean()
+    between = np.linalg.norm(centres[0] - centres[1]), np.linalg.norm(centres[1] - centres[2])
+    assert min(between) > 2 * within
+    assert atlas == Atlas.of(kernel, kernel.inclusion_probabilities())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_a_few_items(n):
+    kernel = ndpp.LowRankKernel(np.eye(n), np.eye(n))
+    atlas = Atlas.of(kernel, kernel.inclusion_probabilities())
+    assert sorted(atlas.items) == list(range(n))
+    assert np.isfinite(atlas.places).all()
+
+
+def test_no_more_than_can_be_shown_and_only_what_occurs():
+    kernel = make_kernel(PLACED + 50, 4, rng=0)
+    assert len(Atlas.of(kernel, kernel.inclusion_probabilities()).items) == PLACED
+    shelf = kernel.restrict([3, 4, 5, 6, 7])
+    assert sorted(Atlas.of(shelf, shelf.inclusion_probabilities()).items) == [3, 4, 5, 6, 7]

@@ -1,0 +1,67 @@
+"""A mixture is served as a kernel is, and its missions are shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ndpp
+from ndpp.datasets import shelf_kernel
+from ndpp.serve.app import create_app
+from servers import get, post, serving
+
+BREAKFAST = ["bread", "rolls", "butter", "jam", "coffee", "tea"]
+
+
+@pytest.fixture(scope="module")
+def mixture() -> ndpp.Mixture:
+    shelf = shelf_kernel()
+    early = np.isin(shelf.labels, BREAKFAST)[:, None]
+    kernels = [
+        ndpp.LowRankKernel(shelf.X * np.where(early == wanted, 1.5, 0.3), shelf.W, labels=shelf.labels)
+        for wanted in (True, False)
+    ]
+    return ndpp.Mixture(kernels, [0.4, 0.6], names=["breakfast", "<b>dinner</b>"])
+
+
+@pytest.fixture(scope="module")
+def url(mixture, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixture") / "trips.safetensors"
+    ndpp.save(mixture, path)
+    with serving(create_app(path)) as url:
+        yield url
+
+
+def test_the_model_shows_its_missions(url):
+    found = get(f"{url}/api/model").raise_for_status().json()
+    assert [(m["name"], m["weight"]) for m in found["missions"]] == [("<b>dinner</b>", 0.6), ("breakfast", 0.4)]
+    assert set(found["missions"][1]["items"][:4]) <= set(BREAKFAST)
+    assert not set(found["missions"][0]["items"][:4]) & set(BREAKFAST)
+    assert found["missions"][1]["lifts"][0] > 1
+
+
+def test_a_basket_has_probable_missions(url, mixture):
+    found = post(f"{url}/api/probability", json={"basket": ["bread", "jam"]}).json()
+    expected = mixture.responsibilities(mixture.ids(["bread", "jam"]))
+    assert found["missions"][0]["name"] == "breakfast"
+    assert found["missions"][0]["probability"] == pytest.approx(expected[0])
+    assert found["log_prob"] == pytest.approx(mixture.log_prob(mixture.ids(["bread", "jam"])))
+
+
+def test_questions_are_answered_by_the_mixture(url, mixture):
+    basket = mixture.ids(["bread"])
+    best = post(f"{url}/api/recommend", json={"basket": ["bread"], "n": 3, "ids": True, "explain": True}).json()[
+        "items"
+    ]
+    scores = ndpp.next_item_scores(mixture, basket)
+    assert [row["item"] for row in best] == np.argsort(-scores)[:3].tolist()
+    assert best[0]["because"][0]["factor"] == pytest.approx(
+        scores[best[0]["item"]] / ndpp.next_item_scores(mixture, [])[best[0]["item"]]
+    )
+    drawn = post(f"{url}/api/complete", json={"basket": ["bread"], "size": 4, "n": 5, "seed": 3, "ids": True}).json()
+    assert [row["items"] for row in drawn["baskets"]] == mixture.sample(5, size=4, given=basket, rng=3).to_lists()
+    given = mixture.inclusion_probabilities(given=basket)
+    related = get(f"{url}/api/related?item=bread&ids=true").json()
+    first = related["complements"][0]
+    assert first["lift"] == pytest.approx(given[first["item"]] / mixture.inclusion_probabilities()[first["item"]])
+    assert sorted(get(f"{url}/api/map").json()["items"]) == sorted(mixture.labels)
