@@ -158,7 +158,7 @@ def test_a_file_that_is_held_for_a_moment_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(_atomic, "WINDOWS", True)
     with _atomic.replacing(tmp_path / "x") as path:
         path.write_bytes(b"new")
-    assert (len(calls), pauses) == (3, list(_atomic.PATIENCE[:2]))
+    assert (len(calls), pauses) == (3, list(_atomic.PAUSES[:2]))
     assert (tmp_path / "x").read_bytes() == b"new"
 
 

@@ -43,4 +43,4 @@ def imitate(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("replace", "rename", "unlink", "remove"):
         monkeypatch.setattr(os, name, refusing(getattr(os, name)))
     monkeypatch.setattr(_atomic, "WINDOWS", True)
-    monkeypatch.setattr(_atomic, "PATIENCE", ())
+    monkeypatch.setattr(_atomic, "PAUSES", ())

@@ -19,7 +19,7 @@ NAMES = [name for commands in COMMANDS.values() for name in commands]
 
 
 def test_all_commands_are_there():
-    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info"
+    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info serve"
     assert sorted(NAMES) == sorted(wanted.split())
 
 
