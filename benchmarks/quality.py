@@ -30,7 +30,7 @@ from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
 from ndpp.experiments.record import machine
 from ndpp.items import Scan
-from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.samplers import Rejection
 
 
@@ -53,7 +53,7 @@ DATA = {
     "groceries": Data(169),
     "millionsong_sample": Data(200, (0.1,), n_test=0),  # 1,578 baskets: only for --kernels
 }
-MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP}
+MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP, "MixtureNDPP": MixtureNDPP}
 BASELINES = {"independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine}
 N_VALIDATION = 300
 SMALL = ("amazon_3cat", "amazon_apparel", "groceries")
@@ -114,25 +114,27 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
     return found | {"metrics": evaluate(model, metrics.independent_items(train), test) if len(test) else {}}
 
 
-def fitted(
-    job: Job, train: Baskets, validation: Baskets, device: str, epochs: int, kernels: Path | None
-) -> NDPP | ONDPP | SymmetricDPP:
-    settings: dict[str, Any] = {"random_state": job.seed, "max_epochs": epochs}
+def fitted(job: Job, train: Baskets, validation: Baskets, device: str, epochs: int, kernels: Path | None) -> Any:
+    settings: dict[str, Any] = {"random_state": job.seed, "device": "cpu" if job.data in SMALL else device}
     settings |= {} if job.gamma is None else {"gamma": job.gamma}
-    model = MODELS[job.model](DATA[job.data].rank, device="cpu" if job.data in SMALL else device, **settings)
+    if job.model == "MixtureNDPP":  # its shape and its number of epochs follow from the data
+        model: Any = MixtureNDPP(max_epochs=min(epochs, MixtureNDPP.max_epochs), **settings)
+    else:
+        model = MODELS[job.model](rank=DATA[job.data].rank, max_epochs=epochs, **settings)
     if kernels is None:
         return model.fit(train, validation=validation)
     path = job.path(kernels)
     model.set_params(checkpoint=path.with_suffix(".part")).fit(train, validation=validation, resume=True)
-    save(model.kernel_, path, metadata={**job._asdict(), **training(model)})
+    save(model.law_, path, metadata={**job._asdict(), **training(model)})
     path.with_suffix(".part").unlink(missing_ok=True)
     return model
 
 
 def training(model: Any) -> dict[str, Any]:
     """Return a record of the training of a model."""
+    kernel = getattr(model.law_, "base", model.law_)  # a mixture has the ties of all its missions there
     return {
-        "rank": model.rank, "skew_share": getattr(model, "skew_share", 0.0), "device": model.device,
+        "rank": kernel.X.shape[1], "skew_share": getattr(model, "skew_share", 0.0), "device": model.device,
         "epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"],
         "seconds": sum(record["seconds"] for record in model.history_),
         "validation": max(record["validation"] for record in model.history_),

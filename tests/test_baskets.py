@@ -106,9 +106,9 @@ def test_no_baskets_and_empty_baskets() -> None:
         ({"sets": [[True]]}, "got bool"),
         ({"sets": ["abc"]}, "each basket must be a list"),
         ({"sets": [1, 2]}, "each basket must be a list"),
-        ({"sets": [[5_000_000_000]]}, "Codes are labels"),
+        ({"sets": [[5_000_000_000]]}, "Product codes are labels"),
         ({"sets": [[10**30]]}, "up to 2147483647; got 10{30}"),
-        ({"sets": [[0]], "labels": ["a", "a"]}, "distinct; 'a' comes 2 times"),
+        ({"sets": [[0]], "labels": ["a", "a"]}, "distinct; 'a' occurs 2 times"),
         ({"sets": [[0]], "labels": ["a", ""]}, "nonempty strings"),
         ({"sets": [[0]], "labels": "ab"}, "sequence of nonempty strings"),
         ({"sets": [[0]], "labels": ["a", "b"], "n_items": 3}, "number of labels, 2; got 3"),
@@ -284,7 +284,7 @@ def test_split_is_a_seeded_partition() -> None:
     assert train.to_lists() == sorted(train.to_lists())
     assert baskets.split(2, 3, rng=0).test == test
     assert any(baskets.split(2, 3, rng=seed).test != test for seed in range(1, 5))
-    with pytest.raises(InvalidInputError, match=r"at most 9, all baskets; got 5 \+ 5"):
+    with pytest.raises(InvalidInputError, match=r"at most 9, the number of baskets; got 5 \+ 5"):
         baskets.split(5, 5, rng=0)
     with pytest.raises(InvalidInputError, match="n_val must be at least 0"):
         baskets.split(-1, 2, rng=0)
@@ -394,7 +394,7 @@ def test_items_file_names_the_items(tmp_path: Path) -> None:
     baskets = Baskets.read(tmp_path / "x.baskets", items=tmp_path / "x.items.gz")
     assert baskets.labels == ("tea\t77", "milk", "rice", "salt")
     assert baskets.labelled(0) == ("tea\t77", "rice")
-    with pytest.raises(InvalidInputError, match="not from both"):
+    with pytest.raises(InvalidInputError, match="not both"):
         Baskets.read(tmp_path / "x.baskets", items=tmp_path / "x.items.gz", labels=["a"])
 
 
@@ -440,9 +440,9 @@ def test_text_has_no_columns(tmp_path: Path, name: str) -> None:
         ("x", b"", r"x is empty; expected at least one line"),
         ("x.gz", b"", r"x.gz is empty"),
         ("x.csv", b"", r"x.csv is empty"),
-        ("x.gz", b"0 1\n", "not a whole gzip file"),
-        ("x.gz", gzip.compress(b"0 1 2 3\n" * 99, mtime=0)[:-9], "not a whole gzip file"),
-        ("x.gz", gzip.compress(b"0 1 2 3\n" * 99, mtime=0)[:12] + b"\xff" * 30, "not a whole gzip file"),
+        ("x.gz", b"0 1\n", "not a complete gzip file"),
+        ("x.gz", gzip.compress(b"0 1 2 3\n" * 99, mtime=0)[:-9], "not a complete gzip file"),
+        ("x.gz", gzip.compress(b"0 1 2 3\n" * 99, mtime=0)[:12] + b"\xff" * 30, "not a complete gzip file"),
         ("x", b"caf\xe9\n", "must be UTF-8 text"),
         ("x", b"PAR1\0\0", "binary data. Name its format"),
         ("x", b"0 -3\n", "unknown item id -3"),
@@ -455,10 +455,10 @@ def test_text_has_no_columns(tmp_path: Path, name: str) -> None:
         ),
         ("x.csv", b"basket,item\n,2\n", "line 2: expected values"),
         ("x.csv", b'basket,item\nA,"my\ntea"\n,2\n', "line 4: expected values"),
-        ("x.csv", b'basket,item\nA,tea\nB,"milk\nB,tea\nC,jam\n', "line 3: a quote .* never closed"),
-        ("x.csv", b'basket,item\nA,tea\n"B,milk\nB,tea', "line 3: a quote .* never closed"),
-        ("x.csv", b'"basket,item\nA,tea\n', "line 1: a quote .* never closed"),
-        ("x.csv", b'basket,item\nA,"' + b"tea\nA," * 30_000, "line 2: .*perhaps a quote"),
+        ("x.csv", b'basket,item\nA,tea\nB,"milk\nB,tea\nC,jam\n', "line 3: an opening quote .* never closed"),
+        ("x.csv", b'basket,item\nA,tea\n"B,milk\nB,tea', "line 3: an opening quote .* never closed"),
+        ("x.csv", b'"basket,item\nA,tea\n', "line 1: an opening quote .* never closed"),
+        ("x.csv", b'basket,item\nA,"' + b"tea\nA," * 30_000, "line 2: .*perhaps an opening quote"),
         ("x.csv", b"\n\n", "no column 'basket'"),
         ("orders.xlsx", b"PK\x03\x04...", "orders.xlsx must be text; it is a spreadsheet"),
         ("x.parquet", b"basket,item\n1,2\n", "not a readable Parquet file"),

@@ -215,7 +215,7 @@ BAD = {
     "another array": (lambda p: _rewrite_arrays(p, Z=np.eye(4)), "it holds W, X, Z"),
     "NaN": (lambda p: _rewrite_arrays(p, X=np.full((7, 4), np.nan)), "no valid kernel: X must be finite"),
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
-    "short weights": (lambda p: _rewrite_arrays(p, weights=np.ones(3)), "no valid kernel: weights"),
+    "short weights": (lambda p: _rewrite_arrays(p, weights=np.ones(3)), "no valid kernel: magnitudes"),
     "support outside": (lambda p: _rewrite_arrays(p, support=np.array([9])), "no valid kernel: support"),
 }
 

@@ -387,18 +387,18 @@ def test_bad_kernels_are_refused(build, error, words):
     [
         (lambda k: k.log_det([8]), InvalidInputError, r"0\.\.7.*unknown item id 8"),
         (lambda k: k.log_det([-1]), InvalidInputError, r"0\.\.7.*unknown item id -1"),
-        (lambda k: k.log_prob([2, 2]), InvalidInputError, "item 2 comes 2 times"),
+        (lambda k: k.log_prob([2, 2]), InvalidInputError, "item 2 occurs 2 times"),
         (lambda k: k.log_det([0.5]), InvalidInputError, "integer item ids"),
         (lambda k: k.log_det([[0, 1]]), InvalidInputError, "flat sequence"),
         (lambda k: k.log_det(["tea"]), InvalidInputError, "kernel.ids"),
         (lambda k: k.log_det([True, False]), InvalidInputError, "integer item ids"),
         (lambda k: k.condition([9]), InvalidInputError, "unknown item id 9"),
         (lambda k: k.restrict([9]), InvalidInputError, "unknown item id 9"),
-        (lambda k: k.exclude([1, 1]), InvalidInputError, "item 1 comes 2 times"),
+        (lambda k: k.exclude([1, 1]), InvalidInputError, "item 1 occurs 2 times"),
         (lambda k: k.restrict([]), InvalidInputError, "at least one item"),
         (lambda k: k.exclude(range(8)), InvalidInputError, "at least one item"),
         (lambda k: k.inclusion_probabilities(3, [9]), InvalidInputError, "given.*unknown item id 9"),
-        (lambda k: k.inclusion_probabilities(3, [1, 1]), InvalidInputError, "given.*item 1 comes 2 times"),
+        (lambda k: k.inclusion_probabilities(3, [1, 1]), InvalidInputError, "given.*item 1 occurs 2 times"),
         (lambda k: k.inclusion_probabilities(-1), InvalidInputError, "size must be at least 0; got -1"),
         (lambda k: k.inclusion_probabilities(2.5), InvalidInputError, "size must be an integer; got 2.5"),
         (lambda k: k.inclusion_probabilities(True), InvalidInputError, "size must be an integer"),
@@ -454,3 +454,12 @@ def test_kernel_of_zeros_has_only_the_empty_set():
 def test_typos_are_type_errors():
     with pytest.raises(TypeError):
         LowRankKernel(np.eye(2), np.eye(2), label=["a", "b"])  # type: ignore[call-arg]
+
+
+def test_weights_is_the_old_name_of_magnitudes():
+    magnitudes = np.array([4.0, 2.0])
+    new = LowRankKernel(np.eye(2), np.eye(2), magnitudes=magnitudes)
+    with pytest.warns(DeprecationWarning, match="weights= is now magnitudes="):
+        old = LowRankKernel(np.eye(2), np.eye(2), weights=magnitudes)
+    np.testing.assert_array_equal(old._magnitudes, new._magnitudes)
+    np.testing.assert_array_equal(new._magnitudes, magnitudes)

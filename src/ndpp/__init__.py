@@ -49,13 +49,13 @@ __all__ = [
     "save",
 ]
 
-_ROOMS = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the upper floors when they are first named: ``import ndpp`` stays light."""
-    if name in _ROOMS:
+    """Import heavier packages on first use, so that ``import ndpp`` stays fast."""
+    if name in _PACKAGES:
         return import_module(f"ndpp.{name}")
     if name in _ESTIMATORS:
         return getattr(import_module("ndpp.learning"), name)

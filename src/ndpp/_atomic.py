@@ -18,16 +18,16 @@ from safetensors import SafetensorError
 from ndpp.errors import BusyFileError
 
 WINDOWS = sys.platform == "win32"
-"""Whether files that are open cannot be replaced, and have no permissions but a read-only flag."""
-PATIENCE = (0.01, 0.05, 0.1, 0.3, 0.5)
-"""Seconds between attempts to replace a file on Windows, where a virus scanner may hold a new one for a moment."""
+"""Windows cannot replace open files, and the only permission of a file is a read-only flag."""
+PAUSES = (0.01, 0.05, 0.1, 0.3, 0.5)
+"""Seconds between attempts to replace a file on Windows, where a virus scanner may briefly keep a new file open."""
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; on success it takes the place of ``path``, on failure it goes away.
+    """Yield a temporary path to write to. It replaces ``path`` on success and is removed on failure.
 
-    A target that is not a plain file (a pipe, ``/dev/stdout``) has no old content to lose and is given as it is.
+    A target that is not a plain file (a pipe, ``/dev/stdout``) has no content to lose and is yielded itself.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -40,7 +40,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch(exist_ok=False)
-    except OSError as reason:  # nobody asked for a file of the temporary name
+    except OSError as reason:  # report the caller's path, not the temporary one
         raise OSError(reason.errno, reason.strerror, str(path)) from None
     try:
         mode = (target if target.exists() else temporary).stat().st_mode
@@ -48,18 +48,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         if not WINDOWS:
-            temporary.chmod(mode & 0o7777)  # some writers replace the temporary by one of their own
+            temporary.chmod(mode & 0o7777)  # some writers create a new file in place of the temporary one
         move(temporary, target, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def move(source: Path, target: Path, name: Path) -> None:
-    """Rename a file or folder; a file takes the place of the target. Windows refuses while anything has one of them open.
+    """Rename a file or folder; a file replaces the target. On Windows, try again while one of them is open.
 
-    ``name`` is the path that the message gives.
+    ``name`` is the path that the error message gives.
     """
-    for pause in PATIENCE if WINDOWS else ():
+    for pause in PAUSES if WINDOWS else ():
         try:
             os.replace(source, target)
             return
@@ -78,7 +78,7 @@ def move(source: Path, target: Path, name: Path) -> None:
 
 @contextmanager
 def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise what safetensors says of a disk, full or broken, as any other writer does."""
+    """Turn the errors of safetensors about a full or broken disk into an OSError."""
     try:
         yield
     except SafetensorError as reason:
@@ -87,14 +87,14 @@ def disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
-    """Give a temporary folder to fill; on success it takes the place of ``path``, on failure it goes away.
+    """Yield a temporary folder to fill. It replaces ``path`` on success and is removed on failure.
 
-    A folder that is there already is replaced only if it holds a file ``mark``: it was written by the same hand.
+    An existing folder is replaced only if it holds a file ``mark``, which shows that an earlier call wrote it.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not (target / mark).is_file():
         raise FileExistsError(
-            f"{str(path)!r} is there already and is no folder with a {mark!r}; remove it or choose another name"
+            f"{str(path)!r} exists and is not a folder with a {mark!r}; remove it or choose another name"
         )
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")

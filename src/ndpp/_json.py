@@ -1,4 +1,4 @@
-"""JSON of records and of numpy's numbers."""
+"""JSON of dataclasses and NumPy values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ndpp.errors import OtherSettingsError
 
 
 def plain(value: Any) -> Any:
-    """Return what ``json`` does not know as something it does: the argument ``default`` of ``json.dumps``.
+    """Convert NumPy values and dataclasses to types that ``json`` knows: the argument ``default`` of ``json.dumps``.
 
     Examples
     --------
@@ -25,11 +25,11 @@ def plain(value: Any) -> Any:
         return value.tolist()
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 def to_json(value: Any) -> str:
-    """Return strict JSON, with null for what is not finite.
+    """Return strict JSON, with null for numbers that are not finite.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def to_json(value: Any) -> str:
 
 
 def check_same(path: str | os.PathLike[str], then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise unless what ``path`` holds was made with these settings: others would not continue it to the same result."""
+    """Raise unless ``path`` was made with the same settings, ``then`` and ``now``: otherwise a resumed run would differ."""
     for name, value in json.loads(json.dumps(dict(now))).items():
         if then.get(name) != value:
             raise OtherSettingsError(os.fspath(path), name, then.get(name), value)

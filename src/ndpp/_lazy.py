@@ -1,6 +1,6 @@
-"""Names that are imported when they are first needed.
+"""Imports on first use.
 
-A module that must not import another one, because the other imports it or because it is heavy, names what it needs as
+A module that cannot import another one, because the other imports it or is slow to import, names what it needs as
 "package.module:attribute" and loads it on first use. These names are constants, so ``git grep '"ndpp\\..*:'`` lists them all.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def load(name: str) -> Any:
-    """Return the attribute that "module:attribute" names; the module is imported now if it was not before.
+    """Import the module, if necessary, and return the attribute that "module:attribute" names.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def load(name: str) -> Any:
 
 
 def moved(old: str, new: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that has moved: it finds the name in its new module, with a warning."""
+    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning."""
 
     def find(name: str) -> Any:
         try:

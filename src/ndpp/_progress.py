@@ -1,4 +1,4 @@
-"""The one progress bar, on standard error, where one is asked for."""
+"""The progress bar, on standard error."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Part = TypeVar("Part", bound=Sized)
 
 
 class ProgressBar(NamedTuple):
-    """A bar that may be shown or not."""
+    """A progress bar; without ``shown`` it does nothing."""
 
     shown: Any = None
     task: Any = None
 
     def advance(self, count: int = 1) -> None:
-        """Count what was done since the last call."""
+        """Advance by ``count``."""
         if self.shown is not None:
             self.shown.advance(self.task, count)
 
     def tell(self, what: str) -> None:
-        """Show what is going on, in place of what the bar was called."""
+        """Replace the description."""
         if self.shown is not None:
             self.shown.update(self.task, description=what)
 
@@ -32,9 +32,9 @@ class ProgressBar(NamedTuple):
 def progress_bar(
     total: int, what: str, *, done: int = 0, show: bool = True, keep: bool = True, left: str = "left"
 ) -> Iterator[ProgressBar]:
-    """Give a bar over ``total`` things, of which ``done`` are done.
+    """Yield a bar for ``total`` steps, ``done`` of them completed. ``keep`` leaves it on the screen at the end.
 
-    ``keep`` leaves it on the screen at the end; ``left`` is what it says before the time that remains.
+    ``left`` is the text before the remaining time.
     """
     if not show:
         yield ProgressBar()
@@ -53,7 +53,7 @@ def progress_bar(
 
 
 def counted(parts: Iterator[Part], total: int, show: bool | str, what: str) -> Iterator[Part]:
-    """Yield the parts, and count what is in them on a bar called ``what``, or ``show`` if that is a name."""
+    """Yield the parts and advance a bar by their lengths. It is labelled ``what``, or ``show`` if that is a string."""
     with progress_bar(total, show if isinstance(show, str) else what, show=bool(show)) as bar:
         for part in parts:
             yield part

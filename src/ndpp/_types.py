@@ -1,4 +1,4 @@
-"""Names for the shapes of arguments."""
+"""Type aliases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Items: TypeAlias = Sequence[int] | IntArray
 """A set of items, as catalogue ids."""
 
 RngLike: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
-"""Anything :func:`numpy.random.default_rng` takes."""
+"""Anything that :func:`numpy.random.default_rng` accepts."""
 
 Jobs: TypeAlias = Any
 """A number of joblib workers, None (one), or a ``distributed.Client``."""

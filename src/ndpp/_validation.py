@@ -1,4 +1,4 @@
-"""Inputs are checked once, here, at the public border."""
+"""Checks of arguments. Public functions call them once; internal code relies on the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ndpp.errors import InvalidInputError, PrecisionError, UnknownItemError
 Array = TypeVar("Array", bound=AnyArray)
 
 PROBABILITY_TOLERANCE = 1e-8
-"""How far outside [0, 1] rounding may carry a probability before it is an error."""
+"""How far outside [0, 1] a probability may be before it is an error rather than rounding."""
 
 
 def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
@@ -36,7 +36,7 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
                 f"{name} must have shape {wanted}; it has {array.shape} (axis {axis}: {got}, not {want})"
             )
     with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()  # one pass; only where it is not finite is every entry looked at
+        total = array.sum()  # one pass; entries are examined only if the sum is not finite
     if not np.isfinite(total) and (bad := np.argwhere(~np.isfinite(array))).size:
         i, j = bad[0]
         raise InvalidInputError(
@@ -55,7 +55,7 @@ def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
         raise InvalidInputError(
             f"must be a flat sequence of integer item ids; got {items!r}",
             argument=name,
-            advice="Labels are turned into ids by `kernel.ids(labels)`.",
+            advice="`kernel.ids(labels)` turns labels into ids.",
         )
     ids = ids.astype(np.int64)
     unknown = ids[(ids < 0) | (ids >= n_items)]
@@ -64,7 +64,7 @@ def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
     distinct, counts = np.unique(ids, return_counts=True)
     if distinct.size != ids.size:
         raise InvalidInputError(
-            f"must not repeat an item; item {distinct[counts > 1][0]} comes {counts.max()} times", argument=name
+            f"must not repeat an item; item {distinct[counts > 1][0]} occurs {counts.max()} times", argument=name
         )
     return ids
 
@@ -80,18 +80,18 @@ def check_count(value: Any, name: str, *, least: int = 0, most: int | None = Non
 
 
 def frozen(array: Array) -> Array:
-    """Return a view that cannot be written to."""
+    """Return a read-only view."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def clip_probabilities(values: FloatArray, what: str, *, tolerance: float = PROBABILITY_TOLERANCE) -> FloatArray:
-    """Return ``values`` clipped to [0, 1]; raise where rounding has carried them further out than ``tolerance``."""
+    """Return ``values`` clipped to [0, 1]; raise if one is outside by more than ``tolerance``."""
     low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
     if not (low >= -tolerance and high <= 1 + tolerance):
         raise PrecisionError(
-            f"{what}: probabilities came out in [{low:.3g}, {high:.12g}], outside [0, 1] by more than {tolerance:g}. "
+            f"{what}: probabilities are in [{low:.3g}, {high:.12g}], outside [0, 1] by more than {tolerance:g}. "
             "The kernel is too badly scaled for double precision at this size; "
             "rescale X, drop its smallest directions, or ask for a smaller size."
         )

@@ -1,6 +1,6 @@
-"""What can go wrong, by name. Every message says what was expected, what came and what to do.
+"""Exceptions and warnings. A message says what was expected, what was received and what to do.
 
-An error carries what it knows in fields, and its message is made from them. Code that decides reads the fields.
+Errors carry their information in fields, from which the message is built. Code that handles an error reads the fields.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from string import Formatter
 from typing import Any
 
 MOST_COMPARED = 20_000
-"""Labels among which similar ones are looked for, which takes about 10 µs each."""
+"""With more labels than this, similar ones are not searched for; the search takes about 10 µs per label."""
 
 
 class Names(Formatter):
-    """What messages call the arguments of a function. The command has a subclass that names its options.
+    """How messages refer to arguments of a function. The command has a subclass that refers to its options.
 
     Examples
     --------
@@ -32,25 +32,25 @@ class Names(Formatter):
         return f"{argument}={value or '…'}"
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[str, str]:
-        """Return an argument in braces as its own value."""
+        """Return the name in braces as its own value."""
         return field_name, field_name
 
     def format_field(self, value: str, format_spec: str) -> str:
-        """Return an argument in braces, with the value after its colon."""
+        """Return how to set the argument in braces to the value after its colon."""
         return self.setting(value, format_spec)
 
 
 class NDPPError(Exception):
-    """Base of every error this library raises on purpose. It pickles losslessly: worker processes raise it, too.
+    """Base class of the errors of this library. They pickle losslessly, since worker processes raise them too.
 
     Parameters
     ----------
     problem : str
-        What was expected and what came. Where ``argument`` is given, the sentence goes on from its name.
+        What was expected and what was received. If ``argument`` is given, its name is the subject of the sentence.
     argument : str, optional
         The argument at fault.
     advice : str
-        What to do. Arguments stand in braces, ``{format}`` or ``{as_labels:True}``: callers name them in their own way.
+        What to do. Arguments are in braces, ``{format}`` or ``{as_labels:True}``, for :class:`Names` to replace.
     """
 
     def __init__(self, problem: str = "", *, argument: str | None = None, advice: str = "") -> None:
@@ -58,7 +58,7 @@ class NDPPError(Exception):
         self.argument, self.advice = argument, advice
 
     def text(self, names: Names | None = None) -> str:
-        """Return the message, with arguments called what ``names`` calls them."""
+        """Return the message, with arguments as ``names`` refers to them."""
         names = names or Names()
         parts = [] if self.argument is None else [names.argument(self.argument)]
         parts.append(str(self.args[0]))
@@ -82,11 +82,11 @@ def _again(kind: type[NDPPError], args: tuple[Any, ...], fields: dict[str, Any])
 
 
 class InvalidInputError(NDPPError, ValueError):
-    """An argument is not what the function takes."""
+    """An argument is invalid."""
 
 
 class UnknownLabelError(InvalidInputError):
-    """A label is not in the catalogue. ``suggestions`` are labels that look like it, ``n_labels`` how many there are."""
+    """``label`` is not in the catalogue of ``n_labels`` labels. ``suggestions`` are similar ones."""
 
     def __init__(self, label: str, labels: Sequence[str]) -> None:
         self.label, self.n_labels = label, len(labels)
@@ -98,7 +98,7 @@ class UnknownLabelError(InvalidInputError):
 
 
 class UnknownItemError(InvalidInputError):
-    """An item id, ``item``, is not in a catalogue of ``n_items``."""
+    """The id ``item`` is not in the catalogue of ``n_items``."""
 
     def __init__(self, item: int, n_items: int, *, argument: str = "item ids", advice: str = "") -> None:
         self.item, self.n_items = item, n_items
@@ -110,11 +110,11 @@ class InvalidKernelError(InvalidInputError):
 
 
 class ImpossibleSizeError(InvalidInputError):
-    """No set of the wanted size has positive probability."""
+    """No set of the requested size has positive probability."""
 
 
 class ZeroProbabilityError(InvalidInputError):
-    """The items that were given never occur together."""
+    """The given items never occur together."""
 
 
 class NoConditionalKernelError(InvalidInputError):
@@ -122,19 +122,19 @@ class NoConditionalKernelError(InvalidInputError):
 
 
 class ModelFileError(NDPPError, ValueError):
-    """A model file is corrupt, truncated, foreign, or newer than this library."""
+    """A model file is corrupt, truncated, of another format, or newer than this library."""
 
 
 class RowsUnavailableError(NDPPError, OSError):
-    """Rows of X could not be read from where they lie."""
+    """Rows of X could not be read from their store."""
 
 
 class DataNotFoundError(NDPPError, FileNotFoundError):
-    """A data set is not where it was looked for."""
+    """A data set was not found."""
 
 
 class UnfinishedRunError(NDPPError, FileExistsError):
-    """An interrupted run left ``path``, which a new one would overwrite."""
+    """An interrupted run left ``path``, which a new run would overwrite."""
 
     def __init__(self, path: str, what: str) -> None:
         self.path = path
@@ -152,7 +152,7 @@ class BusyFileError(NDPPError, BlockingIOError):
 
 
 class OtherSettingsError(InvalidInputError):
-    """What ``path`` holds was made with another value of ``setting``: ``then``, not ``now``."""
+    """``path`` was made with another value of ``setting``: ``then``, not ``now``."""
 
     def __init__(self, path: str, setting: str, then: Any, now: Any) -> None:
         self.path, self.setting, self.then, self.now = path, setting, then, now
@@ -163,7 +163,7 @@ class OtherSettingsError(InvalidInputError):
 
 
 class MissingExtraError(NDPPError, ImportError):
-    """An optional dependency, ``package``, is not installed; ``extra`` brings it."""
+    """The optional dependency ``package`` is not installed; the extra ``extra`` installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         self.package, self.extra = package, extra
@@ -173,7 +173,7 @@ class MissingExtraError(NDPPError, ImportError):
 
 
 class PartialResultError(NDPPError):
-    """Base of the errors that can end a long computation. ``partial`` holds whatever was finished, or None."""
+    """Base class of errors that can end a long computation. ``partial`` holds the results so far, or None."""
 
     def __init__(self, problem: str = "", *, partial: Any = None, advice: str = "") -> None:
         super().__init__(problem, advice=advice)
@@ -181,7 +181,7 @@ class PartialResultError(NDPPError):
 
 
 class BudgetExceededError(PartialResultError, RuntimeError):
-    """A loop that may spin reached its budget, after ``count`` rounds."""
+    """A loop reached its budget after ``count`` rounds."""
 
     def __init__(self, message: str, *, count: int, partial: Any = None) -> None:
         super().__init__(message, partial=partial)
@@ -193,11 +193,11 @@ class DeviceError(PartialResultError, RuntimeError):
 
 
 class PrecisionError(PartialResultError, ArithmeticError):
-    """Double precision cannot carry this computation."""
+    """Double precision is not enough for this computation."""
 
 
 class PrecisionWarning(UserWarning):
-    """Double precision carries this computation, with fewer digits than usual."""
+    """The result of this computation has fewer correct digits than usual."""
 
 
 class TrainingInterruptedWarning(UserWarning):

@@ -183,7 +183,7 @@ def test_a_long_table_is_numbered_as_it_comes(tmp_path):
         (b"", "no column 'InvoiceNo'"),
         (b"InvoiceNo,StockCode\n1,2,3\n", "retail.csv, line 2: expected 2 values, one per column; got 3"),
         (b"InvoiceNo,StockCode,Quantity\n1,2,3\n1,2,many\n", "line 3: expected a number; got 'many'"),
-        (b'InvoiceNo,StockCode\n1,"2\n1,3\n', "line 2: a quote .* never closed"),
+        (b'InvoiceNo,StockCode\n1,"2\n1,3\n', "line 2: an opening quote .* never closed"),
         (b"InvoiceNo,StockCode,Quantity\n1,2,-1\n", "no usable row"),
     ],
 )

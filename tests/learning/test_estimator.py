@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, fit
+from ndpp.learning import NDPP, ONDPP, LiteratureStart, MixtureNDPP, SymmetricDPP, fit
 
 ESTIMATORS = [NDPP, ONDPP, SymmetricDPP]
 LISTS = [[0, 1], [0, 1, 2], [2], [3, 4], [3, 4], [0, 1], [], [5, 2, 0]] * 6
@@ -92,12 +92,12 @@ def _failures(estimator: Any, expected: dict[str, str]) -> dict[str, Any]:
     return {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, MixtureNDPP])
 def test_scikit_learns_checks(estimator: Any):
     assert _failures(estimator(max_epochs=1), dict.fromkeys(NEED_BINARY, NOT_BINARY)) == {}
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, MixtureNDPP])
 def test_scikit_learns_checks_on_zeros_and_ones(estimator: Any, monkeypatch: pytest.MonkeyPatch):
     """With its numbers rounded to zeros and ones, the whole suite runs."""
     true = Baskets.from_csr

@@ -150,14 +150,15 @@ def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPat
 # -- where training begins ---------------------------------------------------------------------------------------------
 
 
-def test_classes_are_found(baskets: Baskets):
-    found = find_classes(np.random.default_rng(0), baskets, draw(100, 1), 2)
+def test_classes_are_found():
+    baskets = draw(4000, 0)
+    found = find_classes(np.random.default_rng(0), baskets, draw(500, 1), 2)
     order = np.argsort(-found.log_shares)
-    np.testing.assert_allclose(np.exp(found.log_shares[order]), [0.6, 0.4], atol=0.08)
+    np.testing.assert_allclose(np.exp(found.log_shares[order]), [0.6, 0.4], atol=0.03)
     p = 1 / (1 + np.exp(-found.log_odds[order]))
-    # 30 average baskets are added to 180 and 120.
-    shrunk = [(m * own + 30 * frequencies(baskets)) / (m + 30) for m, own in zip((180, 120), MISSIONS)]
-    np.testing.assert_allclose(p, shrunk, atol=0.08)
+    # 30 average baskets are added to 2,400 and 1,600.
+    shrunk = [(m * own + 30 * frequencies(baskets)) / (m + 30) for m, own in zip((2400, 1600), MISSIONS)]
+    np.testing.assert_allclose(p, shrunk, atol=0.03)
 
 
 def test_training_begins_at_the_classes(baskets: Baskets):
@@ -328,6 +329,8 @@ def test_nothing_to_learn_from():
         MixtureNDPP().fit(Baskets.from_lists([[], []], n_items=3))
 
 
-def test_samples_are_those_of_the_mixture(baskets: Baskets):
+def test_samples_and_recommendations_are_those_of_the_mixture(baskets: Baskets):
     model = MixtureNDPP(**QUICK).fit(baskets)
+    assert set(model.recommend([4, 5], n=2).items) == {6, 7}
+    np.testing.assert_array_equal(model.score_samples(baskets[:5]), model.law_.log_probs(baskets[:5]))
     assert model.sample(20, given=[0], exclude=[7], rng=1) == model.law_.sample(20, given=[0], exclude=[7], rng=1)

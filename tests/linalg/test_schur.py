@@ -9,12 +9,12 @@ import oracles
 from kernels import AWKWARD, Case, random_ndpp
 from ndpp.linalg import (
     condition_on,
+    entry_magnitudes,
     log_det_or_zero,
     log_minor,
     rank_one_condition,
     resolvent,
     schur_complement,
-    schur_weights,
 )
 from ndpp.linalg.schur import ROUNDING, condition_inner, condition_or_zero, eliminate
 
@@ -73,20 +73,20 @@ def test_log_minor_against_exact_ones(spread: int, mixed: bool):
     """
     X, W = random_ndpp(10, 8, np.random.default_rng(spread), spread=spread, mixed=mixed)
     X *= 2.0 ** np.arange(-20, 20, 4)[:, None]
-    exact, weights = oracles.exact_law(X, W), schur_weights(W)
-    unit = X * np.sqrt(weights)
+    exact, magnitudes = oracles.exact_law(X, W), entry_magnitudes(W)
+    unit = X * np.sqrt(magnitudes)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     for S in oracles.subsets(10):
         if 0 < len(S) <= 4:
             true = exact.log_minors[oracles.mask_of(S)]
             rounding = 4 * oracles.EPS * (len(S) * 8 / np.linalg.svdvals(unit[list(S)])[-1] + abs(true))
-            assert log_minor(X[list(S)], W, weights=weights) == pytest.approx(true, abs=rounding, rel=0)
+            assert log_minor(X[list(S)], W, magnitudes=magnitudes) == pytest.approx(true, abs=rounding, rel=0)
 
 
 def test_log_minor_of_dependent_rows_is_minus_infinity():
     X, W = random_ndpp(6, 4, np.random.default_rng(2))
-    weights = schur_weights(W)
-    assert log_minor(np.zeros((0, 4)), W, weights=weights) == 0
+    magnitudes = entry_magnitudes(W)
+    assert log_minor(np.zeros((0, 4)), W, magnitudes=magnitudes) == 0
     for rows in (
         np.vstack([X[0], X[0]]),
         np.vstack([X[0], X[1], 0.3 * X[0] - 0.7 * X[1]]),
@@ -94,9 +94,9 @@ def test_log_minor_of_dependent_rows_is_minus_infinity():
         np.vstack([X[0], 0 * X[1]]),
         X[:5],
     ):
-        assert log_minor(rows, W, weights=weights) == -np.inf
+        assert log_minor(rows, W, magnitudes=magnitudes) == -np.inf
     nearly = np.vstack([X[0], X[0] * (1 + 1e-9 * np.arange(4))])
-    assert log_minor(nearly, W, weights=weights) > -np.inf
+    assert log_minor(nearly, W, magnitudes=magnitudes) > -np.inf
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -104,10 +104,10 @@ def test_log_minor_of_many_rows_of_which_one_depends_on_the_others(seed: int):
     """Rounding grows with the number of rows, and so does what is taken for it."""
     rng = np.random.default_rng(seed)
     X, W = random_ndpp(40, 48, rng)
-    weights = schur_weights(W)
-    assert log_minor(X, W, weights=weights) > -np.inf
+    magnitudes = entry_magnitudes(W)
+    assert log_minor(X, W, magnitudes=magnitudes) > -np.inf
     X[-1] = rng.standard_normal(39) @ X[:-1]
-    assert log_minor(X, W, weights=weights) == -np.inf
+    assert log_minor(X, W, magnitudes=magnitudes) == -np.inf
 
 
 def test_log_minor_of_a_skew_kernel():
@@ -115,9 +115,9 @@ def test_log_minor_of_a_skew_kernel():
     rng = np.random.default_rng(3)
     K = rng.standard_normal((5, 5)) * 1e6
     K = K - K.T
-    weights = schur_weights(K)
+    magnitudes = entry_magnitudes(K)
     for k in range(1, 6):
-        value = log_minor(np.eye(5)[:k], K, weights=weights)
+        value = log_minor(np.eye(5)[:k], K, magnitudes=magnitudes)
         assert (value == -np.inf) == (k % 2 == 1)
         if k % 2 == 0:
             assert value == pytest.approx(np.linalg.slogdet(K[:k, :k])[1])
@@ -146,14 +146,14 @@ def test_a_singular_value_is_zero_up_to_the_bound_of_its_rounding(k: int):
 def test_all_eliminations_agree_on_what_is_singular_and_on_what_is_left(case: Case):
     """A set with det L_Y = 0 has no remainder; for every other one, all routines give the gains of dense algebra."""
     kernel, minors = case.kernel, oracles.minors(case.L)
-    X, W, weights = case.X, np.asarray(case.W), schur_weights(case.W)
+    X, W, magnitudes = case.X, np.asarray(case.W), entry_magnitudes(case.W)
     R, masks = resolvent(kernel.coordinates, np.ones(1))[0][0], np.arange(len(minors))
     for Y in oracles.subsets(case.n_items):
         if not 0 < len(Y) <= 3:
             continue
         q, inside = kernel.q_rows(np.array(Y)), oracles.mask_of(Y)
         rest, is_zero = eliminate(kernel.coordinates, q), minors[inside] == 0
-        assert (log_minor(X[list(Y)], W, weights=weights) == -np.inf) == is_zero
+        assert (log_minor(X[list(Y)], W, magnitudes=magnitudes) == -np.inf) == is_zero
         assert (rest is None or rest.null.size > 0) == is_zero
         chance = minors[masks & inside == inside].sum() / minors.sum()
         with np.errstate(divide="ignore"):

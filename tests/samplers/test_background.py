@@ -44,7 +44,7 @@ def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPa
     """Both proposals, the worse one, too, and as many of them as expected."""
     case = BY_NAME[name]
     size = (case.n_items + 1) // 2
-    monkeypatch.setattr(module, "propose_from", lambda *arguments: proposal.prepare(*arguments))
+    monkeypatch.setattr(module, "propose_from", lambda *arguments: proposal.prepare(*arguments[:4]))
     sampler = kernel_of(case).sampler(size=size)
     draws = sampler.sample(300, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))

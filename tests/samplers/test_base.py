@@ -46,3 +46,19 @@ def test_counters_are_summed_and_monitors_are_not():
     assert draws.worst == {Monitor.FRACTION: 0.25, Monitor.TRACE_ERROR: 3e-9} == {"fraction": 0.25, "trace_error": 3e-9}
     nothing = Draws(baskets[:0], {name: values[:0] for name, values in info.items()})
     assert (nothing.totals, nothing.worst) == ({"steps": 0.0}, {})
+
+
+def test_parts_that_a_device_returns_are_joined():
+    lists = [[[0], [1, 2]], [[]], [[2], [0, 1], []]]
+    parts = [Draws(Baskets.from_lists(part, n_items=3), {"steps": np.arange(len(part))}) for part in lists]
+
+    class Engine:
+        def draws(self, key, first, n_samples):
+            yield from parts
+
+    class OnDevice(Failing):
+        engine = Engine()
+
+    draws = OnDevice(KERNEL, [], DeviceError("lost")).sample(6, rng=0)
+    assert draws.baskets.to_lists() == [basket for part in lists for basket in part]
+    assert draws.info["steps"].tolist() == [0, 1, 0, 0, 1, 2]

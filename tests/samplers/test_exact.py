@@ -299,7 +299,7 @@ def test_a_kernel_of_rank_zero_gives_empty_sets():
         ({"size": -1}, InvalidInputError, "at least 0; got -1"),
         ({"size": 9}, ImpossibleSizeError, "rank of the kernel, 7; size 9"),
         ({"size": 1, "given": [0, 1]}, ImpossibleSizeError, "2 are given"),
-        ({"size": 3, "given": [0, 0]}, InvalidInputError, "item 0 comes 2 times"),
+        ({"size": 3, "given": [0, 0]}, InvalidInputError, "item 0 occurs 2 times"),
         ({"size": 3, "given": [99]}, InvalidInputError, "unknown item id 99"),
         ({"size": 3, "given": [1], "exclude": [1]}, ZeroProbabilityError, "item 1, which this kernel excludes"),
         ({"size": 4, "candidates": [0, 1]}, ImpossibleSizeError, "rank of the kernel, 2; size 4"),

@@ -24,6 +24,7 @@ from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
 from ndpp.laws import kernel as kernel_module
 from ndpp.samplers import Exact, Walk
+from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
@@ -56,6 +57,24 @@ def on(device: str, sampler: Exact, *, max_samples: int | None = None) -> Exact:
     engine = ExactEngine.prepare(sampler, torch.device(device))
     engine.max_samples = max_samples or engine.max_samples
     return dataclasses.replace(sampler, engine=engine)
+
+
+@on_devices
+@pytest.mark.parametrize(("size", "given"), [(None, ()), (4, ()), (None, (0, 4)), (4, (0, 4)), (2, (1, 3, 4, 5, 6))])
+def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], device: str):
+    """T on the device and R on the CPU; items 0, 2 and 7 have no background."""
+    case, odds = BY_NAME["zero diagonal"], np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
+    kernel = LowRankKernel(case.X, case.W, background=odds)
+    size = None if size is None else max(size, len(given) + 1)
+    plain = kernel.sampler(size=size, given=given)
+    union = plain.proposal
+    if not isinstance(union, SizedUnion):
+        union = SizedUnion.prepare(plain.rest, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
+    sampler = dataclasses.replace(plain, proposal=union._replace(ties=on(device, union.ties))).with_engine()
+    draws = sampler.sample(400, rng=3)
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
+    assert sampler.sample(3, rng=3, first=17).baskets.to_lists() == draws.baskets[17:20].to_lists()
+    assert {"proposals", "rejections", "seconds"} <= set(draws.info)
 
 
 # -- the laws it draws from --------------------------------------------------------------------------------------------------

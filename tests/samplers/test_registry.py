@@ -28,7 +28,7 @@ def suitable(spec):
 
 def test_every_sampler_of_the_package_is_there_once():
     exported = {value for name in ndpp.samplers.__all__ if isinstance(value := getattr(ndpp.samplers, name), type)}
-    classes = {cls for spec in SAMPLERS for cls in (spec.cls, spec.any_size_cls) if cls is not None}
+    classes = {cls for spec in SAMPLERS for cls in (spec.cls, spec.any_size_cls, *spec.other_laws) if cls}
     assert {cls for cls in exported if issubclass(cls, Sampler)} - {Sampler} == classes
     ups = {cls for cls in exported if hasattr(cls, "prepare") and not issubclass(cls, Sampler)}
     assert {type(spec.up) for spec in SAMPLERS if spec.up is not None} == ups

@@ -210,11 +210,12 @@ def test_a_step_beyond_its_budget_is_refused_with_the_figure():
 
 
 def test_budget_error_carries_the_count(monkeypatch):
-    monkeypatch.setattr(up_rejection, "minor_ratio", lambda Q, B, B_hat: 0.0)
+    judged = []
+    monkeypatch.setattr(up_rejection, "minor_ratio", lambda Q, B, B_hat: judged.append(Q) or 0.0)
     up = RejectionUp(budget=20).prepare(BY_NAME["generic"].kernel)
     with pytest.raises(BudgetExceededError, match="20 pairs were proposed") as caught:
         up.pair(np.random.default_rng(9), np.array([0, 5]))
-    assert caught.value.count == 20
+    assert caught.value.count == len(judged) == 20
 
 
 def test_same_seed_same_pair_and_inputs_untouched():

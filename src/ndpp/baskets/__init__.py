@@ -1,4 +1,4 @@
-"""Many sets of items: the record, its labels and its files."""
+"""Baskets: many sets of items, their labels and their file formats."""
 
 from ndpp.baskets.baskets import Baskets, Split
 

@@ -1,8 +1,7 @@
-"""Many sets of items, in one compressed record: what ``fit`` takes and what ``sample`` returns.
+"""Many sets of items in compressed form: what ``fit`` accepts and ``sample`` returns.
 
-Basket i holds the item ids ``indices[indptr[i]:indptr[i + 1]]``, sorted and without repeats; the arrays are read-only.
-Every operation is linear in the number of entries, sorting aside. Raw data may name an item twice in a basket; a set
-holds it once.
+Basket i holds the item ids ``indices[indptr[i]:indptr[i + 1]]``, sorted and without repeats; the arrays are read-only. Except for
+sorting, every operation is linear in the number of entries.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Baskets:
-    """Many sets of items out of one catalogue, immutable.
+    """Many sets of items from one catalogue, immutable.
 
-    ``baskets[i]`` is the array of ids of basket i; a slice, a mask or an array of numbers gives ``Baskets``.
+    ``baskets[i]`` is the array of ids of basket i; a slice, mask or integer array returns ``Baskets``.
 
     Parameters
     ----------
     indptr : (len + 1,) integers
-        Where each basket begins in ``indices``; the last entry is where the last one ends.
+        Start of each basket in ``indices``, and the end of the last one.
     indices : integers
         Item ids, increasing within a basket.
     n_items : int
-        Size of the catalogue; ids lie in 0..n_items−1.
+        Number of items in the catalogue; ids are in 0..n_items−1.
     labels : sequence of str, optional
         The name of each item.
 
@@ -77,7 +76,7 @@ class Baskets:
         rises = np.diff(indices) > 0
         rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one basket to the next
         if not rises.all():
-            raise InvalidInputError("indices must increase within each basket; `Baskets.from_lists` sees to it")
+            raise InvalidInputError("indices must increase within each basket; `Baskets.from_lists` sorts them")
         self._set(indptr, indices, n_items, labels)
 
     def _set(self, *values: Any) -> None:
@@ -91,11 +90,11 @@ class Baskets:
     def from_lists(
         cls, sets: Iterable[Iterable[Any]], *, n_items: int | None = None, labels: Sequence[str] | None = None
     ) -> Baskets:
-        """Return the baskets of an iterable of sets, each an iterable of item ids, or of labels.
+        """Return the baskets of an iterable of sets, each an iterable of item ids or of labels.
 
-        Strings are labels: looked up in ``labels`` or, without it, in all that occur, sorted. Integers are ids;
-        ``n_items`` is the length of ``labels`` or, without it, the largest id plus one. An item that comes twice in a
-        basket is kept once.
+        Strings are labels, looked up in ``labels`` or, without it, in the sorted list of all that occur. Integers are ids;
+        ``n_items`` defaults to the number of ``labels`` or, without them, the largest id plus one. Repeated items in a basket
+        are kept once.
         """
         rows = [_members(members) for members in sets]
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -107,7 +106,7 @@ class Baskets:
 
     @classmethod
     def from_csr(cls, matrix: Any, *, labels: Sequence[str] | None = None) -> Baskets:
-        """Return the baskets of a scipy sparse matrix of zeros and ones: row i holds item j where entry [i, j] is 1."""
+        """Return the baskets of a scipy sparse matrix of zeros and ones: basket i holds item j if entry [i, j] is 1."""
         from scipy import sparse
 
         csr = sparse.csr_array(matrix, copy=True)
@@ -132,21 +131,20 @@ class Baskets:
         labels: Sequence[str] | None = None,
         as_labels: bool = False,
     ) -> Baskets:
-        """Return the baskets of a pandas, polars or pyarrow table in long form: a row says that a basket holds an item.
+        """Return the baskets of a pandas, polars or pyarrow table in long form, with one row per item of each basket.
 
-        Baskets come in the order in which they first appear. A row whose item is missing makes its basket exist and
-        adds nothing.
+        Baskets are in order of first appearance. A row whose item is missing stands for an empty basket, if there is no other.
 
         Parameters
         ----------
         frame : data frame
-            Anything in memory that narwhals understands.
+            Anything in memory that narwhals supports.
         basket, item : str
             The columns. Integers in the item column are ids, strings are labels.
         n_items, labels
             As in :meth:`from_lists`.
         as_labels : bool
-            Take integers as labels, too: product codes, say, that are not positions in a catalogue.
+            Treat integers as labels, for example product codes that are not positions in a catalogue.
         """
         long = files.from_frame(frame, Columns(basket, item))
         values = [str(value) for value in long.values] if as_labels else long.values
@@ -154,7 +152,7 @@ class Baskets:
 
     @classmethod
     def from_onehot(cls, frame: Any) -> Baskets:
-        """Return the baskets of a table with a row per basket and a column of 0/1 or true/false per item, its label."""
+        """Return the baskets of a table with a row per basket and a column of 0/1 or true/false per item; columns are labels."""
         long, names = files.from_onehot(frame)
         return cls._build(*long, len(names), names)
 
@@ -173,32 +171,30 @@ class Baskets:
     ) -> Baskets:
         """Read baskets from a file.
 
-        Text: one basket a line, a blank line being an empty basket; ids or labels between spaces or, if the file has
-        any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Where the
-        header says so, semicolons, tabs or bars take the place of commas. Text, CSV and TSV may be gzipped.
+        Text: one basket per line, a blank line being an empty basket; ids or labels separated by spaces or, if the file has
+        any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Semicolons, tabs or
+        bars are recognised as delimiters from the header. Text, CSV and TSV may be gzipped.
 
         Parameters
         ----------
         source : path or open file
             An open file is read as text unless ``format`` says otherwise.
         format : {"text", "csv", "tsv", "parquet"}, optional
-            By default the suffix tells.
+            By default that of the suffix.
         n_items, labels
             As in :meth:`from_lists`.
         items : path or open file, optional
-            A file whose line i names item i, in place of ``labels``.
+            A file whose line i is the label of item i, instead of ``labels``.
         as_labels : bool, optional
-            Whether whole numbers are labels. By default they are ids unless, in view of ``labels``, they can only be
-            labels; where they could be both, it must be said. Words other than numbers are always labels.
+            Whether whole numbers are labels. By default they are ids, unless only ``labels`` can explain them; if both are
+            possible, this must be set. Words other than numbers are always labels.
         basket, item : str
             The columns of the long form.
         """
         kind, columns = files.format_of(source, format), Columns(basket, item)
         if items is not None:
             if labels is not None:
-                raise InvalidInputError(
-                    "the names of the items come from labels= or from the file items=, not from both"
-                )
+                raise InvalidInputError("pass labels= or the file items=, not both")
             labels = files.read_lines(items)
         if kind == "parquet":
             table = files.read_parquet(source, columns)
@@ -231,7 +227,7 @@ class Baskets:
 
     @classmethod
     def _trusted(cls, indptr: IntArray, indices: IntArray, n_items: int, labels: tuple[str, ...] | None) -> Baskets:
-        """Return a record of fresh arrays that are known to be right."""
+        """Return baskets of new arrays that are known to be valid."""
         made = object.__new__(cls)
         made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), n_items, labels)
         return made
@@ -255,7 +251,7 @@ class Baskets:
         chosen = np.arange(len(self))[key if isinstance(key, slice) or len(key) else slice(0)]
         sizes = self.sizes[chosen]
         indptr = np.concatenate([[0], np.cumsum(sizes)])
-        # Each entry lies as far behind the start of its basket there as here.
+        # An entry keeps its distance from the start of its basket.
         where = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], sizes)
         return self._trusted(indptr, self.indices[where], self.n_items, self.labels)
 
@@ -275,7 +271,7 @@ class Baskets:
         return text + (", labelled>" if self.labels else ">")
 
     def labelled(self, i: int) -> tuple[str, ...]:
-        """Return the names of the items of basket i; without labels, their ids as text."""
+        """Return the labels of the items of basket i; without labels, their ids as strings."""
         return tuple(str(item) if self.labels is None else self.labels[item] for item in self[i].tolist())
 
     def select(self, *, min_size: int = 0, max_size: float = math.inf) -> Baskets:
@@ -283,10 +279,12 @@ class Baskets:
         return self[(self.sizes >= min_size) & (self.sizes <= max_size)]
 
     def split(self, n_val: int, n_test: int, *, rng: RngLike = None) -> Split:
-        """Return (train, val, test): ``n_val`` and ``n_test`` baskets drawn at random, and the rest, each in order."""
+        """Return (train, val, test): ``n_val`` and ``n_test`` random baskets and the rest, each in the original order."""
         n_val, n_test = check_count(n_val, "n_val"), check_count(n_test, "n_test")
         if n_val + n_test > len(self):
-            raise InvalidInputError(f"n_val + n_test must be at most {len(self)}, all baskets; got {n_val} + {n_test}")
+            raise InvalidInputError(
+                f"n_val + n_test must be at most {len(self)}, the number of baskets; got {n_val} + {n_test}"
+            )
         order = np.random.default_rng(rng).permutation(len(self))
         val, test, train = np.split(order, [n_val, n_val + n_test])
         return Split(*(self[np.sort(part)] for part in (train, val, test)))
@@ -311,11 +309,11 @@ class Baskets:
         basket: str = "basket",
         item: str = "item",
     ) -> None:
-        """Write a file that :meth:`read` reads, in the format that the suffix or ``format`` names.
+        """Write a file that :meth:`read` reads, in the format of the suffix or ``format``.
 
-        Items are written by their labels if they have any, unless ``as_labels`` is false. A file is replaced only once
-        everything is written. It does not hold the catalogue: pass ``n_items`` or ``labels`` to ``read`` where that is
-        more than what occurs. Text cannot hold labels with tabs or line ends, nor say that there is no basket at all.
+        Labels are written if there are any, unless ``as_labels`` is false. An existing file is replaced once everything is
+        written. The file does not hold the catalogue: pass ``n_items`` or ``labels`` to ``read`` if some items occur in no
+        basket. Text cannot hold labels with tabs or line ends, nor zero baskets.
         """
         names = self.labels if as_labels else None
         rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))

@@ -1,4 +1,4 @@
-"""Files and tables of baskets: text, CSV, Parquet, data frames. ``labels`` says what the words in them mean."""
+"""File formats of baskets: text, CSV, Parquet and data frames. :mod:`ndpp.baskets.labels` interprets the words in them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Long(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What the columns of a long table are called."""
+    """The names of the columns of a table in long form."""
 
     basket: str
     item: str
 
     def find(self, there: Sequence[str], what: str) -> tuple[int, int]:
-        """Return where the two columns are, or say which columns there are."""
+        """Return the positions of the two columns; raise with the list of columns if one is missing."""
         for name in self:
             if name not in there:
                 raise InvalidInputError(
@@ -55,36 +55,36 @@ class Columns(NamedTuple):
 
 
 COLUMNS = Columns("basket", "item")
-"""What they are called where nothing else is said."""
+"""The default names."""
 
 
-def format_of(path: PathOrFile, told: str | None) -> str:
-    """Return the name of the format: as told, or by the suffix (``.gz`` aside), or text."""
-    if told is None:
+def format_of(path: PathOrFile, format: str | None) -> str:
+    """Return the format: the given one, or the one of the suffix (ignoring ``.gz``), or text."""
+    if format is None:
         name = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
         return _SUFFIXES.get((name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower(), "text")
-    if told not in FORMATS:
-        raise InvalidInputError(f"must be one of {', '.join(FORMATS)}; got {told!r}", argument="format")
-    return told
+    if format not in FORMATS:
+        raise InvalidInputError(f"must be one of {', '.join(FORMATS)}; got {format!r}", argument="format")
+    return format
 
 
 def read_lines(source: PathOrFile) -> list[str]:
-    """Return the lines of a text file, without their ends."""
+    """Return the lines of a text file, without line ends."""
     lines = _read(source).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def read_text(source: PathOrFile, columns: Columns = COLUMNS) -> Long:
-    """Return one basket a line. Words lie between tabs if the file has any, else commas if it has any, else spaces."""
+    """Return one basket per line. Tabs separate words if the file has any, else commas if it has any, else spaces."""
     if columns != COLUMNS:
         raise InvalidInputError(
-            f"{_name(source)} is read as text, one basket a line, which has no columns {' and '.join(map(repr, columns))}",
+            f"{_name(source)} is read as text, one basket per line, which has no columns {' and '.join(map(repr, columns))}",
             advice=NAME_FORMAT,
         )
     lines = read_lines(source)
     separator = next((mark for mark in "\t," if any(mark in line for line in lines)), None)
     if separator == "," and all(map(_NUMBERS.fullmatch, lines)):
-        rows = [line.replace(",", " ").split() for line in lines]  # "1, 2 3": no number holds a space
+        rows = [line.replace(",", " ").split() for line in lines]  # "1, 2 3": numbers contain no spaces
     elif separator is None:
         rows = [line.split() for line in lines]
     else:
@@ -108,13 +108,13 @@ def read_csv(source: PathOrFile, columns: Columns, delimiter: str) -> Long:
     return _number(names, values, [not value for value in values])
 
 
-def _delimiter(text: str, columns: Columns, told: str) -> str:
-    """Return what lies between fields: as told, or the mark with which the header has both columns."""
+def _delimiter(text: str, columns: Columns, default: str) -> str:
+    """Return the delimiter: ``default``, or the first one with which the header has both columns."""
     header = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
-    for mark in told + ",;\t|":
+    for mark in default + ",;\t|":
         if set(columns) <= {name.strip() for name in next(csv.reader([header], delimiter=mark), [])}:
             return mark
-    return told
+    return default
 
 
 def read_parquet(source: PathOrFile, columns: Columns) -> Any:
@@ -168,7 +168,7 @@ def write(
     format: str | None = None,
     columns: Columns = COLUMNS,
 ) -> None:
-    """Write rows of ids or, where there are ``labels``, of these, in the format that is told or that the suffix names."""
+    """Write rows of ids or, if there are ``labels``, of labels, in the given format or that of the suffix."""
     kind = format_of(target, format)
     if kind == "text":
         write_text(target, (list(map(str, row)) for row in rows), labels or ())
@@ -179,7 +179,7 @@ def write(
 
 
 def write_text(target: PathOrFile, rows: Iterable[Sequence[str]], words: Sequence[str]) -> None:
-    """Write one row a line, spaces between, or tabs if a space or comma is in any of ``words``, all that may occur."""
+    """Write one row per line, separated by spaces, or by tabs if any of ``words``, all that can occur, has a space or comma."""
     for word in words:
         if word != word.strip() or not {"\n", "\r", "\t"}.isdisjoint(word):
             raise InvalidInputError(
@@ -189,7 +189,7 @@ def write_text(target: PathOrFile, rows: Iterable[Sequence[str]], words: Sequenc
     separator = " " if all(len(word.split()) == 1 and "," not in word for word in words) else "\t"
     with _writer(target) as file:
         for row in rows:
-            # After a lone word the tab stays, to show that a space in it is its own.
+            # A tab after a single word shows that a space in it does not separate words.
             file.write(separator.join(row) + ("\t" if separator == "\t" and len(row) == 1 else "") + "\n")
 
 
@@ -214,7 +214,7 @@ def write_parquet(target: PathOrFile, rows: Iterable[Sequence[Any]], columns: Co
 
 
 def _number(names: Sequence[Any], values: Sequence[Any], missing: Sequence[bool]) -> Long:
-    """Return the long form, baskets numbered as they first appear. A missing value is left out; its basket is not."""
+    """Return the long form, with baskets numbered as they first appear. Missing values are dropped, their baskets are not."""
     numbers: dict[Any, int] = {}
     baskets = [numbers.setdefault(name, len(numbers)) for name in names]
     kept = [i for i, gone in enumerate(missing) if not gone]
@@ -252,7 +252,7 @@ def _read(source: PathOrFile) -> str:
             data = source.read()
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
     except (gzip.BadGzipFile, EOFError, zlib.error) as reason:
-        raise InvalidInputError(f"{_name(source)} is not a whole gzip file: {reason}. Fetch it again.") from None
+        raise InvalidInputError(f"{_name(source)} is not a complete gzip file: {reason}. Download it again.") from None
     except UnicodeDecodeError as reason:
         raise InvalidInputError(
             f"{_name(source)} must be UTF-8 text: {reason}. Convert it, or name its format."
@@ -268,12 +268,12 @@ def _read(source: PathOrFile) -> str:
 
 @contextmanager
 def _writer(target: PathOrFile) -> Iterator[IO[str]]:
-    """Open ``target`` for text, gzip if its suffix says so; it changes only if everything could be written."""
+    """Open ``target`` for text, compressed if it ends in .gz; it is replaced only if all of it could be written."""
     if not isinstance(target, (str, os.PathLike)):
         yield target
         return
     with replacing(target) as path, open(path, "wb") as raw:
-        # No name and no time inside: the same baskets give the same bytes.
+        # Without a name and a time in its header, the file depends on the baskets alone.
         zipped: Any = gzip.GzipFile("", "wb", 6, raw, 0) if Path(target).suffix == ".gz" else nullcontext(raw)
         with zipped as data, io.TextIOWrapper(data, encoding="utf-8", newline="") as text:
             yield text

@@ -1,4 +1,4 @@
-"""What is an id, what is a label, and which of the two a word in a file stands for."""
+"""Ids and labels of items, and whether a word in a file is an id or a label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
 
 LARGEST_ID = 2**31 - 1
-"""Larger integers are codes of some other system, not positions in a catalogue."""
+"""Larger integers are taken for product codes rather than positions in a catalogue."""
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")  # 007 is a code, not a number
 
@@ -28,12 +28,12 @@ def check_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
     names = tuple(map(str, labels))
     if len(set(names)) != len(names):
         label, times = Counter(names).most_common(1)[0]
-        raise InvalidInputError(f"labels must be distinct; {label!r} comes {times} times")
+        raise InvalidInputError(f"labels must be distinct; {label!r} occurs {times} times")
     return names
 
 
 def check_n_items(n_items: Any, labels: tuple[str, ...] | None) -> int:
-    """Return the size of the catalogue, which must be that of ``labels`` if there are any."""
+    """Return the number of items, which must be that of ``labels`` if there are any."""
     if labels is None:
         return check_count(n_items, "n_items")
     if n_items is not None and n_items != len(labels):
@@ -51,11 +51,11 @@ def check_ids(ids: IntArray, n_items: int) -> None:
         advice = "Pass n_items= or labels= of the whole catalogue."
         raise UnknownItemError(low if low < 0 else high, n_items, advice=advice)
     if high > LARGEST_ID:
-        raise _no_position(high)
+        raise _not_an_id(high)
 
 
 def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple[str, ...] | None]:
-    """Return the ids of ``values``, and the labels: those given or, if values are strings, all that occur, sorted."""
+    """Return the ids of ``values`` and the labels: the given ones or, if values are strings, all that occur, sorted."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return values.astype(np.int64), labels
     kinds = set(map(type, values))
@@ -63,7 +63,7 @@ def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple
         try:
             return np.fromiter(values, np.int64, len(values)), labels
         except OverflowError:
-            raise _no_position(max(values, key=abs)) from None
+            raise _not_an_id(max(values, key=abs)) from None
     if not all(issubclass(kind, str) for kind in kinds):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidInputError(f"items must be all integers (ids) or all strings (labels); got {names}")
@@ -88,16 +88,16 @@ def interpret(words: list[str], labels: Sequence[str] | None, as_labels: bool | 
         if max(ids) < len(labels):
             raise InvalidInputError(
                 "the whole numbers in this file may be ids or labels",
-                advice="Say which with {as_labels:False} or {as_labels:True}.",
+                advice="Choose with {as_labels:False} or {as_labels:True}.",
             )
         return words
     return ids
 
 
-def _no_position(code: int) -> InvalidInputError:
+def _not_an_id(code: int) -> InvalidInputError:
     return InvalidInputError(
         f"item ids must be positions in a catalogue, up to {LARGEST_ID}; got {code}",
-        advice="Codes are labels: pass them as text, or read them with {as_labels:True}.",
+        advice="Product codes are labels: pass them as strings, or read them with {as_labels:True}.",
     )
 
 

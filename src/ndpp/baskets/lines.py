@@ -1,4 +1,4 @@
-"""The one reader of CSV: rows with the numbers of their lines, and errors that name them."""
+"""A CSV reader that knows line numbers, for error messages."""
 
 from __future__ import annotations
 
@@ -19,18 +19,7 @@ class BadLineError(InvalidInputError):
 def records(
     lines: Iterable[str], name: str, *, delimiter: str = ",", quoted: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, each with the number of the line where it begins.
-
-    Parameters
-    ----------
-    lines : iterable of str
-        Lines with their ends; one that lies inside quotes goes on in the next.
-    name : str
-        What errors call the file.
-    delimiter : str
-        What stands between values.
-    quoted : bool
-        Whether values may stand in quotes.
+    """Yield the rows that are not blank, each with the number of its first line. ``name`` is what errors call the file.
 
     Examples
     --------
@@ -39,19 +28,19 @@ def records(
     """
     ended = False
 
-    def until_the_end() -> Iterator[str]:
+    def lines_until_end() -> Iterator[str]:
         nonlocal ended
         yield from lines
         ended = True
 
-    rows = csv.reader(until_the_end(), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    rows = csv.reader(lines_until_end(), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     line = 1
     try:
         for row in rows:
-            if ended:  # the reader asked for another line in the middle of this row
-                raise BadLineError(name, line, 'a quote (") is opened and never closed')
+            if ended:  # the reader requested another line in the middle of this row
+                raise BadLineError(name, line, 'an opening quote (") is never closed')
             if row:
                 yield line, row
             line = rows.line_num + 1
-    except csv.Error as reason:  # a field of 128 kB
-        raise BadLineError(name, line, f'{reason}; perhaps a quote (") is opened and never closed') from None
+    except csv.Error as reason:  # a field of more than 128 kB
+        raise BadLineError(name, line, f'{reason}; perhaps an opening quote (") is never closed') from None

@@ -1,4 +1,4 @@
-"""Gains: what each item would multiply det L_Y by, for a set Y of items already in.
+"""Gains: the factor by which each item would multiply det L_Y, for a set Y of chosen items.
 
 The gain of item a is det L_{Y∪a} / det L_Y = L^Y_aa, L^Y = L − L_:Y L_Y⁻¹ L_Y:. All gains are formed in O(n r²) from
 coordinates in which the items of Y have been eliminated, large directions first, and follow one more item in O(n r) by
@@ -18,7 +18,7 @@ from ndpp.linalg.schur import ROUNDING, Remainder
 
 
 class Gains(NamedTuple):
-    """The gain of every row of the support, given some, and how far rounding may have carried it."""
+    """The gain of every row of the support, and estimates of the rounding errors."""
 
     values: FloatArray
     noise: FloatArray
@@ -27,24 +27,24 @@ class Gains(NamedTuple):
 
     @classmethod
     def fresh(cls, kernel: LowRankKernel, given: Remainder) -> Gains:
-        """Form all gains from what is left of L. O(n r²)."""
+        """Compute all gains from the remainder of L. O(n r²)."""
         values, noise = np.empty(kernel.n_rows), np.empty(kernel.n_rows)
-        size, relative = np.abs(given.M).max(initial=0.0), (len(given.M) + 1) * ROUNDING + given.noise
+        largest, relative = np.abs(given.M).max(initial=0.0), (len(given.M) + 1) * ROUNDING + given.noise
         absolute = ROUNDING * np.linalg.norm(given.to_z)
         for block, Q in kernel.q_blocks():
             Z = Q @ given.to_z
             values[block] = np.einsum("ij,ij->i", Z @ given.M, Z)
             error = np.linalg.norm(Z * relative, axis=1) + absolute
-            noise[block] = size * error * (np.linalg.norm(Z, axis=1) + error)
+            noise[block] = largest * error * (np.linalg.norm(Z, axis=1) + error)
         return cls(values, noise, given, True)
 
     def after(self, kernel: LowRankKernel, row: int) -> Gains:
-        """Add one item: Schur complement by rank one. O(n r)."""
+        """Return the gains after adding an item, by a rank-one Schur complement. O(n r)."""
         to_z, M = self.given.to_z, self.given.M
         z = kernel.q_rows(np.array([row]))[0] @ to_z
         u, v = M @ z, z @ M
         pivot = float(z @ u)
         both = kernel.q_times(to_z @ np.column_stack([u, v]))
-        change = both[:, 0] * (both[:, 1] / pivot)  # the product alone may be out of range
+        change = both[:, 0] * (both[:, 1] / pivot)  # the product alone may overflow
         noise = self.noise + (4 * EPS + self.noise[row] / pivot) * np.abs(change)
         return Gains(self.values - change, noise, self.given._replace(M=M - np.outer(u, v / pivot)), False)

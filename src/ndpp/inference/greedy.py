@@ -1,8 +1,8 @@
 """Greedy MAP: a likely set, built one item at a time.
 
 For a set Y the gain of item a is det L_{Y∪a} / det L_Y = L_aa − L_aY L_Y⁻¹ L_Ya. Adding an item updates all gains in
-O(n r), so a greedy run of k items costs O(n r k) after one pass of O(n r²). Gains that have lost their digits are computed
-again from scratch; those still within rounding error of zero count as zero. [Gartrell et al., ICLR 2021]
+O(n r), so a greedy run of k items costs O(n r k) after one pass of O(n r²). Gains that have lost too many digits are computed
+again from scratch; those within rounding error of zero count as zero. [Gartrell et al., ICLR 2021]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
 TINY = float(np.finfo(np.float64).tiny)
 PAIR_ROWS, PAIR_BLOCK = 1024, 256
-"""How many rows of L, largest first, the search for the best pair reads at most, and at a time."""
+"""The search for the best pair reads at most this many rows of L, largest first, and this many at a time."""
 
 
 def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
@@ -172,12 +172,12 @@ def _completion(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> tu
 
 def _best_pair(kernel: LowRankKernel, gains: Gains, allowed: BoolArray) -> tuple[int, ...]:
     """Return the pair with the largest det L^Y_ab = (L^Y_ab)², none having a gain alone; () where all are zero."""
-    to_z, skew, size = gains.given.to_z, (gains.given.M - gains.given.M.T) / 2, np.abs(gains.given.M).max(initial=0.0)
+    to_z, skew, scale = gains.given.to_z, (gains.given.M - gains.given.M.T) / 2, np.abs(gains.given.M).max(initial=0.0)
     reach, norms = np.zeros(len(allowed)), np.zeros(len(allowed))
     for block, Q in kernel.q_blocks():
         Z = Q @ to_z
         norms[block], reach[block] = np.linalg.norm(Z, axis=1), np.linalg.norm(Z @ skew, axis=1)
-    noise = gains.noise / (size or 1.0)  # e(‖z‖ + e) for an error e of z
+    noise = gains.noise / (scale or 1.0)  # e(‖z‖ + e) for an error e of z
     error = 2 * noise / np.maximum(norms + np.sqrt(norms**2 + 4 * noise), TINY)
     norms, reach = norms * allowed, reach * allowed
     order = np.argsort(-reach, kind="stable")[: min(PAIR_ROWS, np.count_nonzero(reach))]
@@ -191,7 +191,7 @@ def _best_pair(kernel: LowRankKernel, gains: Gains, allowed: BoolArray) -> tuple
         for block, Q in kernel.q_blocks():
             entries = np.abs(left @ (Q @ to_z).T) * allowed[block]
             doubt = np.outer(error[rows], norms[block] + error[block]) + np.outer(norms[rows], error[block])
-            entries[(entries <= size * doubt) | (rows[:, None] == np.arange(block.start, block.stop))] = 0.0
+            entries[(entries <= scale * doubt) | (rows[:, None] == np.arange(block.start, block.stop))] = 0.0
             i, j = np.unravel_index(np.argmax(entries), entries.shape)
             if entries[i, j] > largest:
                 largest, pair = float(entries[i, j]), tuple(sorted((int(rows[i]), block.start + int(j))))

@@ -74,7 +74,7 @@ def recommend(
     >>> recommend(kernel, [0], n=1)
     Recommendation(items=array([1]), scores=array([5.]))
     >>> recommend(kernel, [0], n=1, ranking=Ranking.CONTINUATION).scores.round(4)
-    array([0.75])
+    array([0.8333])
     """
     n = check_count(n, "n", least=1)
     scores = Ranking(ranking).scores(law, basket)
@@ -95,7 +95,7 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
     --------
     >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> continuation_scores(kernel, [0]).round(4)
-    array([0.  , 0.75, 0.5 ])
+    array([0.    , 0.8333, 0.5   ])
     """
     out = law.inclusion_probabilities(given=basket)
     out[check_items(basket, law.n_items, "basket")] = 0.0
@@ -108,9 +108,9 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
     Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures take one basket after the other.
     """
     check_catalogue(law, baskets)
-    out = np.full((len(baskets), law.n_items), np.nan)
+    out, is_scored = np.zeros((len(baskets), law.n_items)), np.zeros(len(baskets), bool)
     if isinstance(law, LowRankKernel):
-        out = scores(Form.of_marginal(law), baskets)
-    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
+        out, is_scored = scores(Form.of_marginal(law), baskets)
+    for i in np.flatnonzero(~is_scored):
         out[i] = continuation_scores(law, baskets[i])
     return out

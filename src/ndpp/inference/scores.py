@@ -10,7 +10,7 @@ from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
 from ndpp.inference.gains import Gains
-from ndpp.laws.batched import ZERO, Form, scores
+from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.tied import TiedMixture
@@ -48,9 +48,9 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     if given is None or given.null.size:
         raise _no_scores(kernel, rows)
     gains = Gains.fresh(kernel, given)
-    # Zero is what is rounding both beside all of L and beside what the item's own row would allow.
+    # A gain is zero if rounding explains it, compared both with all of L and with the bound from the item's own row.
     allowed = np.concatenate([((Q * kernel.coordinates.scale) ** 2).sum(axis=1) for _, Q in kernel.q_blocks()])
-    is_zero = gains.values <= np.minimum(gains.noise, ZERO * allowed)
+    is_zero = gains.values <= np.minimum(gains.noise, ZERO_SCORE * allowed)
     is_zero[rows] = True
     out = np.zeros(kernel.n_items)
     out[kernel.support] = np.where(is_zero, 0.0, gains.values)
@@ -60,16 +60,16 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
 def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket as an array of shape (len(baskets), n_items).
 
-    Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is too near to singular
-    for that are scored one by one.
+    Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is close to
+    singular are scored one by one.
     """
     check_catalogue(kernel, baskets)
     if isinstance(kernel, TiedMixture):
         return _tied_scores(kernel, baskets)
     if isinstance(kernel, Mixture):
         return np.stack([next_item_scores(kernel, basket) for basket in baskets])
-    out = scores(Form.of_kernel(kernel), baskets)
-    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
+    out, is_scored = scores(Form.of_kernel(kernel), baskets)
+    for i in np.flatnonzero(~is_scored):
         out[i] = next_item_scores(kernel, baskets[i])
     return out
 
@@ -78,7 +78,7 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
     ids = check_items(basket, mixture.n_items, "basket")
     if isinstance(mixture, TiedMixture):
-        return _tied_scores(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0]
+        return np.asarray(_tied_scores(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
@@ -97,7 +97,8 @@ def _tied_scores(mixture: TiedMixture, baskets: Baskets) -> FloatArray:
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     if (total == -np.inf).any():
         raise _impossible(baskets[int(np.argmin(total))].tolist())
-    return (np.exp(log_posterior - total) @ mixture.odds) * next_item_scores_many(mixture.base, baskets)
+    popularity = np.exp(log_posterior - total) @ mixture.odds
+    return np.asarray(popularity * next_item_scores_many(mixture.base, baskets))
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:
@@ -111,7 +112,7 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
         raise _no_scores(kernel, rows) from None
     coords, Q = rest.ties.coordinates, np.concatenate([q for _, q in rest.ties.q_blocks()])
     tied = quadratic_forms(Q, coords.B)
-    tied[tied <= ZERO * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
+    tied[tied <= ZERO_SCORE * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
     odds = 0.0 if rest.background is None else rest.background[rest.support]
     out[rest.support] = odds + (1 + odds) * tied
     return out

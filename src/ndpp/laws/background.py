@@ -23,8 +23,9 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel, never_together
-from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, schur_weights, tilted_law
+from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import condition_inner_with_background
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
@@ -84,7 +85,7 @@ class BackgroundKernel(LowRankKernel):
     def ties(self) -> LowRankKernel:
         """The kernel of T: rows x_i / √(1 + δ_i), the same W."""
         rows = Scaled(self.X, 1 / np.sqrt(1 + self.background))
-        return LowRankKernel(rows, self.W, labels=self.labels, support=self._allowed, weights=self._weights)
+        return LowRankKernel(rows, self.W, labels=self.labels, support=self._allowed, magnitudes=self._magnitudes)
 
     @property
     def coordinates(self) -> Coordinates:
@@ -122,7 +123,7 @@ class BackgroundKernel(LowRankKernel):
         odds, x = self.background[ids], self.x_rows(self.rows_of(ids))
         alone = odds > 0
         x[alone] /= np.sqrt(odds[alone])[:, None]
-        coords = coordinates(x, self.W, weights=self._weights)
+        coords = coordinates(x, self.W, magnitudes=self._magnitudes)
         popularity = float(np.log(odds[alone]).sum())
         if coords.rank == 0:
             return popularity if alone.all() else -np.inf
@@ -251,7 +252,7 @@ class BackgroundKernel(LowRankKernel):
         """Return the kernel ρL: the same distribution of sets of one size, and another distribution of sizes."""
         return BackgroundKernel(
             self.X, rho * np.asarray(self.W, np.float64), labels=self.labels, support=self._allowed,
-            weights=rho * self._weights, background=rho * self.background,
+            magnitudes=rho * self._magnitudes, background=rho * self.background,
         )  # fmt: skip
 
     def tilted_for(self, size: int, tied: Any) -> Tilted:
@@ -308,20 +309,14 @@ class BackgroundKernel(LowRankKernel):
         if not isinstance(rest, BackgroundKernel):
             return rest.condition(tied)
         # R does not matter to items without a background: only X W Xᵀ is conditioned.
-        low_rank = LowRankKernel(rest.X, rest.W, support=rest._allowed, weights=rest._weights).condition(tied)
-        return rest._with(low_rank.W, low_rank.support, low_rank._weights)
+        low_rank = LowRankKernel(rest.X, rest.W, support=rest._allowed, magnitudes=rest._magnitudes).condition(tied)
+        return rest._with(low_rank.W, low_rank.support, low_rank._magnitudes)
 
     def _condition_alone(self, ids: IntArray) -> LowRankKernel:
         """Return the kernel given items with δ > 0: W' = W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows x_i / √δ_i."""
         x = self.x_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
-        W = np.asarray(self.W, np.float64)
-        _, sizes, directions = np.linalg.svd(x, full_matrices=False)
-        balance = np.maximum(1.0, sizes * np.sqrt(self._weights.max()))  # so that no direction drowns another one
-        Y = directions.T * (sizes / balance)
-        left, right = W @ Y, Y.T @ W
-        inverse = np.linalg.inv(np.diag(balance**-2.0) + Y.T @ left)
-        reach = schur_weights(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
-        return self._with(W - left @ inverse @ right, np.setdiff1d(self.support, ids), reach)
+        W, magnitudes = condition_inner_with_background(np.asarray(self.W, np.float64), x, self._magnitudes)
+        return self._with(W, np.setdiff1d(self.support, ids), magnitudes)
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""

@@ -1,14 +1,14 @@
 """Minors and conditional diagonals of many baskets J at once, in stacked LAPACK and BLAS calls.
 
-Two matrices are asked the same questions: the kernel L, where det L_J is the weight of J and A_ii − A_iJ A_J⁻¹ A_Ji the factor that item i
+They are computed for two matrices A: the kernel L, where det A_J is the weight of J and A_ii − A_iJ A_J⁻¹ A_Ji the factor that item i
 adds to it, and the marginal kernel K = L(I + L)⁻¹, where these are P(J ⊆ S) and P(i ∈ S | J ⊆ S). In the coordinates of the low-rank part
 of S, rows q and B, R = B(I + B)⁻¹, with background δ (zero if there is none),
 
     L = (1 + δ)^½ (diag(δ/(1 + δ)) + Q B Qᵀ) (1 + δ)^½,        K = (1 + δ)^−½ (diag(δ) + Q R Qᵀ) (1 + δ)^−½.
 
-Baskets of one size form one stack of matrices. The columns A_·j and rows A_j· of the distinct items j of all baskets are needed only
-once: O(n r) per distinct item and O(n |J|²) per basket, where baskets on their own cost O(n r |J|). Rows are brought to one size first;
-a basket whose matrix is too near to singular for that is left to the careful routines for one basket.
+Baskets of one size form one stack of matrices. The columns A_·j and rows A_j· of the distinct items j of all baskets are computed once:
+O(n r) per distinct item and O(n |J|²) per basket, compared with O(n r |J|) for a single basket. Rows are scaled to norm one. Baskets
+whose matrix is still too close to singular are left to the slower routines for single baskets.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ndpp.linalg import resolvent
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 
 CHUNK_ITEMS = 50_000
-"""Items of baskets that are worked on at a time: so many rows of Q may be in memory."""
-ZERO = 1e-12
-"""Scores below this part of what an item's row of Q would allow are rounding of zero."""
+"""Number of items in the baskets that are processed together, and so of rows of Q in memory."""
+ZERO_SCORE = 1e-12
+"""Scores below this fraction of the bound ‖q · scale‖² of their item are rounding errors of zero."""
 STACK_ENTRIES = 2**16
 """Entries of the arrays of the innermost loop, which should stay in the cache."""
 BLOCK_ROWS = 1024
@@ -58,10 +58,10 @@ class Form(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The distinct items of some baskets: rows of Q and the diagonal brought to one size, the sizes, and the place of each entry."""
+    """The distinct items of some baskets: rows of Q and the diagonal, scaled to norm one, the norms, and the place of each entry."""
 
     q: FloatArray
-    sizes: FloatArray
+    norms: FloatArray
     diagonal: FloatArray
     factor: FloatArray
     places: IntArray
@@ -78,8 +78,8 @@ class Stack(NamedTuple):
 
 def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return log det L_J of each basket J, −inf where it is zero."""
-    out = _log_minors(Form.of_kernel(kernel), baskets)
-    for i in np.flatnonzero(np.isnan(out)):
+    out, is_known = _log_minors(Form.of_kernel(kernel), baskets)
+    for i in np.flatnonzero(~is_known):
         out[i] = kernel.log_det(baskets[i])
     return out
 
@@ -91,67 +91,74 @@ def log_probs(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
 
 def log_inclusions(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return log P(J ⊆ S) of each basket J, −inf where it is zero."""
-    out = _log_minors(Form.of_marginal(kernel), baskets)
-    for i in np.flatnonzero(np.isnan(out)):
+    out, is_known = _log_minors(Form.of_marginal(kernel), baskets)
+    for i in np.flatnonzero(~is_known):
         out[i] = kernel.log_mass(baskets[i]) - kernel.log_normalizer()
     return out
 
 
-def _log_minors(form: Form, baskets: Baskets) -> FloatArray:
-    """Return log det A_J of each basket; NaN where it takes more care."""
-    out = np.full(len(baskets), np.nan)
+def _log_minors(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
+    """Return log det A_J of each basket, and which of them are reliable."""
     possible = _possible(form.kernel, baskets)
+    out, is_known = np.full(len(baskets), -np.inf), ~possible
     for chosen in _chunks(baskets.sizes, possible):
         part = baskets[chosen]
         for stack in _stacks(form, part, _table(form, part)):
-            out[chosen[stack.numbers]] = stack.log_dets
-    out[~possible] = -np.inf
-    return out
+            out[chosen[stack.numbers]], is_known[chosen[stack.numbers]] = stack.log_dets, True
+    return out, is_known
 
 
-def scores(form: Form, baskets: Baskets) -> FloatArray:
-    """Return A_ii − A_iJ A_J⁻¹ A_Ji for each basket J and item i, shape (len(baskets), n_items).
+def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
+    """Return A_ii − A_iJ A_J⁻¹ A_Ji for each basket J and item i, shape (len(baskets), n_items), and which baskets were scored.
 
-    Items of the basket, and items the kernel excludes, score zero, as does every item where J has all items that it can. Baskets that are
-    impossible, or too near to singular, are rows of NaN; so are those whose scores are all small beside what items' rows would allow.
+    Items of the basket and excluded items score zero, as do all items if J is as large as a sample can be. A basket is not scored, and
+    its row is zero, if it is impossible, if its matrix is too close to singular, or if rounding matters compared with its best score.
     """
-    out, most = np.full((len(baskets), form.kernel.n_items), np.nan), form.kernel.max_size
+    out, most = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.max_size
+    is_scored = np.zeros(len(baskets), bool)
     for chosen in _chunks(baskets.sizes, _possible(form.kernel, baskets)):
-        least = _score(form, baskets[chosen], chosen, out)
+        least = _score(form, baskets[chosen], chosen, out, is_scored)
         order = np.argsort(-least, kind="stable")
-        # What may be lost of the largest row that is not in the basket must not matter beside the best score.
-        for i in chosen[baskets.sizes[chosen] < most]:
-            beside = order[: baskets.sizes[i] + 1]
-            if least[beside[~np.isin(beside, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
-                out[i] = np.nan
-    out[baskets.sizes == most] *= 0.0  # NaN stays
-    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] *= 0.0
-    return out
+        # Scores below ``least`` were set to zero, which is only acceptable if the best score is far larger.
+        doubtful = (baskets.sizes[chosen] < most) & (least.max(initial=0.0) > MAX_LOSS * out[chosen].max(axis=1))
+        for i in chosen[is_scored[chosen] & doubtful]:
+            first = order[: baskets.sizes[i] + 1]
+            if least[first[~np.isin(first, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
+                is_scored[i] = False
+    out[~is_scored | (baskets.sizes == most)] = 0.0
+    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0
+    return out, is_scored
 
 
-def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray) -> FloatArray:
-    """Write the scores of the baskets to the rows ``numbers`` of ``out``, but for those near to singular.
+def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_scored: BoolArray) -> FloatArray:
+    """Write the scores of baskets that are not close to singular to their rows ``numbers`` of ``out``, and mark these.
 
-    Returns the score of each item below which it is taken for rounding of zero.
+    Returns for each item the value below which a score counts as zero.
     """
     kernel, table = form.kernel, _table(form, baskets)
     stacks, thresholds = list(_stacks(form, baskets, table)), np.zeros(kernel.n_items)
     left, right = table.q @ form.core.T, table.q @ form.core
+    is_skew = not (form.core + form.core.T).any()
     for stack in stacks:
-        out[numbers[stack.numbers]] = 0.0
+        is_scored[numbers[stack.numbers]] = True
     for block, Q in kernel.ties.q_blocks():
         for start in range(block.start, block.stop, BLOCK_ROWS):
             here = slice(start, min(start + BLOCK_ROWS, block.stop))
             rows, items, factor = Q[start - block.start :][:BLOCK_ROWS], kernel.support[here], form.factor[here]
-            columns, lines = left @ rows.T, right @ rows.T  # A_ij and A_ji, j over the table
+            lines = right @ rows.T  # A_ji, j over the table
+            columns = lines if is_skew else left @ rows.T  # A_ij; its negative if the core is skew
             diagonal = form.diagonal[here] + np.einsum("ij,ij->i", rows @ form.core, rows)
-            thresholds[items] = least = ZERO * factor * (((rows * form.scale) ** 2).sum(axis=1) + form.diagonal[here])
+            thresholds[items] = least = (
+                ZERO_SCORE * factor * (((rows * form.scale) ** 2).sum(axis=1) + form.diagonal[here])
+            )
             for stack in stacks:
                 step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(rows)))
                 for part in (slice(i, i + step) for i in range(0, len(stack.numbers), step)):
-                    product = stack.inverse[part] @ lines[stack.places[part]]
-                    product *= columns[stack.places[part]]
-                    found = factor * (diagonal - product.sum(axis=1))
+                    picked = lines[stack.places[part]]
+                    product = stack.inverse[part] @ picked
+                    product *= picked if is_skew else columns[stack.places[part]]
+                    explained = product.sum(axis=1)
+                    found = factor * (diagonal + explained if is_skew else diagonal - explained)
                     found[found <= least] = 0.0
                     out[np.ix_(numbers[stack.numbers[part]], items)] = found
     return thresholds
@@ -161,13 +168,13 @@ def _table(form: Form, baskets: Baskets) -> Table:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
     q = form.kernel.ties.q_rows(at)
-    sizes = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
-    sizes[sizes == 0] = 1.0
-    return Table(q / sizes[:, None], sizes, form.diagonal[at] / sizes**2, form.factor[at], places)
+    norms = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
+    norms[norms == 0] = 1.0
+    return Table(q / norms[:, None], norms, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
 def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
-    """Yield the baskets whose A_J is far enough from singular, those of one size together."""
+    """Yield the baskets whose A_J is not close to singular, those of one size together."""
     right = table.q @ form.core
     for size in np.unique(baskets.sizes):
         numbers = np.flatnonzero(baskets.sizes == size)
@@ -179,7 +186,7 @@ def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
         numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], np.linalg.inv(A[keep])
         # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε.
         sure = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) <= MAX_LOSS
-        log_det = log_det + np.log(table.sizes[places] ** 2 * table.factor[places]).sum(axis=1)
+        log_det = log_det + np.log(table.norms[places] ** 2 * table.factor[places]).sum(axis=1)
         yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
 
 
@@ -189,7 +196,7 @@ def _odds(kernel: LowRankKernel) -> FloatArray:
 
 
 def _possible(kernel: LowRankKernel, baskets: Baskets) -> BoolArray:
-    """Return which baskets are not larger than any sample, and hold only items that can occur."""
+    """Return which baskets are small enough and hold only items that can occur."""
     fits = baskets.sizes <= kernel.max_size
     if len(kernel.support) < kernel.n_items:
         owner = np.repeat(np.arange(len(baskets)), baskets.sizes)

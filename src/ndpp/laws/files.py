@@ -32,7 +32,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import Shard, crc32, open_shards, open_tensor, write_shards
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg import schur_weights
+from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 
 FORMAT = "ndpp-kernel"
@@ -41,9 +41,9 @@ FORMAT_VERSION = 3
 PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture")
 """Before version 3, and from then on."""
 INDEX = "kernel.safetensors"
-"""The file of a folder that holds everything but X."""
+"""The file of a folder that holds everything except X."""
 
-_STRANGERS = {
+_OTHER_FORMATS = {
     b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
     b"PK": "it looks like a zip archive (.npz, .pt); load X and W with its own tool and build LowRankKernel(X, W)",
     b"\x93NUMPY": "it looks like a .npy file; load it with numpy and build LowRankKernel(X, W)",
@@ -53,7 +53,7 @@ _STRANGERS = {
 
 
 class ModelHeader(NamedTuple):
-    """What a model file says about itself."""
+    """The header of a model file."""
 
     format_version: int
     ndpp_version: str
@@ -121,12 +121,12 @@ def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
             own |= {} if X is None else {"X": X.read()}
             arrays |= {f"{c}.{name}": array for name, array in own.items()}
         return None, arrays
-    # safetensors writes memory as it lies: anything but C order would be scrambled.
+    # safetensors writes memory as it is, so arrays must be in C order.
     arrays = {"W": np.ascontiguousarray(law.W)}
     if law.n_rows < law.n_items:
         arrays["support"] = np.ascontiguousarray(law.support)
-    if not np.array_equal(law._weights, schur_weights(np.asarray(law.W, np.float64))):
-        arrays["weights"] = np.ascontiguousarray(law._weights)  # a conditional's rounding is that of where it came from
+    if not np.array_equal(law._magnitudes, entry_magnitudes(np.asarray(law.W, np.float64))):
+        arrays["weights"] = np.ascontiguousarray(law._magnitudes)  # those of a conditional are those of its origin
     if law.background is not None:
         arrays["background"] = np.ascontiguousarray(law.background)
     if isinstance(law.X, Rows):
@@ -162,13 +162,13 @@ def _write(
 
 
 def _order_header(path: Path) -> None:
-    """Put the fields of a header in order, in place: safetensors leaves it to chance, and one kernel has one file."""
+    """Sort the fields of a header in place: safetensors writes them in random order, but equal kernels should give equal files."""
     with open(path, "rb+") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        if len(text) <= size:  # the same, since nothing but the order has changed; spaces fill up to a multiple of 8
+        if len(text) <= size:  # equal, since only the order has changed; spaces pad to a multiple of 8
             file.seek(8)
             file.write(text.ljust(size))
 
@@ -181,7 +181,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     path : path
         A file, or a folder that was written from an X that was not in memory.
     lazy : bool
-        Leave X in the file and read rows as they are wanted; a folder always does.
+        Leave X in the file and read rows when they are needed, as is always done for a folder.
 
     Raises
     ------
@@ -232,17 +232,22 @@ def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
 
 def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture:
     if header.parametrisation == "xw":
-        return LowRankKernel(**arrays, labels=header.labels)
+        return _kernel(arrays, header)
     weights = arrays.pop("component_weights")
     if header.parametrisation == "tied":
         odds = arrays.pop("odds")
-        base = LowRankKernel(**arrays, labels=header.labels, background=np.ones(header.n_items))
+        base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
         return TiedMixture(odds, base, weights, names=header.names)
     parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
     for name, array in arrays.items():
         c, _, own = name.partition(".")
         parts[int(c)][own] = array
-    return Mixture([LowRankKernel(**part, labels=header.labels) for part in parts], weights, names=header.names)
+    return Mixture([_kernel(part, header) for part in parts], weights, names=header.names)
+
+
+def _kernel(arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
+    arrays = {"magnitudes" if name == "weights" else name: array for name, array in arrays.items()}
+    return LowRankKernel(**arrays, labels=header.labels)
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -251,7 +256,7 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def load_header(path: str | os.PathLike[str]) -> ModelHeader:
-    """Return everything a model file says about itself, without reading the arrays."""
+    """Return the header of a model file, without reading the arrays."""
     with _open(path) as file:
         return _header(file, path)
 
@@ -272,7 +277,7 @@ def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
     except SafetensorError as reason:
         with open(path, "rb") as raw:
             start = raw.read(8)
-        hint = next((hint for magic, hint in _STRANGERS.items() if start.startswith(magic)), None)
+        hint = next((hint for magic, hint in _OTHER_FORMATS.items() if start.startswith(magic)), None)
         raise _bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
 
 

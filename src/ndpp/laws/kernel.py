@@ -1,7 +1,7 @@
-"""The one noun every other room speaks of: a low-rank kernel L = X W Xᵀ, P(S) ∝ det(L_S).
+"""The central type of the package: a low-rank kernel L = X W Xᵀ, P(S) ∝ det(L_S).
 
-The kernel, its conditionals and its restrictions are all of this type. Everything is computed in orthonormal coordinates
-(:mod:`ndpp.linalg`), so that no cost but the first pass over X depends on the number of items.
+Conditionals and restrictions of a kernel have the same type. Everything is computed in orthonormal coordinates (:mod:`ndpp.linalg`), so
+that only the first pass over X costs time in proportion to the number of items.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ndpp.laws.base import Law
 from ndpp.laws.support import ItemRows
 from ndpp.linalg import (
     TiltedLaw,
+    entry_magnitudes,
     inclusion_matrix,
     log_elementary,
     log_minor,
     rounding_error,
-    schur_weights,
     tilted_law,
 )
 from ndpp.linalg.scaling import quadratic_forms
@@ -44,13 +44,13 @@ from ndpp.linalg.schur import condition_inner
 from ndpp.rows import Rows, as_rows
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
-"""Relative errors of a law from which a :class:`PrecisionWarning` is given, and a :class:`PrecisionError` raised."""
+"""Relative errors above which a :class:`PrecisionWarning` is given and a :class:`PrecisionError` raised."""
 WITH_BACKGROUND = "ndpp.laws.background:BackgroundKernel"
 """The class of kernels with a background, which builds on this one."""
 LOG_PROBS = "ndpp.laws.batched:log_probs"
 """Many sets at once: builds on this module, too."""
 DENSE_ITEMS = 30_000
-"""Most items for which L is formed as a matrix (7 GB)."""
+"""With more items, L is not formed as a matrix (7 GB)."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -60,17 +60,17 @@ class LowRankKernel(ItemRows, Law):
     Parameters
     ----------
     X : (n, d) array_like or row source
-        One row per item, float32 or float64. Not copied, and made read-only in the kernel's view of it. A memory map, an HDF5 or Zarr
-        array, a dask array or a store of one's own (:class:`ndpp.rows.RowSource`) stays where it is: preparing streams over it, and
+        One row per item, float32 or float64. X is not copied, and the kernel's view of it is read-only. A memory map, an HDF5 or Zarr
+        array, a dask array or your own store (:class:`ndpp.rows.RowSource`) is not loaded: preparing a kernel reads it in blocks, and
         sampling fetches single rows.
     W : (d, d) array_like
         The inner matrix.
     labels : sequence of str, optional
-        Names of the items.
+        The label of each item.
     support : sequence of int, optional
-        The only items that may occur; X then still has one row for every item of the catalogue.
-    weights : (d,) array_like, optional
-        Sizes of the directions of W, against which rounding is judged. A conditional keeps those of the kernel it came from.
+        The only items that can occur; X still has one row per item of the catalogue.
+    magnitudes : (d,) array_like, optional
+        Magnitudes of the rows and columns of W that rounding is judged against. A conditional keeps those of the kernel it came from.
     background : (n,) array_like, optional
         Odds δ ≥ 0 of each item to come by itself: L = diag(δ) + X W Xᵀ. Samples may then be larger than the rank; see
         :class:`~ndpp.laws.background.BackgroundKernel`, which is what is returned.
@@ -91,7 +91,7 @@ class LowRankKernel(ItemRows, Law):
     W: FloatArray
     labels: tuple[str, ...] | None
     _allowed: IntArray | None
-    _weights: FloatArray
+    _magnitudes: FloatArray
     _normalizers: dict[int, tuple[float, float]]
     background: ClassVar[FloatArray | None] = None
     _sampler = "ndpp.samplers.exact:Exact"
@@ -108,9 +108,13 @@ class LowRankKernel(ItemRows, Law):
         *,
         labels: Sequence[str] | None = None,
         support: Items | None = None,
-        weights: Any = None,
+        magnitudes: Any = None,
         background: Any = None,
+        weights: Any = None,
     ) -> None:
+        if weights is not None:
+            warnings.warn("weights= is now magnitudes=", DeprecationWarning, stacklevel=2)
+            magnitudes = weights
         rows = as_rows(X)
         X = check_matrix(X, "X") if rows is None else rows
         n, d = X.shape
@@ -123,18 +127,17 @@ class LowRankKernel(ItemRows, Law):
         names = check_labels(labels)
         if names is not None and len(names) != n:
             raise InvalidInputError(f"labels must be {n} names, one per row of X; got {len(names)}")
-        sizes = (
-            schur_weights(np.asarray(W, np.float64))
-            if weights is None
-            else check_matrix([weights], "weights", shape=(1, d))[0]
-        )
+        if magnitudes is None:
+            magnitudes = entry_magnitudes(np.asarray(W, np.float64))
+        else:
+            magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         values: dict[str, Any] = {
             "X": frozen(X) if rows is None else rows, "W": frozen(W), "labels": names,
-            "_allowed": None if allowed is None or len(allowed) == n else frozen(allowed), "_weights": sizes, "_normalizers": {},
+            "_allowed": None if allowed is None or len(allowed) == n else frozen(allowed), "_magnitudes": magnitudes, "_normalizers": {},
         }  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self.ties.coordinates  # noqa: B018  an invalid kernel is refused here, not at first use
+        self.ties.coordinates  # noqa: B018  raises if the kernel is invalid
 
     @classmethod
     def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
@@ -169,14 +172,14 @@ class LowRankKernel(ItemRows, Law):
     # -- probabilities -------------------------------------------------------------------------------------------------------
 
     def log_det(self, items: Items) -> float:
-        """Return log det(L_S), −inf where it is zero. O(k²r + kr²)."""
+        """Return log det(L_S), −inf if it is zero. O(k²r + kr²)."""
         ids = check_items(items, self.n_items)
         if not self.can_occur(ids).all():
             return -np.inf
-        return log_minor(self.x_rows(self.rows_of(ids)), self.W, weights=self._weights)
+        return log_minor(self.x_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
 
     def log_normalizer(self, size: int | None = None) -> float:
-        """Return log Σ_S det(L_S) over all sets, log det(I + L), or over those of one size, log e_k (−inf where none can occur)."""
+        """Return log Σ_S det(L_S) over all sets, log det(I + L), or over sets of one size, log e_k (−inf if none can occur)."""
         if size is None:
             return self._law.log_weight
         value, error = self._log_elementary(check_count(size, "size"))
@@ -203,7 +206,7 @@ class LowRankKernel(ItemRows, Law):
         return self._normalizers[size]
 
     def log_prob(self, items: Items, size: int | None = None) -> float:
-        """Return log P(S), over all sets or over those of one size."""
+        """Return log P(S), or with ``size`` log P(S | |S| = size)."""
         ids = check_items(items, self.n_items)
         if size is not None:
             self.check_size(size)
@@ -221,9 +224,9 @@ class LowRankKernel(ItemRows, Law):
         return self._law.law.copy()
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
-        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.
+        """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
 
-        ``size`` counts the given items, whose own probability is one. O(n r²) plus O(r⁴) for a size.
+        ``size`` includes the given items, which have probability one. O(n r²), plus O(r⁴) for a size.
         """
         rows = self.rows_of(given, "given")
         M = self._inclusion_matrix(size, self.q_rows(rows))
@@ -238,7 +241,7 @@ class LowRankKernel(ItemRows, Law):
             law = tilted_law(self.coordinates, 1.0, given)
             if law.log_weight == -np.inf:
                 raise never_together(len(given))
-            # The estimate is one of log det; a probability is one of its derivatives, and moves more.
+            # The estimate is for log det; a probability is a derivative of it, with a larger error.
             self._say_precision(10 * rounding_error(self.coordinates, 1.0, given), "inclusion probabilities")
             return law.marginal
         self.check_size(size, given=given)
@@ -247,7 +250,7 @@ class LowRankKernel(ItemRows, Law):
         return inclusion_matrix(self.coordinates, size, given)[0]
 
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
-        """Return ``size`` if sets of that size that contain the given rows of Q can occur; raise a clear error otherwise."""
+        """Return ``size`` if some set of that size contains the items with rows ``given`` of Q; raise otherwise."""
         size = check_count(size, "size")
         n_given = 0 if given is None else len(given)
         if size < n_given:
@@ -283,17 +286,17 @@ class LowRankKernel(ItemRows, Law):
                 stacklevel=3,
             )
 
-    # -- the same type again -------------------------------------------------------------------------------------------------
+    # -- conditionals and restrictions -------------------------------------------------------------------------------------------------
 
     def condition(self, items: Items) -> LowRankKernel:
-        """Return the law of the rest of a sample, given that these items are in: the kernel L − L_{:,A} L_A⁻¹ L_{A,:} on the others.
+        """Return the kernel of the remaining items of a sample that contains these: L − L_{:,A} L_A⁻¹ L_{A,:} on the others.
 
         Raises
         ------
         ZeroProbabilityError
             The items never occur together.
         NoConditionalKernelError
-            They do, but det L_A = 0, so that the rest is not an L-ensemble; use ``given=`` instead.
+            They do, but det L_A = 0, so the remaining items are not an L-ensemble; use ``given=`` instead.
         """
         rows = self.rows_of(items)
         if len(rows) == 0:
@@ -308,8 +311,8 @@ class LowRankKernel(ItemRows, Law):
             )
         if len(rows) == self.n_rows:
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
-        W, reach = condition_inner(np.asarray(self.W, np.float64), self.x_rows(rows))
-        return self._with(W, np.delete(self.support, rows), reach)
+        W, magnitudes = condition_inner(np.asarray(self.W, np.float64), self.x_rows(rows))
+        return self._with(W, np.delete(self.support, rows), magnitudes)
 
     def restrict(self, items: Items) -> LowRankKernel:
         """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
@@ -321,10 +324,10 @@ class LowRankKernel(ItemRows, Law):
         ids = check_items(items, self.n_items)
         return self._with(self.W, np.delete(self.support, self.rows_of(ids[self.can_occur(ids)])))
 
-    def _with(self, W: AnyArray, support: IntArray, reach: FloatArray | None = None) -> LowRankKernel:
-        weights = self._weights if reach is None else np.maximum(self._weights, reach)
+    def _with(self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None) -> LowRankKernel:
+        magnitudes = self._magnitudes if magnitudes is None else np.maximum(self._magnitudes, magnitudes)
         odds = self.background if self.background is not None and self.background[support].any() else None
-        return LowRankKernel(self.X, W, labels=self.labels, support=support, weights=weights, background=odds)
+        return LowRankKernel(self.X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""

@@ -25,11 +25,11 @@ from ndpp.laws.kernel import LowRankKernel
 
 WEIGHT_TOLERANCE = 1e-6
 """How far from one the weights may sum."""
-NEGLIGIBLE = 1e-17
+NEGLIGIBLE = 1e-14
 """Components with a smaller posterior are left out of averages."""
 RARE_SIZE = 1e-8
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
-MEMORY = 2**30
+MEMORY = 2**31
 """Most bytes of prepared components, unless a call says otherwise."""
 TIED = "ndpp.laws.tied:TiedMixture"
 """The class of mixtures with shared ties, which builds on this one."""
@@ -327,11 +327,13 @@ class Mixture(Law):
         --------
         >>> mixture = Mixture.tied([[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]], [[0.5]], [0.5, 0.5], names=["a", "b"])
         >>> mixture.sample(3, component="b", rng=0).to_lists()
+        [[1], [], [1]]
         """
         sampler = self.sampler(
             size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
         )
-        return sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        return baskets
 
 
 def _log_sum(values: AnyArray) -> float:

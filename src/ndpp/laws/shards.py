@@ -1,4 +1,4 @@
-"""X in several safetensors files of one folder, written and read block by block: no more of it is in memory than one shard."""
+"""X in several safetensors files of one folder, written and read block by block; at most one shard is in memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ndpp.errors import InvalidInputError
 from ndpp.rows import FileRows, Rows, Stacked
 
 SHARD_BYTES = 128 * 2**20
-"""Size of a shard."""
+"""Bytes of a shard."""
 
-_KINDS = {"F32": np.float32, "F64": np.float64}
+DTYPES = {"F32": np.float32, "F64": np.float64}
 
 
 class Shard(NamedTuple):
@@ -41,7 +41,7 @@ def write_shards(X: Rows, folder: Path) -> list[Shard]:
 
 
 def _regrouped(X: Rows, n_rows: int) -> Iterator[AnyArray]:
-    """Yield the rows of X, this many at a time. Each array is written over the one before."""
+    """Yield the rows of X, ``n_rows`` at a time. Each array overwrites the one before."""
     space, filled = np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype), 0
     for _, block in X.stream():
         while len(block):
@@ -56,7 +56,7 @@ def _regrouped(X: Rows, n_rows: int) -> Iterator[AnyArray]:
 
 
 def open_shards(folder: Path, shards: Sequence[Shard]) -> Rows:
-    """Return X of the folder, left where it is. Raise where a shard is missing, too short or of another shape."""
+    """Return the X of a folder as a row source; raise if a shard is missing, truncated or corrupt."""
     parts = [open_tensor(folder / shard.name, "X") for shard in shards]
     for shard, part in zip(shards, parts):
         if len(part) != shard.n_rows:
@@ -67,17 +67,17 @@ def open_shards(folder: Path, shards: Sequence[Shard]) -> Rows:
 
 
 def open_tensor(path: str | os.PathLike[str], name: str) -> FileRows:
-    """Return one matrix of a safetensors file as rows of that file."""
+    """Return a matrix of a safetensors file as a row source."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > os.stat(path).st_size:
-            raise InvalidInputError(f"{str(path)!r} is cut short or no safetensors file")
+            raise InvalidInputError(f"{str(path)!r} is truncated or not a safetensors file")
         entry = json.loads(file.read(size))[name]
-    if entry["dtype"] not in _KINDS or len(entry["shape"]) != 2:
+    if entry["dtype"] not in DTYPES or len(entry["shape"]) != 2:
         raise InvalidInputError(
             f"{name} in {str(path)!r} should be a matrix of floats; it is {entry['dtype']}, {entry['shape']}"
         )
-    return FileRows(str(path), tuple(entry["shape"]), _KINDS[entry["dtype"]], 8 + size + entry["data_offsets"][0])
+    return FileRows(str(path), tuple(entry["shape"]), DTYPES[entry["dtype"]], 8 + size + entry["data_offsets"][0])
 
 
 def crc32(rows: Rows, crc: int = 0) -> int:

@@ -1,6 +1,6 @@
-"""Which items of a catalogue can occur, and their rows of X and of Q, in memory or wherever else X lies.
+"""The support of a kernel: which items can occur, and their rows of X and Q, in memory or in another store.
 
-Users name items by their ids in the catalogue. Samplers speak of rows of the support, the items that can occur; this is the border.
+Users refer to items by their ids in the catalogue, samplers by rows of the support. This module translates.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows
 
 CHANGED = 0.05
-"""How far the squared norm of a fetched row of Q may be, relatively, from the leverage, which may be 3 % too large."""
+"""Relative difference of ‖q‖² and the leverage, which may be 3 % too large, that shows that a row of X has changed."""
 
 
 class ItemRows:
-    """The part of a kernel that knows its items."""
+    """The items of a kernel: ids, labels, and rows of X and Q."""
 
     X: AnyArray | Rows
     W: FloatArray
     labels: tuple[str, ...] | None
-    _allowed: IntArray | None  # None: all items, without a list of 8 n bytes
-    _weights: FloatArray
+    _allowed: IntArray | None  # None: all items; saves an array of 8 n bytes
+    _magnitudes: FloatArray
 
     @property
     def n_items(self) -> int:
@@ -47,7 +47,7 @@ class ItemRows:
     def ids(self, labels: Sequence[str]) -> IntArray:
         """Return the ids of items named by their labels."""
         if self.labels is None:
-            raise InvalidInputError("this kernel has no labels; name items by their ids, or build it with labels=")
+            raise InvalidInputError("this kernel has no labels; pass ids, or build it with labels=")
         if isinstance(labels, str):
             raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
         unknown = [label for label in labels if label not in self._id_of]
@@ -64,7 +64,7 @@ class ItemRows:
         return rows if self._allowed is None else self._allowed[rows]
 
     def rows_of(self, items: Items, name: str = "items") -> IntArray:
-        """Return the rows of the support that hold these items, in the same order."""
+        """Return the rows of the support of these items, in the same order."""
         ids = check_items(items, self.n_items, name)
         outside = ids[~self.can_occur(ids)]
         if outside.size:
@@ -74,7 +74,7 @@ class ItemRows:
         return ids if self._allowed is None else np.searchsorted(self._allowed, ids)
 
     def can_occur(self, ids: IntArray) -> BoolArray:
-        """Return which of these ids of the catalogue are in the support."""
+        """Return which of these ids are in the support."""
         if self._allowed is None:
             return np.ones(len(ids), bool)
         place = np.minimum(np.searchsorted(self._allowed, ids), len(self._allowed) - 1)
@@ -92,7 +92,7 @@ class ItemRows:
     @cached_property
     def coordinates(self) -> Coordinates:
         """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
-        return coordinates(self._factor, self.W, weights=self._weights)
+        return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
 
     def x_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of X, in double precision."""
@@ -106,26 +106,26 @@ class ItemRows:
         if coords.Q is not None:
             return coords.Q[rows]
         Q = self.x_rows(rows) @ coords.to_q
-        if isinstance(self.X, Rows) and len(rows) > 1:  # one row is mostly one of those looked at just before
+        if isinstance(self.X, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
             self._check_unchanged(self.X, rows, Q)
         return Q
 
     def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
-        """Yield X on the support by blocks of rows."""
+        """Yield X on the support in row blocks."""
         factor = self._factor
         if isinstance(factor, Rows):
             return factor.stream()
         return ((block, factor[block]) for block in row_blocks(factor))
 
     def q_blocks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield Q by blocks of rows."""
+        """Yield Q in row blocks."""
         coords = self.coordinates
         if coords.Q is not None:
             return ((block, coords.Q[block]) for block in row_blocks(coords.Q))
         return ((block, _times(coords.to_q, part)) for block, part in self.x_blocks())
 
     def q_map(self, function: Callable[[FloatArray], FloatArray]) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield ``function`` of Q by blocks of rows, computed where these lie; for functions with small results."""
+        """Yield ``function`` of Q in row blocks, computed where these are stored: for functions with small results."""
         coords, factor = self.coordinates, self._factor
         if coords.Q is None and isinstance(factor, Rows):
             return factor.each(partial(_of_q, function, coords.to_q))
@@ -143,7 +143,7 @@ class ItemRows:
         return out
 
     def _check_unchanged(self, X: Rows, rows: IntArray, Q: FloatArray) -> None:
-        """Raise where the rows fetched are not those the kernel was prepared from: a store may be replaced, or lose chunks, unnoticed."""
+        """Raise if rows of X have changed since the kernel was prepared: a store may have been replaced, or have lost chunks."""
         wanted = self.coordinates.leverage[rows]
         different = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
         if different.any():

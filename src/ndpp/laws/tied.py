@@ -59,7 +59,7 @@ class TiedComponents(Sequence[LowRankKernel]):
             base.W,
             labels=base.labels,
             support=base._allowed,
-            weights=base._weights,
+            magnitudes=base._magnitudes,
             background=odds,
         )
 
@@ -104,7 +104,7 @@ class TiedMixture(Mixture):
     @cached_property
     def largest(self) -> IntArray:
         """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
-        return np.count_nonzero(self.odds[:, self.base.support], axis=1)
+        return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
 
     # -- all components at once ----------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class TiedMixture(Mixture):
 
     def _log_ones(self, log_tilt: Any) -> FloatArray:
         parts = (np.log1p(self._tilted_odds(log_tilt, rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
-        return np.sum(list(parts), axis=0)
+        return np.asarray(np.sum(list(parts), axis=0))
 
     def _grams(self, log_tilt: Any) -> FloatArray:
         """Return Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
@@ -152,13 +152,11 @@ class TiedMixture(Mixture):
 
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
-        first, second = np.triu_indices(len(self._core))
+        step = max(1, BLOCK_ENTRIES // max(1, len(self._core) * (len(self._core) + 1) // 2))
         for block, Q in self.base.ties.q_blocks():
-            step = max(1, BLOCK_ENTRIES // max(1, len(first)))
             for start in range(0, len(Q), step):
                 q = Q[start : start + step]
-                where = slice(block.start + start, block.start + start + len(q))
-                yield where, q[:, first] * q[:, second] if products else q
+                yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
 
     def component_log_probs(self, baskets: Baskets) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C): one sparse product with the log-odds."""
@@ -166,10 +164,10 @@ class TiedMixture(Mixture):
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
-        return log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z
+        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z)
 
     def _log_whole(self, ids: IntArray) -> FloatArray:
-        return self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0]
+        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
 
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
         if size is not None:
@@ -197,19 +195,31 @@ class TiedMixture(Mixture):
         ids = check_items(given, self.n_items, "given")
         posterior = self.responsibilities(ids)
         active = np.flatnonzero(posterior > NEGLIGIBLE)
-        N = self._state.N[active]
-        if len(ids):
-            _, rows, inside = self._inside(ids, N, active)
-            N = N - (N @ rows.swapaxes(1, 2)) @ np.linalg.solve(inside, rows @ N)
-        first, second = np.triu_indices(len(self._core))
-        symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
+        forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
+        odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
         out = np.zeros(self.n_items)
-        for block, pairs in self._pairs():
-            items = self.base.support[block]
-            odds = np.asarray(self.odds[active][:, items], np.float64)
-            out[items] = posterior[active] @ (odds / (1 + odds) * (1 + (symmetric @ pairs.T) / (1 + odds)))
+        out[self.base.support] = posterior[active] @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
         out[ids] = 1.0
         return np.clip(out, 0.0, 1.0)
+
+    @cached_property
+    def _forms(self) -> FloatArray:
+        """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
+        first, second = np.triu_indices(len(self._core))
+        N = self._state.N
+        symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
+        return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
+
+    def _explained(self, ids: IntArray, active: IntArray) -> FloatArray:
+        """Return x_aᵀ (N_c − N_c^J) x_a of some components, shape (len(active), items of the support). O(n r |J|) each."""
+        N = self._state.N[active]
+        _, rows, inside = self._inside(ids, N, active)
+        left, right = N @ rows.swapaxes(1, 2), np.linalg.solve(inside, rows @ N)
+        out = np.empty((len(active), self.base.n_rows))
+        for block, Q in self.base.ties.q_blocks():
+            for c in range(len(active)):
+                out[c, block] = np.einsum("ik,ik->i", Q @ left[c], Q @ right[c].T)
+        return out
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
@@ -251,6 +261,16 @@ class TiedMixture(Mixture):
             wanted = min(max(size, 0.3), self.base.n_rows - 0.3)
             x = x + np.clip((wanted - mean) / np.maximum(variance, 0.1), -2, 2)
         return np.clip(x, -50, 50)
+
+
+def _products(q: FloatArray) -> FloatArray:
+    """Return q_ia q_ib for a ≤ b, in the order of ``np.triu_indices``."""
+    r = q.shape[1]
+    out, at = np.empty((len(q), r * (r + 1) // 2)), 0
+    for a in range(r):
+        np.multiply(q[:, a, None], q[:, a:], out=out[:, at : at + r - a])
+        at += r - a
+    return out
 
 
 def _log_dets(systems: AnyArray) -> FloatArray:

@@ -56,7 +56,7 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
     elif baskets.labels is not None and labels is not None and baskets.labels != labels:
         raise InvalidInputError(
             "these baskets and the model have different labels, or a different order of labels; "
-            "create the baskets with labels=model.kernel_.labels"
+            "create the baskets with labels=model.labels_"
         )
     return baskets
 

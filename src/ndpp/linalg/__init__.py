@@ -3,7 +3,7 @@
 from ndpp.linalg.circle import inclusion_matrix, node_count, nodes
 from ndpp.linalg.coordinates import Coordinates, coordinates
 from ndpp.linalg.factor import row_blocks
-from ndpp.linalg.scaling import quadratic_forms, schur_weights, unit_of
+from ndpp.linalg.scaling import entry_magnitudes, quadratic_forms, unit_of
 from ndpp.linalg.schur import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
@@ -24,6 +24,7 @@ __all__ = [
     "condition_on",
     "coordinates",
     "dominating",
+    "entry_magnitudes",
     "inclusion_matrix",
     "law_of_sum",
     "log_det_or_zero",
@@ -37,7 +38,6 @@ __all__ = [
     "rounding_error",
     "row_blocks",
     "schur_complement",
-    "schur_weights",
     "skew_absolute",
     "skew_part",
     "symmetric_part",

@@ -4,10 +4,10 @@ With R(t) = tB(I + tB)⁻¹, items Y given, Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)�
 
     P(a ∈ S | Y ⊆ S, |S| = k) = q_aᵀMq_a,        M = [t^k] w(t)Z(t) / [t^k] w(t),        tr M = k − |Y|.
 
-Coefficients come from N equally spaced points of the circle |t| = ρ. The rule folds the coefficients of t^(k + sN) onto that of t^k,
-with sign (−1)^s at these half-step angles, so its bias is known from the law of the size, and tr M shows it. This is the plain
-version, one size and one set of items at a time, with N large enough that nothing above rounding is folded;
-:mod:`ndpp.samplers.exact` has the fast one.
+Coefficients are computed from N equally spaced points of the circle |t| = ρ. The rule aliases the coefficients of t^(k + sN) onto that
+of t^k, with sign (−1)^s at these half-step angles, so the size distribution determines its bias, and tr M shows it. This is the plain
+version, for one size and one set of items, with N so large that nothing above rounding is aliased; :mod:`ndpp.samplers.exact` has the
+fast one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ndpp.linalg.size_law import resolvent, tilt_for, tilted_law
 
 
 def nodes(radius: float, count: int) -> ComplexArray:
-    """Return the points of the upper half of the circle, angles 2π(j + ½)/count; the lower half are their conjugates."""
+    """Return the points on the upper half of the circle, at angles 2π(j + ½)/count; the lower half are their conjugates."""
     half = (count + 1) // 2
     return np.asarray(radius * np.exp(2j * np.pi * (np.arange(half) + 0.5) / count))
 
 
 def node_count(law: FloatArray, left: int) -> int:
-    """Return the smallest even number of nodes that folds less than rounding of ``law`` onto its entry ``left``."""
+    """Return the smallest even number of nodes that aliases less than rounding of ``law`` onto its entry ``left``."""
     x = np.arange(len(law))
     for count in range(2, len(law) + 2, 2):
         if law[(x - left) % count == 0].sum() - law[left] < 1e-16 * law[left]:
@@ -38,8 +38,7 @@ def node_count(law: FloatArray, left: int) -> int:
 def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray) -> tuple[FloatArray, float]:
     """Return M for sets of ``size`` items that contain those with rows ``given`` of Q, and the surviving fraction |Σ Re w| / Σ|w|.
 
-    The fraction says how many digits cancellation has cost: relative errors are rounding divided by it. It is 0 where no such set
-    has positive probability.
+    The fraction measures cancellation: relative errors are rounding divided by it. It is 0 if no such set has positive probability.
     """
     tilt = tilt_for(coords, size, given)
     law = tilted_law(coords, tilt, given).law

@@ -15,7 +15,7 @@ from ndpp._types import AnyArray, FloatArray
 from ndpp.errors import InvalidKernelError
 from ndpp.linalg.factor import factor
 from ndpp.linalg.leverage import leverages
-from ndpp.linalg.scaling import EPS, congruence, schur_weights
+from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes
 from ndpp.rows import Rows
 
 DENSE_ENTRIES = 4_000_000
@@ -59,10 +59,10 @@ class Coordinates:
         return len(self.B)
 
 
-def coordinates(X: AnyArray | Rows, W: AnyArray, *, weights: FloatArray | None = None) -> Coordinates:
+def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | None = None) -> Coordinates:
     """Return the coordinates of L = X W Xᵀ; raise if its symmetric part is not positive semidefinite.
 
-    ``weights`` are the :func:`schur_weights` that rounding is judged against. A conditional passes those of the kernel that its W was
+    ``magnitudes`` are the :func:`entry_magnitudes` that rounding is judged against. A conditional passes those of the kernel that its W was
     computed from; by default they are those of W.
     """
     dense = X.size <= DENSE_ENTRIES and not (isinstance(X, Rows) and X.is_shared)
@@ -71,7 +71,9 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, weights: FloatArray | None =
     W64 = np.asarray(W, np.float64)
     coarsest = max(float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
     T, to_q = factor(X, dense=dense)
-    inner = _inner(T, W64, schur_weights(W64) if weights is None else weights, tolerance=30 * coarsest * len(W64))
+    inner = _inner(
+        T, W64, entry_magnitudes(W64) if magnitudes is None else magnitudes, tolerance=30 * coarsest * len(W64)
+    )
     B, scale, turn, dropped = inner
     if turn is not None:
         T, to_q = turn.T @ T, to_q @ turn
@@ -83,13 +85,13 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, weights: FloatArray | None =
 
 
 def _inner(
-    T: FloatArray, W: FloatArray, weights: FloatArray, *, tolerance: float
+    T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: float
 ) -> tuple[FloatArray, FloatArray, FloatArray | None, float]:
     """Return B, its scale, the change of basis that removes the null space of B (None: there is none), and what that dropped.
 
     ``tolerance`` is how far below zero rounding of the inputs may push an eigenvalue of the scaled symmetric part.
     """
-    B, scale = congruence(T, W), _direction_scale(T, weights)
+    B, scale = congruence(T, W), _direction_scale(T, magnitudes)
     balanced = B / np.outer(scale, scale)
     if len(B):
         lowest = float(sl.eigvalsh((balanced + balanced.T) / 2, subset_by_index=[0, 0])[0])
@@ -105,15 +107,15 @@ def _inner(
     rounding = EPS * max(1, len(B)) * max(1.0, values.max(initial=0))
     kept = int(np.sum(values > 64 * rounding))
     if kept == len(B):
-        return B, _direction_scale(T, schur_weights(W)), None, 0.0
-    magnitudes = np.where(values > 4 * rounding, values, 0.0) * np.sum((scale[:, None] * left) ** 2, axis=0)
-    basis, dropped = left[:, :kept], float(magnitudes[kept:].sum())
+        return B, _direction_scale(T, entry_magnitudes(W)), None, 0.0
+    removed = np.where(values > 4 * rounding, values, 0.0) * np.sum((scale[:, None] * left) ** 2, axis=0)
+    basis, dropped = left[:, :kept], float(removed[kept:].sum())
     core = basis.T @ balanced @ basis
     turn, R, pivot = sl.qr(scale[:, None] * basis, mode="economic", pivoting=True)
     R[:, pivot] = R.copy()  # undo the pivoting: scale · basis = turn · R
-    return congruence(R, core), _direction_scale(R, schur_weights(core)), turn, dropped
+    return congruence(R, core), _direction_scale(R, entry_magnitudes(core)), turn, dropped
 
 
-def _direction_scale(T: FloatArray, weights: FloatArray) -> FloatArray:
-    scale = np.sqrt(T**2 @ weights)
+def _direction_scale(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
+    scale = np.sqrt(T**2 @ magnitudes)
     return np.where(scale > 0, scale, 1.0)

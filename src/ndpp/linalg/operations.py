@@ -1,7 +1,7 @@
-"""The operations that NumPy and torch spell differently, so that an algorithm is written once for the arrays of either.
+"""Operations that NumPy and torch spell differently, so that an algorithm is written once for both.
 
-Everything else that the shared algorithms use has one spelling: arithmetic, ``@``, ``abs``, indexing, ``.sum(axis)``, ``.clip(least)``,
-``.mT``, ``.real``. NumPy's operations are the default everywhere; those of torch are in :mod:`ndpp.samplers.gpu.arrays`.
+Shared algorithms otherwise use what both spell alike: arithmetic, ``@``, ``abs``, indexing, ``.sum(axis)``, ``.clip(least)``, ``.mT``,
+``.real``. The default is ``NUMPY``; :mod:`ndpp.samplers.gpu.arrays` has torch's operations.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Array: TypeAlias = Any
 
 
 class Operations(NamedTuple):
-    """What an algorithm asks of its arrays. Matrices are the last two axes; any axes before them are a batch.
+    """Functions of arrays. The last two axes are those of matrices; axes before them are a batch.
 
-    ``array(values, like)`` puts a NumPy array where ``like`` lies, as a type that mixes with it; ``eye(n, like)`` is the identity there.
-    ``log_det(A)`` is log|det A| and the logarithm of det A/|det A|, which is imaginary; ``inverse(A)`` is A⁻¹ and these two.
+    ``array(values, like)`` moves a NumPy array to the device of ``like``, as a type that mixes with it; ``eye(n, like)`` is the identity
+    there. ``log_det(A)`` returns log|det A| and the logarithm of det A/|det A|, which is imaginary; ``inverse(A)`` returns A⁻¹ and these.
     """
 
     array: Callable[[FloatArray, Array], Array]
@@ -36,7 +36,7 @@ class Operations(NamedTuple):
 
 
 def _log_det(A: AnyArray) -> tuple[AnyArray, AnyArray]:
-    # OpenBLAS divides by imaginary parts that are zero, which does no harm; the logarithm of zero is meant.
+    # Singular matrices have a log determinant of −inf. OpenBLAS also divides by imaginary parts that are zero, which is harmless.
     with np.errstate(divide="ignore", invalid="ignore"):
         sign, log_abs = np.linalg.slogdet(A)
         return log_abs, np.log(sign.astype(complex))

@@ -19,10 +19,10 @@ def unit_of(A: AnyArray) -> float:
     return float(power_of_two(np.abs(A).max(initial=0.0)))
 
 
-def schur_weights(W: FloatArray) -> FloatArray:
-    """Return w with |t W t'| ≤ √(Σ t_a² w_a) √(Σ t'_b² w_b): the larger of the row and column sums of |W| (Schur's test), 1 where zero."""
-    weight = np.maximum(np.abs(W).sum(axis=0), np.abs(W).sum(axis=1))
-    return np.where(weight > 0, weight, 1.0)
+def entry_magnitudes(W: FloatArray) -> FloatArray:
+    """Return m with |t W t'| ≤ √(Σ t_a² m_a) √(Σ t'_b² m_b): the larger of the row and column sums of |W| (Schur's test), 1 where zero."""
+    magnitudes = np.maximum(np.abs(W).sum(axis=0), np.abs(W).sum(axis=1))
+    return np.where(magnitudes > 0, magnitudes, 1.0)
 
 
 def congruence(T: FloatArray, W: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ import scipy.linalg as sl
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.linalg.scaling import EPS, congruence, schur_weights
+from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes
 
 ROUNDING = 16 * EPS
 """Relative magnitude, per item, below which a pivot or singular value counts as zero; see above."""
@@ -42,20 +42,20 @@ NEARLY_SINGULAR = 1e-6
 # -- determinants ----------------------------------------------------------------------------------------------------------------
 
 
-def log_minor(rows: AnyArray, W: AnyArray, *, weights: FloatArray) -> float:
+def log_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> float:
     """Return log det(rows · W · rowsᵀ), −inf where it is zero. Shape of ``rows``: (k, d).
 
     In the plain product, large items and directions would drown small ones. Rows are therefore scaled to norm one and replaced by a
-    pivoted triangular factor F, large columns first, whose rows can be scaled again: det = det(F W Fᵀ). ``weights`` are the
-    :func:`schur_weights` that W is balanced with.
+    pivoted triangular factor F, large columns first, whose rows can be scaled again: det = det(F W Fᵀ). ``magnitudes`` are the
+    :func:`entry_magnitudes` that W is balanced with.
     """
     k, W = len(rows), np.asarray(W, np.float64)
     if k == 0:
         return 0.0
     if k > rows.shape[1]:
         return -np.inf
-    weight = np.sqrt(weights)
-    scaled = rows * weight
+    scale = np.sqrt(magnitudes)
+    scaled = rows * scale
     norms = np.linalg.norm(scaled, axis=1)
     if np.any(norms == 0):
         return -np.inf
@@ -65,7 +65,7 @@ def log_minor(rows: AnyArray, W: AnyArray, *, weights: FloatArray) -> float:
     if np.any(np.all(np.abs(factor) <= k * ROUNDING * np.linalg.norm(scaled[:, pivot], axis=0), axis=1)):
         return -np.inf
     height = np.linalg.norm(factor, axis=1)
-    balanced = (W / np.outer(weight, weight))[np.ix_(pivot, pivot)]
+    balanced = (W / np.outer(scale, scale))[np.ix_(pivot, pivot)]
     return log_det_or_zero(congruence(factor / height[:, None], balanced)) + 2 * float(np.log(norms * height).sum())
 
 
@@ -142,18 +142,34 @@ def rank_one_condition(Z: AnyArray, q: FloatArray) -> tuple[AnyArray, AnyArray]:
 
 
 def condition_inner(W: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the W of the kernel X W Xᵀ given items with these rows of X, det L ≠ 0, and the Schur weights of the terms it is made of.
+    """Return the W of the kernel X W Xᵀ given items with these rows of X, det L ≠ 0, and the magnitudes of the terms it is made of.
 
     In an orthonormal basis of the rows their norms cancel. The result is projected off that basis on both sides, so that rounding
     leaves the given items no component.
     """
     basis = np.linalg.qr(rows.T)[0]
-    left, right = W @ basis, basis.T @ W
-    inverse = np.linalg.inv(basis.T @ left)
-    rest = W - left @ inverse @ right
+    rest, magnitudes = _without(W, basis, 0.0)
     rest = rest - basis @ (basis.T @ rest)
-    rest = rest - (rest @ basis) @ basis.T
-    return rest, schur_weights(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+    return rest - (rest @ basis) @ basis.T, magnitudes
+
+
+def condition_inner_with_background(
+    W: FloatArray, rows: FloatArray, magnitudes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the same for L = I + X W Xᵀ on the given items: W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows.
+
+    ``magnitudes`` are those of W. Long directions are scaled down, so that they do not drown the identity.
+    """
+    _, norms, directions = np.linalg.svd(rows, full_matrices=False)
+    balance = np.maximum(1.0, norms * np.sqrt(magnitudes.max()))
+    return _without(W, directions.T * (norms / balance), np.diag(balance**-2.0))
+
+
+def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+    """Return W − W Y(corner + YᵀWY)⁻¹YᵀW and the magnitudes of the terms it is made of."""
+    left, right = W @ Y, Y.T @ W
+    inverse = np.linalg.inv(corner + Y.T @ left)
+    return W - left @ inverse @ right, entry_magnitudes(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
 
 
 class Remainder(NamedTuple):

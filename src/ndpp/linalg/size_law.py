@@ -4,10 +4,11 @@
 
     det(I + ρzB) / det(I + ρB) = det(I − R + zR) = Π_i (1 − μ_i + zμ_i),        μ the eigenvalues of R(ρ).
 
-B is accretive, so ‖R‖ ≤ 1 and every μ lies in the disc |μ − ½| ≤ ½: a real μ is one {0, 1} variable, a conjugate pair one {0, 1, 2}
-variable, all weights are nonnegative, and the size is a sum of independent variables whose law is a product of short polynomials
-with nonnegative coefficients. A rounding error of ε in R changes each coefficient by about rε of itself and its neighbours, however
-widely the eigenvalues of B are spread. With ρ chosen so that the tilted mean tr R(ρ) is k, the coefficient of z^k is large, and
+B is accretive, so ‖R‖ ≤ 1 and every μ lies in the disc |μ − ½| ≤ ½. A real μ is a {0, 1} variable and a conjugate pair a {0, 1, 2}
+variable, with nonnegative probabilities. The size is thus a sum of independent variables, and its generating function a product of
+short polynomials with nonnegative coefficients: nothing cancels. A rounding error of ε in R changes each coefficient by about rε of
+itself and its neighbours, however widely the eigenvalues of B are spread. If ρ makes the tilted mean tr R(ρ) equal to k, the
+coefficient of z^k is large, and
 log e_k = log P_ρ(k) + log det(I + ρB) − k log ρ.
 """
 
@@ -24,13 +25,13 @@ from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import ROUNDING, condition_or_zero, log_minor, row_basis
 
 ZERO_WEIGHT = 1e-12
-"""A size whose probability falls below this under the law tilted towards it is a size that cannot occur."""
+"""If the probability of a size is below this even when tilted towards it, the size cannot occur."""
 
 
 def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
     """Return R(t) = tB(I + tB)⁻¹ and log det(I + tB) for each t of a one-dimensional array, shapes (m, r, r) and (m,).
 
-    Large directions come from I − (I + tB)⁻¹ and small ones from t(I + tB)⁻¹B, each where it does not cancel. Cost O(m r³).
+    Large directions are computed as I − (I + tB)⁻¹ and small ones as t(I + tB)⁻¹B, so that neither cancels. Cost O(m r³).
     """
     inverse, log_det, balance = _balanced_inverse(coords, t, ops)
     inverse = inverse / (balance[:, :, None] * balance[:, None, :])
@@ -43,7 +44,7 @@ def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[A
 def _balanced_inverse(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array, Array]:
     """Return the inverse of D⁻¹(I + tB)D⁻¹, log det(I + tB), and D = max(1, √|t|·scale).
 
-    The balanced system has entries of order one whatever the spread of the directions.
+    The balanced matrix has entries of order one, however much the directions differ in scale.
     """
     B, scale = ops.array(coords.B, t), ops.array(coords.scale, abs(t))
     balance = (ops.sqrt(abs(t))[:, None] * scale).clip(1.0)
@@ -53,9 +54,9 @@ def _balanced_inverse(coords: Coordinates, t: Array, ops: Operations = NUMPY) ->
 
 
 class TiltedLaw(NamedTuple):
-    """The law of how many items join Y, under L·tilt and given that Y is in.
+    """Distribution of the number of items besides Y in a sample from L·tilt that contains Y.
 
-    log_weight is log Σ_{S ⊇ Y} tilt^|S| det L_S, −inf where Y cannot occur; marginal is Z = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R.
+    log_weight is log Σ_{S ⊇ Y} tilt^|S| det L_S, −inf if Y cannot occur; marginal is Z = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R.
     """
 
     law: FloatArray
@@ -64,7 +65,7 @@ class TiltedLaw(NamedTuple):
 
 
 def tilted_law(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> TiltedLaw:
-    """Return the law of the number of further items, an array over 0..r, given the items with rows ``given`` of Q."""
+    """Return the distribution of the number of further items, 0..r, given the items with rows ``given`` of Q."""
     R, log_det = resolvent(coords, np.array([tilt]))
     Z, log_given = condition_or_zero(R[0], given)
     if log_given == -np.inf:
@@ -88,7 +89,7 @@ def law_of_sum(mu: AnyArray) -> FloatArray:
 def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) -> float:
     """Return ρ > 0 under which a sample that contains the given rows has about ``size`` items on average.
 
-    Safeguarded Newton steps on log ρ, to within 0.3 items: the smallest and largest sizes are reached only at ρ = 0 and ∞.
+    Safeguarded Newton steps on log ρ, to within 0.3 items: the smallest and largest sizes would need ρ = 0 and ∞.
     """
     left = size - (0 if given is None else len(given))
     x, low, high = _first_tilt(coords, min(max(size, 0.3), coords.rank - 0.3)), -np.inf, np.inf
@@ -105,24 +106,24 @@ def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) ->
 
 
 def _first_tilt(coords: Coordinates, mean: float) -> float:
-    """Return log ρ from the sizes of the directions alone, as if B were diagonal."""
-    size = 2 * np.log(coords.scale)
-    grid = np.linspace(-size.max() - 8, -size.min() + 8, 400)
-    means = (1 / (1 + np.exp(-(grid[:, None] + size)))).sum(axis=1)
+    """Return log ρ as if B were the diagonal matrix of its scale."""
+    magnitude = 2 * np.log(coords.scale)
+    grid = np.linspace(-magnitude.max() - 8, -magnitude.min() + 8, 400)
+    means = (1 / (1 + np.exp(-(grid[:, None] + magnitude)))).sum(axis=1)
     return float(np.interp(mean, means, grid))
 
 
 def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = None) -> tuple[float, float]:
     """Return log Σ det L_S over the sets S of ``size`` items that contain the given rows, and an estimate of its relative error.
 
-    Without given rows this is log e_size. It is −inf where no such set has positive probability.
+    Without given rows this is log e_size. It is −inf if no such set has positive probability.
     """
     n_given = 0 if given is None else len(given)
     purely_skew = not np.any(coords.B + coords.B.T)
     if size > coords.rank or size < n_given or (purely_skew and size % 2):
         return -np.inf, 0.0
     if size == n_given:
-        return (0.0, 0.0) if given is None else (log_minor(given, coords.B, weights=coords.scale**2), 0.0)
+        return (0.0, 0.0) if given is None else (log_minor(given, coords.B, magnitudes=coords.scale**2), 0.0)
     tilt = tilt_for(coords, size, given)
     law, log_weight, _ = tilted_law(coords, tilt, given)
     chance, error = law[size - n_given], rounding_error(coords, tilt, given)
@@ -132,10 +133,10 @@ def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = No
 
 
 def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> float:
-    """Return an estimate of the absolute error that rounding leaves in the tilted law given some items.
+    """Return an estimate of the absolute rounding error of the tilted size distribution given some items.
 
     To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + 16ε). Conditioning
-    adds what telling the given rows apart costs, and divides by the smallest singular value of their balanced minor of R.
+    adds the error of separating nearly dependent rows, and divides by the smallest singular value of their balanced minor of R.
     """
     inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
     weight = np.sqrt(tilt) * coords.scale / balance[0]
@@ -150,5 +151,5 @@ def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = 
     basis, height = row_basis(given)
     error += EPS * coords.rank * float((np.linalg.norm(given, axis=1) / height.clip(EPS)).max())
     minor = basis @ resolvent(coords, np.array([tilt]))[0][0] @ basis.T
-    size = np.sqrt(np.diag(minor).clip(np.finfo(float).tiny))
-    return error / float(np.linalg.svd(minor / np.outer(size, size), compute_uv=False)[-1].clip(EPS))
+    scale = np.sqrt(np.diag(minor).clip(np.finfo(float).tiny))
+    return error / float(np.linalg.svd(minor / np.outer(scale, scale), compute_uv=False)[-1].clip(EPS))

@@ -1,7 +1,7 @@
 """Skew-symmetric matrices: absolute value and Youla form.
 
-A real skew A has A = Σ_j σ_j (y_j z_jᵀ − z_j y_jᵀ) with orthonormal y, z and σ ≥ 0 (Youla, 1961). A tridiagonal form turns this
-into a singular value decomposition, right to rounding for repeated and zero σ alike; a general eigensolver on A is not.
+A real skew A is Σ_j σ_j (y_j z_jᵀ − z_j y_jᵀ) with orthonormal y, z and σ ≥ 0 (Youla, 1961). In a tridiagonal form this is a singular
+value decomposition, accurate also for repeated and zero σ, which a general eigensolver is not.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def skew_absolute(A: FloatArray) -> FloatArray:
 
 def youla(A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return σ (descending), Y and Z with A = Y diag(σ) Zᵀ − Z diag(σ) Yᵀ for a skew-symmetric A; ⌊r/2⌋ values, orthonormal columns."""
-    # In a skew tridiagonal form even and odd coordinates only see each other, through a bidiagonal C = U diag(σ) Vᵀ.
-    # Real, a third of the cost of eigh(iA), and orthonormal where σ is zero or repeated.
+    # A skew tridiagonal form couples even coordinates with odd ones only, by a bidiagonal matrix C = U diag(σ) Vᵀ.
+    # This is real, costs a third of eigh(iA), and gives orthonormal columns where σ is zero or repeated.
     if len(A) < 2:
         return np.zeros(0), np.zeros((len(A), 0)), np.zeros((len(A), 0))
     tridiagonal, turn = sl.hessenberg(A, calc_q=True)

@@ -113,12 +113,12 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     if isinstance(model, (LowRankKernel, Mixture)):
         return model.log_probs(baskets)
     if not has_probabilities(model):
-        raise InvalidInputError(f"{type(model).__name__} ranks items but gives baskets no probability")
+        raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
     return np.asarray(model.log_likelihoods(baskets), np.float64)
 
 
 def has_probabilities(kernel: Any) -> bool:
-    """Return whether the model gives baskets a probability."""
+    """Return whether the model assigns probabilities to baskets."""
     model = _law(kernel)
     return isinstance(model, (LowRankKernel, Mixture)) or hasattr(model, "log_likelihoods")
 
@@ -136,24 +136,26 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
 
 
 def _law_scores(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
-    out = np.full((len(baskets), law.n_items), np.nan)
     if isinstance(law, LowRankKernel):
-        out = batched_scores(Form.of_kernel(law), baskets)
-    elif len(possible := np.flatnonzero(law.log_probs(baskets) > -np.inf)):
+        out, is_scored = batched_scores(Form.of_kernel(law), baskets)
+        out[~is_scored] = np.nan
+        for i in np.flatnonzero(~is_scored):
+            with suppress(ZeroProbabilityError):
+                out[i] = next_item_scores(law, baskets[i])
+        return out
+    out = np.full((len(baskets), law.n_items), np.nan)
+    if len(possible := np.flatnonzero(law.log_probs(baskets) > -np.inf)):
         out[possible] = next_item_scores_many(law, baskets[possible])
-    for i in np.flatnonzero(np.isnan(out).any(axis=1)):
-        with suppress(ZeroProbabilityError):
-            out[i] = next_item_scores(law, baskets[i])
     return out
 
 
 def _law(model: Any) -> Any:
-    """Return the law of a fitted estimator, or what was given."""
+    """Return the law of a fitted estimator, or the model itself."""
     return getattr(model, "law_", getattr(model, "kernel_", model))
 
 
 def _model(kernel: Any, baskets: Baskets) -> Any:
-    """Return the kernel of a fitted estimator, or what was given, if it is over the items of the baskets."""
+    """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
     model = _law(kernel)
     if not isinstance(model, (LowRankKernel, Mixture)) and not hasattr(model, "scores"):
         raise InvalidInputError(

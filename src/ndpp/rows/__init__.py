@@ -1,6 +1,6 @@
-"""Where the rows of X lie, if not in one array: files, HDF5, Zarr, dask, or a store of one's own behind two methods.
+"""Rows of X that are not one array in memory: files, HDF5, Zarr, dask, or your own store with two methods.
 
-``LowRankKernel(X, W)`` takes any of them as X; :func:`as_rows` says how it will read one.
+``LowRankKernel(X, W)`` accepts any of them as X; :func:`as_rows` shows how it will read one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["DaskRows", "FileRows", "HDF5Rows", "Part", "RowSource", "Rows", "Sta
 
 
 def as_rows(value: Any) -> Rows | None:
-    """Return ``value`` as a row source; None where it is one array in memory, or a nested list.
+    """Return ``value`` as a row source; None if it is an array in memory or a nested list.
 
     Examples
     --------

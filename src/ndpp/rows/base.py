@@ -1,8 +1,7 @@
-"""Where the rows of X lie: in a file, a chunked store or the memory of a cluster, anything but one array in this process.
+"""The interface to rows of X that are not one array in memory: in a file, a chunked store or on a cluster.
 
-Two questions are asked of X. Preparing a kernel streams over all of it, by blocks, once or twice; drawing asks for a few rows by id.
-A :class:`RowSource` answers both. What comes back is checked once, here: blocks that do not fit together, entries that are not finite
-and stores that have gone are named by the rows they concern.
+Preparing a kernel reads all of X in blocks, once or twice; drawing fetches a few rows by id. A :class:`RowSource` does both. What it
+returns is checked here: errors name the rows concerned if blocks do not fit together, entries are not finite, or a store has gone.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -18,19 +17,20 @@ from ndpp._types import AnyArray, IntArray
 from ndpp.errors import InvalidInputError, NDPPError, PrecisionError, RowsUnavailableError
 
 BLOCK_BYTES = 16 * 2**20
-"""Size of a block, where the store has no blocks of its own."""
-FEW = 8
-"""Fewer than one row in so many is fetched row by row; more, and the whole store is streamed."""
+"""Bytes of a block, for stores that have no blocks of their own."""
+SPARSE = 8
+"""If fewer than one row in this many is needed, rows are fetched one by one; otherwise the whole store is read."""
 
 Result = TypeVar("Result", bound=AnyArray)
+Blocks: TypeAlias = Iterator[tuple[slice, AnyArray]]
 
 
 @runtime_checkable
 class RowSource(Protocol):
-    """What a store of one's own has to offer to be the X of a kernel. It is pickled where it goes to other processes.
+    """What a store must provide to be the X of a kernel. To reach other processes, it must also pickle.
 
-    ``blocks`` yields all rows in order, with the slice of rows that each block holds. ``rows`` returns the rows of these ids, in their
-    order, ids repeated or not. Entries are real numbers; anything but float32 is computed with as float64.
+    ``blocks`` yields all rows in order, each block with its slice of rows. ``rows`` returns the rows of these ids in the same order; ids
+    may repeat. Entries are real numbers; all types other than float32 are converted to float64.
     """
 
     @property
@@ -39,9 +39,9 @@ class RowSource(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Kind of the entries."""
+        """Type of the entries."""
 
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self) -> Blocks:
         """Yield all rows, block by block."""
 
     def rows(self, ids: IntArray) -> AnyArray:
@@ -49,43 +49,42 @@ class RowSource(Protocol):
 
 
 class Rows(ABC):
-    """A row source with its answers checked. Immutable; open files are not pickled but opened again where they are wanted."""
+    """A row source whose results are checked. Immutable; open files are not pickled but opened again where they are needed.
+
+    ``name`` is what messages call the store.
+    """
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+    name: str
     is_shared: bool = False
-    """Whether many kernels share these rows, so that none of them should keep rows of its own."""
+    """Whether many kernels share these rows, so that none of them should keep a copy."""
 
     @abstractmethod
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self) -> Blocks:
         """Yield all rows, block by block."""
 
     @abstractmethod
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What to call the store in a message."""
-
     def map_blocks(
         self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
-        """Yield ``function`` of every block, or of those of its rows that are among ``ids``, which ascend; slices then count these.
+        """Yield ``function`` of every block, or of its rows that are among the sorted ``ids``; slices then count these.
 
-        A store that spans machines replaces this, so that the function goes to the rows and not the rows to the function.
+        A store that spans machines overrides this to send the function to the rows rather than the rows to the function.
         """
         for where, block in self.blocks():
             place, local = cut(where, ids)
             if place.stop > place.start:
                 yield place, function(block if local is None else block[local])
 
-    # -- checked answers -----------------------------------------------------------------------------------------------------
+    # -- checked results -----------------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """Number of entries, as of an array."""
         return self.shape[0] * self.shape[1]
 
     def __len__(self) -> int:
@@ -98,12 +97,12 @@ class Rows(ABC):
         return f"<{self.shape[0]} × {self.shape[1]} {self.dtype}: {self.name}>"
 
     def each(self, function: Callable[[AnyArray], Result]) -> Iterator[tuple[slice, Result]]:
-        """Yield ``function`` of every block, computed where the block lies: for functions with small results."""
-        return self._checked(self.map_blocks(partial(_judge, function, self.shape[1])))
+        """Yield ``function`` of every block, computed where the block is stored: for functions with small results."""
+        return self._checked(self.map_blocks(partial(_examine, function, self.shape[1])))
 
-    def stream(self) -> Iterator[tuple[slice, AnyArray]]:
+    def stream(self) -> Blocks:
         """Yield every block."""
-        return self._checked((where, _judge(_same, self.shape[1], block)) for where, block in self.blocks())
+        return self._checked((where, _examine(_same, self.shape[1], block)) for where, block in self.blocks())
 
     def take(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids."""
@@ -114,10 +113,10 @@ class Rows(ABC):
         except NDPPError:
             raise
         except Exception as reason:
-            raise self._gone(f"row {ids[0]}" if len(ids) == 1 else f"{len(ids)} rows", reason) from reason
+            raise self._unavailable(f"row {ids[0]}" if len(ids) == 1 else f"{len(ids)} rows", reason) from reason
         if found.shape != (len(ids), self.shape[1]):
             raise InvalidInputError(
-                f"{len(ids)} rows of X should come as {len(ids)} × {self.shape[1]}; {self.name} gave {found.shape}"
+                f"{len(ids)} rows of X should have shape ({len(ids)}, {self.shape[1]}); {self.name} gave {found.shape}"
             )
         return real(found)
 
@@ -132,71 +131,71 @@ class Rows(ABC):
         """Return the first and last catalogue id of a slice of rows."""
         return where.start, where.stop - 1
 
-    def _checked(self, answers: Iterator[tuple[slice, Any]]) -> Iterator[tuple[slice, Any]]:
-        """Yield the results of blocks that tile X; name the rows where they do not."""
+    def _checked(self, blocks: Iterator[tuple[slice, Any]]) -> Iterator[tuple[slice, Any]]:
+        """Yield the results of blocks; raise unless these cover X in order."""
         done = 0
         while True:
             try:
-                where, answer = next(answers)
+                where, block = next(blocks)
             except StopIteration:
                 break
             except NDPPError:
                 raise
             except Exception as reason:
-                raise self._gone(f"rows from {self.span(slice(done, done + 1))[0]} on", reason) from reason
+                raise self._unavailable(f"rows from {self.span(slice(done, done + 1))[0]} on", reason) from reason
             if where.start != done:
                 raise InvalidInputError(
-                    f"blocks of X must follow each other; row {done} was next, {self.name} gave rows {where.start}–{where.stop - 1}"
+                    f"blocks of X must follow each other; expected row {done} next, {self.name} gave rows {where.start}–{where.stop - 1}"
                 )
-            self._check_entries(where, answer)
+            self._check_block(where, block)
             done = where.stop
-            yield where, answer.result
+            yield where, block.result
         if done != len(self):
             raise InvalidInputError(f"X should have {len(self)} rows; the blocks of {self.name} end after {done}")
 
-    def _check_entries(self, where: slice, answer: Answer) -> None:
+    def _check_block(self, where: slice, block: Examined) -> None:
         first, last = self.span(where)
         wanted = (where.stop - where.start, self.shape[1])
-        if answer.shape != wanted:
+        if block.shape != wanted:
             raise InvalidInputError(
-                f"rows {first}–{last} of X should be {wanted[0]} × {wanted[1]}; the block that {self.name} gave has shape "
-                f"{answer.shape}. All chunks must have the width of X."
+                f"rows {first}–{last} of X should have shape {wanted}; the block from {self.name} has shape {block.shape}. "
+                "All chunks must have the width of X."
             )
-        if answer.bad is not None:
-            row = where.start + answer.bad[0]
+        if block.bad is not None:
+            row = where.start + block.bad[0]
             raise InvalidInputError(
-                f"X must be finite; rows {first}–{last} hold NaN or infinite entries, the first at "
-                f"[{self.span(slice(row, row + 1))[0]}, {answer.bad[1]}]. Drop or repair those rows."
+                f"X must be finite; rows {first}–{last} have NaN or infinite entries, the first at "
+                f"[{self.span(slice(row, row + 1))[0]}, {block.bad[1]}]. Drop or repair those rows."
             )
-        if answer.result is None:
+        if block.result is None:
             raise PrecisionError(f"sums of squares of rows {first}–{last} of X overflow; rescale X, and W to match")
 
-    def _gone(self, what: str, reason: Exception) -> RowsUnavailableError:
+    def _unavailable(self, what: str, reason: Exception) -> RowsUnavailableError:
         return RowsUnavailableError(
             f"{what} of X could not be read from {self.name}: {type(reason).__name__}: {reason}. "
             "Is the store still there, and reachable from every worker?"
         )
 
 
-class Answer(NamedTuple):
-    """What a block gave: its shape, the place of its first entry that is not finite, and the result where that is finite."""
+class Examined(NamedTuple):
+    """The shape of a block, the index of its first entry that is not finite, and the result if it is finite."""
 
     shape: tuple[int, ...]
     bad: tuple[int, int] | None = None
     result: Any = None
 
 
-def _judge(function: Callable[[AnyArray], Any], width: int, block: AnyArray) -> Any:
-    """Apply the function on the block's own machine. Entries are looked at only where the result is not finite."""
+def _examine(function: Callable[[AnyArray], Any], width: int, block: AnyArray) -> Any:
+    """Apply the function, on the block's own machine. Entries are examined only if the result is not finite."""
     block = real(np.asarray(block))
     if block.ndim != 2 or block.shape[1] != width:
-        return Answer(block.shape)
+        return Examined(block.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         result = function(block)
         if np.isfinite(result.sum()) or np.isfinite(result).all():
-            return Answer(block.shape, None, result)
+            return Examined(block.shape, None, result)
     bad = np.argwhere(~np.isfinite(block))
-    return Answer(block.shape, (int(bad[0, 0]), int(bad[0, 1])) if len(bad) else None)
+    return Examined(block.shape, (int(bad[0, 0]), int(bad[0, 1])) if len(bad) else None)
 
 
 def _same(block: AnyArray) -> AnyArray:
@@ -207,15 +206,10 @@ class Wrapped(Rows):
     """A user's own row source."""
 
     def __init__(self, source: RowSource) -> None:
-        self.source = source
-        self.shape, self.dtype = check_shape(source.shape, f"{type(source).__name__}.shape"), kind(source.dtype)
+        self.source, self.name = source, type(source).__name__
+        self.shape, self.dtype = check_shape(source.shape, f"{self.name}.shape"), precision(source.dtype)
 
-    @property
-    def name(self) -> str:
-        """What to call the store in a message."""
-        return type(self.source).__name__
-
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self) -> Blocks:
         """Yield all rows, block by block."""
         return self.source.blocks()
 
@@ -227,54 +221,43 @@ class Wrapped(Rows):
         self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every block, by the source's own ``map_blocks`` if it has one."""
-        own = getattr(self.source, "map_blocks", super().map_blocks)
+        own: Callable[..., Iterator[tuple[slice, Result]]] = getattr(self.source, "map_blocks", super().map_blocks)
         return own(function, ids)
 
 
 class Part(Rows):
-    """Some rows of another source, ids ascending: the support of a kernel that excludes items."""
+    """Some rows of another source, by sorted ids: the support of a kernel that excludes items."""
 
     def __init__(self, source: Rows, ids: IntArray) -> None:
-        self.source, self.ids, self.is_shared = source, ids, source.is_shared
+        self.source, self.ids, self.name, self.is_shared = source, ids, source.name, source.is_shared
         self.shape, self.dtype = (len(ids), source.shape[1]), source.dtype
 
-    @property
-    def name(self) -> str:
-        """What to call the store in a message."""
-        return self.source.name
-
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self) -> Blocks:
         """Yield the rows, block by block."""
-        return Rows.map_blocks(self.source, _same, self.ids) if not self._few else self._groups()
+        if len(self.ids) * SPARSE >= len(self.source):
+            return Rows.map_blocks(self.source, _same, self.ids)
+        return ((where, self.source.rows(self.ids[where])) for where in slices(self.shape, self.dtype))
 
     def map_blocks(
         self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
         """Yield ``function`` of every block; see :meth:`Rows.map_blocks`."""
         assert ids is None
-        if self._few:
-            return ((where, function(block)) for where, block in self._groups())
-        return self.source.map_blocks(function, self.ids)
+        if len(self.ids) * SPARSE >= len(self.source):
+            return self.source.map_blocks(function, self.ids)
+        return super().map_blocks(function)
 
     def rows(self, ids: IntArray) -> AnyArray:
-        """Return the rows of these places."""
+        """Return the rows at these positions of ``self.ids``."""
         return self.source.rows(self.ids[ids])
 
     def span(self, where: slice) -> tuple[int, int]:
         """Return the first and last catalogue id of a slice of rows."""
         return int(self.ids[where.start]), int(self.ids[where.stop - 1])
 
-    @property
-    def _few(self) -> bool:
-        return len(self.ids) * FEW < len(self.source)
-
-    def _groups(self) -> Iterator[tuple[slice, AnyArray]]:
-        for where in slices(self.shape, self.dtype):
-            yield where, self.source.rows(self.ids[where])
-
 
 def cut(where: slice, ids: IntArray | None) -> tuple[slice, IntArray | None]:
-    """Return which of the ascending ``ids`` lie in a block of rows, and where in the block; None: all of it."""
+    """Return which of the sorted ``ids`` lie in a block of rows, and their positions in the block (None: all of it)."""
     if ids is None:
         return where, None
     start, stop = np.searchsorted(ids, (where.start, where.stop)).tolist()
@@ -290,12 +273,12 @@ def slices(shape: tuple[int, int], dtype: np.dtype[Any]) -> Iterator[slice]:
 
 
 def real(block: AnyArray) -> AnyArray:
-    """Return a block as float32, where it is, or float64."""
-    return block if block.dtype.char in "fd" and block.dtype.isnative else block.astype(kind(block.dtype))
+    """Return a block as float32, if it is, or float64."""
+    return block if block.dtype.char in "fd" and block.dtype.isnative else block.astype(precision(block.dtype))
 
 
-def kind(dtype: Any) -> np.dtype[Any]:
-    """Return the precision that entries of this kind are computed with."""
+def precision(dtype: Any) -> np.dtype[Any]:
+    """Return the type that entries of this type are converted to: float32 or float64."""
     dtype = np.dtype(dtype)
     if dtype.kind not in "fiub":
         raise InvalidInputError(f"X must be a matrix of real numbers; the store's entries are {dtype}")
@@ -303,7 +286,7 @@ def kind(dtype: Any) -> np.dtype[Any]:
 
 
 def check_shape(shape: Any, name: str) -> tuple[int, int]:
-    """Return a shape of two whole numbers."""
+    """Return a shape of two integers."""
     if len(shape) != 2 or any(isinstance(s, float) and not s.is_integer() for s in shape):
         raise InvalidInputError(f"{name} must be two whole numbers, items and columns; it is {tuple(shape)}")
     return int(shape[0]), int(shape[1])

@@ -1,13 +1,12 @@
-"""Rows in a dask array, here or on a cluster: functions go to the chunks, only their results and the rows asked for come back.
+"""Rows in a dask array, on this machine or on a cluster: functions go to the chunks; only results and requested rows come back.
 
-A chunk that is lost with its worker is computed again from its recipe; dask sees to that. A chunk that is not kept (``persist``) is
-computed again every time some of its rows are asked for.
+If a worker is lost, dask computes its chunks again. Call ``persist`` on the array first: otherwise a chunk is computed again every time
+some of its rows are requested.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,74 +14,63 @@ import numpy as np
 
 from ndpp._types import AnyArray, IntArray
 from ndpp.errors import InvalidInputError
-from ndpp.rows.base import Result, Rows, check_shape, cut, kind
+from ndpp.rows.base import Blocks, Result, Rows, check_shape, cut, precision
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Rows):
-    """A ``dask.array.Array`` whose chunks are runs of whole rows."""
+    """A ``dask.array.Array``; its columns are merged into one chunk."""
 
-    array: Any
-
-    def __post_init__(self) -> None:
-        if any(np.isnan(length) for length in self.array.shape):
+    def __init__(self, array: Any) -> None:
+        if any(np.isnan(length) for length in array.shape):
             raise InvalidInputError(
                 "the dask array does not know how many rows its chunks have; call X.compute_chunk_sizes()"
             )
-        object.__setattr__(self, "shape", check_shape(self.array.shape, "the shape of X"))
-        object.__setattr__(self, "dtype", kind(self.array.dtype))
-        if self.array.numblocks[1] > 1:
-            object.__setattr__(self, "array", self.array.rechunk({1: -1}))
-
-    @property
-    def name(self) -> str:
-        """What to call the store in a message."""
-        return f"dask array {self.array.name!r}"
+        self.shape, self.dtype = check_shape(array.shape, "the shape of X"), precision(array.dtype)
+        self.array = array.rechunk({1: -1}) if array.numblocks[1] > 1 else array
+        self.name = f"dask array {self.array.name!r}"
 
     @cached_property
-    def _chunks(self) -> tuple[IntArray, list[Any]]:
-        """First row of every chunk, and what computes it."""
-        return np.cumsum([0, *self.array.chunks[0]]), self.array.to_delayed()[:, 0].tolist()
+    def _chunks(self) -> tuple[list[slice], list[Any]]:
+        """The rows of every chunk, and what computes it."""
+        bounds = np.cumsum([0, *self.array.chunks[0]]).tolist()
+        return list(map(slice, bounds[:-1], bounds[1:])), self.array.to_delayed()[:, 0].tolist()
 
     def __reduce__(self) -> Any:
         return DaskRows, (self.array,)
 
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self) -> Blocks:
         """Yield all rows, chunk by chunk."""
-        bounds, chunks = self._chunks
-        for start, stop, chunk in zip(bounds[:-1].tolist(), bounds[1:].tolist(), chunks):
-            yield slice(start, stop), chunk.compute()
+        return ((where, chunk.compute()) for where, chunk in zip(*self._chunks))
 
     def map_blocks(
         self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
     ) -> Iterator[tuple[slice, Result]]:
-        """Yield ``function`` of every chunk, computed where the chunk is, all chunks at once; see :meth:`Rows.map_blocks`."""
-        import dask
-
-        bounds, chunks = self._chunks
+        """Yield ``function`` of every chunk, computed where the chunk is, all at once; see :meth:`Rows.map_blocks`."""
         places, tasks = [], []
-        for start, stop, chunk in zip(bounds[:-1].tolist(), bounds[1:].tolist(), chunks):
-            place, local = cut(slice(start, stop), ids)
+        for where, chunk in zip(*self._chunks):
+            place, local = cut(where, ids)
             if place.stop > place.start:
                 places.append(place)
-                tasks.append(dask.delayed(_apply, pure=False)(function, chunk, local))
-        return zip(places, dask.compute(*tasks, traverse=False))
+                tasks.append((function, chunk, local))
+        return zip(places, _compute(tasks))
 
     def rows(self, ids: IntArray) -> AnyArray:
-        """Return the rows of these ids; only they travel."""
-        import dask
-
+        """Return the rows of these ids; nothing else is transferred."""
         bounds, chunks = self._chunks
         out = np.empty((len(ids), self.shape[1]), self.dtype)
-        owner = np.searchsorted(bounds, ids, side="right") - 1
-        touched = np.unique(owner).tolist()
-        masks = [owner == i for i in touched]
-        tasks = [
-            dask.delayed(_apply, pure=False)(None, chunks[i], ids[mask] - bounds[i]) for i, mask in zip(touched, masks)
-        ]
-        for mask, found in zip(masks, dask.compute(*tasks, traverse=False)):
-            out[mask] = found
+        owner = np.searchsorted([where.stop for where in bounds], ids, side="right")
+        used = np.unique(owner).tolist()
+        tasks = [(None, chunks[i], ids[owner == i] - bounds[i].start) for i in used]
+        for i, found in zip(used, _compute(tasks)):
+            out[owner == i] = found
         return out
+
+
+def _compute(tasks: list[Any]) -> Any:
+    import dask
+
+    delayed = dask.delayed(_apply, pure=False)
+    return dask.compute(*(delayed(*task) for task in tasks), traverse=False)
 
 
 def _apply(function: Callable[[AnyArray], Any] | None, block: AnyArray, local: IntArray | None) -> Any:

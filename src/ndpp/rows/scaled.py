@@ -1,13 +1,11 @@
-"""Rows of X times a number each, multiplied as they are read: kernels that share X share its memory."""
+"""Rows of X, each multiplied by a number as it is read: kernels that share X share its memory."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.rows.base import Rows, slices
+from ndpp.rows.base import Blocks, Rows, slices
 
 
 class Scaled(Rows):
@@ -18,13 +16,9 @@ class Scaled(Rows):
         self.source: AnyArray | Rows = source.source if isinstance(source, Scaled) else source
         self.factors: FloatArray = source.factors * factors if isinstance(source, Scaled) else factors
         self.shape, self.dtype = (source.shape[0], source.shape[1]), np.dtype(np.float64)
+        self.name = self.source.name if isinstance(self.source, Rows) else "X"
 
-    @property
-    def name(self) -> str:
-        """What to call the store in a message."""
-        return self.source.name if isinstance(self.source, Rows) else "X"
-
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self) -> Blocks:
         """Yield the rows, block by block."""
         source = self.source
         parts = (

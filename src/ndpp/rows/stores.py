@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,54 +11,46 @@ import numpy as np
 
 from ndpp._types import AnyArray, IntArray
 from ndpp.errors import MissingExtraError
-from ndpp.rows.base import Rows, check_shape, kind, slices
+from ndpp.rows.base import Blocks, Rows, check_shape, precision, slices
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Store(Rows):
-    array: Any
+class ChunkedRows(Rows):
+    """An array of a store that is read in chunks."""
 
-    def __post_init__(self) -> None:
-        # Kept, as a store that has been closed no longer knows them.
-        object.__setattr__(self, "shape", check_shape(self.array.shape, "the shape of X"))
-        object.__setattr__(self, "dtype", kind(self.array.dtype))
+    def __init__(self, array: Any, name: str) -> None:
+        self.array, self.name = array, name
+        self.shape, self.dtype = check_shape(array.shape, "the shape of X"), precision(array.dtype)
 
-    def blocks(self) -> Iterator[tuple[slice, AnyArray]]:
-        """Yield all rows, a run of whole chunks at a time, so that no chunk is unpacked twice."""
+    def blocks(self) -> Blocks:
+        """Yield all rows, several whole chunks at a time, so that no chunk is decompressed twice."""
         chunk = (self.array.chunks or (1,))[0]
         step = next(slices(self.shape, self.dtype), slice(0, 1)).stop
         step = max(chunk, step // chunk * chunk)
         for start in range(0, len(self), step):
             where = slice(start, min(start + step, len(self)))
-            yield where, self._there(self.array[where])
+            yield where, self._fetch(where)
 
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids."""
-        distinct, places = np.unique(ids, return_inverse=True)  # both libraries want ids that ascend
-        return self._there(self._pick(distinct))[places]
+        distinct, places = np.unique(ids, return_inverse=True)  # both libraries want increasing ids
+        return self._fetch(distinct)[places]
 
     @abstractmethod
-    def _pick(self, ids: IntArray) -> AnyArray: ...
-
-    def _there(self, found: AnyArray) -> AnyArray:
-        return found
+    def _fetch(self, rows: slice | IntArray) -> AnyArray: ...
 
 
-class HDF5Rows(_Store):
-    """An ``h5py.Dataset``. In another process the file is opened again, to read."""
+class HDF5Rows(ChunkedRows):
+    """An ``h5py.Dataset``. Another process opens the file again, read-only."""
 
-    @property
-    def name(self) -> str:
-        """What to call the store in a message."""
-        return (
-            f"HDF5 dataset {self.array.name!r} of {self.array.file.filename!r}" if self.array else "a closed HDF5 file"
-        )
+    def __init__(self, array: Any) -> None:
+        self.file = os.path.abspath(array.file.filename)
+        super().__init__(array, f"HDF5 dataset {array.name!r} of {self.file!r}")
 
-    def _pick(self, ids: IntArray) -> AnyArray:
-        return np.asarray(self.array[ids])
+    def _fetch(self, rows: slice | IntArray) -> AnyArray:
+        return np.asarray(self.array[rows])
 
     def __reduce__(self) -> Any:
-        return _reopen, (os.path.abspath(self.array.file.filename), self.array.name)
+        return _reopen, (self.file, self.array.name)
 
 
 def _reopen(filename: str, name: str) -> HDF5Rows:
@@ -71,19 +61,15 @@ def _reopen(filename: str, name: str) -> HDF5Rows:
     return HDF5Rows(h5py.File(filename, "r")[name])
 
 
-class ZarrRows(_Store):
+class ZarrRows(ChunkedRows):
     """A ``zarr.Array``."""
 
-    @property
-    def name(self) -> str:
-        """What to call the store in a message."""
-        return f"Zarr array {str(self.array.store_path)!r}"
+    def __init__(self, array: Any) -> None:
+        super().__init__(array, f"Zarr array {str(array.store_path)!r}")
 
-    def _pick(self, ids: IntArray) -> AnyArray:
-        return np.asarray(self.array.oindex[ids])
-
-    def _there(self, found: AnyArray) -> AnyArray:
-        # Zarr takes a chunk that is not there for one of zeros, so a store that was removed has to be missed.
+    def _fetch(self, rows: slice | IntArray) -> AnyArray:
+        found = np.asarray(self.array[rows] if isinstance(rows, slice) else self.array.oindex[rows])
+        # Zarr reads missing chunks as zeros, so a store that was removed must be detected here.
         root = getattr(self.array.store_path.store, "root", None)
         folder = None if root is None else Path(root) / self.array.store_path.path
         if folder is not None and not any((folder / meta).exists() for meta in ("zarr.json", ".zarray")):

@@ -8,12 +8,15 @@ part and R item by item; nothing is rejected. Sets of size k come by rejection, 
 * :class:`SizedUnion`: S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number:
   1 / P_ρ(|S| = k), about 2.5 standard deviations of the size.
 
-Cost of a sample: that of T, and O(|R|) for R (:class:`Alone`), whatever n. Preparing is O(n r²).
+Cost of a sample: that of T, and O(|R|) for R (:class:`Alone`), whatever n. Preparing is O(n r²). On a GPU (:class:`UnionEngine`) T is drawn
+there, and R on the CPU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,7 +29,7 @@ from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel, check_given
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.linalg.union_size import SizeLaw, UnionSize
-from ndpp.samplers.base import Draw, Sampler
+from ndpp.samplers.base import Draw, Draws, Engine, Sampler, stream
 from ndpp.samplers.exact import Exact
 
 COMMON = 1.0
@@ -37,6 +40,10 @@ MAX_PROPOSALS = 1e4
 """Largest acceptable mean number of proposals per draw."""
 
 
+ATTEMPTS = 3
+"""Proposals that a GPU makes for a sample, relative to their expected number: one sample in twenty is left to the CPU."""
+APART_KEYS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+"""What tells the random numbers of R, and of samples on the CPU, from those of T on a GPU."""
 SIZED_BUDGET = 10**6
 """Most sets of independent items that are drawn for one of the wanted size."""
 
@@ -99,19 +106,27 @@ class SizedUnion(NamedTuple):
     log_mass: float
 
     @classmethod
-    def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int | None, memory: int) -> SizedUnion:
+    def prepare(
+        cls, kernel: BackgroundKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
+    ) -> SizedUnion:
         """Choose ρ for the size, or ρ = 1."""
         if size is None:
-            return cls.of(kernel, tied, None, memory, kernel.log_mass(tied))
+            return cls.of(kernel, tied, None, memory, kernel.log_mass(tied), device)
         tilted, _, log_tilt = kernel.tilted_for(size, tied)
-        return cls.of(tilted, tied, size, memory, tilted.log_mass(tied) - size * log_tilt)
+        return cls.of(tilted, tied, size, memory, tilted.log_mass(tied) - size * log_tilt, device)
 
     @classmethod
     def of(
-        cls, tilted: BackgroundKernel, tied: IntArray, size: int | None, memory: int, log_mass: float = np.nan
+        cls,
+        tilted: BackgroundKernel,
+        tied: IntArray,
+        size: int | None,
+        memory: int,
+        log_mass: float = np.nan,
+        device: str | None = None,
     ) -> SizedUnion:
         """Prepare the parts of the kernel ρL."""
-        ties = Exact.prepare(tilted.ties, given=tied, memory=memory)
+        ties = Exact.prepare(tilted.ties, given=tied, memory=memory, device=device)
         return cls(ties, Alone.prepare(tilted.odds), size, log_mass)
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
@@ -138,7 +153,7 @@ class DisjointParts(NamedTuple):
     @classmethod
     def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
         """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
-        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, weights=kernel._weights)
+        low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
         q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
         log_tilt, low, high = kernel.tilted_for(size, tied).log_tilt, -np.inf, np.inf
         for _ in range(NEWTON_STEPS):
@@ -173,18 +188,63 @@ def independent_sizes(odds: FloatArray) -> SizeLaw:
     return UnionSize.prepare(np.empty((0, 0)), [(odds / (1 + odds), np.empty((len(odds), 0)))]).law()
 
 
-def propose_from(kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int) -> Proposal:
+def propose_from(
+    kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
+) -> Proposal:
     """Return what proposes sets of the kernel that contain ``tied``, items without a background; ``size`` counts them."""
-    if isinstance(kernel, BackgroundKernel):
-        size = None if size is None else kernel.check_tied_size(size, tied)
-    else:
-        ties = Exact.prepare(kernel, size=size, given=tied, memory=memory)
+    if not isinstance(kernel, BackgroundKernel):
+        ties = Exact.prepare(kernel, size=size, given=tied, memory=memory, device=device)
         return SizedUnion(ties, Alone.prepare(np.zeros(1)), None, kernel.log_mass(tied, size))
-    union = SizedUnion.prepare(kernel, tied, size, memory)
     if size is None:
+        return SizedUnion.prepare(kernel, tied, None, memory, device)
+    union = SizedUnion.prepare(kernel, tied, kernel.check_tied_size(size, tied), memory, device)
+    if device not in (None, "cpu"):  # a GPU draws T without regard to its size
         return union
     parts = DisjointParts.prepare(kernel, tied, size, memory)
     return parts if -np.inf < parts.log_mass < union.log_mass else union
+
+
+@dataclass(frozen=True, eq=False)
+class UnionEngine:
+    """Draws T on a GPU, by the engine of :class:`Exact`, and R on the CPU.
+
+    Sets of one size: of each sample ``attempts`` proposals are made, and the first of the right size is taken. The few samples without one
+    are drawn on the CPU.
+    """
+
+    sampler: ExactUnion
+    attempts: int
+
+    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+        """Yield the samples first, first + 1, … in order, some at a time."""
+        apart_key, cpu_key = (np.asarray(key, np.uint64) ^ np.array([0, flip], np.uint64) for flip in APART_KEYS)
+        union, given = self.sampler.proposal, self.sampler.given
+        assert isinstance(union, SizedUnion)
+        assert union.ties.engine is not None
+        waiting: list[Draw] = []
+        found: Draw | None = None
+        began = time.perf_counter()
+        number = first * self.attempts
+        for part in union.ties.engine.draws(key, number, n_samples * self.attempts):
+            for together in part.baskets:
+                index, attempt = divmod(number, self.attempts)
+                if found is None:
+                    apart = union.ties.kernel.catalogue_ids(union.alone.draw(stream(apart_key, number)))
+                    ids = np.union1d(together, apart)
+                    if union.size in (None, len(ids)):
+                        found = self._draw(np.concatenate([given, ids]), attempt + 1)
+                if attempt == self.attempts - 1:
+                    waiting.append(found or self.sampler.draw(stream(cpu_key, index)))
+                    found = None
+                number += 1
+            if waiting:
+                seconds = (time.perf_counter() - began) / len(waiting)
+                yield self.sampler._collect([Draw(draw.rows, {**draw.info, "seconds": seconds}) for draw in waiting])
+                waiting, began = [], time.perf_counter()
+
+    def _draw(self, ids: IntArray, proposals: int) -> Draw:
+        rows = self.sampler.kernel.rows_of(np.sort(ids))
+        return Draw(rows, {"proposals": proposals, "rejections": proposals - 1})
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +271,7 @@ class ExactUnion(Sampler):
     rest: LowRankKernel
     proposal: Proposal | None
     expected_proposals: float = 1.0
+    engine: Engine | None = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -241,7 +302,7 @@ class ExactUnion(Sampler):
             return cls(kernel, alone, kernel, None)
         if rest is None:
             raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-        proposal = propose_from(rest, tied, size, memory)
+        proposal = propose_from(rest, tied, size, memory, device)
         expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, size)))
         if expected > MAX_PROPOSALS:
             raise BudgetExceededError(
@@ -249,7 +310,13 @@ class ExactUnion(Sampler):
                 "ask for another size, see kernel.size_distribution(), or draw sets of any size",
                 count=0,
             )
-        return cls(kernel, alone, rest, proposal, expected)
+        sampler = cls(kernel, alone, rest, proposal, expected)
+        return sampler if proposal.ties.engine is None else sampler.with_engine()
+
+    def with_engine(self) -> ExactUnion:
+        """Return the sampler that draws T by the engine of its ties."""
+        sized = self.proposal is not None and self.proposal.size is not None
+        return replace(self, engine=UnionEngine(self, int(np.ceil(ATTEMPTS * self.expected_proposals)) if sized else 1))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""

@@ -15,10 +15,12 @@ from ndpp._types import Items
 from ndpp.errors import InvalidInputError
 from ndpp.items import ItemIndex
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.samplers.background import ExactUnion
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.mixture import MixtureSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
@@ -73,6 +75,7 @@ class SamplerSpec:
     remark: str = ""  #: Follows its name in the README.
     up: UpStep | None = None  #: The up-step of a walk.
     any_size_cls: type[Sampler] | None = None  #: The class that draws sets of any size, if it is not ``cls``.
+    other_laws: tuple[type[Sampler], ...] = ()  #: Its classes for kernels with a background and for mixtures.
     timing: Timing = Timing.DRAW  #: What benchmarks time; ``Timing.STEP`` for chains and only for them.
     takes_given: bool = False  #: Whether sets can contain given items.
     on_gpu: bool = False  #: Whether it can draw on a GPU.
@@ -150,7 +153,7 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 
 EXACT = SamplerSpec(
-    name="exact", cls=Exact, sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
+    name="exact", cls=Exact, other_laws=(ExactUnion, MixtureSampler), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
     prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
     cost="O(k N r² + r³ log k)", unit_cost="O(k N r² + r³ log k), whatever n", preparation="O(n r² + N r³)",
