@@ -19,7 +19,7 @@ from servers import Server, get
         (["MODEL", "--token-file", "nothing"], "'nothing': No such file or directory"),
         (["MODEL", "--token-file", "short"], "'short' must hold one token of at least 16 characters"),
         (["missing.safetensors"], "missing.safetensors"),
-        (["orders.csv"], "is no model but text; a model is what `ndpp fit"),
+        (["orders.csv"], "is text, not a model; `ndpp fit orders.csv"),
         (["MODEL", "--port", "TAKEN"], "Address already in use"),
     ],
 )  # fmt: skip

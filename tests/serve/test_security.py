@@ -157,7 +157,12 @@ def test_slow_clients_and_dropped_connections_stall_nobody(server):
             with socket.create_connection((where.hostname, where.port)) as dropped:
                 dropped.sendall(POST + b"Content-Length: 2\r\n\r\n{}")
         began = time.perf_counter()
-        assert post(f"{server.url}/api/recommend", json={"basket": ["tea"]}).status_code == 200
+        while (
+            asked := post(f"{server.url}/api/recommend", json={"basket": ["tea"]})
+        ).status_code == 503:  # a full queue
+            assert time.perf_counter() - began < 5.0
+            time.sleep(0.1)
+        assert asked.status_code == 200
         assert time.perf_counter() - began < 5.0
     assert memory(server.process.pid) - before < 64 * 2**20
 
