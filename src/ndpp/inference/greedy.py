@@ -54,10 +54,8 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
     --------
     >>> import numpy as np
     >>> kernel = LowRankKernel(np.diag([1.0, 3.0, 2.0]), np.eye(3))
-    >>> greedy_map(kernel, 2)
-    array([1, 2])
-    >>> greedy_map(kernel, 2, given=[0])
-    array([0, 1])
+    >>> greedy_map(kernel, 2), greedy_map(kernel, 2, given=[0])
+    (array([1, 2]), array([0, 1]))
     """
     rows = kernel.rows_of(given, "given")
     if check_count(size, "size") < len(rows):

@@ -54,7 +54,7 @@ class LabelIndex:
     --------
     >>> index = LabelIndex(["tomato sauce", "pesto", "potato"], np.array([0.5, 0.2, 0.3]))
     >>> index.search("tomatoe", 5).items, index.search("pes", 5).items
-    ([0, 2], [1])
+    ([0], [1])
     """
 
     def __init__(self, labels: Sequence[str], weights: FloatArray) -> None:
