@@ -22,7 +22,6 @@ from ndpp import LowRankKernel
 from ndpp._lazy import load
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
-from ndpp.laws import kernel as kernel_module
 from ndpp.samplers import Exact, Walk
 from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import stream_key
@@ -369,7 +368,7 @@ def test_without_a_gpu_a_warning_and_the_cpu():
 def test_the_engine_is_loaded_by_its_name():
     """``Exact`` and ``kernel.sample`` name what they load, so that nothing imports in a circle: the names must hold."""
     assert load(exact_sampler.ENGINE) is ExactEngine
-    assert load(kernel_module.SAMPLER) is Exact
+    assert load(LowRankKernel._sampler) is Exact
 
 
 def test_refusals():
