@@ -17,7 +17,7 @@ CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("ndpp needs Python 
   + sys.version.split()[0] + ". Remove $(VENV) if it is there and name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve-demo test test-matrix lint format docs bench figures timings mutants clean
+.PHONY: help setup demo serve-demo test test-matrix lint format docs bench figures timings mutants fuzz clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ mutants: $(READY)  ## Change the source in 72 places, one at a time, and see whi
 	@mkdir -p build
 	$(BIN)/python tests/mutation.py list -o build/mutants.json
 	$(BIN)/python tests/mutation.py run build/mutants.json -o build/mutation.json $(ARGS)
+
+fuzz: $(READY)  ## Try inputs nobody thought of, for four minutes (ARGS="kernels --seconds 3600" for more of one kind)
+	$(ONE_THREAD) $(BIN)/python tests/fuzz.py $(ARGS)
 
 clean:  ## Remove what was built, the virtual environment included
 	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .coverage htmlcov coverage.xml .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
