@@ -41,8 +41,11 @@ add_module_names = False
 OTHERS = "abc|collections|enum|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklearn|string|torch|typing"
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS})\..*"),
+    # Base classes that are not public, and properties that numpydoc lists among the attributes.
     (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel)"),
-]  # and private base classes
+    (r"py:class", r"ndpp\.rows\.stores\.ChunkedRows"),
+    (r"py:obj", r"(kernel|law)_"),
+]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"ndpp {version}"
