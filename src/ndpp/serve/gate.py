@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import ipaddress
@@ -20,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ndpp.errors import InvalidInputError
 from ndpp.serve import problems
-from ndpp.serve.limits import BODY_BYTES, BODY_SECONDS, SEND_SECONDS
+from ndpp.serve.limits import BODY_BYTES, BODY_SECONDS, DISCARD_SECONDS, SEND_SECONDS
 from ndpp.serve.logs import event
 from ndpp.serve.metrics import Metrics
 
@@ -139,7 +140,9 @@ class Gate:
             if refused is None:
                 refused = await self._pass(scope, receive, send_guarded)
             if refused is not None:
-                refused.headers["connection"] = "close"  # the rest of the body is not read
+                refused.headers["connection"] = "close"
+                if refused.status_code != 408:
+                    await _discard(receive)
                 await refused(scope, receive, send_guarded)
         finally:
             self._note(scope, status, name, time.perf_counter() - began)
@@ -182,6 +185,18 @@ class Gate:
             client = (scope.get("client") or ("",))[0]
             fields = {"method": method, "path": scope["path"][:200], "status": status, "ms": round(1e3 * seconds, 1)}
             event("request", level=level, **fields, client=client, id=name)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body, within limits: closing a connection with unread bytes resets it, and the answer is lost."""
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while size <= 2 * BODY_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
 
 
 async def _read(scope: Scope, receive: Receive) -> bytes | None:

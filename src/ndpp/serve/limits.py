@@ -20,6 +20,8 @@ LABEL_LENGTH = 1000
 """Most characters of a label."""
 BODY_SECONDS = 10.0
 """How long a client may take to send a request."""
+DISCARD_SECONDS = 1.0
+"""How long the rest of a refused request is read, so that its client can read the answer."""
 SEND_SECONDS = 30.0
 """How long a client may take to read a part of the answer."""
 HEADER_SECONDS = 10.0
