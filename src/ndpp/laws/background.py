@@ -272,12 +272,12 @@ class BackgroundKernel(LowRankKernel):
 
     def _first_tilt(self, size: int) -> float:
         """Return log ρ as if all directions of the ties were items of their own."""
-        sizes = np.log(np.concatenate([self.odds[self.odds > 0], self.ties.coordinates.scale**2]))
-        wanted = min(max(size, 0.3), len(sizes) - 0.3)
-        low, high = -sizes.max() - 40, -sizes.min() + 40
+        log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.ties.coordinates.scale**2]))
+        wanted = min(max(size, 0.3), len(log_odds) - 0.3)
+        low, high = -log_odds.max() - 40, -log_odds.min() + 40
         for _ in range(40):
             x = (low + high) / 2
-            low, high = (x, high) if expit(x + sizes).sum() < wanted else (low, x)
+            low, high = (x, high) if expit(x + log_odds).sum() < wanted else (low, x)
         return float(low)
 
     # -- the same type again -------------------------------------------------------------------------------------------------

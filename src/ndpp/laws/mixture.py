@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from ndpp._lazy import load
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_count, check_items, check_matrix, frozen
+from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownLabelError, ZeroProbabilityError
@@ -258,7 +258,7 @@ class Mixture(Law):
         out = np.zeros(self.n_items)
         for c in np.flatnonzero(posterior > NEGLIGIBLE).tolist():
             out += posterior[c] * self.components[c].inclusion_probabilities(size, ids)
-        return np.minimum(out, 1.0)
+        return clip_probabilities(out, "inclusion probabilities")
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 

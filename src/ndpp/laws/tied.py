@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_matrix, frozen
+from ndpp._validation import check_items, check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.background import BackgroundKernel
@@ -200,7 +200,7 @@ class TiedMixture(Mixture):
         out = np.zeros(self.n_items)
         out[self.base.support] = posterior[active] @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
         out[ids] = 1.0
-        return np.clip(out, 0.0, 1.0)
+        return clip_probabilities(out, "inclusion probabilities")
 
     @cached_property
     def _forms(self) -> FloatArray:
@@ -274,6 +274,6 @@ def _products(q: FloatArray) -> FloatArray:
 
 
 def _log_dets(systems: AnyArray) -> FloatArray:
-    """Return log det of matrices whose rows may differ in size by many orders of magnitude."""
-    size = np.abs(systems).max(axis=2, initial=0.0).clip(np.finfo(float).tiny)
-    return np.asarray(np.linalg.slogdet(systems / size[:, :, None])[1] + np.log(size).sum(axis=1))
+    """Return log det of matrices whose rows may differ in scale by many orders of magnitude."""
+    scale = np.abs(systems).max(axis=2, initial=0.0).clip(np.finfo(float).tiny)
+    return np.asarray(np.linalg.slogdet(systems / scale[:, :, None])[1] + np.log(scale).sum(axis=1))
