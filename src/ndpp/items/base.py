@@ -96,7 +96,11 @@ def nonnegative(weights: FloatArray, total: float) -> FloatArray:
 
 def invert_cdf(weights: FloatArray, uniforms: FloatArray) -> IntArray:
     """Return an index for each uniform in [0, 1), with probability ∝ its weight; never one of weight zero."""
-    cdf = np.cumsum(weights)
+    return look_up_cdf(np.cumsum(weights), uniforms)
+
+
+def look_up_cdf(cdf: FloatArray, uniforms: FloatArray) -> IntArray:
+    """Return :func:`invert_cdf` of the weights whose sums are ``cdf``."""
     places = np.searchsorted(cdf, uniforms * cdf[-1], side="right")
     # A uniform just below one may round to the total itself; it gets the last index that has any weight.
     return np.asarray(np.minimum(places, np.searchsorted(cdf, cdf[-1], side="left")))

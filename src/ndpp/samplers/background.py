@@ -24,6 +24,7 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
+from ndpp.items.base import look_up_cdf
 from ndpp.items.table import alias_table, look_up
 from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel, check_given
 from ndpp.laws.kernel import LowRankKernel
@@ -174,7 +175,7 @@ class DisjointParts(NamedTuple):
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
         """Return S, as rows of the support, or None."""
-        m = int(np.searchsorted(self.cdf, rng.random() * self.cdf[-1], side="right"))
+        m = int(look_up_cdf(self.cdf, rng.random(1))[0])
         together = self.ties.draw_rows(rng, m)
         rows = np.union1d(together, self.alone.draw_sized(rng, self.size - len(together)))
         return rows if len(rows) == self.size else None

@@ -24,6 +24,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
+from ndpp.items.base import look_up_cdf
 from ndpp.laws.background import check_given
 from ndpp.laws.mixture import MEMORY, Mixture
 from ndpp.laws.tied import TiedMixture
@@ -167,7 +168,7 @@ class MixtureSampler(Sampler):
         if not len(self.cdf):
             return Draw(np.sort(self.given), {"proposals": 0, "rejections": 0})
         for proposals in range(1, MAX_PROPOSALS + 1):
-            c = int(np.searchsorted(self.cdf, rng.random() * self.cdf[-1], side="right"))
+            c = int(look_up_cdf(self.cdf, rng.random(1))[0])
             ids = self.store[c].propose(rng)
             if ids is not None:
                 return Draw(

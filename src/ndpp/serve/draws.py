@@ -13,6 +13,7 @@ import numpy as np
 import ndpp
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
+from ndpp.items.base import look_up_cdf
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
@@ -72,7 +73,7 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
     """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler."""
     kernel, key = sampler.kernel, stream_key(seed)
     rows = np.sort(kernel.rows_of(given, "given"))
-    sizes = None
+    sizes = np.ones(1)
     if size is None:
         law = tilted_law(kernel.coordinates, 1.0, kernel.q_rows(rows))
         if law.log_weight == -np.inf:
@@ -83,7 +84,7 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
     for i in range(n):
         stop.check()
         rng = stream(key, i)
-        more = size - len(rows) if size is not None else _index(sizes, rng)
+        more = size - len(rows) if size is not None else int(look_up_cdf(sizes, rng.random(1))[0])
         total, found = len(rows) + more, rows
         if more:
             if total not in states:
@@ -99,11 +100,6 @@ def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:
     for row in rows.tolist():
         state = sampler.add(state, row, total)
     return state._replace(owned=False)  # several draws begin with it
-
-
-def _index(cumulative: Any, rng: np.random.Generator) -> int:
-    """Draw an index with probability proportional to the steps of a sum."""
-    return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 
 
 def _by_parts(sampler: Any, n: int, seed: int, stop: Stop) -> list[list[int]]:
