@@ -57,7 +57,7 @@ class Form(NamedTuple):
         return cls(kernel, resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0), odds, 1 / (1 + odds))
 
 
-class Table(NamedTuple):
+class ItemTable(NamedTuple):
     """The distinct items of some baskets: rows of Q and the diagonal, scaled to norm one, the norms, and the place of each entry."""
 
     q: FloatArray
@@ -164,16 +164,16 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
     return thresholds
 
 
-def _table(form: Form, baskets: Baskets) -> Table:
+def _table(form: Form, baskets: Baskets) -> ItemTable:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
     q = form.kernel.ties.q_rows(at)
     norms = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
-    return Table(q / norms[:, None], norms, form.diagonal[at] / norms**2, form.factor[at], places)
+    return ItemTable(q / norms[:, None], norms, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
-def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
+def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
     """Yield the baskets whose A_J is not close to singular, those of one size together."""
     right = table.q @ form.core
     for size in np.unique(baskets.sizes):

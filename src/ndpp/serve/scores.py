@@ -29,7 +29,7 @@ VISIBLE = 1e-6
 """Share of the best score that rounding may reach."""
 
 
-class Table:
+class KernelTable:
     """X, X W, the diagonal of L, its part that is not X W Xᵀ, and which items can occur; rows and columns of L that were asked for."""
 
     def __init__(self, kernel: ndpp.LowRankKernel) -> None:
@@ -76,14 +76,14 @@ class Scorer:
     """A model and, if it is a kernel whose X fits into memory, its table."""
 
     law: Any
-    table: Table | None
+    table: KernelTable | None
 
     @classmethod
     def prepare(cls, law: Any) -> Scorer:
         """Return the scorer of a model."""
         rows = getattr(law, "X", None)
         fits = isinstance(rows, np.ndarray) and rows.size <= MOST_ENTRIES
-        return cls(law, Table(law) if fits and isinstance(law, ndpp.LowRankKernel) else None)
+        return cls(law, KernelTable(law) if fits and isinstance(law, ndpp.LowRankKernel) else None)
 
     def scores(self, basket: IntArray, items: IntArray | None = None) -> FloatArray:
         """Return the scores of these items, or of all, as :func:`ndpp.next_item_scores` does."""
@@ -94,7 +94,7 @@ class Scorer:
         return careful if items is None else careful[items]
 
 
-def _quick(table: Table, basket: IntArray, items: IntArray | None) -> FloatArray | None:
+def _quick(table: KernelTable, basket: IntArray, items: IntArray | None) -> FloatArray | None:
     """Return the scores, or None where rounding may show."""
     if not table.possible[basket].all():
         return None
