@@ -230,7 +230,7 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
 
 def _common(columns: Iterable[FloatArray], n: int) -> BoolArray:
     """Return where all columns are finite."""
-    return np.all([np.ones(n, bool), *(values > -np.inf for values in columns)], axis=0)
+    return np.asarray(np.all([np.ones(n, bool), *(values > -np.inf for values in columns)], axis=0))
 
 
 def _difference(first: FloatArray, second: FloatArray) -> FloatArray:
