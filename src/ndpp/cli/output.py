@@ -24,11 +24,11 @@ WIDE = 1000
 
 
 class Report(NamedTuple):
-    """A result: ``data`` for JSON, ``table`` for CSV, ``shown`` for people if that is another table, and notes below it."""
+    """A result: ``data`` for JSON, ``table`` for CSV, ``shown`` for people if that is another table or several, and notes."""
 
     data: Mapping[str, Any]
     table: Table
-    shown: Table | None = None
+    shown: Table | list[Table] | None = None
     notes: Sequence[str] = ()
 
 
@@ -53,8 +53,10 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
 
 
 def _print(report: Report, console: Console) -> None:
-    header, lines = report.shown or report.table
-    if lines:
+    shown = report.shown if isinstance(report.shown, list) else [report.shown or report.table]
+    for i, (header, lines) in enumerate(table for table in shown if table.lines):
+        if i:
+            console.print()
         out = tables.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name, *values in zip(header, *lines):
             numeric = all(isinstance(value, int | float | np.number | None) for value in values)
