@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from ndpp.cli import options as o
-from ndpp.cli.deliver import Target
+from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import Source, check_output, check_sizes, exclude_items, fingerprint, given_baskets, load_model
 from ndpp.cli.output import Report, emit, progress
 from ndpp.errors import ZeroProbabilityError
@@ -18,7 +18,7 @@ from ndpp.inference import recommend as best_items
 class Recommended(NamedTuple):
     """An item recommended for one basket of the input; rank 1 is the best."""
 
-    basket: int
+    basket: int | str
     rank: int
     item: str | int
     score: float
@@ -36,6 +36,9 @@ def recommend(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
@@ -49,7 +52,7 @@ def recommend(
     """
     check_output(output, inputs=(model, baskets))
     kernel = load_model(model)
-    source = None if baskets is None else Source(baskets, from_, basket, item)
+    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(kernel, given, source, ids=ids)
     fixed = starts.indices if source is None else starts.indices[:0]  # excluded items of a file are reported below
     allowed, _ = exclude_items(kernel, exclude, fixed, ids=ids)
@@ -57,7 +60,7 @@ def recommend(
     found: list[Recommended] = []
     impossible = 0
     with progress(len(starts), "recommending", show=len(starts) > 1) as bar:
-        for i, items in enumerate(starts):
+        for i, items in zip(starts.ids_or_numbers, starts):
             try:
                 best = best_items(allowed, items, n=number)
                 pairs = enumerate(zip(best.items.tolist(), best.scores.tolist()), 1)
@@ -71,10 +74,13 @@ def recommend(
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
     own = grouped(found, lambda one: one.basket)
-    nested = [[{"item": one.item, "score": one.score} for one in own.get(i, ())] for i in range(len(starts))]
+    nested = [[{"item": one.item, "score": one.score} for one in own.get(i, ())] for i in starts.ids_or_numbers]
+    data: dict[str, Any] = {"recommendations": nested}
+    if starts.basket_ids is not None:
+        data["basket_ids"] = starts.basket_ids
     shown = None if source else Table(("item", "score"), [(one.item, one.score) for one in found])
     notes = () if found else ("No item scores above zero.",)
-    emit(Report({"recommendations": nested}, Table(Recommended._fields, found), shown, notes), output, as_json=json)
+    emit(Report(data, Table(Recommended._fields, found), shown, notes), output, as_json=json)
 
 
 def map_(
@@ -92,6 +98,9 @@ def map_(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Build a likely basket greedily: the given items, then the best next item at each step, in this order.
 
@@ -102,9 +111,8 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     kernel = load_model(model)
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, baskets, resume=False)
-    source = None if baskets is None else Source(baskets, from_, basket, item)
+    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=False)
+    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(kernel, given, source, ids=ids)
     allowed, _ = exclude_items(kernel, exclude, starts.indices, ids=ids)
     if source:
@@ -115,4 +123,5 @@ def map_(
             found.append(greedy_map(allowed, size, given=items).tolist())
             bar.advance()
     head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(items) for items in found]}
+    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, from_file=source is not None))
     target.write(found, head)
