@@ -80,15 +80,14 @@ class Source(NamedTuple):
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
             return replace(made, labels=kernel.labels)
-        return self.read_with(
-            kernel.labels, advice="Leave such items out with {unknown:'skip'}; if they are ids, use --ids"
-        )
+        return self.read_with(kernel.labels, advice="Leave such items out with {unknown:'skip'}")
 
     def read_with(self, labels: tuple[str, ...], *, advice: str = "") -> Baskets:
         """Return the baskets over a labelled catalogue."""
         try:
             return self.read(labels=labels, as_labels=True)
         except UnknownLabelError as unknown:
+            advice = "If the baskets hold ids, use --ids." if advice and unknown.label.isdigit() else advice
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 
 
