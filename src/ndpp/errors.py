@@ -200,5 +200,9 @@ class PrecisionWarning(UserWarning):
     """The result of this computation has fewer correct digits than usual."""
 
 
+class DataWarning(UserWarning):
+    """Something in the data was left out or changed while they were read."""
+
+
 class TrainingInterruptedWarning(UserWarning):
     """Training was interrupted; the best kernel so far is kept."""

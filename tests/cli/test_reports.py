@@ -33,8 +33,8 @@ def test_info_of_baskets(call, models, name):
 
 def test_info_of_numbers_that_are_names(call):
     codes = "85123 71053\n84406\n"
-    assert call("info", "-", "--json", stdin=codes).json["items"] == 85124
-    assert call("info", "-", "--labels", "--json", stdin=codes).json["items"] == 3
+    assert call("info", "-", "--json", stdin=codes).json["items"] == 3
+    assert call("info", "-", "--ids", "--json", stdin=codes).json["items"] == 85124
 
 
 def test_fit_shows_the_baseline_beside_the_score(call, models, tmp_path):

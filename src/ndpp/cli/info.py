@@ -40,6 +40,8 @@ def info(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
 ) -> None:
     """Describe a file: its shape, rank, labels and sizes, and how a model was trained.
 
@@ -50,7 +52,7 @@ def info(
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     check_output(output, inputs=(file,))
-    source = Source(file, from_, basket, item)
+    source = Source(file, from_, basket, item, encoding, missing)
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
