@@ -17,6 +17,7 @@ from ndpp.laws.base import Law
 from ndpp.laws.batched import Form
 from ndpp.laws.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 
 RARE_SIZE = 1e-12
 """Size distributions have an absolute error of about 1e-15; probabilities below this are computed to full relative accuracy."""
@@ -85,7 +86,7 @@ def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> Independen
     return IndependentItems((counts + smoothing) / (len(baskets) + 2 * smoothing))
 
 
-def independent_margins(kernel: Law) -> IndependentItems:
+def independent_margins(kernel: LowRankKernel | Mixture) -> IndependentItems:
     """Return independent items with the kernel's inclusion probabilities: the kernel without its interactions.
 
     A baseline for when there are no training baskets. Probabilities are clipped to [1e-12, 1 − 1e-12].
