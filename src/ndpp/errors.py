@@ -200,5 +200,9 @@ class PrecisionWarning(UserWarning):
     """The result of this computation has fewer correct digits than usual."""
 
 
+class UncheckedModelWarning(UserWarning):
+    """A model file has no digest, so that changes of its labels or metadata are not noticed."""
+
+
 class TrainingInterruptedWarning(UserWarning):
     """Training was interrupted; the best kernel so far is kept."""
