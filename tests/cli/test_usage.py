@@ -66,6 +66,8 @@ def test_version(call):
         (["complete", "SHELF", "-g", "tea", "--size", "4", "--add", "1"], "use either --size"),
         (["complete", "SHELF", "FILE", "-g", "tea"], "not from both"),
         (["map", "SHELF"], "--size"),
+        (["sample", "SHELF", "--mission", "1"], "--mission is for mixtures"),
+        (["sample", "MIXTURE", "--sampler", "walk", "-k", "2"], "mixtures are drawn by --sampler exact"),
         (["fit", "FILE", "-o", "x.safetensors", "--test", "300"], "must leave baskets to fit on, of 300; got 300"),
         (["fit", "FILE", "-o", "x.safetensors", "--epochs", "0"], "--epochs"),
         (["fit", "FILE"], "--output"),
@@ -86,7 +88,7 @@ def test_version(call):
     ],
 )
 def test_wrong_usage(call, shelf, models, words, told):
-    places = {"SHELF": str(shelf), "FILE": str(models / "orders.txt")}
+    places = {"SHELF": str(shelf), "FILE": str(models / "orders.txt"), "MIXTURE": str(models / "trips.safetensors")}
     done = call(*(places.get(word, word) for word in words))
     assert done.code == 2
     assert told in " ".join((done.out + done.err).replace("│", " ").split())
@@ -99,8 +101,14 @@ def test_wrong_usage(call, shelf, models, words, told):
         (["sample", "MODELS/orders.csv"], "is text, not a model"),
         (["sample", "MODELS/orders.parquet"], "cannot be read as an ndpp model"),
         (["sample", "MODELS"], "cannot be read as an ndpp model"),
-        (["sample", "MODELS/mixture.safetensors"], "holds a Mixture; the command takes a single kernel"),
-        (["info", "MODELS/mixture.safetensors"], "holds a Mixture; the command takes a single kernel"),
+        (["diagnose", "MODELS/mixture.safetensors"], "holds a mixture; its samples are exact"),
+        (["bench", "MODELS/trips.safetensors"], "holds a mixture; the samplers that are compared need a single kernel"),
+        (
+            ["sample", "MODELS/trips.safetensors", "--mission", "lunch"],
+            "there is no mission 'lunch'; ndpp info lists all 3",
+        ),
+        (["sample", "MODELS/trips.safetensors", "--mission", "4"], "there is no mission '4'"),
+        (["sample", "MODELS/trips.safetensors", "--device", "cuda"], "mixtures are drawn on the CPU"),
         (["info", "nowhere.txt"], "'nowhere.txt': No such file or directory"),
         (["evaluate", "SHELF", "MODELS/plain.safetensors"], "must be UTF-8 text"),
         (["evaluate", "SHELF", "SHELF", "--from", "parquet"], "is not a readable Parquet file"),
@@ -274,7 +282,7 @@ def test_names_are_shown_as_they_are(call, tmp_path):
     kernel = ndpp.LowRankKernel([[1.0], [1.0], [2.0]], [[1.0]], labels=[":cat:", "milk\\[1]", "[/x]"])
     ndpp.save(kernel, tmp_path / "model.safetensors")
     shown = call("recommend", tmp_path / "model.safetensors").out
-    assert [line.split()[0] for line in shown.splitlines()[2:]] == ["[/x]", ":cat:", "milk\\[1]"]
+    assert [line.split()[0] for line in shown.splitlines()[2:-1]] == ["[/x]", ":cat:", "milk\\[1]"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])

@@ -19,6 +19,7 @@ from ndpp.samplers.registry import EXACT, Request
 
 BLOCK = 2**16
 """Baskets planned at a time, which bounds the memory of the plan."""
+MISSION = "Draw from one mission of a mixture: its name, or its number in ndpp info."
 FIRST = "Number of the first basket; basket i depends only on the seed and i."
 
 
@@ -26,6 +27,7 @@ def sample(
     model: o.Model,
     number: Annotated[int, o.number("Number of baskets.", "--number", "-n")] = 1,
     size: o.Size = None,
+    mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
     exclude: o.Exclude = None,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
@@ -56,13 +58,15 @@ def sample(
     kernel = files.load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
     target.check(model, resume=resume)
+    if mission is not None:
+        kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=ids)
     allowed, excluded = files.exclude_items(kernel, exclude, fixed, ids=ids)
     ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, device))
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = _seed(seed, output, resume=resume)
     made_with = {
-        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "size": size,
+        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
         "given": fixed.tolist(), "exclude": excluded.tolist(), "steps": steps, "start": start.value, "device": engine,
     }  # fmt: skip
 

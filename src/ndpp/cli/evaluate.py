@@ -13,12 +13,11 @@ import typer
 
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, load_model
+from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
 from ndpp.experiments.record import Table
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def evaluate(
     emit(Report(data, table, _side_by_side(scores), notes), output, as_json=json)
 
 
-def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
+def _baselines(kernel: Law, train: Baskets | None) -> dict[str, Any]:
     """Return simple models to compare with, made from the baskets of --train or else from the model itself."""
     from ndpp import metrics
 
@@ -139,7 +138,7 @@ def diagnose(
     from ndpp import diagnostics
 
     check_output(output, inputs=(model,))
-    kernel = load_model(model)
+    kernel = load_kernel(model, "its samples are exact, and only walks on a single kernel need a diagnosis")
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
     ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start.value))
     show = sys.stderr.isatty()

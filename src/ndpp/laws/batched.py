@@ -63,7 +63,7 @@ class Form(NamedTuple):
         return cls(kernel, R, scale, odds, 1 / (1 + odds), _noise(coords))
 
 
-class Table(NamedTuple):
+class ItemTable(NamedTuple):
     """The distinct items of some baskets: rows of Q and the diagonal, scaled to norm one, the norms, their relative errors, and the
     place of each entry."""
 
@@ -172,17 +172,17 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
     return thresholds
 
 
-def _table(form: Form, baskets: Baskets) -> Table:
+def _table(form: Form, baskets: Baskets) -> ItemTable:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
     q = form.kernel.ties.q_rows(at)
     norms = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
     noise = np.sqrt((((q * form.scale) * form.noise) ** 2).sum(axis=1)) / norms
-    return Table(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
+    return ItemTable(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
-def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
+def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
     """Yield the baskets whose A_J is not close to singular, those of one size together."""
     right = table.q @ form.core
     for size in np.unique(baskets.sizes):

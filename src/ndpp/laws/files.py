@@ -1,10 +1,11 @@
 """Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
-A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds and
-component_weights; any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries ``format``
-("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components,
-whatever the caller adds, such as the training configuration, and a digest of all of this (:mod:`ndpp.laws.header`). Nothing is ever
-unpickled, and nothing outside the folder of a model is read. A file is replaced whole or not at all.
+A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
+component_weights and perhaps log_normalizers; any other mixture ("mixture") has the arrays of component c under names such as "0.X". The
+header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels,
+the names of components, whatever the caller adds, such as the training configuration, and a digest of all of this
+(:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of a model is read. A file is replaced whole or not
+at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -95,10 +96,8 @@ def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
     if isinstance(law, TiedMixture):
         X, arrays = _arrays(law.base)
         del arrays["background"]  # all ones
-        return X, arrays | {
-            "odds": np.ascontiguousarray(law.odds),
-            "component_weights": np.ascontiguousarray(law.weights),
-        }
+        own = {"odds": law.odds, "component_weights": law.weights, "log_normalizers": law.known}
+        return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items() if array is not None}
     if isinstance(law, Mixture):
         arrays = {"component_weights": np.ascontiguousarray(law.weights)}
         for c, kernel in enumerate(law.components):
@@ -200,7 +199,7 @@ def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
     if header.parametrisation == "xw":
         return wanted, {"support", "weights", "background"}
     if header.parametrisation == "tied":
-        return wanted | {"odds", "component_weights"}, {"support", "weights"}
+        return wanted | {"odds", "component_weights"}, {"support", "weights", "log_normalizers"}
     each = range(header.n_components)
     wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
     return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
@@ -211,9 +210,9 @@ def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture
         return _kernel(arrays, header)
     weights = arrays.pop("component_weights")
     if header.parametrisation == "tied":
-        odds = arrays.pop("odds")
+        odds, known = arrays.pop("odds"), arrays.pop("log_normalizers", None)
         base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
-        return TiedMixture(odds, base, weights, names=header.names)
+        return TiedMixture(odds, base, weights, names=header.names, log_normalizers=known)
     parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
     for name, array in arrays.items():
         c, _, own = name.partition(".")

@@ -73,7 +73,7 @@ def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> Independen
     return IndependentItems((counts + smoothing) / (len(baskets) + 2 * smoothing))
 
 
-def independent_margins(kernel: LowRankKernel) -> IndependentItems:
+def independent_margins(kernel: LowRankKernel | Mixture) -> IndependentItems:
     """Return independent items with the kernel's inclusion probabilities: the kernel without its interactions.
 
     A baseline for when there are no training baskets. Probabilities are clipped to [1e-12, 1 − 1e-12].
