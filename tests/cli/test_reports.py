@@ -187,3 +187,17 @@ def test_experiments_are_listed_and_run(call, tmp_path, monkeypatch):
         "names": ["fig1", "psrf"], "output": tmp_path, "quick": True, "seed": 3, "progress": False, "resume": True,
     }  # fmt: skip
     assert str(tmp_path / "report.md") in done.out
+
+
+def test_labels_cannot_command_the_terminal(call, tmp_path):
+    """Escape sequences and marks that reorder a line are shown, not obeyed; JSON escapes what it must, as always."""
+    labels = ["tea\x1b[2J", "pea\u202e", "\x9b31mbread"]
+    ndpp.save(ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=labels), tmp_path / "m")
+    for words in (["info", tmp_path / "m"], ["recommend", tmp_path / "m", "--given", "tea\x1b[2J"]):
+        done = call(*words)
+        assert not set("\x1b\x9b\u202e") & set(done.out)
+        assert r"\u202e" in done.out
+        assert r"\x9b31mbread" in done.out
+    error = call("recommend", tmp_path / "m", "--given", "tee\x1b").err
+    assert "\x1b" not in error
+    assert r"tee\x1b" in error

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ndpp._json import to_json
 from ndpp._progress import ProgressBar, progress_bar
+from ndpp.cli.guard import printable
 from ndpp.experiments.record import Table, write_text
 
 WIDE = 1000
@@ -60,12 +61,12 @@ def _print(report: Report, console: Console) -> None:
         out = tables.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name, *values in zip(header, *lines):
             numeric = all(isinstance(value, int | float | np.number | None) for value in values)
-            out.add_column(Text(name), justify="right" if numeric else "left")
+            out.add_column(Text(printable(name)), justify="right" if numeric else "left")
         for line in lines:
-            out.add_row(*(Text(cell(value)) for value in line))  # as Text, since an item name is not markup
+            out.add_row(*(Text(printable(cell(value))) for value in line))  # as Text, since an item name is not markup
         console.print(out)
     for note in report.notes:
-        console.print(Text(note), soft_wrap=not console.is_terminal)
+        console.print(Text(printable(note)), soft_wrap=not console.is_terminal)
 
 
 def cell(value: Any) -> str:

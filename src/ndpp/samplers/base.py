@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ndpp._compiled import interruptible
 from ndpp._progress import counted
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp._validation import check_count
@@ -203,4 +204,5 @@ def _batches(n_samples: int, first: int, most: int) -> list[range]:
 
 
 def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
-    return sampler.draw_batch(key, indices)
+    with interruptible():
+        return sampler.draw_batch(key, indices)
