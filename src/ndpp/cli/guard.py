@@ -24,7 +24,7 @@ P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 FAILED, INTERRUPTED = 1, 130
-ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs"}
+ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""
