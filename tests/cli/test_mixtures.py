@@ -97,6 +97,8 @@ def test_recommendations_in_bulk_are_those_of_each(call, model, models, ranking,
 def test_the_ranking_is_named(call, model):
     shown = call("recommend", model, "-g", "bread").out
     assert shown.endswith("Score: the probability of the basket with the item, divided by that without it.\n")
+    shown = call("recommend", model, "-g", "bread", "--ranking", "lift").out
+    assert shown.endswith("how many times as likely the item is in a basket that begins so as in any basket.\n")
     shown = call("recommend", model, "-g", "bread", "--ranking", "continuation").out
     assert shown.endswith("Score: the probability that a basket that begins so ends with the item in it.\n")
 
@@ -171,11 +173,11 @@ def test_fit_learns_a_mixture_by_default(fitted):
     assert isinstance(law, ndpp.Mixture)
     assert (found["model"], found["components"], len(law.weights)) == ("MixtureNDPP", 3, 3)
     assert [one["name"] for one in found["missions"]] == [one.name for one in explain.missions(law)]
-    assert found["baseline_log_likelihood"] < 0 > found["validation_log_likelihood"]
-    assert ndpp.load_metadata(path)["baseline_log_likelihood"] == found["baseline_log_likelihood"]
+    assert found["independent_log_likelihood"] < 0 > found["validation_log_likelihood"]
+    assert ndpp.load_metadata(path)["independent_log_likelihood"] == found["independent_log_likelihood"]
     *_, missions, last = shown.out.splitlines()
     assert missions.startswith("3 components, in 3 missions for reading: ")
-    own, baseline = found["validation_log_likelihood"], found["baseline_log_likelihood"]
+    own, baseline = found["validation_log_likelihood"], found["independent_log_likelihood"]
     assert last == f"On validation baskets: {own:.4g} nats per basket; independent items have {baseline:.4g}."
 
 

@@ -113,7 +113,6 @@ def test_wrong_usage(call, shelf, models, words, told):
             "there is no mission 'lunch'; ndpp info lists all 3",
         ),
         (["sample", "MODELS/trips.safetensors", "--mission", "4"], "there is no mission '4'"),
-        (["sample", "MODELS/trips.safetensors", "--device", "cuda"], "mixtures are drawn on the CPU"),
         (["info", "nowhere.txt"], "'nowhere.txt': No such file or directory"),
         (["evaluate", "SHELF", "MODELS/plain.safetensors"], "must be UTF-8 text"),
         (["evaluate", "SHELF", "SHELF", "--from", "parquet"], "is not a readable Parquet file"),
@@ -180,8 +179,9 @@ def awkward(tmp_path) -> Path:
     (tmp_path / "codes.txt").write_text("0 4300000000\n")
     (tmp_path / "long-codes.txt").write_text(f"0 {10**30}\n")
     (tmp_path / "binary.txt").write_bytes(b"tea\0milk\n")
-    tabs = ndpp.LowRankKernel([[1.0], [1.0]], [[1.0]], labels=["green\ttea", "milk"])
-    ndpp.save(tabs, tmp_path / "tabs.safetensors")
+    (tmp_path / "latin.txt").write_bytes("café\n".encode("latin-1"))
+    nul = ndpp.LowRankKernel([[1.0], [1.0]], [[1.0]], labels=["green\0tea", "milk"])
+    ndpp.save(nul, tmp_path / "nul.safetensors")
     (tmp_path / "damaged.safetensors.ndpp-part").write_bytes(b"of something else")
     return tmp_path
 
@@ -191,11 +191,13 @@ def awkward(tmp_path) -> Path:
     [
         (["info", "MODELS/orders.csv", "--item", "sku"], "Name the right ones with --basket … and --item …"),
         (["fit", "numbers.txt", "-o", "x", "--items", "names.txt"], "may be ids or labels. Choose with --ids or --labels."),
-        (["sample", "tabs.safetensors", "-o", "x.txt"], "Write CSV or Parquet, or ids with --ids."),
+        (["sample", "nul.safetensors", "-o", "x.csv"], "Write text or Parquet, or ids with --ids."),
+        (["info", "latin.txt"], "Name its encoding, for example --encoding cp1252, or its format with --from …"),
+        (["info", "latin.txt", "--encoding", "klingon"], "--encoding must name a text encoding; got 'klingon'"),
         (["info", "MODELS/orders.txt", "--item", "sku"], "Name its format with --from …"),
         (["info", "binary.txt"], "must be text; it holds binary data. Name its format with --from …"),
-        (["fit", "codes.txt", "-o", "x"], "Product codes are labels: pass them as strings, or read them with --labels."),
-        (["fit", "long-codes.txt", "-o", "x"], "Product codes are labels: pass them as strings, or read them with --labels."),
+        (["fit", "codes.txt", "-o", "x", "--ids"], "Product codes are labels: pass them as strings, or read them with --labels."),
+        (["fit", "long-codes.txt", "-o", "x", "--ids"], "Product codes are labels: pass them as strings, or read them with --labels."),
         (["fit", "MODELS/orders.csv", "-o", "x", "--device", "cuda:9"], "Use --device cpu."),
         (["fit", "MODELS/orders.csv", "-o", "damaged.safetensors"], "Continue it with --resume, or delete it"),
         (["fit", "MODELS/orders.csv", "-o", "damaged.safetensors", "--resume"], "Delete it and train again."),
@@ -259,32 +261,6 @@ def test_what_is_read_is_never_overwritten(call, models, tmp_path, monkeypatch, 
     assert (done.code, done.out) == (1, "")
     assert done.err == f"ndpp: error: '{lost}' is also an input and would be overwritten; write to another file\n"
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_codes_that_are_no_positions_are_noticed(call, tmp_path):
-    rows = "".join(f"{i},{4711 + j}\n" for i in range(40) for j in (i % 3, 3 + i % 2))
-    (tmp_path / "orders.csv").write_text("basket,item\n" + rows)
-    words = [
-        "fit",
-        tmp_path / "orders.csv",
-        "-o",
-        tmp_path / "x.safetensors",
-        "--epochs",
-        1,
-        "--rank",
-        3,
-        "--model",
-        "ndpp",
-    ]
-    told = call(*words)
-    assert told.code == 0
-    assert told.err == (
-        "ndpp: warning: integers are read as ids 0 to 4,715, of which only 5 occur; "
-        "if they are product codes, use --labels; if they are ids, use --ids\n"
-    )
-    assert call(*words, "--ids").err == ""
-    assert call(*words, "--labels").err == ""
-    assert ndpp.load(tmp_path / "x.safetensors").labels == ("4711", "4712", "4713", "4714", "4715")
 
 
 def test_a_file_of_text_beside_one_with_columns(call, shelf, models, tmp_path):

@@ -340,4 +340,4 @@ def test_samples_and_recommendations_are_those_of_the_mixture(baskets: Baskets):
 def test_the_baseline_is_that_of_independent_items():
     train, held_out = draw(200, 0), draw(50, 1)
     model = MixtureNDPP(**QUICK).fit(train, validation=held_out)
-    assert model.baseline_ == pytest.approx(independent_items(train).log_likelihoods(held_out).mean())
+    assert model.baseline_score_ == pytest.approx(independent_items(train).log_likelihoods(held_out).mean())

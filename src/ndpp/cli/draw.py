@@ -12,7 +12,7 @@ import typer
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
-from ndpp.cli.deliver import Target, deliver
+from ndpp.cli.deliver import Starts, Target, deliver
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.samplers import SPECS, WalkStart, prepare, sampler_option
 from ndpp.samplers.registry import EXACT, Request
@@ -96,6 +96,9 @@ def complete(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
     resume: o.Resume = False,
 ) -> None:
     """Complete baskets: draw the remaining items exactly, given those that are in them.
@@ -109,10 +112,10 @@ def complete(
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, baskets, resume=resume)
-    source = None if baskets is None else files.Source(baskets, from_, basket, item)
+    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=resume)
+    source = None if baskets is None else files.Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = files.given_baskets(kernel, given, source, ids=ids)
+    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, number, source is not None))
     allowed, excluded = files.exclude_items(kernel, exclude, starts.indices, ids=ids)
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
+from ndpp.baskets.lines import Columns
 from ndpp.cli.options import Format
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
 from ndpp.explain import missions
@@ -49,6 +51,9 @@ class Source(NamedTuple):
     format: Format | None = None
     basket: str = "basket"
     item: str = "item"
+    encoding: str | None = None
+    missing: str = "error"
+    unknown: str = "error"
 
     @property
     def name(self) -> str:
@@ -58,7 +63,7 @@ class Source(NamedTuple):
     def sibling(self, path: str) -> Source:
         """Return another file, to be read in the same way; a text file has no columns."""
         is_text = format_of(path, self.format) == "text"
-        return Source(path, self.format) if is_text else self._replace(path=path)
+        return self._replace(path=path, **(Columns()._asdict() if is_text else {}))
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
@@ -68,24 +73,26 @@ class Source(NamedTuple):
         if target == "-":
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
+        how: dict[str, Any] = {"encoding": self.encoding, "missing": self.missing, "unknown": self.unknown, **options}
         try:
-            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **options)
+            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **how)
         except UnknownItemError as unknown:
-            unknown.advice = "Is this the catalogue of the model?"
+            unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
             raise
 
     def read_for(self, kernel: Law, *, ids: bool) -> Baskets:
         """Return the baskets over the items of a model."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
-            return Baskets(made.indptr, made.indices, kernel.n_items, kernel.labels)
-        return self.read_with(kernel.labels, advice="If the baskets hold ids, use --ids.")
+            return replace(made, labels=kernel.labels)
+        return self.read_with(kernel.labels, advice="Leave such items out with {unknown:'skip'}")
 
     def read_with(self, labels: tuple[str, ...], *, advice: str = "") -> Baskets:
         """Return the baskets over a labelled catalogue."""
         try:
             return self.read(labels=labels, as_labels=True)
         except UnknownLabelError as unknown:
+            advice = "If the baskets hold ids, use --ids." if advice and unknown.label.isdigit() else advice
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 
 

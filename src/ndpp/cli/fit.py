@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from ndpp._atomic import one_writer, part_path
@@ -76,6 +75,8 @@ def fit(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
     epochs: Annotated[int | None, _training("Maximum number of epochs.", 1, "--epochs")] = None,
     patience: Annotated[int | None, _training("Epochs without progress before the learning rate drops.", 1)] = None,
     learning_rate: Annotated[float | None, _training("Learning rate of Adam.")] = None,
@@ -106,7 +107,7 @@ def fit(
     _check_output(output, (baskets, validation, items), test=test)
     with one_writer(output):
         _check_part(part, resume=resume)
-        source = Source(baskets, from_, basket, item)
+        source = Source(baskets, from_, basket, item, encoding, missing)
         data, held_out = _read(source, validation, items, as_labels=labels)
         require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
         options = {
@@ -135,7 +136,7 @@ class Provenance:
     epochs: int
     ended: str
     validation_log_likelihood: float
-    baseline_log_likelihood: float
+    independent_log_likelihood: float
 
     @classmethod
     def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
@@ -149,25 +150,21 @@ class Provenance:
             epochs=estimator.n_iter_,
             ended=estimator.ended_,
             validation_log_likelihood=max(epoch["validation"] for epoch in estimator.history_),
-            baseline_log_likelihood=estimator.baseline_,
+            independent_log_likelihood=estimator.baseline_score_,
         )
 
     def report(self, output: Path, law: Law) -> Report:
         """Return what the command prints."""
-        path, own, baseline = os.fspath(output), self.validation_log_likelihood, self.baseline_log_likelihood
-        data, notes = {"output": path, **asdict(self)}, []
+        path, scores = os.fspath(output), (self.validation_log_likelihood, self.independent_log_likelihood)
+        data: dict[str, Any] = {"output": path, **asdict(self)}
+        notes = ["On validation baskets: {:.4g} nats per basket; independent items have {:.4g}.".format(*scores)]
         if isinstance(law, Mixture):
             found = missions_of(law)
             largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
-            notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
+            notes.insert(0, f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
             data |= {"components": len(law.weights), "missions": [one._asdict() for one in found]}
-        notes.append(f"On validation baskets: {own:.4g} nats per basket; independent items have {baseline:.4g}.")
-        table = Table(
-            ("model", "epochs", "ended", "log-likelihood", "baseline"), [(path, self.epochs, self.ended, own, baseline)]
-        )
-        return Report(
-            data, table, table._replace(header=table.header[:3], lines=[line[:3] for line in table.lines]), notes
-        )
+        facts = Table(("model", "epochs", "ended"), [(path, self.epochs, self.ended)])
+        return Report(data, facts, notes=notes)
 
 
 def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
@@ -196,13 +193,6 @@ def _read(
         if validation is not None:
             other = source.sibling(validation)
             held_out = other.read(n_items=data.n_items) if data.labels is None else other.read_with(data.labels)
-    n_seen = len(np.unique(data.indices))
-    if as_labels is None and items is None and data.labels is None and 2 * n_seen < data.n_items:
-        warnings.warn(
-            f"integers are read as ids 0 to {data.n_items - 1:,}, of which only {n_seen:,} occur; "
-            "if they are product codes, use --labels; if they are ids, use --ids",
-            stacklevel=1,
-        )
     return data, held_out
 
 

@@ -45,6 +45,8 @@ def info(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
 ) -> None:
     """Describe a file: its shape, rank, labels, sizes and missions, and how a model was trained.
 
@@ -55,7 +57,7 @@ def info(
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     check_output(output, inputs=(file,))
-    source = Source(file, from_, basket, item)
+    source = Source(file, from_, basket, item, encoding, missing)
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
@@ -156,7 +158,7 @@ def _bars(law: FloatArray, head: str) -> list[str]:
 def _most_frequent(frequencies: FloatArray, labels: tuple[str, ...] | None, top: int) -> list[str]:
     best = np.argsort(-frequencies, kind="stable")[:top].tolist()
     names = ", ".join(f"{i if labels is None else labels[i]} ({frequencies[i]:.1%})" for i in best)
-    return [f"\nMost frequent: {names}"] if names else []
+    return ["", f"Most frequent: {names}"] if names else []
 
 
 def _facts(tree: dict[str, Any], name: str) -> Table:

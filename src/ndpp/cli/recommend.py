@@ -11,7 +11,7 @@ import typer
 
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.deliver import Target
+from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import (
     Law,
     Source,
@@ -29,11 +29,12 @@ from ndpp.explain import Reason, reasons_many
 from ndpp.inference import Ranking, greedy_map, recommend_many
 from ndpp.laws.kernel import LowRankKernel
 
-RANKING = "What a basket lacks: one item (completion), or all that is still to come (continuation)."
+RANKING = "What a basket lacks: one item (completion), all that is still to come (continuation), or what is special of that (lift)."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 MEANING = {
     Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
     Ranking.CONTINUATION: "Score: the probability that a basket that begins so ends with the item in it.",
+    Ranking.LIFT: "Score: how many times as likely the item is in a basket that begins so as in any basket.",
 }
 
 
@@ -55,12 +56,16 @@ def recommend(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
     By default the score of an item is the probability of the basket with the item, divided by its probability without it: what
     completes a basket that lacks one item. With --ranking continuation it is the probability that the item is in the final basket:
-    what else a basket that has only begun will hold.
+    what else a basket that has only begun will hold. With --ranking lift this is divided by the probability that any basket holds the
+    item: what goes with this basket in particular.
 
     \b
     Examples:
@@ -71,7 +76,7 @@ def recommend(
     """
     check_output(output, inputs=(model, baskets))
     law = load_model(model)
-    source = None if baskets is None else Source(baskets, from_, basket, item)
+    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(law, given, source, ids=ids)
     allowed = np.setdiff1d(np.arange(law.n_items), item_ids(law, exclude, ids=ids))
     names = law.labels if law.labels is not None and not ids else range(law.n_items)
@@ -84,11 +89,15 @@ def recommend(
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
     fields = (*FIELDS, *FACTORS) if why else FIELDS
-    table = Table(fields, [(i, r, *one) for i, own in enumerate(best) for r, one in enumerate(own or (), 1)])
+    keys = starts.ids_or_numbers
+    table = Table(fields, [(i, r, *one) for i, own in zip(keys, best) for r, one in enumerate(own or (), 1)])
     nested = [[dict(zip(fields[2:], one)) for one in own or ()] for own in best]
     shown = None if source else Table(fields[2:], [line[2:] for line in table.lines])
     notes = (MEANING[ranking] if table.lines else "No item scores above zero.",)
-    emit(Report({"ranking": ranking.value, "recommendations": nested}, table, shown, notes), output, as_json=json)
+    data: dict[str, Any] = {"ranking": ranking.value, "recommendations": nested}
+    if starts.basket_ids is not None:
+        data["basket_ids"] = starts.basket_ids
+    emit(Report(data, table, shown, notes), output, as_json=json)
 
 
 def _best(law: Law, baskets: Baskets, names: Sequence[Any], **options: Any) -> list[list[tuple[Any, ...]] | None]:
@@ -124,6 +133,9 @@ def map_(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Build a likely basket greedily: the given items, then the best next item at each step, in this order.
 
@@ -134,9 +146,8 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     kernel = load_model(model)
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, baskets, resume=False)
-    source = None if baskets is None else Source(baskets, from_, basket, item)
+    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=False)
+    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(kernel, given, source, ids=ids)
     allowed, _ = exclude_items(kernel, exclude, starts.indices, ids=ids)
     if source:
@@ -153,4 +164,5 @@ def map_(
     }
     if isinstance(kernel, LowRankKernel):
         head["log_det"] = [kernel.log_det(items) for items in found]
+    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, from_file=source is not None))
     target.write(found, head)

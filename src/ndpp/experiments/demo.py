@@ -15,6 +15,7 @@ from ndpp import explain, plots
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
 from ndpp.explain import Mission, Pairs
+from ndpp.inference import Ranking
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
 from ndpp.learning import MixtureNDPP
@@ -41,7 +42,7 @@ def run(
     n_train: int = 20_000,
     n_missions: int = 60,
     rank: int = 40,
-    max_epochs: int = 6,
+    max_epochs: int = 4,
     n_draws: int = 1000,
     progress: bool = True,
 ) -> Mixture:
@@ -121,14 +122,16 @@ def show_pairs(mixture: Mixture) -> Pairs:
 def show_recommendations(mixture: Mixture) -> None:
     """Print what a few baskets lack, and why, and exact samples of what they may become."""
     _title("Completing baskets")
-    print("What comes next, and what its score owes to popularity, to the kind of trip and to ties.\n")
-    labels = mixture.labels or ()
+    print(
+        "What goes with a basket in particular: how many times as likely as in any basket, because of the kind of trip × ties.\n"
+    )
+    labels, common = mixture.labels or (), np.flatnonzero(mixture.inclusion_probabilities() >= COMMON / 4)
     for seed, basket in enumerate(BASKETS):
         given = mixture.ids(list(basket))
         print(_listed(basket))
-        for reason in explain.reasons(mixture, given, n=ADDED):
-            parts = np.exp([reason.popularity, reason.mission, reason.tie])
-            print(f"  + {reason.label.strip():<32}" + " {:6.3f} × {:5.2f} × {:5.2f}".format(*parts))
+        for reason in explain.reasons(mixture, given, n=ADDED, candidates=common, ranking=Ranking.LIFT):
+            mission, tie = np.exp([reason.mission, reason.tie])
+            print(f"  + {reason.label.strip():<31} {reason.score:5.1f} = {mission:4.1f} × {tie:4.1f}")
         for drawn in mixture.sample(2, size=len(given) + ADDED, given=given, rng=seed):
             print(f"  drawn: {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
 
