@@ -131,7 +131,7 @@ class MixtureSampler(Sampler):
             raise InvalidInputError(
                 f"mixtures are drawn on the CPU; got device={device!r}. A component may be drawn there: mixture.sample(component=…)"
             )
-        excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
+        excluded, ids = check_items(exclude, mixture, "exclude"), check_items(given, mixture, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
         n_kept = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
