@@ -97,4 +97,5 @@ def html_table(title: str, header: Sequence[str], lines: Sequence[Sequence[Any]]
         for tag, line in zip(["th", *["td"] * (len(cells) - 1)], cells)
     ]
     rest = f"<p>… and {more:,} more</p>" if more else ""
-    return f"<b>{escape(printable(title, 200))}</b><table>{''.join(rows)}</table>{rest}"
+    head = f"<b>{escape(printable(title, 200))}</b>" if title else ""
+    return f"{head}<table>{''.join(rows)}</table>{rest}"

@@ -28,8 +28,9 @@ from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.gpu import device_rows, run
+from ndpp.samplers.gpu.batches import DeviceLost
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.exact import DeviceLost, ExactEngine
+from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
@@ -433,7 +434,7 @@ def test_philox_known_answers(counter, key, expected):
 
 def test_rounds_have_a_budget():
     samples = torch.arange(3)
-    table = AliasTable(torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64))
+    table = AliasTable(torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64), 4)
     streams = Streams(stream_key(0), torch.device("cpu"))
     with pytest.raises(BudgetExceededError, match=r"8128 items were proposed .* rejected in 256 rounds"):
         accept(streams, table, samples, samples, 0, 8, 1e-8, lambda rows, which: torch.zeros(rows.shape))
@@ -522,13 +523,18 @@ def test_fused_proposals_equal_plain_ones(device: str, monkeypatch: pytest.Monke
     if not runtime.usable(torch.device(device)):
         pytest.skip("no Triton for this device")
     streams = Streams(np.array([2**63 + 12345, 2**64 - 7], np.uint64), torch.device(device))
-    leverage = numbers(37, device=device).abs()
-    table = AliasTable(leverage.clamp(max=1), torch.arange(36, -1, -1, device=device), leverage)
+    leverage = numbers(74, device=device).abs()  # two tables of 37 rows
+    alias = torch.cat([torch.arange(36, -1, -1, device=device), torch.arange(73, 36, -1, device=device)])
+    table = AliasTable(leverage.clamp(max=1), alias, leverage, 37)
     samples = torch.arange(2**33, 2**33 + 5, device=device)
-    fast = streams.propose(table, samples, 3, 2, 24)
+    starts = torch.tensor([0, 37, 37, 0, 37], device=device)
+    fast = streams.propose(table, starts, samples, 3, 2, 24)
+    assert ((fast[0] >= 37) == (starts == 37)[:, None]).all()
     monkeypatch.setattr(runtime, "usable", lambda _: False)
-    for one, other in zip(fast, streams.propose(table, samples, 3, 2, 24)):
+    for one, other in zip(fast, streams.propose(table, starts, samples, 3, 2, 24)):
         assert torch.equal(one, other)
+    parts = [streams.propose(table, starts, samples, 3, first, count)[0] for first, count in ((2, 10), (12, 14))]
+    assert torch.equal(torch.cat(parts, 1), fast[0])  # how many are proposed at a time changes nothing
 
 
 @on_devices

@@ -116,6 +116,7 @@ class Provenance:
     epochs: int
     ended: str
     validation_log_likelihood: float
+    independent_log_likelihood: float
 
     @classmethod
     def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
@@ -129,13 +130,15 @@ class Provenance:
             epochs=estimator.n_iter_,
             ended=estimator.ended_,
             validation_log_likelihood=max(epoch["validation"] for epoch in estimator.history_),
+            independent_log_likelihood=estimator.baseline_score_,
         )
 
     def report(self, output: Path) -> Report:
         """Return what the command prints."""
         path = os.fspath(output)
-        header = ("model", "epochs", "ended", "validation log-likelihood")
-        table = Table(header, [(path, self.epochs, self.ended, self.validation_log_likelihood)])
+        header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
+        scores = self.validation_log_likelihood, self.independent_log_likelihood
+        table = Table(header, [(path, self.epochs, self.ended, *scores)])
         return Report({"output": path, **asdict(self)}, table)
 
 

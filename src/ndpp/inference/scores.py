@@ -15,6 +15,7 @@ from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.precision import say_precision
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import eliminate
@@ -56,6 +57,12 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     is_zero[rows] = True
     out = np.zeros(kernel.n_items)
     out[kernel.support] = np.where(is_zero, 0.0, gains.values)
+    best = out.max()
+    # Relative to the best score. If all are zero, what rounding may hide counts, as a part of the distribution of the next item.
+    error = gains.noise[~is_zero].max() / best if best > 0 else gains.noise.max(initial=0.0)
+    say_precision(float(error) + given.loss, "the scores of items")
+    if kernel.coordinates.core.rank > kernel.rank:  # a direction was dropped
+        kernel.check_precision()
     return out
 
 

@@ -311,10 +311,9 @@ class Mixture(Law):
         component: int | str | None = None,
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again."""
-        if component is not None:
-            kernel = self.components[self.component(component)]
-            return kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
-        return super().sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
+        options: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "memory": memory, "device": device}
+        number = None if component is None else self.component(component)
+        return load(self._sampler).prepare(self, **options, component=number)
 
     def sample(
         self,

@@ -128,16 +128,16 @@ class TiedMixture(Mixture):
     @cached_property
     def _state(self) -> _State:
         A = self._grams(0.0)
-        N = self._core @ np.linalg.inv(self._system(A))
+        N = self.core @ np.linalg.inv(self._system(A))
         return _State(A, N, self._log_ones(0.0) + _log_dets(self._system(A)))
 
     @cached_property
-    def _core(self) -> FloatArray:
+    def core(self) -> FloatArray:
         """W in the coordinates of the base, whose rows are x_i / √2."""
         return 2 * self.base.ties.coordinates.B
 
     def _system(self, A: FloatArray) -> FloatArray:
-        return np.eye(len(self._core)) + A @ self._core
+        return np.eye(len(self.core)) + A @ self.core
 
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
@@ -145,21 +145,21 @@ class TiedMixture(Mixture):
             return self._state.log_z if self.known is None else self.known
         return self._log_ones(log_tilt) + _log_dets(self._system(self._grams(log_tilt)))
 
-    def _tilted_odds(self, log_tilt: Any, rows: Any) -> FloatArray:
-        """Return ρ_c o_ci for rows of the support, shape (C, len(rows))."""
-        odds = np.asarray(self.odds[:, self.base.support[rows]], np.float64)
+    def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
+        """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
+        odds = np.asarray(self.odds[components][:, self.base.support[rows]], np.float64)
         return odds * np.exp(np.reshape(log_tilt, (-1, 1)))
 
     def _log_ones(self, log_tilt: Any) -> FloatArray:
-        parts = (np.log1p(self._tilted_odds(log_tilt, rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
+        parts = (np.log1p(self.tilted_odds(log_tilt, rows=rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
         return np.asarray(np.sum(list(parts), axis=0))
 
     def _grams(self, log_tilt: Any) -> FloatArray:
         """Return Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
-        r = len(self._core)
+        r = len(self.core)
         total = np.zeros((len(self.odds), r * (r + 1) // 2))
         for rows, pairs in self._pairs():
-            odds = self._tilted_odds(log_tilt, rows)
+            odds = self.tilted_odds(log_tilt, rows=rows)
             total += (odds / (1 + odds)) @ pairs
         upper = np.triu_indices(r)
         A = np.zeros((len(self.odds), r, r))
@@ -169,7 +169,7 @@ class TiedMixture(Mixture):
 
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
-        step = max(1, BLOCK_ENTRIES // max(1, len(self._core) * (len(self._core) + 1) // 2))
+        step = max(1, BLOCK_ENTRIES // max(1, len(self.core) * (len(self.core) + 1) // 2))
         for block, Q in self.base.ties.q_blocks():
             for start in range(0, len(Q), step):
                 q = Q[start : start + step]
@@ -237,7 +237,7 @@ class TiedMixture(Mixture):
     @cached_property
     def _forms(self) -> FloatArray:
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
-        first, second = np.triu_indices(len(self._core))
+        first, second = np.triu_indices(len(self.core))
         N = self._state.N
         symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
         return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
@@ -261,6 +261,10 @@ class TiedMixture(Mixture):
         names = None if self.names is None else [self.names[c] for c in kept]
         return TiedMixture(self.odds[kept], change(self.base), weights[kept], names=names)
 
+    def only(self, component: int) -> TiedMixture:
+        """Return the mixture of this component alone."""
+        return TiedMixture(self.odds[[component]], self.base, [1.0])
+
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
         return self._on(self.base.restrict(items))
@@ -280,11 +284,11 @@ class TiedMixture(Mixture):
         """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only."""
         x, A = np.zeros(len(self.odds)), self._state.A
         for _ in range(steps):
-            R = np.eye(len(self._core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * A))
+            R = np.eye(len(self.core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * A))
             mean = np.trace(R, axis1=1, axis2=2)
             variance = mean - np.einsum("cij,cji->c", R, R)
             for rows, _ in self._pairs(products=False):
-                odds = self._tilted_odds(x, rows)
+                odds = self.tilted_odds(x, rows=rows)
                 mean, variance = mean + (odds / (1 + odds)).sum(axis=1), variance + (odds / (1 + odds) ** 2).sum(axis=1)
             wanted = min(max(size, 0.3), self.base.n_rows - 0.3)
             x = x + np.clip((wanted - mean) / np.maximum(variance, 0.1), -2, 2)

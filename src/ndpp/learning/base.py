@@ -26,6 +26,7 @@ from ndpp.learning.fit import TrainingRun, train
 from ndpp.learning.loss import TrainingProblem, TrainingSettings
 from ndpp.learning.models import KernelFamily, Parameters, PopularityStart, TrainingStart, inner_matrix
 from ndpp.learning.objective import Likelihood
+from ndpp.metrics.models import independent_items
 
 DEFAULT_RANK = 200
 PathLike = str | os.PathLike[str]
@@ -101,6 +102,7 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         self.law_ = self._law(run, outcome.parameters)
         self.history_, self.ended_ = outcome.history, outcome.ended
         self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
+        self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
         return self
 
     def score_samples(self, X: Any) -> FloatArray:

@@ -73,7 +73,7 @@ class MixtureNDPP(BasketModel):
         The learned mixture.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, ended_, n_iter_, n_features_in_, labels_
+    history_, baseline_score_, ended_, n_iter_, n_features_in_, labels_
         As in :class:`NDPP`.
 
     Examples
