@@ -80,7 +80,7 @@ def reasons(
     """
     law = law_of(model)
     best = recommend(law, basket, n=n, candidates=candidates, ranking=ranking)
-    return Reader.of(law).reasons(check_items(basket, law.n_items, "basket"), best, Ranking(ranking))
+    return Reader.of(law).reasons(check_items(basket, law, "basket"), best, Ranking(ranking))
 
 
 def reasons_many(

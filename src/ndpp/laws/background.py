@@ -115,7 +115,7 @@ class BackgroundKernel(LowRankKernel):
 
     def log_det(self, items: Items) -> float:
         """Return log det(L_S), −inf where it is zero. O(k²d + k³)."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if len(ids) == 0:
             return 0.0
         if not self.can_occur(ids).all():
@@ -141,7 +141,7 @@ class BackgroundKernel(LowRankKernel):
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
         rest, tied = self.given_alone(ids)

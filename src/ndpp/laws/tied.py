@@ -209,7 +209,7 @@ class TiedMixture(Mixture):
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
         if size is not None:
             return super().inclusion_probabilities(size, given)
-        ids = check_items(given, self.n_items, "given")
+        ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids)
         active = np.flatnonzero(posterior > NEGLIGIBLE)
         forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
