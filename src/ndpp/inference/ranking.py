@@ -1,4 +1,4 @@
-"""Recommendations: two ways to rank items for a basket, by name, for every law.
+"""Recommendations: two ways to rank items for a basket, by name, for kernels and mixtures.
 
 :attr:`Ranking.COMPLETION` asks what completes a basket that lacks one item, P(J ∪ a). :attr:`Ranking.CONTINUATION` asks what else a basket
 that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become.
@@ -62,7 +62,7 @@ def recommend(
     basket : items
         What is in the basket.
     n : int
-        How many items.
+        Number of items.
     candidates : items, optional
         The only items to recommend.
     ranking : Ranking
@@ -105,7 +105,7 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
 def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
-    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures take one basket after the other.
+    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures score one basket after another.
     """
     check_catalogue(law, baskets)
     out, is_scored = np.zeros((len(baskets), law.n_items)), np.zeros(len(baskets), bool)
