@@ -71,7 +71,7 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     if not isinstance(union, SizedUnion):
         union = SizedUnion.prepare(plain.rest, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
     sampler = dataclasses.replace(plain, proposal=union._replace(ties=on(device, union.ties))).with_engine()
-    draws = sampler.sample(400, rng=3)
+    draws = sampler.sample(1_000, rng=3)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
     assert sampler.sample(3, rng=3, first=17).baskets.to_lists() == draws.baskets[17:20].to_lists()
     assert {"proposals", "rejections", "seconds"} <= set(draws.info)
@@ -165,7 +165,7 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     sampler.engine.planner.schedules[4] = [Stage(0, 1, first), Stage(1, 4, CircleKey(first.rung, 2))]
     if not widest:
         monkeypatch.setattr(run, "unbiased_count", lambda rank: 2)
-    draws = sampler.sample(300 if not widest else DRAWS, rng=4)
+    draws = sampler.sample(700 if not widest else DRAWS, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
     assert draws.info["recentred"].mean() > 1.5
     assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
@@ -197,7 +197,7 @@ def test_chances_outside_the_tolerance_end_on_the_cpu():
     sampler = on("cpu", Exact.prepare(case.kernel, size=3))
     sampler.engine.schedule(3)
     sampler.engine.tolerances = sampler.engine.tolerances._replace(chance=-1e-3)
-    draws = sampler.sample(300, rng=4)
+    draws = sampler.sample(700, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
     assert draws.info["on_cpu"].sum() > 0
 

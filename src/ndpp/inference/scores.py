@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -13,6 +15,7 @@ from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.precision import say_precision
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import eliminate
@@ -54,6 +57,12 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     is_zero[rows] = True
     out = np.zeros(kernel.n_items)
     out[kernel.support] = np.where(is_zero, 0.0, gains.values)
+    best = out.max()
+    # Relative to the best score. If all are zero, what rounding may hide counts, as a part of the distribution of the next item.
+    error = gains.noise[~is_zero].max() / best if best > 0 else gains.noise.max(initial=0.0)
+    say_precision(float(error) + given.loss, "the scores of items")
+    if kernel.coordinates.core.rank > kernel.rank:  # a direction was dropped
+        kernel.check_precision()
     return out
 
 
@@ -63,22 +72,34 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
     Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is close to
     singular are scored one by one.
     """
-    check_catalogue(kernel, baskets)
-    if isinstance(kernel, TiedMixture):
-        return _tied_scores(kernel, baskets)
-    if isinstance(kernel, Mixture):
-        return np.stack([next_item_scores(kernel, basket) for basket in baskets])
-    out, is_scored = scores(Form.of_kernel(kernel), baskets)
+    out = scores_or_nan(kernel, baskets)
+    for i in np.flatnonzero(np.isnan(out[:, 0])):
+        if isinstance(kernel, TiedMixture):
+            raise _impossible(baskets[i].tolist())
+        next_item_scores(kernel, baskets[i])  # raises, and says why
+    return out
+
+
+def scores_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+    """Return :func:`next_item_scores` of each basket, shape (len(baskets), n_items); NaN for baskets that never occur by themselves."""
+    check_catalogue(law, baskets)
+    if isinstance(law, TiedMixture):
+        return _tied_scores(law, baskets)
+    out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
+    if isinstance(law, LowRankKernel):
+        out, is_scored = scores(Form.of_kernel(law), baskets)
+        out[~is_scored] = np.nan
     for i in np.flatnonzero(~is_scored):
-        out[i] = next_item_scores(kernel, baskets[i])
+        with suppress(ZeroProbabilityError):
+            out[i] = next_item_scores(law, baskets[i])
     return out
 
 
 def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
-    ids = check_items(basket, mixture.n_items, "basket")
+    ids = check_items(basket, mixture, "basket")
     if isinstance(mixture, TiedMixture):
-        return np.asarray(_tied_scores(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
+        return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
@@ -92,13 +113,13 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
 
 
 def _tied_scores(mixture: TiedMixture, baskets: Baskets) -> FloatArray:
-    """Return popularity given the basket times tie: Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
+    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J); NaN for impossible baskets."""
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
-    if (total == -np.inf).any():
-        raise _impossible(baskets[int(np.argmin(total))].tolist())
-    popularity = np.exp(log_posterior - total) @ mixture.odds
-    return np.asarray(popularity * next_item_scores_many(mixture.base, baskets))
+    out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
+    popularity = np.exp(log_posterior[possible] - total[possible]) @ mixture.odds
+    out[possible] = popularity * next_item_scores_many(mixture.base, baskets[possible])
+    return out
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

@@ -141,9 +141,9 @@ class Mixture(Law):
         """Names of the items."""
         return self._first.labels
 
-    def ids(self, labels: Sequence[str]) -> IntArray:
-        """Return the ids of items named by their labels."""
-        return self._first.ids(labels)
+    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
+        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
+        return self._first.ids(labels, unknown=unknown)
 
     def catalogue_ids(self, rows: IntArray) -> IntArray:
         """Return the ids themselves: samplers of a mixture speak of items of the catalogue."""
@@ -166,7 +166,7 @@ class Mixture(Law):
 
     def log_prob(self, items: Items, size: int | None = None) -> float:
         """Return log P(S), over all sets or over those of one size."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if size is not None and len(ids) != self.check_size(size):
             return -np.inf
         return _log_sum(self._log_weights + self._log_whole(ids)) - (
@@ -219,15 +219,12 @@ class Mixture(Law):
 
         ``size`` is the size of S, the items included, if it is known.
         """
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         log_posterior = self._log_weights + (self._log_whole(ids) if whole else self._log_contained(ids, size))
         total = _log_sum(log_posterior)
         if total == -np.inf:
-            if (
-                size is not None
-                and not whole
-                and _log_sum(self._log_weights + self._log_contained(ids, None)) > -np.inf
-            ):
+            begun = size is not None and not whole
+            if begun and _log_sum(self._log_weights + self._log_contained(ids, None)) > -np.inf:
                 raise ImpossibleSizeError(
                     f"sets of size {size} that contain these {len(ids)} items have probability zero"
                 )
@@ -253,28 +250,40 @@ class Mixture(Law):
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
-        ids = check_items(given, self.n_items, "given")
+        ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
         out = np.zeros(self.n_items)
         for c in np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR).tolist():
             out += posterior[c] * self.components[c].inclusion_probabilities(size, ids)
         return clip_probabilities(out, "inclusion probabilities")
 
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
+        return np.stack([kernel.inclusion_probabilities() for kernel in self.components])
+
     # -- mixtures again ------------------------------------------------------------------------------------------------------
+
+    def only(self, components: Sequence[int]) -> Mixture:
+        """Return the distribution given that the component is one of these."""
+        weights = np.zeros(len(self.weights))
+        weights[list(components)] = self.weights[list(components)]
+        if not weights.any():
+            raise ZeroProbabilityError("these components have probability zero")
+        return self._with(weights / weights.sum(), lambda kernel: kernel)
 
     def condition(self, items: Items) -> Mixture:
         """Return the distribution of the remaining items, given that these are in: components conditioned, weights P(c | items ⊆ S)."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._with(self.responsibilities(ids), lambda kernel: kernel.condition(ids)) if len(ids) else self
 
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._narrowed(lambda kernel: kernel.restrict(ids))
 
     def exclude(self, items: Items) -> Mixture:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._narrowed(lambda kernel: kernel.exclude(ids[kernel.can_occur(ids)]))
 
     def _narrowed(self, change: Any) -> Mixture:

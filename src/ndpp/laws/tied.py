@@ -27,6 +27,7 @@ from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR, Mixture
+from ndpp.laws.precision import say_precision
 from ndpp.linalg.schur import ROUNDING
 from ndpp.rows.scaled import Scaled
 
@@ -82,9 +83,19 @@ class TiedMixture(Mixture):
         Popularity of each item in each component.
     base : LowRankKernel
         The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
+    known : (C,) array, optional
+        log Z_c of each component, if they were computed before; see :meth:`prepared`.
     """
 
-    def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        odds: Any,
+        base: LowRankKernel,
+        weights: Any,
+        *,
+        names: Sequence[str] | None = None,
+        log_normalizers: Any = None,
+    ) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
         if (odds < 0).any():
             c, i = np.argwhere(odds < 0)[0]
@@ -92,6 +103,13 @@ class TiedMixture(Mixture):
         self.odds, self.base = frozen(odds), base
         self.components: TiedComponents = TiedComponents(self.odds, base)
         self._set(weights, len(odds), names)
+        self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
+        if self.known is not None and self.known.shape != self.weights.shape:
+            raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {self.known.shape}")
+
+    def prepared(self) -> TiedMixture:
+        """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
+        return TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
 
     @property
     def _first(self) -> LowRankKernel:
@@ -126,7 +144,7 @@ class TiedMixture(Mixture):
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
         if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
-            return self._state.log_z
+            return self._state.log_z if self.known is None else self.known
         return self._log_ones(log_tilt) + _log_dets(self._system(self._grams(log_tilt)))
 
     def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
@@ -165,7 +183,7 @@ class TiedMixture(Mixture):
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
-        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z)
+        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self.log_normalizers())
 
     def _log_whole(self, ids: IntArray) -> FloatArray:
         return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
@@ -192,7 +210,7 @@ class TiedMixture(Mixture):
         error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
         share = np.exp(log_share - log_share.max())
         wrong, total = share @ np.where(sign > 0, error.clip(max=1.0), 1.0), share[sign > 0].sum()
-        self.base._say_precision(float(wrong / total) if total else np.inf, "probabilities given these items")
+        say_precision(float(wrong / total) if total else np.inf, "probabilities given these items")
 
     def _inside(
         self, ids: IntArray, N: FloatArray, chosen: Any = slice(None)
@@ -206,7 +224,7 @@ class TiedMixture(Mixture):
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
         if size is not None:
             return super().inclusion_probabilities(size, given)
-        ids = check_items(given, self.n_items, "given")
+        ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids)
         active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
         forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
@@ -215,6 +233,21 @@ class TiedMixture(Mixture):
         out[self.base.support] = posterior[active] @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
         out[ids] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
+
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
+        odds, out = np.asarray(self.odds[:, self.base.support], np.float64), np.zeros(self.odds.shape)
+        out[:, self.base.support] = odds / (1 + odds) * (1 + self._forms / (1 + odds))
+        return clip_probabilities(out, "inclusion probabilities")
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
+        q, other = (self.base.ties.q_rows(self.base.rows_of(items)) for items in (first, second))
+        out = np.zeros((len(first), len(second)))
+        for weight, odds, N in zip(self.weights, self.odds, self._state.N):
+            p, r = (np.asarray(odds[items] / (1 + odds[items]) ** 2, np.float64) for items in (first, second))
+            out -= np.multiply.outer(weight * p, r) * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
+        return out
 
     @cached_property
     def _forms(self) -> FloatArray:
@@ -237,19 +270,11 @@ class TiedMixture(Mixture):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def condition(self, items: Items) -> Mixture:
-        """Return the distribution of the remaining items, given that these are in: the same odds, ties and weights given the items."""
-        ids = check_items(items, self.n_items)
-        if len(ids) == 0:
-            return self
-        weights = self.responsibilities(ids)
+    def _with(self, weights: FloatArray, change: Any) -> Mixture:
+        """Return the components of positive weight on the changed base."""
         possible = np.flatnonzero(weights > 0)
         names = None if self.names is None else [self.names[c] for c in possible]
-        return TiedMixture(self.odds[possible], self.base.condition(ids), weights[possible], names=names)
-
-    def only(self, component: int) -> TiedMixture:
-        """Return the mixture of this component alone."""
-        return TiedMixture(self.odds[[component]], self.base, [1.0])
+        return TiedMixture(self.odds[possible], change(self.base), weights[possible], names=names)
 
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""

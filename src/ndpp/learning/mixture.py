@@ -16,6 +16,7 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.tied import TiedMixture
 from ndpp.learning import tied
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.batches import Batch, pack
@@ -72,7 +73,7 @@ class MixtureNDPP(BasketModel):
         The learned mixture.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, ended_, n_iter_, n_features_in_, labels_
+    history_, baseline_score_, ended_, n_iter_, n_features_in_, labels_
         As in :class:`NDPP`.
 
     Examples
@@ -125,9 +126,10 @@ class MixtureNDPP(BasketModel):
         exact = Missions(*(tensor.detach().cpu().double() for tensor in parameters))
         W = tied.skew_pairs(exact.X.shape[1], torch.device("cpu"))
         weights = torch.softmax(exact.shares, 0)
-        return Mixture.tied(
-            exact.log_odds().exp().numpy(), exact.X.numpy(), W.numpy(), weights.numpy(), labels=self.labels_
-        )
+        odds, X = exact.log_odds().exp().numpy(), exact.X.numpy()
+        mixture = Mixture.tied(odds, X, W.numpy(), weights.numpy(), labels=self.labels_)
+        assert isinstance(mixture, TiedMixture)
+        return mixture.prepared()
 
 
 class MixtureRun(TrainingRun):

@@ -293,7 +293,7 @@ class ExactUnion(Sampler):
         BudgetExceededError
             Sets of this size would take more than ``MAX_PROPOSALS`` proposals on average.
         """
-        excluded = check_items(exclude, kernel.n_items, "exclude")
+        excluded = check_items(exclude, kernel, "exclude")
         kernel = kernel.exclude(excluded) if len(excluded) else kernel
         ids = kernel.catalogue_ids(kernel.rows_of(given, "given"))
         rest, tied = kernel.given_alone(ids) if isinstance(kernel, BackgroundKernel) else (kernel, ids)

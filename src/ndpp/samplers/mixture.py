@@ -180,8 +180,8 @@ class MixtureSampler(Sampler):
                 kernel = mixture.components[component]
                 made: Sampler = kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
                 return made
-            mixture = mixture.only(component)
-        excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
+            mixture = TiedMixture(mixture.odds[[component]], mixture.base, [1.0])
+        excluded, ids = check_items(exclude, mixture, "exclude"), check_items(given, mixture, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
         n_recent = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))

@@ -116,7 +116,7 @@ class Exact(Sampler):
         q = kernel.q_rows(rows)
         if size is not None:
             size = kernel.check_size(size, given=q)
-        law = tilted_law(kernel.coordinates, 1.0, q)
+        law = kernel.free_law(q) if size is None else tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
@@ -247,9 +247,9 @@ _NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
     if candidates is not None:
-        allowed = check_items(candidates, kernel.n_items, "candidates")
-        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel.n_items, "given")))
-    excluded = check_items(exclude, kernel.n_items, "exclude")
+        allowed = check_items(candidates, kernel, "candidates")
+        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel, "given")))
+    excluded = check_items(exclude, kernel, "exclude")
     return kernel.exclude(excluded) if len(excluded) else kernel
 
 
