@@ -84,7 +84,7 @@ def test_one_component(device: str):
     kernels, _ = dense("several", "generic")
     mixture = tied("several", "generic")
     assert isinstance(mixture, TiedMixture)
-    draws = on(device, mixture.only(1).sampler()).sample(2000, rng=4)
+    draws = on(device, mixture.only([1]).sampler()).sample(2000, rng=4)
     laws.assert_law(draws.baskets, enumerate_mixture([kernels[1]], [1.0]))
 
 
@@ -111,10 +111,10 @@ def test_many_items_and_components(device: str):
     """Inclusion probabilities of a mixture too large to enumerate; space for items grows."""
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(300, 40)) / 4, np.kron(np.eye(20), [[0.0, 1.0], [-1.0, 0.0]])
-    mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(30, 300)), X, W, np.full(30, 1 / 30))
-    draws = on(device, mixture.sampler()).sample(4000, rng=5)
+    mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(8, 300)), X, W, np.full(8, 1 / 8))
+    draws = on(device, mixture.sampler()).sample(2000, rng=5)
     counts, p = np.bincount(draws.baskets.indices, minlength=300), mixture.inclusion_probabilities()
-    laws.assert_together(([count, 4000 - count], [one, 1 - one]) for count, one in zip(counts, p))
+    laws.assert_together(([count, 2000 - count], [one, 1 - one]) for count, one in zip(counts, p))
     sizes = mixture.size_distribution()
     laws.assert_counts(np.bincount(draws.baskets.sizes, minlength=len(sizes)), sizes)
     assert not draws.info["on_cpu"].any()
@@ -223,11 +223,11 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
     mixture = Mixture.tied(odds, np.eye(3), W, weights)
     sampler = on(device, mixture.sampler())
     assert sampler.engine.spectra(0).diagonal.tolist() == [False, True]
-    draws = sampler.sample(600, rng=6)
+    draws = sampler.sample(300, rng=6)
     kernels = [np.sqrt(np.outer(one, one)) * (np.eye(3) + W) for one in odds]
     laws.assert_law(draws.baskets, enumerate_mixture(kernels, weights))
-    assert 0.4 < draws.info["on_cpu"].mean() < 0.6
-    sized = on(device, mixture.sampler(size=2)).sample(300, rng=6)
+    assert 0.3 < draws.info["on_cpu"].mean() < 0.7
+    sized = on(device, mixture.sampler(size=2)).sample(100, rng=6)
     laws.assert_law(sized.baskets, enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
 
 

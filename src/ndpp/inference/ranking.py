@@ -1,4 +1,4 @@
-"""Recommendations: ways to rank items for a basket, by name, for every law.
+"""Recommendations: ways to rank items for a basket, by name, for kernels and mixtures.
 
 :attr:`Ranking.COMPLETION` asks what completes a basket that lacks one item, P(J ∪ a). :attr:`Ranking.CONTINUATION` asks what else a basket
 that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become. :attr:`Ranking.LIFT` divides it by
@@ -136,7 +136,7 @@ def recommend(
     basket : items
         What is in the basket: ids or labels.
     n : int
-        How many items.
+        Number of items.
     candidates : items, optional
         The only items to recommend.
     ranking : Ranking
@@ -227,7 +227,7 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
 def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
-    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures take one basket after the other.
+    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures score one basket after another.
     """
     out = _continuation_or_nan(law, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
