@@ -81,7 +81,7 @@ def test_one_component(device: str):
     kernels, _ = dense("several", "generic")
     mixture = tied("several", "generic")
     assert isinstance(mixture, TiedMixture)
-    draws = on(device, mixture.only(1).sampler()).sample(2000, rng=4)
+    draws = on(device, mixture.only([1]).sampler()).sample(2000, rng=4)
     laws.assert_law(draws.baskets, enumerate_mixture([kernels[1]], [1.0]))
 
 

@@ -261,10 +261,6 @@ class TiedMixture(Mixture):
         names = None if self.names is None else [self.names[c] for c in kept]
         return TiedMixture(self.odds[kept], change(self.base), weights[kept], names=names)
 
-    def only(self, component: int) -> TiedMixture:
-        """Return the mixture of this component alone."""
-        return TiedMixture(self.odds[[component]], self.base, [1.0])
-
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
         return self._on(self.base.restrict(items))

@@ -180,7 +180,7 @@ class MixtureSampler(Sampler):
                 kernel = mixture.components[component]
                 made: Sampler = kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
                 return made
-            mixture = mixture.only(component)
+            mixture = mixture.only([component])
         excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
