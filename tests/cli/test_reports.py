@@ -52,7 +52,7 @@ def test_fit_shows_the_baseline_beside_the_score(call, models, tmp_path):
     train, other = (ndpp.Baskets.read(tmp_path / name, labels=kernel.labels) for name in ("train.csv", "other.csv"))
     expected = metrics.mean_log_likelihood(metrics.independent_items(train), other, n_boot=0).value
     assert told["independent_log_likelihood"] == pytest.approx(expected)
-    header, _, line = call(*words).out.splitlines()
+    header, _, line, _ = call(*words).out.splitlines()
     assert header.split("   ")[-1].strip() == "of independent items"
     assert float(line.split()[-1]) == pytest.approx(expected, rel=1e-3)
 
