@@ -80,7 +80,7 @@ def reasons(
     """
     law = law_of(model)
     best = recommend(law, basket, n=n, candidates=candidates, ranking=ranking)
-    return Reader.of(law).reasons(check_items(basket, law.n_items, "basket"), best, Ranking(ranking))
+    return Reader.of(law).reasons(check_items(basket, law, "basket"), best, Ranking(ranking))
 
 
 def reasons_many(
@@ -111,7 +111,7 @@ class Reader(NamedTuple):
 
     def reasons(self, basket: IntArray, best: Recommendation, ranking: Ranking) -> tuple[Reason, ...]:
         """Return the reasons of what is recommended for a basket."""
-        chosen, scores = best
+        chosen, scores = best.items, best.scores
         popularity = np.log(self._odds(self.found.overall[None], chosen, ranking))[0]
         by_component = self._shares(basket, chosen, ranking)
         expected = np.log(by_component.sum(axis=0))
