@@ -7,10 +7,12 @@ and counted. Differences to the base model are taken basket by basket, so their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndpp._show import html_table, to_frame
 from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -110,6 +112,21 @@ class Comparison(NamedTuple):
             ]
             blocks.append("")
         return "\n".join([*blocks, *self.notes()])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        tables = [html_table("", head, lines) for head, lines in self.tables()]
+        return "".join([*tables, *(f"<p>{escape(note)}</p>" for note in self.notes())])
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame of pandas, polars or pyarrow with a row per model and metric: its value and its interval."""
+        found = [(row.name, one) for row in self.rows for one in row.estimates]
+        numbers = {name: [getattr(one, name) for _, one in found] for name in ("value", "low", "high", "n_baskets")}
+        return to_frame(
+            {"model": [name for name, _ in found], "metric": [one.name for _, one in found], **numbers}, backend
+        )
 
 
 def compare_models(
