@@ -198,9 +198,10 @@ def test_covariances_inside_the_components(odds: str, ties: str):
 
 
 def test_components_without_weight_are_no_mixture():
-    mixture = Mixture.tied([[1.0], [2.0]], [[0.0]], [[0.0]], [1.0, 0.0])
+    mixture = Mixture.tied([[1.0], [2.0], [3.0]], [[0.0]], [[0.0]], [1.0, 0.0, 0.0])
     with pytest.raises(ZeroProbabilityError, match="probability zero"):
-        mixture.only([1])
+        mixture.only([1, 2])
+    assert mixture.only([1]).inclusion_probabilities() == pytest.approx([2 / 3])
 
 
 def test_normalizers_at_hand(tmp_path):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import numpy as np
 import pytest
 
 import ndpp
 from ndpp import metrics
+from ndpp.cli.deliver import Target
 from ndpp.diagnostics import diagnose_walk
 from ndpp.experiments import bench, registry
 from ndpp.samplers import Exact, Walk
@@ -49,7 +52,7 @@ def test_fit_shows_the_baseline_beside_the_score(call, models, tmp_path):
     train, other = (ndpp.Baskets.read(tmp_path / name, labels=kernel.labels) for name in ("train.csv", "other.csv"))
     expected = metrics.mean_log_likelihood(metrics.independent_items(train), other, n_boot=0).value
     assert told["independent_log_likelihood"] == pytest.approx(expected)
-    header, _, line = call(*words).out.splitlines()
+    header, _, line, _ = call(*words).out.splitlines()
     assert header.split("   ")[-1].strip() == "of independent items"
     assert float(line.split()[-1]) == pytest.approx(expected, rel=1e-3)
 
@@ -220,3 +223,15 @@ def test_labels_cannot_command_the_terminal(call, tmp_path):
     error = call("recommend", tmp_path / "m", "--given", "tee\x1b").err
     assert "\x1b" not in error
     assert r"tee\x1b" in error
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_baskets_on_a_terminal_are_escaped_too(monkeypatch):
+    for screen, expected in ((Screen(), "a\\x1b[2J b\n"), (io.StringIO(), "a\x1b[2J b\n")):
+        monkeypatch.setattr(sys, "stdout", screen)
+        Target(None, None, False, ("a\x1b[2J", "b")).write([[0, 1]], {})
+        assert screen.getvalue() == expected

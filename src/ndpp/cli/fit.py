@@ -155,16 +155,16 @@ class Provenance:
 
     def report(self, output: Path, law: Law) -> Report:
         """Return what the command prints."""
-        path, scores = os.fspath(output), (self.validation_log_likelihood, self.independent_log_likelihood)
+        path, notes = os.fspath(output), []
         data: dict[str, Any] = {"output": path, **asdict(self)}
-        notes = ["On validation baskets: {:.4g} nats per basket; independent items have {:.4g}.".format(*scores)]
         if isinstance(law, Mixture):
             found = missions_of(law)
             largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
-            notes.insert(0, f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
+            notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
             data |= {"components": len(law.weights), "missions": [one._asdict() for one in found]}
-        facts = Table(("model", "epochs", "ended"), [(path, self.epochs, self.ended)])
-        return Report(data, facts, notes=notes)
+        header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
+        scores = self.validation_log_likelihood, self.independent_log_likelihood
+        return Report(data, Table(header, [(path, self.epochs, self.ended, *scores)]), notes=notes)
 
 
 def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:

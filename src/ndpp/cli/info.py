@@ -20,7 +20,8 @@ from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.experiments.record import Table
 from ndpp.explain import Mission, missions
-from ndpp.laws.files import ModelHeader, load_header
+from ndpp.laws.files import load_header
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 

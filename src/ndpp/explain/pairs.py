@@ -66,7 +66,8 @@ class Pairs(NamedTuple):
     def __str__(self) -> str:
         return _text("go together", "stand in for each other", self, lambda p: f"{p.first.label} + {p.second.label}")
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _columns(self) -> dict[str, list[Any]]:
         both = [*self.complements, *self.substitutes]
@@ -98,7 +99,8 @@ class Related(NamedTuple):
         pairs = Pairs(self.complements, self.substitutes)
         return head + _text("goes with", "instead of it", pairs, lambda pair: pair.second.label)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _columns(self) -> dict[str, list[Any]]:
         columns = Pairs(self.complements, self.substitutes)._columns()

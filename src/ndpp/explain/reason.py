@@ -111,7 +111,7 @@ class Reader(NamedTuple):
 
     def reasons(self, basket: IntArray, best: Recommendation, ranking: Ranking) -> tuple[Reason, ...]:
         """Return the reasons of what is recommended for a basket."""
-        chosen, scores = best
+        chosen, scores = best.items, best.scores
         popularity = np.log(self._odds(self.found.overall[None], chosen, ranking))[0]
         by_component = self._shares(basket, chosen, ranking)
         expected = np.log(by_component.sum(axis=0))

@@ -266,7 +266,7 @@ class Mixture(Law):
     def only(self, components: Sequence[int]) -> Mixture:
         """Return the distribution given that the component is one of these."""
         weights = np.zeros(len(self.weights))
-        weights[list(components)] = self.weights[list(components)]
+        weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
         if not weights.any():
             raise ZeroProbabilityError("these components have probability zero")
         return self._with(weights / weights.sum(), lambda kernel: kernel)

@@ -113,7 +113,8 @@ class Comparison(NamedTuple):
             blocks.append("")
         return "\n".join([*blocks, *self.notes()])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         tables = [html_table("", head, lines) for head, lines in self.tables()]

@@ -180,7 +180,7 @@ class MixtureSampler(Sampler):
                 kernel = mixture.components[component]
                 made: Sampler = kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
                 return made
-            mixture = TiedMixture(mixture.odds[[component]], mixture.base, [1.0])
+            mixture = mixture.only([component])
         excluded, ids = check_items(exclude, mixture, "exclude"), check_items(given, mixture, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
