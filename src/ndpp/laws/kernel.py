@@ -161,7 +161,7 @@ class LowRankKernel(Judged, Law):
 
     def log_det(self, items: Items) -> float:
         """Return log det(L_S), −inf if it is zero. O(k²r + kr²)."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
         value, error = self._log_det(ids)
@@ -185,7 +185,7 @@ class LowRankKernel(Judged, Law):
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
         q = self.q_rows(self.rows_of(ids))
@@ -204,7 +204,7 @@ class LowRankKernel(Judged, Law):
 
     def log_prob(self, items: Items, size: int | None = None) -> float:
         """Return log P(S), or with ``size`` log P(S | |S| = size)."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if size is not None:
             self.check_size(size)
             if len(ids) != size:
@@ -332,12 +332,12 @@ class LowRankKernel(Judged, Law):
 
     def restrict(self, items: Items) -> LowRankKernel:
         """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._with(self.W, ids[self.can_occur(ids)])
 
     def exclude(self, items: Items) -> LowRankKernel:
         """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._with(self.W, np.delete(self.support, self.rows_of(ids[self.can_occur(ids)])))
 
     def _with(

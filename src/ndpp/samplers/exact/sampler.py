@@ -262,9 +262,9 @@ _NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
     if candidates is not None:
-        allowed = check_items(candidates, kernel.n_items, "candidates")
-        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel.n_items, "given")))
-    excluded = check_items(exclude, kernel.n_items, "exclude")
+        allowed = check_items(candidates, kernel, "candidates")
+        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel, "given")))
+    excluded = check_items(exclude, kernel, "exclude")
     return kernel.exclude(excluded) if len(excluded) else kernel
 
 
