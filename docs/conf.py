@@ -13,7 +13,7 @@ REPOSITORY = next(
 )
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # Markdown, and notebooks, which run with every build
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
@@ -22,6 +22,9 @@ extensions = [
     "sphinx_design",
     "numpydoc",
 ]
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 

@@ -204,7 +204,7 @@ def test_the_penalty_is_the_best_on_validation_baskets():
     }
     assert max(quality.values()) == quality[chosen.penalty]
     assert len(set(quality.values())) >= 3
-    assert metrics.ease(TRAIN).penalty == metrics.ease(TRAIN, validation=VALIDATION[:0]).penalty == 300
+    assert metrics.ease(TRAIN).penalty == metrics.ease(TRAIN, validation=VALIDATION[:0]).penalty == 100
 
 
 def test_ease_finds_what_goes_together():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ndpp.metrics import Estimate
 
 VALIDATION = (
-    "Baskets that choose the penalty of the baseline EASE, none of those in BASKETS; default: a penalty of 300."
+    "Baskets that choose the penalty of the baseline EASE, none of those in BASKETS; default: a penalty of 100."
 )
 HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
 EASE = "EASE"

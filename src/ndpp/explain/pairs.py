@@ -67,7 +67,8 @@ class Pairs(NamedTuple):
         names = ("go together", "stand in for each other")
         return _text(*names, self, lambda p: f"{printable(p.first.label)} + {printable(p.second.label)}")
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _columns(self) -> dict[str, list[Any]]:
         both = [*self.complements, *self.substitutes]
@@ -99,7 +100,8 @@ class Related(NamedTuple):
         pairs = Pairs(self.complements, self.substitutes)
         return head + _text("goes with", "instead of it", pairs, lambda pair: printable(pair.second.label))
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _columns(self) -> dict[str, list[Any]]:
         columns = Pairs(self.complements, self.substitutes)._columns()

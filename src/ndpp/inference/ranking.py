@@ -1,7 +1,8 @@
-"""Recommendations: two ways to rank items for a basket, by name, for every law.
+"""Recommendations: ways to rank items for a basket, by name, for kernels and mixtures.
 
 :attr:`Ranking.COMPLETION` asks what completes a basket that lacks one item, P(J ∪ a). :attr:`Ranking.CONTINUATION` asks what else a basket
-that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become.
+that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become. :attr:`Ranking.LIFT` divides it by
+P(a ∈ S): what goes with this basket rather than with others, however popular it is.
 """
 
 from __future__ import annotations
@@ -28,27 +29,40 @@ SCORES = 2**24
 
 
 class Ranking(StrEnum):
-    """What a basket lacks: one item (P(J ∪ a)), or all that is still to come (P(a ∈ S | J ⊆ S))."""
+    """What a basket lacks: one item (P(J ∪ a)), or all that is still to come (P(a ∈ S | J ⊆ S), or as a multiple of P(a ∈ S))."""
 
     COMPLETION = "completion"
     CONTINUATION = "continuation"
+    LIFT = "lift"
 
     def scores(self, law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
-        return next_item_scores(law, basket) if self is Ranking.COMPLETION else continuation_scores(law, basket)
+        if self is Ranking.COMPLETION:
+            return next_item_scores(law, basket)
+        return self._relative(law, continuation_scores(law, basket))
 
     def scores_many(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
-        many = next_item_scores_many if self is Ranking.COMPLETION else continuation_scores_many
-        return many(law, baskets)
+        if self is Ranking.COMPLETION:
+            return next_item_scores_many(law, baskets)
+        return self._relative(law, continuation_scores_many(law, baskets))
 
     def scores_or_nan(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, NaN for those that have probability zero."""
-        return (scores_or_nan if self is Ranking.COMPLETION else _continuation_or_nan)(law, baskets)
+        if self is Ranking.COMPLETION:
+            return scores_or_nan(law, baskets)
+        return self._relative(law, _continuation_or_nan(law, baskets))
+
+    def _relative(self, law: LowRankKernel | Mixture, chances: FloatArray) -> FloatArray:
+        """Return P(a ∈ S | J ⊆ S), or as a multiple of P(a ∈ S)."""
+        if self is not Ranking.LIFT:
+            return chances
+        overall = law.inclusion_probabilities()
+        return chances / np.where(overall > 0, overall, 1.0)
 
 
 class Recommendation(NamedTuple):
-    """Items, best first, and their scores: the factor by which each would multiply P(basket), or P(a ∈ S | basket ⊆ S).
+    """Items, best first, and their scores, as the :class:`Ranking` defines them.
 
     ``labels`` are the names of the items, if they have any.
     """
@@ -122,11 +136,12 @@ def recommend(
     basket : items
         What is in the basket: ids or labels.
     n : int
-        How many items.
+        Number of items.
     candidates : items, optional
         The only items to recommend.
     ranking : Ranking
-        Whether the basket lacks one item (``Ranking.COMPLETION``) or has only begun (``Ranking.CONTINUATION``).
+        Whether the basket lacks one item (``Ranking.COMPLETION``) or has only begun (``Ranking.CONTINUATION``), and whether to leave out
+        how popular items are in all baskets (``Ranking.LIFT``). Rare items have the largest lifts; ``candidates`` may leave them out.
     unknown : {"error", "skip"}
         What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
         :class:`~ndpp.errors.DataWarning`.
@@ -212,7 +227,7 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
 def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
-    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures take one basket after the other.
+    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures score one basket after another.
     """
     out = _continuation_or_nan(law, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):

@@ -164,7 +164,7 @@ class BackgroundKernel(LowRankKernel):
             value = self.log_det(tied)
         elif len(tied) < size <= self.max_size:
             tilted = self.tilted_for(size, tied)
-            chance = tilted.union.law().at(size - len(tied))
+            chance = tilted.union.distribution().at(size - len(tied))
             if chance > ZERO_WEIGHT:
                 coords, q = tilted.kernel.ties.coordinates, tilted.kernel._q(tied)
                 value = float(np.log(chance)) + tilted.kernel._log_mass(tied) - size * tilted.log_tilt
@@ -175,7 +175,7 @@ class BackgroundKernel(LowRankKernel):
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size, each with an absolute error of about 1e-15. O(n r²)."""
-        return self._union().law().spread(self.max_size + 1)
+        return self._union().distribution().spread(self.max_size + 1)
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.

@@ -1,7 +1,4 @@
-"""What all distributions over sets share: drawing from them.
-
-A *law* gives every set of items a probability: a kernel, or a mixture of kernels. All have the same methods.
-"""
+"""The base class of all distributions over sets of items: kernels and mixtures of kernels. It draws samples."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from ndpp.baskets import Baskets
 RECOMMEND = "ndpp.inference.ranking:recommend"
 """Recommendations build on laws."""
 MEMORY = 256 * 2**20
-"""Most bytes of cached matrices, unless a call says otherwise."""
+"""Default for the maximum number of bytes of cached matrices."""
 
 
 class Law:
-    """A distribution over sets of items. Samplers import laws, so a law names its sampler and loads it on first use."""
+    """A distribution over sets of items. Samplers import this package, so a distribution names its sampler and loads it on first use."""
 
     _sampler: ClassVar[str]
 
@@ -69,9 +66,9 @@ class Law:
         Parameters
         ----------
         n_samples : int
-            How many sets.
+            Number of sets.
         size : int, optional
-            Items of each, given ones included; None: the unconstrained law.
+            Number of items of each set, given ones included. None: any number.
         given, exclude : items
             Items every set contains, and items no set contains: ids or labels.
         rng : anything ``numpy.random.default_rng`` takes
@@ -81,7 +78,8 @@ class Law:
         device : str, optional
             None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
         memory : int
-            Most bytes of cached matrices. Peak memory beside X is this, 20n bytes of table and about 130 r² √size bytes per worker.
+            Maximum bytes of cached matrices. Peak memory in addition to X is this, a table of 20n bytes, and about
+            130 r² √size bytes per worker.
         progress : bool
             Show a progress bar.
 

@@ -3,7 +3,8 @@
 On the map, substitutes are close together, and lines join complements. Items that repel each other have rows that point
 in similar directions in the symmetric part of L: with sym(B) = F Fᵀ, the angle between Fᵀq_a and Fᵀq_b does not depend on
 how X and W are written. The map is a spectral layout of these angles: the two smoothest eigenvectors of the graph whose
-edges have squared positive cosines as weights [Belkin & Niyogi, Neural Computation 15, 2003].
+edges have squared positive cosines as weights [Belkin & Niyogi, Neural Computation 15, 2003]. In a mixture, items of the same missions are
+close together instead: the angle is that between their profiles √P(component | item).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.errors import InvalidInputError
 from ndpp.explain import Pair, Pairs
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 from ndpp.linalg import symmetric_part
 from ndpp.plots._base import ATTRACT, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
 
@@ -66,7 +68,7 @@ def pair_graph(pairs: Pairs) -> Figure:
     return drawn
 
 
-def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
+def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
     """Plot a map of the ``n`` most popular items, with lines between the complements in ``pairs``. O(n_items · r² + n³).
 
     The 60 most popular items are labelled; the others are points. ``pairs`` is the result of :func:`ndpp.explain.strongest_pairs`.
@@ -93,23 +95,35 @@ def embedding_map(kernel: LowRankKernel, *, n: int = 60, pairs: Pairs | None = N
             ends = np.transpose([places[pair.first.item], places[pair.second.item]])
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
     area = 200 * popularity[items] / popularity[items].max()
-    axes.scatter(points[:, 0], points[:, 1], s=area + 8, color=NEUTRAL, alpha=np.where(np.arange(n) < LABELLED, 0.75, 0.3), lw=0, zorder=2)
+    axes.scatter(
+        points[:, 0],
+        points[:, 1],
+        s=area + 8,
+        color=NEUTRAL,
+        alpha=np.where(np.arange(n) < LABELLED, 0.75, 0.3),
+        lw=0,
+        zorder=2,
+    )
     for item, (x, y) in islice(places.items(), LABELLED):
         label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
         axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)
     axes.margins(0.1)
+    near = "of the same missions" if isinstance(kernel, Mixture) else "stand in for each other"
     notes = [f"labels: the {LABELLED} in most baskets"] if n > LABELLED else []
-    notes += ["near each other: stand in for each other", "larger: in more baskets"]
+    notes += [f"near each other: {near}", "larger: in more baskets"]
     notes += ["blue line: go together"] if pairs else []
     drawn.supxlabel("    ·    ".join(notes), fontsize=9)
     return drawn
 
 
-def _similarity(kernel: LowRankKernel, items: IntArray) -> FloatArray:
-    """Return cosines between items in the symmetric part of L; zero for items with a zero row."""
-    ties = kernel.ties  # a background scales rows, which cosines do not see
-    values, vectors = np.linalg.eigh(symmetric_part(ties.coordinates.B))
-    rows = ties.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+def _similarity(kernel: LowRankKernel | Mixture, items: IntArray) -> FloatArray:
+    """Return cosines between items in the symmetric part of L, or between their missions; zero for items with a zero row."""
+    if isinstance(kernel, Mixture):
+        rows = np.sqrt(kernel.weights[:, None] * kernel.component_inclusions()[:, items]).T
+    else:
+        ties = kernel.ties  # a background scales rows, which cosines do not see
+        values, vectors = np.linalg.eigh(symmetric_part(ties.coordinates.B))
+        rows = ties.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(norms > 0, norms, 1.0)
     return np.asarray(rows @ rows.T)

@@ -103,7 +103,7 @@ def stream_key(rng: RngLike) -> IntArray:
 
 def stream(key: AnyArray, index: int) -> np.random.Generator:
     """Return the stream of sample ``index``."""
-    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, index]))
+    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, 0, index], np.uint64)))
 
 
 class Sampler(ABC):
@@ -219,7 +219,8 @@ def joined(parts: Sequence[Draws]) -> Draws:
 
 def _batches(n_samples: int, first: int, most: int) -> list[range]:
     """Return the indices of the samples in batches of at most ``most``."""
-    n_samples, first = check_count(n_samples, "n_samples"), check_count(first, "first")
+    n_samples = check_count(n_samples, "n_samples", most=2**63)
+    first = check_count(first, "first", most=2**64 - n_samples)  # samples are numbered by 64 bits
     step = min(most, -(-n_samples // 16)) or 1  # at least a dozen batches, so that workers finish together
     return [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
 

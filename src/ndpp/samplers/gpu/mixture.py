@@ -135,7 +135,7 @@ class TiedEngine(BatchEngine):
                     count=tried,
                 )
             # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
-            n_each = max(1, min(self.max_samples // len(pending), MAX_PROPOSALS - tried))
+            n_each = max(1, min(self.max_samples // len(pending), tried + 1, MAX_PROPOSALS - tried))
             index = numbers[pending, None] + (torch.arange(tried, tried + n_each, device=self.device) << ATTEMPT_BIT)
             proposed = self.propose(streams, key, index.view(-1))
             good = (proposed.sizes == size).view(-1, n_each)
