@@ -16,6 +16,7 @@ from command import Done, end, spawn
 from ndpp.datasets import shelf_kernel
 
 ORDERS = 'order_id,product\nA-17,bread\nA-17,oat drink\nB-3,tea\n"C, 9",oat drink\nD-1,NA\nD-1,coffee \n'
+QUICK = ["--model", "ndpp", "--rank", 4, "--epochs", 1]
 COLUMNS = ["--basket", "order_id", "--item", "product"]
 LENIENT = ["--unknown", "skip", "--missing", "skip"]
 
@@ -117,7 +118,7 @@ def test_evaluation_counts_what_it_skips(shop):
 def test_splits_keep_their_ids_and_codes_are_names(shop):
     rows = [f"2026-{i},{85123 + 7 * (i % 3)}\n2026-{i},{71053 + i % 2}\n" for i in range(60)]
     (shop / "codes.csv").write_bytes(("order_id,product\n" + "".join(rows)).encode("utf-16"))
-    words = ["fit", "codes.csv", *COLUMNS, "-o", "codes", "--test", 20, "--epochs", 1, "--rank", 4]
+    words = ["fit", "codes.csv", *COLUMNS, "-o", "codes", "--test", 20, *QUICK]
     refused = run(shop, *words)
     assert "Name its encoding, for example --encoding utf-16" in refused.err
     assert run(shop, *words, "--encoding", "utf-16").code == 0
@@ -127,10 +128,7 @@ def test_splits_keep_their_ids_and_codes_are_names(shop):
     assert set(parts[0]) | set(parts[1]) == {f"2026-{i}" for i in range(60)}
     best = run(shop, "recommend", "codes", "codes.test.csv", "-n", 1, "--json")
     assert (best.code, best.json["basket_ids"]) == (0, list(parts[1]))
-    ids = run(
-        shop, "fit", "codes.csv", *COLUMNS, "-o", "ids", "--encoding", "utf-16", "--ids", "--epochs", 1, "--rank", 4
-    )
-    assert ids.code == 0
+    assert run(shop, "fit", "codes.csv", *COLUMNS, "-o", "ids", "--encoding", "utf-16", "--ids", *QUICK).code == 0
     assert ndpp.load(shop / "ids").n_items == 85138
 
 
@@ -200,7 +198,8 @@ def test_the_tutorial_by_command(tmp_path, monkeypatch):
         if ".csv" in block:
             exec(compile(block, PAGE.name, "exec"), names)
     assert sorted(os.listdir()) == ["orders.csv", "today.csv"]
-    fitted = run(tmp_path, "fit", "orders.csv", *COLUMNS, "-o", "shop", "--test", 300, "--epochs", 12, "--rank", 24)
+    words = ["fit", "orders.csv", *COLUMNS, "-o", "shop", "--test", 300, "--model", "ndpp", "--epochs", 12]
+    fitted = run(tmp_path, *words)
     assert (fitted.code, fitted.err) == (0, "")
     assert 'product 13, "size M"' in (ndpp.load(tmp_path / "shop").labels or ())
     tested = run(
