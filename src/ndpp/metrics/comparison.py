@@ -123,9 +123,10 @@ class Comparison(NamedTuple):
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame of pandas, polars or pyarrow with a row per model and metric: its value and its interval."""
         found = [(row.name, one) for row in self.rows for one in row.estimates]
-        columns = {"model": [name for name, _ in found], "metric": [one.name for _, one in found]}
-        numbers = {name: [getattr(one, name) for _, one in found] for name in ("value", "low", "high", "n", "n_zero")}
-        return to_frame(columns | numbers, backend)
+        numbers = {name: [getattr(one, name) for _, one in found] for name in ("value", "low", "high", "n")}
+        return to_frame(
+            {"model": [name for name, _ in found], "metric": [one.name for _, one in found], **numbers}, backend
+        )
 
 
 def compare_models(
