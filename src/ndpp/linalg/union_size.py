@@ -93,7 +93,7 @@ class UnionSize(NamedTuple):
         for matrix, weight in zip(HM, heavy) if len(self.heavy_p) else ():
             matrix.real += (self.heavy_q * weight.real[:, None]).T @ tied
             matrix.imag += (self.heavy_q * weight.imag[:, None]).T @ tied
-        return np.eye(r) - self.marginal + z[:, None, None] * HM
+        return np.asarray(np.eye(r) - self.marginal + z[:, None, None] * HM)
 
     def log_mean(self, z: AnyArray, system: AnyArray | None = None) -> AnyArray:
         """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
