@@ -270,6 +270,13 @@ def test_rows_in_a_store_give_the_same_draws(monkeypatch):
         assert here.sample(100, size=size, rng=20) == there.sample(100, size=size, rng=20)
 
 
+@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.PCG64])
+def test_a_generator_of_any_kind_will_do(bits):
+    """Mersenne twisters have words of 32 bits."""
+    sampler, rng = Exact.prepare(GENERIC.kernel, size=2), np.random.Generator(bits(23))
+    laws.assert_law([sampler.draw(rng).rows for _ in range(DRAWS)], oracles.enumerate_law(GENERIC.L, 2))
+
+
 def test_sizes_that_are_certain():
     assert GENERIC.kernel.sample(2, size=0, rng=0).to_lists() == [[], []]
     assert GENERIC.kernel.sample(2, size=2, given=[4, 1], rng=0).to_lists() == [[1, 4], [1, 4]]

@@ -36,7 +36,7 @@ from ndpp.samplers.symmetric import EigenvectorLaw, draw_projection, given_heads
 
 BLOCK = 32
 """Candidates that are fetched together. No draw depends on it."""
-_U11, _U17, _U23, _U41, _U45, _U19 = (np.uint64(shift) for shift in (11, 17, 23, 41, 45, 19))
+_U11, _U17, _U19, _U23, _U32, _U41, _U45 = (np.uint64(shift) for shift in (11, 17, 19, 23, 32, 41, 45))
 
 
 def is_symmetric(kernel: LowRankKernel) -> bool:
@@ -95,7 +95,8 @@ def draw_spectral(rng: np.random.Generator, spectrum: Spectrum, index: ItemIndex
     if type(index) is not LeverageTable:
         chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
         return draw_projection(rng, spectrum.vectors[chosen].T, index)
-    seed, rows = np.frombuffer(bytearray(rng.bytes(32)), np.uint64), _rows(index)
+    words, rows = rng.bit_generator.random_raw(8), _rows(index)
+    seed = words[:4] ^ (words[4:] << _U32)  # some generators have words of 32 bits
     if rows is None:
         found = _draw_from_store(seed, spectrum, index)
     else:
