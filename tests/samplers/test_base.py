@@ -108,7 +108,7 @@ def test_numbas_disguise_of_an_interrupt_is_seen_through():
 
 def test_streams_are_those_of_single_samples():
     """Also after draws that leave half a word over."""
-    key, indices = stream_key(3), [5, 0, 2**40, 7]
+    key, indices = stream_key(3), [5, 0, 2**40, 7, 2**64 - 1]
     for index, rng in zip(indices, streams(key, indices)):
         own = stream(key, index)
         for draw in (lambda g: g.random(5), lambda g: g.integers(0, 9, 3, dtype=np.int32), lambda g: g.bytes(5)):

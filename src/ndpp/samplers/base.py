@@ -111,7 +111,7 @@ def streams(key: AnyArray, indices: Iterable[int]) -> Iterator[np.random.Generat
     bits = np.random.Philox(key=key)
     rng, state = np.random.Generator(bits), bits.state
     for index in indices:
-        state["state"]["counter"][:] = 0, 0, 0, index
+        state["state"]["counter"][3] = index
         bits.state = state
         yield rng
 
