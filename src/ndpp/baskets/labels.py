@@ -46,7 +46,8 @@ class Rules(NamedTuple):
         A name of the catalogue stays as it is, and a name that lacks only the blanks of one in the catalogue stands for it.
         """
         known = frozenset(self.labels or ())
-        padded = {label.strip(): label for label in known if label.strip() not in known}
+        taken = known | MISSING
+        padded = {name: label for label in self.labels or () if (name := label.strip()) not in taken}
         words = {value: value if value in known else value.strip() for value in set(values) if isinstance(value, str)}
         self._say_stripped([value for value, word in words.items() if word and word != value])
         words = {value: padded.get(word, word) for value, word in words.items()}
