@@ -14,7 +14,7 @@ from ndpp.inference import (
     next_item_scores_many,
     recommend,
 )
-from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws import FamilyMixture, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
@@ -26,6 +26,7 @@ __all__ = [
     "NDPP",
     "ONDPP",
     "Baskets",
+    "FamilyMixture",
     "LowRankKernel",
     "Mixture",
     "MixtureNDPP",

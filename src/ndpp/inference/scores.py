@@ -11,8 +11,10 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
 from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.patterns import touched_weights
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import eliminate
@@ -66,6 +68,8 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
     check_catalogue(kernel, baskets)
     if isinstance(kernel, TiedMixture):
         return _tied_scores(kernel, baskets)
+    if isinstance(kernel, FamilyMixture):
+        return _family_scores(kernel, baskets)
     if isinstance(kernel, Mixture):
         return np.stack([next_item_scores(kernel, basket) for basket in baskets])
     out, is_scored = scores(Form.of_kernel(kernel), baskets)
@@ -77,8 +81,8 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
 def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
     ids = check_items(basket, mixture.n_items, "basket")
-    if isinstance(mixture, TiedMixture):
-        return np.asarray(_tied_scores(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
+    if isinstance(mixture, (TiedMixture, FamilyMixture)):
+        return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
@@ -93,12 +97,32 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
 
 def _tied_scores(mixture: TiedMixture, baskets: Baskets) -> FloatArray:
     """Return popularity given the basket times tie: Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
+    return np.asarray(_posteriors(mixture, baskets) @ mixture.odds * next_item_scores_many(mixture.base, baskets))
+
+
+def _family_scores(mixture: FamilyMixture, baskets: Baskets) -> FloatArray:
+    """Return the same for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for those that it does."""
+    posterior, patterns = _posteriors(mixture, baskets), mixture.patterns
+    touched = patterns.touched(baskets)
+    ties = next_item_scores_many(mixture.base, mixture._families(touched, len(baskets)))
+    out = posterior @ mixture.single_odds * ties[:, patterns.families]
+    weights = touched_weights(touched, patterns)
+    for b, g, states in zip(touched.baskets, touched.families, weights):
+        own = mixture._by_state[patterns.slots[g]] * states[:, None]
+        total = own.sum(axis=0)
+        mean = (own / np.where(total > 0, total, 1.0)) @ posterior[b]
+        out[b, patterns.members[g]] = patterns.odds[patterns.members[g]] @ mean
+    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0
+    return np.asarray(out)
+
+
+def _posteriors(mixture: TiedMixture | FamilyMixture, baskets: Baskets) -> FloatArray:
+    """Return P(c | S = J) of each basket J, shape (len(baskets), C)."""
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     if (total == -np.inf).any():
         raise _impossible(baskets[int(np.argmin(total))].tolist())
-    popularity = np.exp(log_posterior - total) @ mixture.odds
-    return np.asarray(popularity * next_item_scores_many(mixture.base, baskets))
+    return np.asarray(np.exp(log_posterior - total))
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

@@ -1,9 +1,9 @@
 """Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
 A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds and
-component_weights; any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries ``format``
-("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components
-and whatever the caller adds, such as the training configuration. Nothing is ever unpickled. A file is replaced whole or not at all.
+component_weights, and one over families ("families") has item_odds, families and states, too; any other mixture ("mixture") has the arrays
+of component c under names such as "0.X". The header has ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``,
+``ndpp_version``, a CRC-32, labels, names of components and what the caller adds. Nothing is unpickled. Files are replaced whole or not.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -28,6 +28,7 @@ from ndpp._atomic import disk_errors, replacing, replacing_folder
 from ndpp._json import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import Shard, crc32, open_shards, open_tensor, write_shards
@@ -36,9 +37,9 @@ from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 3
-"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3."""
-PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture")
+FORMAT_VERSION = 4
+"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3, families of 4."""
+PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and from then on."""
 INDEX = "kernel.safetensors"
 """The file of a folder that holds everything except X."""
@@ -66,6 +67,7 @@ class ModelHeader(NamedTuple):
     shards: tuple[Shard, ...] = ()
     n_components: int = 1
     names: tuple[str, ...] | None = None
+    n_families: int | None = None
 
 
 def save(
@@ -107,13 +109,13 @@ def save(
 
 def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
     """Return X if it is not in memory, and all arrays that are."""
-    if isinstance(law, TiedMixture):
+    if isinstance(law, (TiedMixture, FamilyMixture)):
         X, arrays = _arrays(law.base)
         del arrays["background"]  # all ones
-        return X, arrays | {
-            "odds": np.ascontiguousarray(law.odds),
-            "component_weights": np.ascontiguousarray(law.weights),
-        }
+        own = {"odds": law.odds, "component_weights": law.weights}
+        if isinstance(law, FamilyMixture):
+            own |= {"item_odds": law.patterns.odds, "families": law.patterns.families, "states": law.patterns.states}
+        return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items()}
     if isinstance(law, Mixture):
         arrays = {"component_weights": np.ascontiguousarray(law.weights)}
         for c, kernel in enumerate(law.components):
@@ -141,13 +143,14 @@ def _write(
     metadata: Mapping[str, Any] | None,
     shards: Sequence[Shard] = (),
 ) -> None:
-    kernel = law if isinstance(law, LowRankKernel) else law.base if isinstance(law, TiedMixture) else law.components[0]
+    is_tied, has_families = isinstance(law, TiedMixture), isinstance(law, FamilyMixture)
+    kernel = law if isinstance(law, LowRankKernel) else getattr(law, "base", None) or law.components[0]
     plain_kernel = isinstance(law, LowRankKernel) and law.background is None
     header = {
         "format": FORMAT,
-        "format_version": "3" if not plain_kernel else "2" if shards else "1",
+        "format_version": "4" if has_families else "3" if not plain_kernel else "2" if shards else "1",
         "ndpp_version": importlib.metadata.version("ndpp"),
-        "parametrisation": "xw" if law is kernel else "tied" if isinstance(law, TiedMixture) else "mixture",
+        "parametrisation": "xw" if law is kernel else "tied" if is_tied else "families" if has_families else "mixture",
         "n_items": str(law.n_items),
         "n_columns": str(kernel.X.shape[1]),
         "labels": _json(law.labels, "labels"),
@@ -156,6 +159,7 @@ def _write(
     } | ({"shards": _json(shards, "shards")} if shards else {})
     if isinstance(law, Mixture):
         header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
+        header |= {"n_families": str(kernel.n_items)} if has_families else {}
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         _order_header(temporary)
@@ -197,7 +201,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
         if not wanted <= names <= wanted | optional:
             expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
             raise _bad(path, f"expected the arrays {expected}; it holds {', '.join(sorted(names))}")
-        lazy = lazy and "X" in wanted
+        lazy = lazy and "X" in wanted and not header.n_families
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
         if lazy:
@@ -207,7 +211,8 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
             arrays["X"] = open_shards(Path(path), header.shards)
     except (OSError, InvalidInputError, ValueError, KeyError) as reason:
         raise _bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
-    for name, shape in {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}.items():
+    for name, n_rows in {"X": header.n_families or header.n_items, "W": header.n_columns}.items():
+        shape = n_rows, header.n_columns
         if name in arrays and (arrays[name].shape != shape or arrays[name].dtype.kind != "f"):
             raise _bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
     if crc != header.crc32:
@@ -223,8 +228,9 @@ def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
     wanted = {"W"} if header.shards else {"X", "W"}
     if header.parametrisation == "xw":
         return wanted, {"support", "weights", "background"}
-    if header.parametrisation == "tied":
-        return wanted | {"odds", "component_weights"}, {"support", "weights"}
+    if header.parametrisation in ("tied", "families"):
+        more = {"item_odds", "families", "states"} if header.n_families else set()
+        return wanted | {"odds", "component_weights"} | more, {"weights"} if more else {"support", "weights"}
     each = range(header.n_components)
     wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
     return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
@@ -235,9 +241,11 @@ def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture
         return _kernel(arrays, header)
     weights = arrays.pop("component_weights")
     if header.parametrisation == "tied":
-        odds = arrays.pop("odds")
-        base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
-        return TiedMixture(odds, base, weights, names=header.names)
+        odds, arrays["background"] = arrays.pop("odds"), np.ones(header.n_items)
+        return TiedMixture(odds, _kernel(arrays, header), weights, names=header.names)
+    if header.parametrisation == "families":
+        magnitudes = arrays.pop("weights", None)
+        return FamilyMixture(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
     parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
     for name, array in arrays.items():
         c, _, own = name.partition(".")
@@ -312,6 +320,7 @@ def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
             metadata=dict(json.loads(fields["metadata"])),
             shards=shards,
             n_components=int(fields.get("n_components", 1)),
+            n_families=int(fields["n_families"]) if fields["parametrisation"] == "families" else None,
             names=None if names is None else tuple(names),
         )
     except ModelFileError:
