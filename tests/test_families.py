@@ -103,6 +103,8 @@ def test_probabilities(name: str):
     assert law.max_size == max(map(len, expected))
     assert law.size_distribution() == pytest.approx(sizes[: law.max_size + 1], abs=TOLERANCE)
     assert law.inclusion_probabilities() == pytest.approx(inclusion(expected), abs=TOLERANCE)
+    each = [inclusion(component) for component in plain(name)[0]]
+    assert law.component_inclusions() == pytest.approx(np.array(each), abs=TOLERANCE)
     for size in (0, 2, law.max_size):
         if 1e-8 < sizes[size] < 1e-5:
             continue  # known to 1e-15, and so not to ten digits; those below are computed another way

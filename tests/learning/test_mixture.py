@@ -139,7 +139,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
 
 def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     made, true = [], Expansion.at
-    monkeypatch.setattr(Expansion, "at", lambda parameters: made.append(run.step) or true(parameters))
+    monkeypatch.setattr(Expansion, "at", lambda *at: made.append(run.step) or true(*at))
     model = MixtureNDPP(**QUICK)
     run = model._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
     for _ in range(2 * mixture.RENEWAL):

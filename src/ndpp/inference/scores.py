@@ -14,7 +14,6 @@ from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.patterns import touched_weights
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import eliminate
@@ -106,12 +105,9 @@ def _family_scores(mixture: FamilyMixture, baskets: Baskets) -> FloatArray:
     touched = patterns.touched(baskets)
     ties = next_item_scores_many(mixture.base, mixture._families(touched, len(baskets)))
     out = posterior @ mixture.single_odds * ties[:, patterns.families]
-    weights = touched_weights(touched, patterns)
-    for b, g, states in zip(touched.baskets, touched.families, weights):
-        own = mixture._by_state[patterns.slots[g]] * states[:, None]
-        total = own.sum(axis=0)
-        mean = (own / np.where(total > 0, total, 1.0)) @ posterior[b]
-        out[b, patterns.members[g]] = patterns.odds[patterns.members[g]] @ mean
+    states = mixture.state_posteriors(touched, posterior)
+    pair, item = patterns.items_of(touched.families)
+    out[touched.baskets[pair], item] = np.einsum("ik,ik->i", patterns.odds[item], states[pair])
     out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0
     return np.asarray(out)
 

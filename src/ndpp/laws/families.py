@@ -32,19 +32,11 @@ from ndpp.laws.batched import log_dets
 from ndpp.laws.family_sizes import FamilySizes
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import NEGLIGIBLE, Mixture
-from ndpp.laws.patterns import Patterns, Touched, touched_weights
-from ndpp.laws.support import ItemRows
+from ndpp.laws.patterns import Catalogue, Patterns, Touched, touched_weights
 from ndpp.laws.tied import TiedMixture
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
-
-
-class Catalogue(ItemRows):
-    """The items by id and label: those of X are families."""
-
-    def __init__(self, n_items: int, labels: tuple[str, ...] | None) -> None:
-        self.X, self.labels, self._allowed = np.empty((n_items, 0)), labels, None
 
 
 class FamilyComponents(Sequence["FamilyMixture"]):
@@ -138,13 +130,7 @@ class FamilyMixture(Mixture):
         self.components: Any = FamilyComponents(self)
 
     def _changed(
-        self,
-        *,
-        odds: FloatArray | None = None,
-        patterns: Patterns | None = None,
-        base: LowRankKernel | None = None,
-        weights: FloatArray | None = None,
-        names: Sequence[str] | None = None,
+        self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
     ) -> FamilyMixture:
         made = object.__new__(FamilyMixture)
         odds = self.odds if odds is None else odds
@@ -190,17 +176,31 @@ class FamilyMixture(Mixture):
         some = np.expm1(self.patterns.log_totals_at(z))
         return np.asarray(self.patterns.by_family(self.odds.T * some).T)
 
+    def _parts(self, n_pairs: int) -> list[slice]:
+        step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])
+        return [slice(start, start + step) for start in range(0, n_pairs, step)]
+
     def _log_sums(self, touched: Touched, logs: FloatArray) -> FloatArray:
         """Return log Σ_s a_cs exp(logs) of the states of each touched family, shape (pairs, C)."""
         top = logs.max(axis=1, initial=-np.inf, keepdims=True)
         top[top == -np.inf] = 0.0
         scaled, slots = np.exp(logs - top), self.patterns.slots[touched.families]
         out = np.empty((len(logs), len(self.odds)))
-        step = max(1, BLOCK_ENTRIES // self._by_state.shape[1] // slots.shape[1])
-        for part in (slice(start, start + step) for start in range(0, len(logs), step)):
+        for part in self._parts(len(logs)):
             out[part] = np.einsum("pkc,pk->pc", self._by_state[slots[part]], scaled[part])
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(out) + top)
+
+    def state_posteriors(self, touched: Touched, posterior: FloatArray) -> FloatArray:
+        """Return Σ_c P(c | J) P(s | c, J_g) of the states of each touched family, shape (pairs, K), from P(c | J) of each basket J."""
+        weights, slots = touched_weights(touched, self.patterns), self.patterns.slots[touched.families]
+        out = np.empty(weights.shape)
+        for part in self._parts(len(out)):
+            own = self._by_state[slots[part]] * weights[part, :, None]  # (pairs, K, C)
+            total = own.sum(axis=1)
+            share = posterior[touched.baskets[part]] / np.where(total > 0, total, 1.0)
+            out[part] = np.einsum("pkc,pc->pk", own, share)
+        return out
 
     def component_log_probs(self, baskets: Baskets) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
@@ -231,9 +231,9 @@ class FamilyMixture(Mixture):
         if size is None:
             return out
         rest = self._given(ids)
-        return np.array(
-            [p + FamilySizes(rest, c).log_at(size - len(ids)) if p > -np.inf else p for c, p in enumerate(out)]
-        )
+        for c in np.flatnonzero(out > -np.inf).tolist():
+            out[c] += FamilySizes(rest, c).log_at(size - len(ids))
+        return out
 
     def _log_inside(self, touched: Touched) -> FloatArray:
         """Return log of the weight of all sets of a touched family that contain its items, in each state, shape (pairs, K)."""
@@ -259,6 +259,12 @@ class FamilyMixture(Mixture):
                 out += posterior[c] * FamilySizes(rest, c).inclusions(size - len(ids))
         out[ids] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
+
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C F r²), once."""
+        rest = 1 / (1 + self.touched.odds)
+        touched = (rest * (1 + self.touched._forms * rest))[:, self.patterns.families]
+        return clip_probabilities(touched * self._item_mass, "inclusion probabilities")
 
     def _inclusions(self, ids: IntArray, posterior: FloatArray, active: IntArray) -> FloatArray:
         one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
@@ -303,10 +309,13 @@ class FamilyMixture(Mixture):
         ids = check_items(items, self.n_items)
         if len(ids) == 0:
             return self
-        weights = self.responsibilities(ids)
-        kept, rest = np.flatnonzero(weights > 0), self._given(ids)
+        return self._with(self.responsibilities(ids), lambda mixture: mixture._given(ids))
+
+    def _with(self, weights: FloatArray, change: Any) -> FamilyMixture:
+        """Return the components of positive weight of the changed mixture."""
+        kept, rest = np.flatnonzero(weights > 0), change(self)
         names = None if self.names is None else [self.names[c] for c in kept]
-        return rest._changed(odds=rest.odds[kept], weights=weights[kept], names=names)
+        return rest._changed(odds=rest.odds[kept], weights=weights[kept], names=names)  # type: ignore[no-any-return]
 
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items, with the weights that they had."""

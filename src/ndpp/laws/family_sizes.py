@@ -52,7 +52,7 @@ class FamilySizes(NamedTuple):
         log_totals = patterns.log_totals_at(z)
         odds = patterns.by_family(self.mixture.odds[self.c][:, None] * np.expm1(log_totals))
         p = (odds / (1 + odds)).T
-        r, m = len(touched._core), len(z)
+        r, m = touched.base.rank, len(z)
         total = np.zeros((2 * m, r * (r + 1) // 2))
         for rows, pairs in touched._pairs():
             total += np.concatenate([p.real[:, rows], p.imag[:, rows]]) @ pairs
@@ -106,7 +106,7 @@ class FamilySizes(NamedTuple):
         state, r = patterns.slots[patterns.families[item], column], patterns.odds[item, column]
         for part in _chunks(len(z)):
             point, here = self.at(z[part]), z[part]
-            N = mixture.touched._core @ np.linalg.inv(point.system)
+            N = 2 * mixture.touched.base.ties.coordinates.B @ np.linalg.inv(point.system)
             share = np.empty_like(point.odds)  # P(g ∈ A) / o_g under z r
             for rows, Q in mixture.touched.base.ties.q_blocks():
                 forms = np.einsum("ia,mab,ib->im", Q, N, Q, optimize=True)
@@ -135,10 +135,7 @@ def tilts(mixture: Any, size: int) -> FloatArray:
     for c, odds in enumerate(mixture.odds):
         logs[c] = np.log1p(mixture.patterns.by_family(odds[:, None] * some)).sum(axis=0)
     untied = np.nan_to_num(np.gradient(logs, GRID, axis=1), nan=np.inf)
-    forms, rest = mixture.touched._forms, 1 / (1 + mixture.touched.odds)
-    exact = ((rest * (1 + forms * rest))[:, mixture.patterns.families] * mixture._item_mass).sum(axis=1)
-    middle = len(GRID) // 2
-    ratio = exact / np.maximum(untied[:, middle], 1e-300)
+    ratio = mixture.component_inclusions().sum(axis=1) / np.maximum(untied[:, len(GRID) // 2], 1e-300)
     return np.asarray(GRID[np.abs(untied * ratio[:, None] - max(size, 0.3)).argmin(axis=1)])
 
 

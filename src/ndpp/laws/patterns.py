@@ -17,6 +17,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.support import ItemRows
 
 
 class Touched(NamedTuple):
@@ -121,6 +122,13 @@ class Patterns:
         order = np.argsort(self.families, kind="stable")
         return np.split(order, np.searchsorted(self.families[order], np.arange(1, self.n_families)))
 
+    def items_of(self, families: IntArray) -> tuple[IntArray, IntArray]:
+        """Return all items of each of these families, and before them the position of the family."""
+        items = [self.members[g] for g in families.tolist()]
+        return np.repeat(np.arange(len(items)), [len(own) for own in items]), np.concatenate(
+            [np.empty(0, np.int64), *items]
+        )
+
     def touched(self, baskets: Baskets) -> Touched:
         """Return the families that each basket touches."""
         owner = np.repeat(np.arange(len(baskets)), baskets.sizes)
@@ -129,6 +137,13 @@ class Patterns:
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         key = key[order[first]]
         return Touched(key // self.n_families, key % self.n_families, baskets.indices[order], first)
+
+
+class Catalogue(ItemRows):
+    """The items by id and label, where the rows of X are families."""
+
+    def __init__(self, n_items: int, labels: tuple[str, ...] | None) -> None:
+        self.X, self.labels, self._allowed = np.empty((n_items, 0)), labels, None
 
 
 def touched_weights(touched: Touched, patterns: Patterns) -> FloatArray:

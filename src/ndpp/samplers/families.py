@@ -87,8 +87,10 @@ class FamilySampler(MixtureSampler):
         exclude: Items = (),
         memory: int = MEMORY,
         device: str | None = None,
+        component: int | None = None,
     ) -> FamilySampler:
-        """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``."""
+        """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``; ``component`` is a number."""
+        mixture = mixture if component is None else mixture.components[component]
         if device not in (None, "cpu"):
             raise InvalidInputError(f"mixtures over families are drawn on the CPU; got device={device!r}")
         excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
