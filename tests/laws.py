@@ -5,6 +5,9 @@ correction) and not Pearson's: at the tiny levels used here Pearson's is far too
 and would raise false alarms. Rare cells are pooled; an outcome of probability zero fails at once. Sets are also judged by
 their sizes and by how many even-numbered items they have: these have few outcomes, in which a small error shows sooner.
 
+Draws too few to show an error are an error: :func:`assert_law` refuses a number of draws at which a sampler with the odds
+of one item tripled could pass. So each of its calls has a negative control of the same size.
+
 One false-alarm rate holds for the whole suite: ``SUITE_ALPHA``, split evenly over ``SUITE_CHECKS`` checks.
 ``conftest.py`` fails the run when more checks than declared were made.
 """
@@ -18,12 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
-from scipy.stats import chi2, norm
+from scipy.stats import chi2, ncx2, norm
 
 SUITE_ALPHA = 1e-5
 SUITE_CHECKS = 5000
 ALPHA = SUITE_ALPHA / SUITE_CHECKS
 LEAST_EXPECTED = 10.0
+TILT = 3.0
+"""Error that every check of sets must be able to see: the odds of one item, times this."""
+NEARLY_CERTAIN = 0.05
+"""Variance of the presence of every item up to which one set has nearly all the probability, and odds do not show."""
+POWER = 0.99
+"""Probability with which it must see it."""
 IMPOSSIBLE = 1e-13
 """Below this, a probability is zero: enumerations carry rounding, and no test here draws often enough to meet it."""
 
@@ -41,18 +50,56 @@ def count_sets(draws: Any) -> Counter[tuple[int, ...]]:
 
 
 def assert_law(draws: Any, law: Mapping[tuple[int, ...], float], *, alpha: float = ALPHA) -> None:
-    """Fail unless independent ``draws`` of sets look like ``law`` (set → probability, all others impossible)."""
+    """Fail unless independent ``draws`` of sets look like ``law`` (set → probability, all others impossible), or if there are too few."""
     counts = count_sets(draws)
     unheard = [key for key in counts if counts[key] and key not in law]
     assert not unheard, f"{len(unheard)} sets of probability zero were drawn, such as {unheard[0]}"
     keys = list(law)
-    assert_counts([counts[key] for key in keys], [law[key] for key in keys], alpha=alpha, names=keys)
+    observed, p = np.array([counts[key] for key in keys]), np.array([law[key] for key in keys])
+    views = [(np.arange(len(keys)), keys), *_features(keys)]
+    for groups, names in views:
+        assert_counts(np.bincount(groups, observed), np.bincount(groups, p), alpha=alpha, names=names)
+    is_in = np.array([[item in key for key in keys] for item in sorted({item for key in keys for item in key})])
+    if len(is_in) and np.max((is_in @ p) * (1 - is_in @ p)) > NEARLY_CERTAIN:
+        power = _best_power(is_in, p, [groups for groups, _ in views], int(observed.sum()), alpha)
+        if power < POWER:
+            raise ValueError(
+                f"{observed.sum()} draws are too few: a sampler with the odds of an item times {TILT:g} would pass with "
+                f"probability {1 - power:.2g}; draw more"
+            )
+
+
+def _features(keys: list[tuple[int, ...]]) -> list[tuple[NDArray[np.int64], list[str]]]:
+    """Sets grouped by their sizes and by their even items, where that says something: (group of each set, names)."""
+    out = []
     for feature in (len, evens):
         outcomes = sorted({feature(key) for key in keys})
         if 1 < len(outcomes) < len(keys):
             groups = np.searchsorted(outcomes, [feature(key) for key in keys])
-            observed, p = (np.bincount(groups, [part[key] for key in keys]) for part in (counts, law))
-            assert_counts(observed, p, alpha=alpha, names=[f"sets with {feature.__name__} = {i}" for i in outcomes])
+            out.append((groups, [f"sets with {feature.__name__} = {i}" for i in outcomes]))
+    return out
+
+
+def _best_power(
+    is_in: NDArray[np.bool_], p: NDArray[np.float64], views: list[NDArray[np.int64]], n: int, alpha: float
+) -> float:
+    """The largest power of these checks against the odds of one item, the one that shows best, times TILT.
+
+    Under the tilted law the statistic is close to a noncentral chi-square; its noncentrality is 2n times the divergence.
+    """
+    best = 0.0
+    for item in is_in[np.argsort(-(is_in @ p) * (1 - is_in @ p))]:
+        tilted = p * np.where(item, TILT, 1.0)
+        for groups in views:
+            q, r = np.bincount(groups, tilted / tilted.sum()), np.bincount(groups, p)
+            pooled = _pool(n * r)
+            q, r = np.bincount(pooled, q), np.bincount(pooled, r)
+            freedom, divergence = len(r) - 1, float(np.sum(xlogy(q, q / np.maximum(r, IMPOSSIBLE))))
+            if freedom and divergence > 0:
+                best = max(best, float(ncx2.sf(chi2.isf(alpha, freedom), freedom, 2 * n * divergence)))
+        if best >= POWER:
+            break
+    return best
 
 
 def evens(items: Iterable[int]) -> int:

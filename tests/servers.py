@@ -33,6 +33,20 @@ def odd_kernel() -> ndpp.LowRankKernel:
     return ndpp.LowRankKernel(X, W, labels=[*(shelf.labels or ()), *ODD])
 
 
+BREAKFAST = ["bread", "rolls", "butter", "jam", "coffee", "tea"]
+
+
+def trips() -> ndpp.Mixture:
+    """Two missions on the shelf of groceries, one with an odd name."""
+    shelf = shelf_kernel()
+    early = np.isin(shelf.labels, BREAKFAST)[:, None]
+    kernels = [
+        ndpp.LowRankKernel(shelf.X * np.where(early == wanted, 1.5, 0.3), shelf.W, labels=shelf.labels)
+        for wanted in (True, False)
+    ]
+    return ndpp.Mixture(kernels, [0.4, 0.6], names=["breakfast", "<b>dinner</b>"])
+
+
 def request(method: str, url: str, **options: Any) -> httpx.Response:
     """Ask once, over a connection of its own. Certificates, which take a while to read, are not needed here."""
     with httpx.Client(verify=False, trust_env=False, timeout=20) as client:

@@ -22,7 +22,7 @@ from scipy import sparse
 import only_posix
 from kernels import data_folder
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import DataWarning, InvalidInputError, MissingExtraError
 
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 SUFFIXES = [".txt", ".baskets.gz", ".csv", ".csv.gz", ".tsv", ".parquet"]
@@ -33,6 +33,23 @@ sets = st.lists(st.lists(st.integers(0, 8), max_size=6), min_size=1, max_size=8)
 plain_names = st.text("abyz-_.09é&;'\"#", min_size=1, max_size=5)
 spaced_names = st.text("ab0 ,", min_size=1, max_size=6).map(str.strip).filter(bool)
 any_names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
+AWKWARD = [
+    "\t\n\r,'\"",
+    "\r",
+    " a",
+    "a ",
+    "\ufeffa",
+    '"',
+    '"a"',
+    '"\\"',
+    "NA",
+    "null",
+    "\x85",
+    "a\u2028b",
+    "<b>",
+    "-0",
+    "007",
+]
 round_trip = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -178,9 +195,11 @@ def test_long_frame(frame: object) -> None:
 def test_long_frame_of_ids(frame: object) -> None:
     table = frame({"order": [7, 5, 7], "product": [2, 0, 1]})  # type: ignore[operator]
     assert Baskets.from_frame(table, basket="order", item="product", n_items=4).to_lists() == [[1, 2], [0]]
-    codes = Baskets.from_frame(table, basket="order", item="product", as_labels=True)
+    codes = Baskets.from_frame(table, basket="order", item="product")
     assert codes.labels == ("0", "1", "2")
     assert codes.labelled(0) == ("1", "2")
+    ids = Baskets.from_frame(table, basket="order", item="product", as_labels=False)
+    assert (ids.labels, ids.n_items, ids.basket_ids) == (None, 3, (7, 5))
 
 
 @frames
@@ -193,13 +212,18 @@ def test_missing_item_is_an_empty_basket(frame: object, items: list[object]) -> 
 
 @frames
 def test_bad_long_frames(frame: object) -> None:
-    table = frame({"order": [1, None], "product": [0.5, 1.0]})  # type: ignore[operator]
-    with pytest.raises(InvalidInputError, match=r"no column 'basket'; its columns are 'order', 'product'\. Name"):
+    table = frame({"order": [1, None], "product": [0.5, 1.0], "nested": [[1], [2]]})  # type: ignore[operator]
+    with pytest.raises(
+        InvalidInputError, match=r"no column 'basket'; its columns are 'order', 'product', 'nested'\. Name"
+    ):
         Baskets.from_frame(table, basket="basket", item="product")
     with pytest.raises(InvalidInputError, match="column 'order' must name a basket in every row"):
         Baskets.from_frame(table, basket="order", item="product")
     with pytest.raises(InvalidInputError, match="got float"):
         Baskets.from_frame(table, basket="product", item="product")
+    if not isinstance(table, pd.DataFrame):  # which does not know what its objects are
+        with pytest.raises(InvalidInputError, match="'nested' must hold single values; it holds List"):
+            Baskets.from_frame(table, basket="product", item="nested")
 
 
 def test_categories_and_what_is_no_frame() -> None:
@@ -290,6 +314,122 @@ def test_split_is_a_seeded_partition() -> None:
         baskets.split(-1, 2, rng=0)
 
 
+# Ids of baskets
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet"])
+@pytest.mark.parametrize("ids", [("A7", "B 1", " c"), (1001, 7, -3), (0, 1, 2)])
+def test_basket_ids_survive(tmp_path: Path, suffix: str, ids: tuple[object, ...]) -> None:
+    baskets = Baskets.from_lists([[0, 3], [], [4]], n_items=5, basket_ids=ids)
+    baskets.write(tmp_path / f"x{suffix}")
+    again = Baskets.read(tmp_path / f"x{suffix}", n_items=5)
+    assert again == baskets
+    assert list(map(str, again.basket_ids or ())) == list(map(str, ids))
+    assert baskets[[2, 0]].basket_ids == (ids[2], ids[0])
+    assert baskets.select(min_size=1).basket_ids == (ids[0], ids[2])
+    train, val, test = baskets.split(1, 1, rng=0)
+    assert sorted(map(str, (*train.basket_ids, *val.basket_ids, *test.basket_ids))) == sorted(map(str, ids))
+    assert pickle.loads(pickle.dumps(baskets)).basket_ids == ids
+
+
+@frames
+def test_basket_ids_of_frames(frame: object) -> None:
+    long = frame({"order": ["b", "a", "b"], "product": ["tea", "milk", "rice"]})  # type: ignore[operator]
+    assert Baskets.from_frame(long, basket="order", item="product").basket_ids == ("b", "a")
+    wide = frame({"order": [11, 9], "tea": [1, 0]})  # type: ignore[operator]
+    assert Baskets.from_onehot(wide, basket="order") == Baskets.from_lists(
+        [[0], []], labels=["tea"], basket_ids=[11, 9]
+    )
+
+
+def test_basket_ids_are_checked_and_compared() -> None:
+    assert Baskets.from_lists([[0]], basket_ids=["a"]) != Baskets.from_lists([[0]], basket_ids=["b"])
+    assert Baskets.from_csr(sparse.eye_array(2), basket_ids=["a", "b"]).basket_ids == ("a", "b")
+    assert Baskets.from_lists([[0], [1]], basket_ids=[1, "b"]).basket_ids == ("1", "b")
+    with pytest.raises(InvalidInputError, match="basket_ids must be 1, one per basket; got 2"):
+        Baskets.from_lists([[0]], basket_ids=["a", "b"])
+    with pytest.raises(InvalidInputError, match="empty strings"):
+        Baskets.from_lists([[0]], basket_ids=[""])
+
+
+# Unknown items, missing values, blanks, encodings
+
+
+def test_unknown_items_are_skipped_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("basket,item\nA,tea\nA,new\nB,newer\nC,new\n")
+    with pytest.raises(InvalidInputError, match="unknown label 'new'"):
+        Baskets.read(tmp_path / "x.csv", labels=["tea"])
+    said = r"x.csv: skipped 2 unknown items, such as 'new': 3 of 4 entries, in 3 baskets"
+    with pytest.warns(DataWarning, match=said):
+        found = Baskets.read(tmp_path / "x.csv", labels=["tea"], unknown="skip")
+    assert found.to_lists() == [[0], [], []]
+    assert found.basket_ids == ("A", "B", "C")
+    with pytest.warns(DataWarning, match="skipped 1 unknown item, such as 9"):
+        assert Baskets.from_lists([[0, 9]], n_items=3, unknown="skip").to_lists() == [[0]]
+    with pytest.raises(InvalidInputError, match="unknown must be one of error, skip; got 'drop'"):
+        Baskets.from_lists([[0]], unknown="drop")
+
+
+@pytest.mark.parametrize("word", ["", "NA", "N/A", "NaN", "nan", "null", "NULL", " "])
+def test_missing_values(tmp_path: Path, word: str) -> None:
+    (tmp_path / "x.csv").write_text(f"basket,item\nA,tea\nA,{word}\n{word},milk\n")
+    with pytest.raises(InvalidInputError, match=r"line 4.*leave such rows out with missing='skip'"):
+        Baskets.read(tmp_path / "x.csv")
+    with pytest.warns(DataWarning, match="x.csv: skipped 2 rows with a missing value"):
+        found = Baskets.read(tmp_path / "x.csv", missing="skip")
+    assert (found.labels, found.basket_ids) == (("tea",), ("A",))
+    (tmp_path / "x.csv").write_text(f"basket,item\nA,tea\nA,{word}\n")
+    with pytest.raises(InvalidInputError, match=r"x.csv: an item of basket 'A' is missing, one of 1. Fill in"):
+        Baskets.read(tmp_path / "x.csv")
+    if word.strip():
+        assert Baskets.read(tmp_path / "x.csv", missing="keep").labels == tuple(sorted([word, "tea"]))
+        assert Baskets.read(tmp_path / "x.csv", labels=["tea", word]).to_lists() == [[0, 1]]
+
+
+@frames
+@pytest.mark.parametrize("gap", [None, "NA"])
+def test_missing_values_of_frames(frame: object, gap: str | None) -> None:
+    table = frame({"order": ["A", "A", gap], "product": ["tea", gap, "milk"]})  # type: ignore[operator]
+    with pytest.raises(InvalidInputError, match="column 'order' must name a basket in every row"):
+        Baskets.from_frame(table, basket="order", item="product")
+    with pytest.warns(DataWarning, match="the data frame: skipped 2 rows"):
+        found = Baskets.from_frame(table, basket="order", item="product", missing="skip")
+    assert (found.labels, found.basket_ids) == (("tea",), ("A",))
+
+
+def test_missing_words_of_text(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("tea NA\nNA\n\n")
+    with pytest.raises(InvalidInputError, match="an item of basket 0 is missing, one of 2"):
+        Baskets.read(tmp_path / "x")
+    with pytest.warns(DataWarning, match="skipped 2 rows"):
+        assert Baskets.read(tmp_path / "x", missing="skip").to_lists() == [[0], [], []]
+
+
+def test_blanks_at_the_ends_of_names_are_removed_and_said(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("basket,item\nA,tea \nB,tea\nB, milk\n")
+    with pytest.warns(DataWarning, match=r"x.csv: removed blanks at the ends of 2 names, such as ' milk'"):
+        found = Baskets.read(tmp_path / "x.csv")
+    assert (found.labels, found.to_lists()) == (("milk", "tea"), [[1], [0, 1]])
+    exact = Baskets.read(tmp_path / "x.csv", labels=["tea ", "tea", " milk"])
+    assert exact.to_lists() == [[0], [1, 2]]
+    (tmp_path / "items").write_text("tea \nmilk\n")
+    (tmp_path / "ids").write_text("0 1\n")
+    with pytest.warns(DataWarning, match="removed blanks"):
+        assert Baskets.read(tmp_path / "ids", items=tmp_path / "items").labels == ("tea", "milk")
+
+
+def test_other_encodings(tmp_path: Path) -> None:
+    for encoding in ("cp1252", "utf-16", "utf-8", "utf-8-sig"):
+        (tmp_path / "x.csv").write_bytes("basket,item\nA,café\n".encode(encoding))
+        assert Baskets.read(tmp_path / "x.csv", encoding=encoding).labels == ("café",)
+        if encoding in ("cp1252", "utf-16"):
+            with pytest.raises(InvalidInputError, match=f"Name its encoding, for example encoding='{encoding}'"):
+                Baskets.read(tmp_path / "x.csv")
+    for encoding in ("klingon", "hex"):
+        with pytest.raises(InvalidInputError, match=f"encoding must name a text encoding; got '{encoding}'"):
+            Baskets.read(tmp_path / "x.csv", encoding=encoding)
+
+
 # Round trips
 
 
@@ -323,11 +463,11 @@ def test_round_trip_of_labels(tmp_path: Path, suffix: str, names: st.SearchStrat
     assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".parquet"])
 @round_trip
 @given(data=st.data())
 def test_round_trip_of_any_label(tmp_path: Path, suffix: str, data: st.DataObject) -> None:
-    labels = tuple(data.draw(st.lists(any_names | st.just("\t\n\r,'\""), min_size=9, max_size=9, unique=True)))
+    labels = tuple(data.draw(st.lists(any_names | st.sampled_from(AWKWARD), min_size=9, max_size=9, unique=True)))
     baskets = made(data.draw(sets), labels)
     baskets.write(tmp_path / f"x{suffix}")
     assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
@@ -365,9 +505,11 @@ def test_parquet_through_open_files() -> None:
 )
 def test_text_of_ids(tmp_path: Path, text: str, lists: list[list[int]]) -> None:
     (tmp_path / "x").write_bytes(text.encode())
-    baskets = Baskets.read(tmp_path / "x")
+    baskets = Baskets.read(tmp_path / "x", as_labels=False)
     assert baskets.to_lists() == lists
     assert baskets.labels is None
+    codes = Baskets.read(tmp_path / "x")
+    assert [[int(word) for word in codes.labelled(i)] for i in range(len(codes))] == lists
 
 
 @pytest.mark.parametrize(
@@ -406,7 +548,8 @@ def test_numbers_that_may_be_ids_or_labels(tmp_path: Path) -> None:
         Baskets.read(tmp_path / "x", labels=["2", "1", "0"])
     assert Baskets.read(tmp_path / "x", labels=["2", "1", "0"], as_labels=True).to_lists() == [[0, 1]]
     assert Baskets.read(tmp_path / "x", labels=["2", "1", "0"], as_labels=False).to_lists() == [[1, 2]]
-    assert Baskets.read(tmp_path / "x", as_labels=True).labels == ("1", "2")
+    assert Baskets.read(tmp_path / "x").labels == ("1", "2")
+    assert Baskets.read(tmp_path / "x", n_items=3).labels is None
     (tmp_path / "x").write_text("1 tea\n")
     with pytest.raises(InvalidInputError, match="whole numbers; got 'tea'"):
         Baskets.read(tmp_path / "x", as_labels=False)
@@ -479,7 +622,7 @@ def test_missing_file(tmp_path: Path, name: str) -> None:
 
 def test_parquet_columns_are_named(tmp_path: Path) -> None:
     made([[1]]).write(tmp_path / "x.parquet", basket="order", item="product")
-    assert Baskets.read(tmp_path / "x.parquet", basket="order", item="product").to_lists() == [[1]]
+    assert Baskets.read(tmp_path / "x.parquet", basket="order", item="product", n_items=9).to_lists() == [[1]]
     with pytest.raises(
         InvalidInputError, match=r"x.parquet has no column 'basket'; its columns are 'order', 'product'"
     ):
@@ -531,13 +674,33 @@ def test_same_baskets_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
 
 
-@pytest.mark.parametrize("label", ["a\tb", "a\nb", "a\rb", " a", "a "])
-def test_text_says_which_label_it_cannot_hold(tmp_path: Path, label: str) -> None:
+@pytest.mark.parametrize("label", ["a\0b", "x" * 131_072])
+def test_csv_says_which_label_it_cannot_hold(tmp_path: Path, label: str) -> None:
     baskets = Baskets.from_lists([[label, "c"]])
-    with pytest.raises(InvalidInputError, match="Write CSV or Parquet, or ids with as_labels=False"):
-        baskets.write(tmp_path / "x")
+    with pytest.raises(InvalidInputError, match="Write text or Parquet, or ids with as_labels=False"):
+        baskets.write(tmp_path / "x.csv")
     assert not list(tmp_path.iterdir())
-    baskets.write(tmp_path / "x", as_labels=False)
+    for name in ("x.txt", "x.parquet"):
+        baskets.write(tmp_path / name)
+        assert Baskets.read(tmp_path / name) == baskets
+    baskets.write(tmp_path / "x.csv", as_labels=False)
+
+
+def test_text_quotes_names_that_a_line_cannot_hold() -> None:
+    file = io.StringIO()
+    Baskets.from_lists([["tea ", 'a "b"'], ['"c"', "d\te"], ["f"]]).write(file)
+    assert file.getvalue() == 'a "b"\t"tea "\n"\\"c\\""\t"d\\te"\nf\t\n'
+
+
+def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="zero baskets"):
+        Baskets.from_lists([]).write(tmp_path / "x.txt")
+    repeated = Baskets.from_lists([[0], [1]], basket_ids=["A", "B"])[[0, 1, 0]]
+    with pytest.raises(InvalidInputError, match="'A' occurs 2 times"):
+        repeated.write(tmp_path / "x.csv")
+    with pytest.raises(InvalidInputError, match="different names"):
+        made([[1]]).write(tmp_path / "x.csv", basket="item")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".csv", ".parquet"])
@@ -545,7 +708,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"precious")
     unwritable = Baskets.from_lists([["fine"], ["lone \ud800 surrogate"]])
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(InvalidInputError, match="no file can hold the label"):
         unwritable.write(path)
     assert path.read_bytes() == b"precious"
     assert [file.name for file in tmp_path.iterdir()] == [path.name]

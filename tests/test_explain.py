@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernels import AWKWARD, data_folder, learned
-from ndpp import LowRankKernel, explain
+from ndpp import Baskets, LowRankKernel, Mixture, Ranking, explain, recommend
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 
@@ -94,7 +94,7 @@ def test_all_pairs_against_a_plain_loop(monkeypatch):
     values = {(a, b): -K[a, b] * K[b, a] / (spread[a] * spread[b]) for a in range(30) for b in range(a + 1, 30)}
     best = sorted(values, key=values.get)
     for pairs_at_once in (10**6, 100, 1):
-        monkeypatch.setattr(explain, "CHUNK_PAIRS", pairs_at_once)
+        monkeypatch.setattr(explain.pairs, "CHUNK_PAIRS", pairs_at_once)
         found = explain.strongest_pairs(kernel, n=7)
         assert [(pair.first.item, pair.second.item) for pair in found.complements] == best[:-8:-1]
         assert [(pair.first.item, pair.second.item) for pair in found.substitutes] == best[:7]
@@ -157,6 +157,157 @@ def test_wrong_input(planted):
         explain.related(planted.kernel, 60)
     with pytest.raises(InvalidInputError, match="no labels"):
         explain.related(planted.kernel, "bread")
+
+
+# -- mixtures ----------------------------------------------------------------------------------------------------------------
+
+SHOP = ["pasta", "pesto", "bread", "butter", "beer", "crisps"]
+
+
+@pytest.fixture(scope="module")
+def trips() -> Mixture:
+    """Two kinds of dinner, breakfast, and a party; pasta is tied to pesto, and bread to butter."""
+    X = np.zeros((6, 4))
+    X[[0, 1, 2, 3], [0, 1, 2, 3]] = 1.5
+    W = np.kron(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
+    odds = [
+        [0.9, 0.5, 0.1, 0.1, 0.1, 0.1],
+        [0.7, 0.7, 0.1, 0.1, 0.1, 0.1],
+        [0.1, 0.1, 0.9, 0.5, 0.1, 0.1],
+        [0.1, 0.1, 0.1, 0.1, 2, 2],
+    ]
+    return Mixture.tied(odds, X, W, [0.2, 0.2, 0.25, 0.35], labels=SHOP)
+
+
+def plain(mixture: Mixture) -> Mixture:
+    """The same components, as if they had nothing in common."""
+    return Mixture(list(mixture.components), mixture.weights)
+
+
+@pytest.mark.parametrize("change", [lambda law: law, plain], ids=["tied", "plain"])
+def test_pairs_of_a_mixture_are_told_from_those_of_its_missions(trips, change):
+    law, P = change(trips), trips.component_inclusions()
+    found = explain.strongest_pairs(law, n=20)
+    assert ids(found.complements[:2]) == {frozenset((0, 1)), frozenset((2, 3))}
+    together = {
+        frozenset((a, b)): law.inclusion_probabilities()[a] * law.inclusion_probabilities(given=[a])[b]
+        for a in range(6)
+        for b in range(a)
+    }
+    for pair in found.complements + found.substitutes:
+        a, b = pair.first.item, pair.second.item
+        apart = float(trips.weights @ (P[:, a] * P[:, b]))
+        assert pair.together == pytest.approx(together[frozenset((a, b))])
+        assert pair.by_missions == pytest.approx(apart / (pair.first.probability * pair.second.probability))
+        assert pair.tie == pytest.approx(pair.together / apart)
+        assert pair.lift == pytest.approx(pair.tie * pair.by_missions)
+    assert "by ties" in str(found)
+    near = explain.related(law, "beer")  # crisps come on the same trips, and have no tie
+    assert not near.complements
+    assert trips.inclusion_probabilities(given=[4])[5] > 1.5 * trips.inclusion_probabilities()[5]
+
+
+def test_items_that_some_components_exclude():
+    kernel = make_kernel(8, 4, rng=0)
+    law = Mixture([kernel, kernel.exclude([0, 1])], [0.5, 0.5])
+    for pair in explain.related(law, 0).complements + explain.related(law, 3).substitutes:
+        a, b = pair.first.item, pair.second.item
+        assert pair.together == pytest.approx(
+            law.inclusion_probabilities()[a] * law.inclusion_probabilities(given=[a])[b]
+        )
+
+
+@pytest.mark.parametrize("change", [lambda law: law, plain], ids=["tied", "plain"])
+def test_missions_are_merged_and_named(trips, change):
+    found = explain.missions(change(trips), n=3, n_items=2)
+    assert [one.components for one in found] == [(0, 1), (3,), (2,)]
+    assert [one.share for one in found] == pytest.approx([0.4, 0.35, 0.25])
+    assert [one.name for one in found] == ["pasta and pesto", "beer and crisps", "bread and butter"]
+    P, overall = trips.component_inclusions(), trips.inclusion_probabilities()
+    assert [one.mean_size for one in found] == pytest.approx([P[:2].mean(axis=0).sum(), P[3].sum(), P[2].sum()])
+    top = found[1].items[0]
+    assert (top.item, top.label) == (4, "beer")
+    assert (top.probability, top.lift) == (pytest.approx(P[3, 4]), pytest.approx(P[3, 4] / overall[4]))
+    assert str(found[1]).startswith("beer and crisps: 35.0% of baskets, ")
+
+
+def test_all_missions_none_and_one(trips):
+    assert sorted(one.components for one in explain.missions(trips, n=None)) == [(0,), (1,), (2,), (3,)]
+    (whole,) = explain.missions(trips, n=1)
+    assert (whole.share, whole.components) == (pytest.approx(1), (0, 1, 2, 3))
+    assert whole.mean_size == pytest.approx(trips.inclusion_probabilities().sum())
+    (own,) = explain.missions(make_kernel(20, 4, rng=0))
+    assert (own.share, own.components) == (1.0, (0,))
+    never = Mixture.tied([[1.0, 2.0], [2.0, 1.0]], np.zeros((2, 2)), np.zeros((2, 2)), [1.0, 0.0])
+    assert [one.components for one in explain.missions(never)] == [(0,)]
+
+
+def test_names_of_missions(trips):
+    given = Mixture(list(trips.components), trips.weights, names=["one", "two", "three", "four"])
+    assert {one.name for one in explain.missions(given)} == {"one", "two", "three", "four"}
+    assert {one.name for one in explain.missions(given, n=3)} == {"pasta and pesto", "three", "four"}
+    twins = Mixture.tied(
+        [[1.0, 1.0, 0.2]] * 3,
+        np.zeros((3, 2)),
+        np.zeros((2, 2)),
+        [0.5, 0.3, 0.2],
+        labels=["Red cup", "Blue cup", "Tea"],
+    )
+    names = [one.name for one in explain.missions(twins)]
+    assert len(set(names)) == 3
+    assert all(name.startswith(names[0]) for name in names)
+
+
+@pytest.mark.parametrize("ranking", list(Ranking))
+@pytest.mark.parametrize("kind", ["tied", "plain", "kernel"])
+def test_reasons_add_up(trips, ranking, kind):
+    law = {"tied": trips, "plain": plain(trips), "kernel": trips.components[0]}[kind]
+    p, P = (
+        law.inclusion_probabilities(),
+        trips.component_inclusions() if kind != "kernel" else law.inclusion_probabilities()[None],
+    )
+    odds = (lambda q: q) if ranking is Ranking.CONTINUATION else (lambda q: q / (1 - q))
+    for basket in ([], [0], [2, 4]):
+        found = explain.reasons(law, basket, n=3, ranking=ranking)
+        best = recommend(law, basket, n=3, ranking=ranking)
+        assert [one.item for one in found] == best.items.tolist()
+        posterior = (
+            np.ones(1) if kind == "kernel" else law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
+        )
+        for one, score in zip(found, best.scores):
+            assert one.score == score
+            assert one.popularity + one.mission + one.tie == pytest.approx(np.log(score), abs=1e-12)
+            assert one.popularity == pytest.approx(np.log(odds(p[one.item])))
+            assert one.popularity + one.mission == pytest.approx(np.log(posterior @ odds(P[:, one.item])))
+            assert (one.because is None) == (kind == "kernel")
+            assert {tie.item for tie in one.ties} == set(basket)
+            if len(basket) == 1:
+                assert one.ties[0].log_factor == pytest.approx(one.tie)
+
+
+def test_reasons_name_the_mission_and_the_tie(trips):
+    found = explain.reasons(trips, [0, 5], n=5)
+    by_label = {one.label: one for one in found}
+    assert by_label["pesto"].because == "pasta and pesto"
+    assert by_label["pesto"].ties[0].label == "pasta"
+    assert by_label["pesto"].tie > 0.1
+    assert by_label["beer"].because == "beer and crisps"
+    text = str(by_label["pesto"])
+    assert text.startswith(f"pesto: {by_label['pesto'].score:.3g} = popularity ")
+    assert text.endswith("(pasta)")
+    alone = explain.reasons(trips, [], n=1)[0]
+    assert alone.ties == ()
+
+
+def test_reasons_in_bulk(trips):
+    apart = Mixture.tied([[1, 1, 0, 0], [0, 0, 1, 1]], np.zeros((4, 2)), np.zeros((2, 2)), [0.5, 0.5])
+    found = explain.reasons_many(apart, Baskets.from_lists([[0], [0, 2]], n_items=4), n=2)
+    assert found[0] == explain.reasons(apart, [0], n=2)
+    assert found[1] is None
+    many = explain.reasons_many(trips, Baskets.from_lists([[0], [1, 4]], n_items=6), n=2, candidates=[2, 3])
+    assert [[one.item for one in own] for own in many] == [
+        recommend(trips, basket, n=2, candidates=[2, 3]).items.tolist() for basket in ([0], [1, 4])
+    ]
 
 
 @pytest.mark.data

@@ -12,7 +12,7 @@ import pytest
 import ndpp
 import oracles
 from kernels import BY_NAME
-from ndpp import Baskets, FamilyMixture, Mixture
+from ndpp import Baskets, FamilyMixture, Mixture, explain
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.laws.family_sizes import FamilySizes
 from test_mixture import TOLERANCE, WEIGHTS, N, assert_close, enumerated, inclusion
@@ -111,6 +111,20 @@ def test_probabilities(name: str):
         assert_close(enumerated(law, size), mixed(name, lambda S, size=size: len(S) == size))
         by_size = inclusion(mixed(name, lambda S, size=size: len(S) == size))
         assert law.inclusion_probabilities(size) == pytest.approx(by_size, abs=TOLERANCE)
+
+
+@every
+def test_covariances_within_components(name: str):
+    laws, weights = plain(name)
+    expected = np.zeros((N, N))
+    for law, weight in zip(laws, weights):
+        p = inclusion(law)
+        both = [[sum(v for S, v in law.items() if {a, b} <= set(S)) for b in range(N)] for a in range(N)]
+        expected += weight * (np.array(both) - np.outer(p, p))
+    found = law_of(name).mean_covariances(np.arange(N), np.array([5, 3, 0, 1, 2, 4]))
+    for a in range(N):
+        for place, b in enumerate([5, 3, 0, 1, 2, 4]):
+            assert a == b or found[a, place] == pytest.approx(expected[a, b], abs=TOLERANCE)
 
 
 @every
@@ -274,3 +288,14 @@ def test_what_cannot_be():
     assert law.log_prob([0]) == -np.inf
     everything = law_of("several").condition(range(6))
     assert everything.size_distribution().tolist() == [1.0]
+
+
+def test_explanations_read_families():
+    law = CASES["several"].law(labels=list("abcdef"))
+    assert sum(mission.share for mission in explain.missions(law)) == pytest.approx(1.0)
+    for reason in explain.reasons(law, [0]):
+        assert reason.popularity + reason.mission + reason.tie == pytest.approx(np.log(reason.score))
+    variants = explain.related(law, "b", n=5)
+    assert {pair.second.label for pair in variants.complements + variants.substitutes} <= set("acdef")
+    assert law.only([1]).log_prob([0, 2]) == pytest.approx(law.components[1].log_prob([0, 2]))
+    assert ndpp.greedy_map(law, 3, given=[0]).tolist()[0] == 0

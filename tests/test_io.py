@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -16,8 +17,9 @@ from safetensors.numpy import load_file, save_file
 
 import only_posix
 from kernels import AWKWARD, Case
-from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 from ndpp.laws import files as model_files
+from ndpp.laws.header import NO_DIGEST, digest, seal
 from ndpp.laws.kernel import LowRankKernel
 
 
@@ -146,11 +148,14 @@ def _npy(path: Path) -> None:
 
 
 def _rewrite_header(path: Path, change: Callable[[dict[str, str]], object]) -> None:
-    """Change the metadata and leave the arrays alone."""
+    """Change the metadata, digest and all, and leave the arrays alone."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8 : 8 + size])
-    change(header["__metadata__"])
+    fields = header["__metadata__"]
+    change(fields)
+    if "digest" in fields:
+        fields["digest"] = digest(header)
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
 
@@ -161,7 +166,24 @@ def _rewrite_arrays(path: Path, **arrays: np.ndarray | None) -> None:
     new = {name: array for name, array in {**old, **arrays}.items() if array is not None}
     fields = {**model_files.load_header(path)._asdict(), "format": model_files.FORMAT, "crc32": model_files._crc32(new)}
     fields |= {name: json.dumps(fields[name]) for name in ("labels", "metadata", "shards", "names")}
-    save_file(new, path, {name: str(value) for name, value in fields.items()})
+    save_file(new, path, {name: str(value) for name, value in (fields | {"digest": NO_DIGEST}).items()})
+    seal(path)
+
+
+def _rewrite_type(path: Path, dtype: str) -> None:
+    """Say another type of the entries of W, with a shape that fits."""
+    width = {"C64": 8, "BF16": 2}[dtype]
+
+    def change(header: dict[str, Any]) -> None:
+        header["W"] |= {"dtype": dtype, "shape": [16 * 8 // width]}
+
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    change(header)
+    header["__metadata__"]["digest"] = digest(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
 
 
 def _flip_last_byte(path: Path) -> None:
@@ -217,6 +239,30 @@ BAD = {
     "indefinite": (lambda p: _rewrite_arrays(p, W=-np.eye(4)), "no valid kernel"),
     "short weights": (lambda p: _rewrite_arrays(p, weights=np.ones(3)), "no valid kernel: magnitudes"),
     "support outside": (lambda p: _rewrite_arrays(p, support=np.array([9])), "no valid kernel: support"),
+    "huge weights": (lambda p: _rewrite_arrays(p, weights=np.full(4, 1e300)), "no valid kernel: its weights"),
+    "negative weights": (lambda p: _rewrite_arrays(p, weights=np.full(4, -1.0)), "no valid kernel: its weights"),
+    "complex": (lambda p: _rewrite_type(p, "C64"), "W should be floats or ids; it is C64|truncated, corrupt"),
+    "half-size floats": (lambda p: _rewrite_type(p, "BF16"), "W should be floats or ids; it is BF16"),
+    "truth values": (lambda p: _rewrite_arrays(p, W=np.ones((4, 4), bool)), "W should be floats or ids; it is BOOL"),
+    "deep labels": (lambda p: _rewrite_header(p, lambda m: m.update(labels="[" * 100_000)), "nested too deep"),
+    "deep metadata": (lambda p: _rewrite_header(p, lambda m: m.update(metadata="[" * 100_000)), "nested too deep"),
+    "labels a word": (lambda p: _rewrite_header(p, lambda m: m.update(labels='"teatime"')), "labels should be a list"),
+    "labels numbers": (lambda p: _rewrite_header(p, lambda m: m.update(labels="[1, 2]")), "labels should be a list of"),
+    "infinite shards": (
+        lambda p: _rewrite_header(p, lambda m: m.update(shards='[["X", Infinity, 1]]', format_version="2")),
+        "Infinity is not JSON",
+    ),
+    "shards of text": (
+        lambda p: _rewrite_header(p, lambda m: m.update(shards='["X"]', format_version="2")),
+        "a shard should be a name, a number of rows and a checksum",
+    ),
+    "very many items": (lambda p: _rewrite_header(p, lambda m: m.update(n_items=str(2**70))), "header is damaged"),
+    "very many components": (
+        lambda p: _rewrite_header(
+            p, lambda m: m.update(n_components=str(10**9), parametrisation="mixture", format_version="3")
+        ),
+        "n_components is 1000000000",
+    ),
 }
 
 
@@ -227,6 +273,34 @@ def test_bad_files_are_named_and_left_alone(model: Path, spoil: Callable[[Path],
     with pytest.raises(ModelFileError, match=rf"model\.safetensors' cannot be read as an ndpp model: .*{message}"):
         model_files.load(model)
     assert model.read_bytes() == before
+
+
+def test_every_bit_of_the_header_is_checked(tmp_path: Path) -> None:
+    """A flipped bit is an error, or changes nothing: not one letter of a label."""
+    path = tmp_path / "model.safetensors"
+    kernel = LowRankKernel(np.eye(2), np.eye(2), labels=["tea", "pea"])
+    model_files.save(kernel, path, metadata={"seed": 3, "note": "tea"})
+    data = path.read_bytes()
+    for place in range(8, 8 + int.from_bytes(data[:8], "little")):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[place] ^= 1 << bit
+            path.write_bytes(changed)
+            with contextlib.suppress(ModelFileError):
+                assert model_files.load(path).labels == ("tea", "pea")
+                assert model_files.load_metadata(path) == {"seed": 3, "note": "tea"}
+
+
+def test_files_without_a_digest_are_loaded_with_a_warning(model: Path) -> None:
+    """Files of earlier versions; but a file that has lost its digest to damage has an unknown field in its place."""
+    kernel = model_files.load(model)
+    _rewrite_header(model, lambda m: m.pop("digest"))
+    with pytest.warns(UncheckedModelWarning, match=r"without a digest.*Save it again"):
+        again = model_files.load(model)
+    np.testing.assert_array_equal(again.X, kernel.X)
+    _rewrite_header(model, lambda m: m.update(dagest="0"))
+    with pytest.raises(ModelFileError, match=r"unknown fields \['dagest'\]"):
+        model_files.load(model)
 
 
 def test_folder_is_no_model(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ndpp.errors import (
     InvalidInputError,
     InvalidKernelError,
     NoConditionalKernelError,
+    RowsUnavailableError,
     ZeroProbabilityError,
 )
 from ndpp.laws.kernel import LowRankKernel
@@ -209,6 +210,21 @@ def test_conditioning_twice_is_conditioning_on_the_union(drawn):
         assert_close(law_of(twice), law_of(once), 1e-8)
 
 
+def test_the_inner_matrix_is_copied_and_changes_of_X_are_noticed():
+    X, W = np.eye(3), np.eye(3)
+    kernel = LowRankKernel(X, W)
+    before = kernel.log_prob([0, 1])
+    W *= 100
+    assert kernel.log_prob([0, 1]) == before == kernel.restrict([0, 1, 2]).log_prob([0, 1])
+    X[1] *= 10
+    assert kernel.log_prob([0, 2]) == before
+    for question in (kernel.log_prob, kernel.condition):
+        with pytest.raises(RowsUnavailableError, match=r"row 1 of X is not what it was.*the array has changed"):
+            question([1])
+    np.testing.assert_array_equal(kernel.inclusion_probabilities(), [0.5, 0.5, 0.5])  # those of X as it was
+
+
+@pytest.mark.filterwarnings("ignore::ndpp.errors.PrecisionWarning")  # of sets that hardly ever occur
 @hypothesis_given(kernels_and_sets())
 @settings(max_examples=60, deadline=None)
 def test_restricting_and_conditioning_commute(drawn):

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -15,8 +16,12 @@ from scipy.special import logsumexp
 
 import oracles
 from kernels import Case, learned, pair_blocks, random_ndpp, skew
+from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, ZeroProbabilityError
+from ndpp.inference import next_item_scores
+from ndpp.laws.files import load, save
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.samplers import Cholesky, Clock, Exact, Naive, RandomSize, Rejection
 
 coordinates = sys.modules["ndpp.linalg.coordinates"]  # the function of that name hides the module
 
@@ -176,6 +181,102 @@ def test_warnings_say_what_to_expect():
         case.kernel.log_normalizer(8)
     with pytest.raises(PrecisionError, match=r"double precision.*smaller size"):
         LowRankKernel(*random_ndpp(12, 12, np.random.default_rng(0), spread=7.4)).inclusion_probabilities(12)
+
+
+# ---- sets of any size, and conditionals -----------------------------------------------------------------------------
+
+
+def identity_by_cancellation(bits: int) -> LowRankKernel:
+    """X W Xᵀ is the identity, exactly, as a difference of terms of order 2^(2·bits)."""
+    d = 2.0**-bits
+    W = np.array([[(1 + d) ** 2 + 1, -(2 + d)], [-(2 + d), 2.0]]) / d**2
+    return LowRankKernel(np.array([[1.0, 1.0], [1.0, 1.0 + d]]), W)
+
+
+QUESTIONS: dict[str, Callable[[LowRankKernel], Any]] = {
+    "size_distribution": lambda kernel: kernel.size_distribution(),
+    "log_normalizer": lambda kernel: kernel.log_normalizer(),
+    "log_normalizer of a size": lambda kernel: kernel.log_normalizer(2),
+    "log_prob": lambda kernel: kernel.log_prob([0, 1]),
+    "log_probs": lambda kernel: kernel.log_probs(Baskets.from_lists([[0, 1]], n_items=2)),
+    "log_det": lambda kernel: kernel.log_det([0, 1]),
+    "log_mass": lambda kernel: kernel.log_mass([0, 1]),
+    "inclusion_probabilities": lambda kernel: kernel.inclusion_probabilities(),
+    "next_item_scores": lambda kernel: next_item_scores(kernel, [0]),
+    "sample": lambda kernel: kernel.sample(1, rng=0),
+    "sample of a size": lambda kernel: kernel.sample(1, size=2, rng=0),
+    **{
+        sampler.__name__: lambda kernel, sampler=sampler: sampler.prepare(kernel)
+        for sampler in (Cholesky, Clock, Exact, Naive, RandomSize, Rejection)
+    },
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("bits", [20, 22, 24])
+def test_large_terms_that_cancel_are_refused(bits: int, question: str):
+    with pytest.raises(PrecisionError, match="too small for double precision"):
+        QUESTIONS[question](identity_by_cancellation(bits))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_terms_that_cancel_by_little_are_not(question: str):
+    QUESTIONS[question](identity_by_cancellation(6))
+
+
+GRADES = [(12, 8, 4, 0), (9, 6, 3, 0), (0, 4, 8, 12), (8, -8, 4, -4)]
+
+
+@pytest.mark.parametrize("grades", GRADES, ids=str)
+@pytest.mark.parametrize("given", [(0,), (0, 1), (0, 1, 2), (5, 3, 6)], ids=str)
+def test_conditioning_keeps_directions_of_every_scale(grades: tuple[int, ...], given: tuple[int, ...]):
+    """Right to ten digits, of any size, and without a warning: as with given=."""
+    X = np.random.default_rng(0).integers(-9, 10, (8, 4)).astype(float)
+    W = np.diag(10.0 ** np.array(grades))
+    kernel = LowRankKernel(X, W)
+    rest, inclusion = kernel.condition(given), oracles.exact_law(X, W).inclusion(given)
+    assert rest.rank == 4 - len(given)
+    sizes = [None, *range(len(given) + 1, 5)]
+    for size in sizes:
+        expected = np.array(inclusion[size], float)
+        expected[list(given)] = 0.0
+        found = rest.inclusion_probabilities(None if size is None else size - len(given))
+        np.testing.assert_allclose(found, expected, atol=1e-10, err_msg=str(size))
+    for a in set(range(8)) - set(given):
+        expected = kernel.log_prob([*given, a]) - kernel.log_mass(given) + kernel.log_normalizer()
+        assert rest.log_prob([a]) == pytest.approx(expected, abs=1e-9)
+    draws = rest.sample(200, rng=1)
+    assert not set(draws.indices.tolist()) & set(given)
+
+
+def test_conditionals_of_other_columns_are_kernels_like_others(tmp_path: Path):
+    """They are saved, loaded, restricted and conditioned again, and X may be a row source."""
+    X = np.random.default_rng(0).integers(-9, 10, (8, 4)).astype(float)
+    W = np.diag([1e12, 1e8, 1e4, 1.0])
+    np.save(tmp_path / "X.npy", X)
+    on_disk = LowRankKernel(np.load(tmp_path / "X.npy", mmap_mode="r"), W).condition([0, 1])
+    rest = LowRankKernel(X, W).condition([0, 1])
+    np.testing.assert_allclose(on_disk.size_distribution(), rest.size_distribution(), atol=1e-12)
+    save(rest, tmp_path / "rest")
+    again = load(tmp_path / "rest")
+    np.testing.assert_array_equal(again.inclusion_probabilities(), rest.inclusion_probabilities())
+    twice = rest.condition([2])
+    np.testing.assert_allclose(
+        twice.inclusion_probabilities(), LowRankKernel(X, W).condition([0, 1, 2]).inclusion_probabilities(), atol=1e-10
+    )
+    np.testing.assert_allclose(
+        rest.restrict([3, 4, 5]).size_distribution(), rest.exclude([2, 6, 7]).size_distribution(), atol=1e-12
+    )
+
+
+def test_items_without_a_background_are_conditioned_on_by_scale_too():
+    """L = diag(δ) + X W Xᵀ given items with δ = 0, whose conditional may have other columns than X."""
+    X = np.random.default_rng(0).integers(-9, 10, (6, 3)).astype(float)
+    odds = np.array([0.0, 0.0, 1.0, 2.0, 0.5, 1.0])
+    kernel = LowRankKernel(X, np.diag([1e12, 1e6, 1.0]), background=odds)
+    expected = kernel.inclusion_probabilities(given=[0, 1])
+    expected[[0, 1]] = 0.0
+    np.testing.assert_allclose(kernel.condition([0, 1]).inclusion_probabilities(), expected, atol=1e-9)
 
 
 # ---- large ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,10 @@ from ndpp.metrics import LargestId, RandomHoldout, likelihood
 from ndpp.metrics.estimates import Bootstrap, mean_estimate
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import scores
-from ndpp.metrics.ranking import held_out_ranks
+from ndpp.metrics.ranking import held_out_ranks, hold_out
+
+RANKED = (metrics.mean_percentile_rank, metrics.hit_rate_at, metrics.mean_reciprocal_rank, metrics.ndcg_at)
+METRICS = (metrics.mean_log_likelihood, metrics.auc, *RANKED)
 
 
 def all_sets(n_items, most=None):
@@ -234,15 +237,19 @@ def test_mean_percentile_rank_against_a_plain_loop(rule):
 def test_ranks_by_hand():
     model = SimpleNamespace(n_items=5, scores=lambda baskets: np.tile([3.0, 1.0, 2.0, 2.0, 2.0], (len(baskets), 1)))
     baskets = Baskets.from_lists([[0, 1], [0, 4], [3], [1, 2, 3]], n_items=5)
-    ranks = held_out_ranks(model, baskets, np.random.default_rng(0), LargestId())
+    ranks = held_out_ranks(model, hold_out(baskets, np.random.default_rng(0), LargestId()))
     # Held out: 1 of {1, 2, 3, 4}, 4 of the same, 3 of {0, 3, 4}.
     assert ranks.above.tolist() == [3, 0, 1]
     assert ranks.ties.tolist() == [0, 2, 1]
     assert ranks.candidates.tolist() == [4, 4, 3]
-    np.testing.assert_allclose(ranks.percentile, [100 / 4, 100 * 3 / 4, 100 * 1.5 / 3])
+    np.testing.assert_allclose(ranks.percentile(), [100 / 4, 100 * 3 / 4, 100 * 1.5 / 3])
     np.testing.assert_allclose(ranks.in_top(1), [0, 1 / 3, 0])
     np.testing.assert_allclose(ranks.in_top(2), [0, 2 / 3, 1 / 2])
     np.testing.assert_allclose(ranks.in_top(4), 1)
+    np.testing.assert_allclose(ranks.reciprocal(), [1 / 4, (1 + 1 / 2 + 1 / 3) / 3, (1 / 2 + 1 / 3) / 2])
+    gains = 1 / np.log2([2, 3, 4, 5])
+    np.testing.assert_allclose(ranks.discounted(2), [0, (gains[0] + gains[1]) / 3, gains[1] / 2])
+    np.testing.assert_allclose(ranks.discounted(10), [gains[3], gains[:3].mean(), gains[1:3].mean()])
 
 
 def test_a_blind_ranking_scores_fifty():
@@ -250,7 +257,7 @@ def test_a_blind_ranking_scores_fifty():
     blind = metrics.IndependentItems(np.full(30, 0.1))
     found = metrics.mean_percentile_rank(blind, baskets, rng=0)
     assert found.value == pytest.approx(50 * (1 + 1 / 28), rel=0.02)  # the item itself is at or below itself
-    assert metrics.precision_at(blind, baskets, 28, rng=0).value == pytest.approx(1, abs=0.06)
+    assert metrics.hit_rate_at(blind, baskets, 28, rng=0).value == pytest.approx(1, abs=0.06)
 
 
 def test_random_holdout_is_uniform_and_the_largest_id_is_not():
@@ -264,7 +271,7 @@ def test_complements_help_to_guess():
     made = make_baskets(4000, 40, n_pairs=10, complement_lift=4.0, mean_size=3.0, rng=0)
     train, _, test = made.baskets.split(0, 2000, rng=0)
     baseline = metrics.independent_items(train)
-    for metric in (metrics.mean_percentile_rank, lambda *a, **k: metrics.precision_at(*a, 5, **k)):
+    for metric in (metrics.mean_percentile_rank, lambda *a, **k: metrics.hit_rate_at(*a, 5, **k)):
         truth, popular = metric(made.kernel, test, rng=1), metric(baseline, test, rng=1)
         assert truth.low > popular.value
 
@@ -279,12 +286,6 @@ def test_independent_items_is_a_law():
     np.testing.assert_allclose(
         baseline.log_likelihoods(all_sets(6)), metrics.log_likelihoods(kernel, all_sets(6)), rtol=1e-10
     )
-
-
-def test_models_to_compare_have_names():
-    kernel = make_kernel(6, 4, rng=0)
-    with pytest.raises(InvalidInputError, match=r"models must map names to models.* got a LowRankKernel"):
-        metrics.compare_models(kernel, random_baskets(6, 5, rng=0))
 
 
 def test_unseen_items_are_possible():
@@ -333,10 +334,10 @@ def test_intervals_cover_as_often_as_they_say():
 
 def test_intervals_in_parts_are_the_same(monkeypatch):
     values = np.random.default_rng(0).random(30)
-    whole = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(values)
+    whole = Bootstrap(0.9, 50, np.random.default_rng(1)).intervals(values[:, None])
     monkeypatch.setattr("ndpp.metrics.estimates.CHUNK_VALUES", 100)
-    parts = Bootstrap(0.9, 50, np.random.default_rng(1)).interval(values)
-    assert whole == parts
+    parts = Bootstrap(0.9, 50, np.random.default_rng(1)).intervals(values[:, None])
+    np.testing.assert_allclose(parts, whole, rtol=1e-14)
 
 
 def test_size_classes_double():
@@ -351,7 +352,7 @@ def test_size_classes_double():
 
 def test_the_same_seed_gives_the_same_and_no_interval_without_resamples():
     kernel, baskets = make_kernel(20, 6, rng=0), random_baskets(20, 60)
-    for metric in (metrics.mean_log_likelihood, metrics.auc, metrics.mean_percentile_rank, metrics.precision_at):
+    for metric in METRICS:
         assert metric(kernel, baskets, rng=3) == metric(kernel, baskets, rng=3)
         assert metric(kernel, baskets, rng=3) != metric(kernel, baskets, rng=4)
         bare = metric(kernel, baskets, rng=3, n_boot=0)
@@ -359,32 +360,10 @@ def test_the_same_seed_gives_the_same_and_no_interval_without_resamples():
         assert bare.value == metric(kernel, baskets, rng=3).value
 
 
-def test_compare_holds_the_same_items_out():
-    made = make_baskets(1500, rng=0)
-    train, _, test = made.baskets.split(0, 500, rng=0)
-    models = {
-        "truth": made.kernel,
-        "again": SimpleNamespace(kernel_=made.kernel),
-        "cosine": metrics.item_item_cosine(train),
-    }
-    table = metrics.compare_models(models, test, k=5, rng=0, n_boot=50)
-    truth, again, cosine = table.rows
-    assert truth[1:] == again[1:]
-    assert truth.log_likelihood.value == pytest.approx(metrics.mean_log_likelihood(made.kernel, test, n_boot=0).value)
-    assert (cosine.log_likelihood, cosine.auc) == (None, None)
-    lines = str(table).splitlines()
-    assert lines[0].split() == ["model", "log-likelihood", "AUC", "MPR", "precision@5"]
-    assert [line.split()[0] for line in lines[1:]] == list(models)
-    assert len(set(map(len, lines))) == 1
-    assert str(metrics.compare_models({}, test)).startswith("model")
-
-
 # -- wrong input -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "metric", [metrics.mean_log_likelihood, metrics.auc, metrics.mean_percentile_rank, metrics.precision_at]
-)
+@pytest.mark.parametrize("metric", METRICS)
 def test_wrong_input(metric):
     kernel, baskets = make_kernel(20, 6, rng=0), random_baskets(20, 10)
     with pytest.raises(InvalidInputError, match="have the same items; the model has 20, the baskets have 21"):
@@ -404,7 +383,9 @@ def test_wrong_baskets_and_rules():
     with pytest.raises(InvalidInputError, match="RandomHoldout"):
         metrics.mean_percentile_rank(kernel, baskets, holdout="largest")
     with pytest.raises(InvalidInputError, match="k must be"):
-        metrics.precision_at(kernel, baskets, 0)
+        metrics.hit_rate_at(kernel, baskets, 0)
+    with pytest.raises(InvalidInputError, match="k must be"):
+        metrics.ndcg_at(kernel, baskets, 0)
 
 
 def test_no_basket_of_two_items():

@@ -143,6 +143,54 @@ def test_excluded_items_change_the_weights(odds: str, ties: str, kind):
         assert narrowed.weights == pytest.approx(expected, abs=TOLERANCE)
 
 
+@every
+@pytest.mark.parametrize("kind", [tied, general])
+def test_components_one_by_one(odds: str, ties: str, kind):
+    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
+    chances = [inclusion(oracles.enumerate_law(L)) for L in kernels]
+    assert mixture.component_inclusions() == pytest.approx(np.array(chances), abs=TOLERANCE)
+    kept = [0, len(kernels) - 1] if len(kernels) > 1 else [0]
+    chosen = mixture.only(kept)
+    assert isinstance(chosen, TiedMixture) == (kind is tied)
+    assert_close(enumerated(chosen), enumerate_mixture([kernels[c] for c in kept], weights[kept]))
+
+
+@every
+def test_covariances_inside_the_components(odds: str, ties: str):
+    mixture, (kernels, weights) = tied(odds, ties), dense(odds, ties)
+    expected = np.zeros((N, N))
+    for L, weight in zip(kernels, weights):
+        K = L @ np.linalg.inv(np.eye(N) + L)
+        expected -= weight * K * K.T
+    assert isinstance(mixture, TiedMixture)
+    found = mixture.mean_covariances(np.arange(N), np.arange(N)[::-1])[:, ::-1]
+    apart = ~np.eye(N, dtype=bool)
+    assert found[apart] == pytest.approx(expected[apart], abs=TOLERANCE)
+
+
+def test_components_without_weight_are_no_mixture():
+    mixture = Mixture.tied([[1.0], [2.0]], [[0.0]], [[0.0]], [1.0, 0.0])
+    with pytest.raises(ZeroProbabilityError, match="probability zero"):
+        mixture.only([1])
+
+
+def test_normalizers_at_hand(tmp_path):
+    """They are kept in the file, and nothing is computed anew."""
+    mixture = tied("several", "generic")
+    prepared = mixture.prepared()
+    baskets = Baskets.from_lists(oracles.subsets(N), n_items=N)
+    assert np.array_equal(prepared.log_probs(baskets), mixture.log_probs(baskets))
+    ndpp.save(prepared, tmp_path / "prepared.safetensors")
+    ndpp.save(mixture, tmp_path / "plain.safetensors")
+    again, plain = ndpp.load(tmp_path / "prepared.safetensors"), ndpp.load(tmp_path / "plain.safetensors")
+    assert plain.known is None
+    assert np.array_equal(again.log_normalizers(), mixture.log_normalizers())
+    assert np.array_equal(again.log_probs(baskets), mixture.log_probs(baskets))
+    assert "_state" not in vars(again)
+    with pytest.raises(InvalidInputError, match="expected 3 normalizers"):
+        TiedMixture(mixture.odds, mixture.base, mixture.weights, log_normalizers=[1.0])
+
+
 def test_kernels_without_background_can_be_mixed():
     """A purely skew kernel, with sets of even size only, and a symmetric one."""
     skew, symmetric = BY_NAME["purely skew"], BY_NAME["symmetric"]

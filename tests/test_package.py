@@ -18,10 +18,9 @@ import ndpp
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
 
-ROOMS = ("samplers", "learning", "metrics", "diagnostics", "datasets", "plots", "items", "rows", "linalg")
+ROOMS = ("samplers", "learning", "metrics", "diagnostics", "datasets", "explain", "plots", "items", "rows", "linalg")
 """Packages that list their public names in ``__all__``."""
 UNLISTED = {
-    "ndpp.explain": ["popularity", "related", "strongest_pairs"],
     "ndpp.experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
     "ndpp.errors": [

@@ -12,12 +12,14 @@ from ndpp import (
     Mixture,
     Ranking,
     continuation_scores,
+    greedy_map,
     metrics,
     next_item_scores,
     next_item_scores_many,
     recommend,
+    recommend_many,
 )
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from oracles import subsets
 from test_families import law_of as family_law
 from test_mixture import general, tied
@@ -88,6 +90,59 @@ def test_recommendations_say_which(name: str):
         assert recommend(law, basket, candidates=[0, 2], ranking=ranking).items.tolist() == [
             a for a in sorted([0, 2], key=lambda a: -scores[a]) if scores[a] > 0
         ]
+
+
+@every
+@pytest.mark.parametrize("at_once", [1, 20, 10**6])
+def test_recommendations_in_bulk_are_those_of_each(name: str, at_once: int, monkeypatch):
+    monkeypatch.setattr("ndpp.inference.ranking.SCORES", at_once)
+    law, lists = LAWS[name], [list(S) for S in subsets(N) if len(S) <= 3]
+    for ranking in Ranking:
+        many = recommend_many(law, Baskets.from_lists(lists, n_items=N), n=2, candidates=[0, 2, 4, 5], ranking=ranking)
+        assert len(many) == len(lists)
+        for S, found in zip(lists, many):
+            try:
+                expected = recommend(law, S, n=2, candidates=[0, 2, 4, 5], ranking=ranking)
+            except ZeroProbabilityError:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.scores == pytest.approx(expected.scores, abs=1e-9)
+            scores = ranking.scores(law, S)
+            assert scores[found.items] == pytest.approx(expected.scores, abs=1e-9)  # ties may differ in the last digit
+
+
+def test_of_equal_items_the_first_are_recommended():
+    kernel = LowRankKernel(np.eye(5), np.diag([1.0, 2.0, 1.0, 1.0, 2.0]))
+    for n in range(1, 8):
+        (found,) = recommend_many(kernel, Baskets.from_lists([[1]], n_items=5), n=n)
+        assert found is not None
+        assert found.items.tolist() == [4, 0, 2, 3][:n]
+
+
+@pytest.mark.parametrize("name", ["tied", "mixture", "tied, disjoint items"])
+def test_the_greedy_basket_of_a_mixture_takes_the_best_next_item(name: str):
+    law, chosen = LAWS[name], [2]
+    longest = 2 if "disjoint" in name else N
+    while len(chosen) < longest:
+        chosen.append(int(np.argmax(next_item_scores(law, chosen))))
+    for size in range(1, longest + 1):
+        assert greedy_map(law, size, given=[2]).tolist() == chosen[:size]
+    assert greedy_map(law, 2, given=[2], candidates=[3]).tolist() == [2, 3]
+    for size, message in (
+        (0, "size counts the given items"),
+        (N + 1, "no set is larger"),
+        (3, "ends after 2 items|larger than 2"),
+    ):
+        with pytest.raises(ImpossibleSizeError, match=message):
+            greedy_map(law, size, given=[2], candidates=[3])
+
+
+def test_a_greedy_basket_of_the_given_items_alone():
+    for law in LAWS.values():
+        assert law.log_prob([3, 5]) > -np.inf or law is LAWS["tied, disjoint items"]
+        if law.log_prob([3, 5]) > -np.inf:
+            assert greedy_map(law, 2, given=[3, 5]).tolist() == [3, 5]
 
 
 def test_the_two_differ():

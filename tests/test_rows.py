@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import shutil
 import sys
@@ -423,17 +425,58 @@ def _flip(path: Path) -> None:
 
 SPOILT = {
     "lost": (lambda path: path.unlink(), "No such file|cannot find the file"),
-    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-40]), "bytes in all; it has"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-40]), "truncated, corrupt"),
     "empty": (lambda path: path.write_bytes(b""), "X cannot be read"),
     "other": (lambda path: shutil.copy(path.with_name("X-00004.safetensors"), path), "should hold 204 rows; it holds 84"),
     "flipped": (_flip, "does not match its checksum"),
+    "a list": (lambda path: _craft(path, []), "not a safetensors file"),
+    "deep": (lambda path: _craft(path, b"[" * 100_000), "nested too deep"),
+    "without X": (lambda path: _craft(path, {}), "should be a matrix of floats; it is missing"),
+    "of no columns": (lambda path: _craft(path, {"X": _entry([2**62, 0], 0)}), "X cannot be read"),
+    "of very many rows": (lambda path: _craft(path, {"X": _entry([2**70, 0], 0)}), "X cannot be read"),
+    "of three axes": (lambda path: _craft(path, {"X": _entry([2, 2, 2], 64)}, 64), "should be a matrix of floats"),
+    "of texts": (lambda path: _craft(path, {"X": {"dtype": 3, "shape": "ab", "data_offsets": None}}), "X cannot be read"),
+    "of other numbers": (
+        lambda path: _craft(path, {"X": _entry([4, 4], 32, "BF16")}, 32),
+        "should be a matrix of floats; it is BF16",
+    ),
+    "elsewhere": (lambda path: _craft(path, {"X": _entry([2, 2], 32) | {"data_offsets": [-9, 23]}}, 32), "X cannot be"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "not a plain file|X cannot be read"),
 }  # fmt: skip
+
+
+def _entry(shape: list[int], size: int, dtype: str = "F64") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}
+
+
+def _craft(path: Path, header: Any, size: int = 0) -> None:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
 
 
 @pytest.mark.parametrize(("spoil", "message"), SPOILT.values(), ids=SPOILT)
 def test_a_shard_that_is_spoilt_is_named(saved, spoil, message):
     spoil(saved / "X-00002.safetensors")
     with pytest.raises(ModelFileError, match=message):
+        model_files.load(saved)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_a_shard_does_not_wait(saved):
+    (saved / "X-00002.safetensors").unlink()
+    os.mkfifo(saved / "X-00002.safetensors")
+    with pytest.raises(ModelFileError, match="not a plain file"):
+        model_files.load(saved)
+
+
+@pytest.mark.parametrize("name", ["X-00002.safetensors", "kernel.safetensors"])
+def test_nothing_outside_the_folder_is_read(saved, tmp_path, name):
+    """A model that links to files elsewhere is refused; a link to the whole folder is the user's own."""
+    (tmp_path / "link").symlink_to(saved, target_is_directory=True)
+    assert model_files.load(tmp_path / "link").n_items == N
+    shutil.move(saved / name, tmp_path / "secret")
+    (saved / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelFileError, match="link to another folder"):
         model_files.load(saved)
 
 

@@ -13,6 +13,7 @@ from ndpp.inference import (
     next_item_scores,
     next_item_scores_many,
     recommend,
+    recommend_many,
 )
 from ndpp.laws import FamilyMixture, LowRankKernel, Mixture, load, load_metadata, save
 
@@ -45,6 +46,7 @@ __all__ = [
     "next_item_scores_many",
     "plots",
     "recommend",
+    "recommend_many",
     "rows",
     "samplers",
     "save",

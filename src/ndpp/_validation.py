@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -77,6 +78,13 @@ def check_count(value: Any, name: str, *, least: int = 0, most: int | None = Non
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
         raise InvalidInputError(f"must be {bounds}; got {value}", argument=name)
     return int(value)
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+    """Return ``value`` if it is one of the ``choices``."""
+    if value not in choices:
+        raise InvalidInputError(f"must be one of {', '.join(choices)}; got {value!r}", argument=name)
+    return str(value)
 
 
 def frozen(array: Array) -> Array:

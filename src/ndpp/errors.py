@@ -200,5 +200,13 @@ class PrecisionWarning(UserWarning):
     """The result of this computation has fewer correct digits than usual."""
 
 
+class DataWarning(UserWarning):
+    """Something in the data was left out or changed while they were read."""
+
+
+class UncheckedModelWarning(UserWarning):
+    """A model file has no digest, so that changes of its labels or metadata are not noticed."""
+
+
 class TrainingInterruptedWarning(UserWarning):
     """Training was interrupted; the best kernel so far is kept."""

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ndpp
@@ -39,7 +40,10 @@ def models(tmp_path_factory) -> Path:
     shelf = shelf_kernel()
     ndpp.save(shelf, folder / "shelf.safetensors")
     ndpp.save(make_kernel(60, 8, rng=0), folder / "plain.safetensors")
-    ndpp.save(ndpp.Mixture([shelf, shelf], [0.5, 0.5]), folder / "mixture.safetensors")
+    ndpp.save(
+        ndpp.Mixture([shelf, shelf.exclude([0])], [0.5, 0.5], names=["any", "other"]), folder / "mixture.safetensors"
+    )
+    ndpp.save(trips(shelf), folder / "trips.safetensors")
     orders = shelf.sample(300, rng=1)
     orders.write(folder / "orders.csv")
     orders.write(folder / "orders.parquet")
@@ -49,6 +53,18 @@ def models(tmp_path_factory) -> Path:
     (folder / "strange.csv").write_text("basket,item\n0,ale\n")
     (folder / "drawn.json").write_text('{"baskets": [["tea"]]}')
     return folder
+
+
+def trips(shelf: ndpp.LowRankKernel) -> ndpp.Mixture:
+    """A mixture with shared ties: two kinds of breakfast, and dinner."""
+    early = np.isin(shelf.labels, ["bread", "rolls", "butter", "jam", "coffee", "tea"])
+    odds = [np.where(early, 0.6, 0.1), np.where(early, 0.4, 0.05), np.where(early, 0.1, 0.6)]
+    return ndpp.Mixture.tied(odds, shelf.X, (shelf.W - shelf.W.T) / 2, [0.3, 0.3, 0.4], labels=shelf.labels)
+
+
+@pytest.fixture
+def mixture(models) -> Path:
+    return models / "trips.safetensors"
 
 
 @pytest.fixture

@@ -37,8 +37,11 @@ def check(call, line: str, expected: str) -> None:
         assert words[0] == "ndpp"
         done = call(*words[1:end], stdin=piped)
         words, piped = words[end + 1 :], done.out
-        assert (done.code == 0) == (not done.err.startswith("ndpp: error"))
-    shown = piped + "".join(line for line in done.err.splitlines(keepends=True) if "warning" not in line)
+        assert (done.code == 0) == ("ndpp: error" not in done.err)
+    if "ndpp: warning" in expected:
+        shown = done.err + piped
+    else:
+        shown = piped + "".join(line for line in done.err.splitlines(keepends=True) if "warning" not in line)
     assert shape(shown) == shape(expected), line
 
 

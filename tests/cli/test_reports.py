@@ -33,29 +33,94 @@ def test_info_of_baskets(call, models, name):
 
 def test_info_of_numbers_that_are_names(call):
     codes = "85123 71053\n84406\n"
-    assert call("info", "-", "--json", stdin=codes).json["items"] == 85124
-    assert call("info", "-", "--labels", "--json", stdin=codes).json["items"] == 3
+    assert call("info", "-", "--json", stdin=codes).json["items"] == 3
+    assert call("info", "-", "--ids", "--json", stdin=codes).json["items"] == 85124
+
+
+def test_fit_shows_the_baseline_beside_the_score(call, models, tmp_path):
+    pytest.importorskip("torch")
+    kernel = ndpp.load(models / "shelf.safetensors")
+    baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
+    baskets[:200].write(tmp_path / "train.csv")
+    baskets[200:].write(tmp_path / "other.csv")
+    words = ["fit", tmp_path / "train.csv", "-o", tmp_path / "m.safetensors", "--validation", tmp_path / "other.csv"]
+    words += ["--rank", 6, "--epochs", 2]
+    told = call(*words, "--json").json
+    train, other = (ndpp.Baskets.read(tmp_path / name, labels=kernel.labels) for name in ("train.csv", "other.csv"))
+    expected = metrics.mean_log_likelihood(metrics.independent_items(train), other, n_boot=0).value
+    assert told["independent_log_likelihood"] == pytest.approx(expected)
+    header, _, line = call(*words).out.splitlines()
+    assert header.split("   ")[-1].strip() == "of independent items"
+    assert float(line.split()[-1]) == pytest.approx(expected, rel=1e-3)
 
 
 def test_evaluation_is_that_of_the_library(call, models, shelf, tmp_path):
     kernel = ndpp.load(shelf)
     baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
     expected = metrics.compare_models(
-        {"model": kernel, "independent items": metrics.independent_items(baskets), "cosine": metrics.item_item_cosine(baskets)},
+        {
+            "model": kernel, "independent items": metrics.independent_items(baskets),
+            "item-item cosine": metrics.item_item_cosine(baskets), "EASE": metrics.ease(baskets),
+        },
         baskets, n_boot=50, rng=3,
     )  # fmt: skip
     words = ["evaluate", shelf, models / "orders.csv", "--train", models / "orders.csv", "--bootstrap", 50, "--seed", 3]
-    found = call(*words, "--json").json["results"]
+    told = call(*words, "--json").json
+    found = told["results"]
+    assert (told["base"], told["n_impossible"], told["n_held_out"]) == ("independent items", 0, expected.n_held_out)
     values = [estimate for row in expected.rows for estimate in row.estimates]
     assert [(row["metric"], row["value"], row["low"]) for row in found] == [(e.name, e.value, e.low) for e in values]
     shown = call(*words).out
-    assert "item-item cosine" in shown
+    assert [line.split("  ")[0] for line in shown.splitlines()].count("independent items") == 2
+    assert "hit rate@10 gain" in shown
+    assert "Gains are over independent items, basket by basket.\n± is half the width of a 95% interval.\n" in shown
     assert call(*words, "-o", tmp_path / "r.csv").out == ""
     assert len((tmp_path / "r.csv").read_text(encoding="utf-8").splitlines()) == 1 + len(found)
     assert call(*words, "-o", tmp_path / "r.json").out == ""
     assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["results"] == found
     assert call(*words, "-o", tmp_path / "r.txt").out == ""
     assert (tmp_path / "r.txt").read_text(encoding="utf-8") == shown
+
+
+def test_validation_baskets_choose_the_penalty_of_ease(call, models, shelf, tmp_path):
+    kernel = ndpp.load(shelf)
+    baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
+    baskets[:200].write(tmp_path / "train.csv")
+    baskets[200:].write(tmp_path / "validation.csv")
+    model = metrics.ease(baskets[:200], validation=baskets[200:])
+    assert model.penalty != metrics.ease(baskets[:200]).penalty
+    expected = metrics.mean_percentile_rank(model, baskets, rng=0, n_boot=0)
+    words = [
+        "evaluate",
+        shelf,
+        models / "orders.csv",
+        "--bootstrap",
+        0,
+        "--json",
+        "--validation",
+        tmp_path / "validation.csv",
+    ]
+    found = call(*words, "--train", tmp_path / "train.csv").json["results"]
+    values = {row["metric"]: row["value"] for row in found if row["model"] == "EASE"}
+    assert values["MPR"] == pytest.approx(expected.value)
+    assert "need --train" in call(*words).err
+
+
+def test_a_catalogue_too_large_for_ease(call, models, shelf, monkeypatch):
+    monkeypatch.setattr("ndpp.metrics.regression.MAX_ITEMS", 11)
+    done = call("evaluate", shelf, models / "orders.csv", "--train", models / "orders.csv", "--bootstrap", 0)
+    assert "EASE is left out: it takes the square of 12 items in memory." in done.out
+    assert "item-item cosine" in done.out
+
+
+def test_baskets_that_the_model_cannot_have_are_counted(call, plain):
+    baskets = "0 3\n1 2\n" + " ".join(map(str, range(ndpp.load(plain).rank + 2))) + "\n"
+    words = ["evaluate", plain, "-", "--bootstrap", 0]
+    said = "1 baskets have probability zero under a model and count for none, except in AUC (model: 1)."
+    assert said in call(*words, stdin=baskets).out
+    found = call(*words, "--json", stdin=baskets).json
+    assert (found["n_impossible"], found["n_unranked"]) == (1, 1)
+    assert {row["n"] for row in found["results"] if row["metric"] != "AUC"} == {2}
 
 
 def test_without_training_baskets_the_floor_is_the_model_without_ties(call, shelf):
@@ -122,3 +187,17 @@ def test_experiments_are_listed_and_run(call, tmp_path, monkeypatch):
         "names": ["fig1", "psrf"], "output": tmp_path, "quick": True, "seed": 3, "progress": False, "resume": True,
     }  # fmt: skip
     assert str(tmp_path / "report.md") in done.out
+
+
+def test_labels_cannot_command_the_terminal(call, tmp_path):
+    """Escape sequences and marks that reorder a line are shown, not obeyed; JSON escapes what it must, as always."""
+    labels = ["tea\x1b[2J", "pea\u202e", "\x9b31mbread"]
+    ndpp.save(ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=labels), tmp_path / "m")
+    for words in (["info", tmp_path / "m"], ["recommend", tmp_path / "m", "--given", "tea\x1b[2J"]):
+        done = call(*words)
+        assert not set("\x1b\x9b\u202e") & set(done.out)
+        assert r"\u202e" in done.out
+        assert r"\x9b31mbread" in done.out
+    error = call("recommend", tmp_path / "m", "--given", "tee\x1b").err
+    assert "\x1b" not in error
+    assert r"tee\x1b" in error

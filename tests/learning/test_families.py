@@ -30,12 +30,12 @@ PLANTED = np.array([0, 0, 0, 1, 1, 1, 2, 2, 3, 4])
 """Ten items: two families of three, one of two, and two single items."""
 
 
-def draw(n: int, seed: int) -> Baskets:
-    """Baskets that take a family with a chance of 0.3, and then one of its items or nearly all of them."""
+def draw(n: int, seed: int, chance: float = 0.3) -> Baskets:
+    """Baskets that take a family with this chance, and then one of its items or nearly all of them."""
     rng, rows = np.random.default_rng(seed), np.zeros((n, len(PLANTED)), bool)
     for g in range(5):
         members = np.flatnonzero(g == PLANTED)
-        takes, whole = rng.random(n) < 0.3, rng.random(n) < 0.5
+        takes, whole = rng.random(n) < chance, rng.random(n) < 0.5
         rows[:, members] |= (takes & whole)[:, None] & (rng.random((n, len(members))) < 0.95)
         one = np.flatnonzero(takes & ~whole)
         rows[one, rng.choice(members, len(one))] = True
@@ -138,11 +138,13 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     log_z, prior = torch.nn.functional.softplus(odds).sum(1) + dets, torch.log_softmax(at.shares, 0)
     G, states, log_q = torch.eye(5, dtype=torch.float64) + at.X @ W @ at.X.T, at.log_odds(), iter(run.data.log_q)
     values = []
-    for A in run.data.touched:
+    for A in map(np.ndarray.tolist, run.data.touched):
         value = prior - log_z
         for g in A:
-            own = states[:, run.patterns.slots[g]]
-            value = value + (own[:, 0] if g < 2 else (own + torch.from_numpy(next(log_q))).logsumexp(1))
+            slots = run.patterns.slots[g]
+            alone = g < run.n_single
+            own = states[:, slots[0]] if alone else (states[:, slots] + torch.from_numpy(next(log_q))).logsumexp(1)
+            value = value + own
         values.append(value.logsumexp(0) + torch.logdet(G[A][:, A]))
     shrunk = 10 * at.factors.square().sum() + 2 * at.X.square().sum()
     half = (at.bias / 2 - torch.nn.functional.softplus(at.bias)).sum()
@@ -160,16 +162,15 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
 # -- what is learned ---------------------------------------------------------------------------------------------------
 
 
-def test_families_are_used_where_items_come_in_variants(baskets: Baskets):
-    test = draw(1000, 5)
-    scores = {}
+def test_families_are_used_where_items_come_in_variants():
+    train, test, scores = draw(3000, 0, 0.08), draw(4000, 5, 0.08), {}
     for name, given in {"auto": "auto", "none": None, "planted": PLANTED}.items():
-        model = MixtureNDPP(2, rank=4, max_epochs=6, families=given, random_state=0).fit(baskets)
+        model = MixtureNDPP(2, rank=4, max_epochs=4, families=given, random_state=0).fit(train)
         assert isinstance(model.law_, TiedMixture if name == "none" else FamilyMixture)
         scores[name] = model.score(test)
         assert model.score(test) == pytest.approx(model.law_.log_probs(test).mean())
-    assert scores["auto"] > scores["none"] + 0.3
-    assert scores["planted"] > scores["none"] + 0.3
+    assert scores["auto"] == pytest.approx(scores["planted"], abs=0.01)
+    assert scores["planted"] > scores["none"] + 0.05, scores
 
 
 def test_families_are_not_used_where_items_are_independent():

@@ -25,7 +25,7 @@ from ndpp.learning.tied import Expansion, Missions
 
 N_ITEMS = 6
 SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
-QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
+QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0, "families": None}
 MISSIONS = np.array([[0.6, 0.6, 0.6, 0.6, 0.02, 0.02, 0.02, 0.02], [0.02, 0.02, 0.02, 0.02, 0.5, 0.5, 0.5, 0.5]])
 
 

@@ -12,7 +12,7 @@ import torch
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
-from ndpp.learning.loss import Problem, TrainingSettings, log_probs, loss_and_gradient
+from ndpp.learning.loss import TrainingProblem, TrainingSettings, log_probs, loss_and_gradient
 from ndpp.learning.models import FreeSkew, KernelFamily, NoSkew, OrthogonalPairs, Parameters, inner_matrix
 from ndpp.learning.objective import Likelihood
 
@@ -21,7 +21,9 @@ SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
 SETTINGS = TrainingSettings(gamma=0.3, learning_rate=0.1, batch_size=7, max_epochs=1, patience=1)
 
 
-def problem_of(family: KernelFamily, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[Problem, Parameters]:
+def problem_of(
+    family: KernelFamily, *, n_items: int = 6, rank: int = 6, seed: int = 0
+) -> tuple[TrainingProblem, Parameters]:
     rng = np.random.default_rng(seed)
     n_sym, n_skew = family.columns(rank)
     parameters = Parameters(
@@ -30,7 +32,7 @@ def problem_of(family: KernelFamily, *, n_items: int = 6, rank: int = 6, seed: i
     likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
     weights = rng.uniform(0.0, 0.2, (n_items, rank))
     noise = rng.uniform(0.1, 0.9, (n_items, 1))
-    return Problem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
+    return TrainingProblem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
 
 
 def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]) -> torch.Tensor:
@@ -42,7 +44,7 @@ def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, ba
     return torch.stack(log_dets) - log_normalizer
 
 
-def plain_loss(problem: Problem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
+def plain_loss(problem: TrainingProblem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
     A = problem.family.matrix(parameters.skew)
     value = -plain_log_probs(problem.likelihood, parameters.X, A, sets).mean()
     if isinstance(problem.family, OrthogonalPairs):
@@ -130,7 +132,7 @@ def test_jitter_gives_forbidden_baskets_a_gradient():
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
     likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
-    single = Problem(problem.family, likelihood, problem.penalties.float(), problem.noise)
+    single = TrainingProblem(problem.family, likelihood, problem.penalties.float(), problem.noise)
     exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
     near = loss_and_gradient(single, SETTINGS, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32
@@ -145,7 +147,7 @@ def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(family: KernelFamily):
     """Single precision for the parameters, double for the determinants."""
     problem, parameters = problem_of(family)
     likelihood = Likelihood(problem.likelihood.scale.float().cuda(), problem.likelihood.n_sym)
-    there = Problem(family, likelihood, problem.penalties.float().cuda(), None)
+    there = TrainingProblem(family, likelihood, problem.penalties.float().cuda(), None)
     batch = batch_of(SETS, 16)
     exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
     near = loss_and_gradient(

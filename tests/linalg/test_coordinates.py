@@ -9,7 +9,7 @@ import pytest
 
 from kernels import AWKWARD, Case, random_ndpp
 from ndpp.errors import InvalidKernelError
-from ndpp.linalg import Coordinates, coordinates, factor, leverage, log_elementary, row_blocks
+from ndpp.linalg import Coordinates, coordinates, factor, leverage, log_elementary, rounding_error, row_blocks
 from ndpp.linalg.scaling import EPS
 
 module = sys.modules["ndpp.linalg.coordinates"]  # the package's attribute of that name is the function
@@ -154,11 +154,21 @@ def test_small_blocks_cover_every_row_once_and_fit_the_cache(monkeypatch):
     np.testing.assert_array_equal(np.vstack([part for _, part in parts]), X)
 
 
-def test_what_is_dropped_as_rounding_is_accounted_for():
-    """Two items that differ by little more than rounding: their difference is dropped, and its size in L is told."""
+def test_what_is_dropped_as_rounding_counts_as_an_error():
+    """Two items that differ by little more than rounding: their difference is dropped, and the error is at least as large."""
     difference = 100 * EPS
     coords = coordinates(np.eye(2), np.array([[1.0, 1 - difference], [1 - difference, 1.0]]))
     assert coords.rank == 1
-    assert difference <= coords.dropped <= 2 * difference
-    assert coordinates(np.eye(2), np.ones((2, 2))).dropped == 0
-    assert coordinates(np.eye(2), np.eye(2)).dropped == 0
+    assert coords.core.rank == 2
+    assert difference / 2 <= rounding_error(coords, 1.0) <= 10 * difference
+    for W in (np.ones((2, 2)), np.eye(2)):
+        assert rounding_error(coordinates(np.eye(2), W), 1.0) < 20 * EPS
+
+
+def test_directions_of_X_that_are_dropped_count_as_errors():
+    """Two items that differ by one rounding error, which W magnifies to all of L = I."""
+    d = EPS
+    X, W = np.array([[1.0, 1.0], [1.0, 1.0 + d]]), np.array([[(1 + d) ** 2 + 1, -(2 + d)], [-(2 + d), 2]]) / d**2
+    coords = coordinates(X, W)
+    assert coords.core.rank == 2
+    assert rounding_error(coords, 1.0) > 0.1

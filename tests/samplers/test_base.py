@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+import only_posix
 from ndpp import Baskets, LowRankKernel
+from ndpp._compiled import interruptible
 from ndpp.errors import BudgetExceededError, DeviceError, PartialResultError, PrecisionError
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
 
@@ -62,3 +66,41 @@ def test_parts_that_a_device_returns_are_joined():
     draws = OnDevice(KERNEL, [], DeviceError("lost")).sample(6, rng=0)
     assert draws.baskets.to_lists() == [basket for part in lists for basket in part]
     assert draws.info["steps"].tolist() == [0, 1, 0, 0, 1, 2]
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------------
+
+INTERRUPTS = """
+import os, signal, threading
+import numpy as np
+import ndpp
+from ndpp.samplers import Cholesky, Exact
+
+kernel = ndpp.LowRankKernel(np.random.default_rng(0).normal(size=(300, 20)), np.eye(20) / 10)
+for kind in (Exact, Cholesky):
+    sampler = kind.prepare(kernel)
+    sampler.sample(20, rng=0)  # compiles
+    for i in range(30):
+        timer = threading.Timer(0.002 * i, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            timer.start()
+            sampler.sample(10**6, rng=i)
+        except KeyboardInterrupt:
+            print(kind.__name__)
+        timer.join()
+"""
+
+
+@only_posix.signals
+def test_an_interrupt_inside_compiled_code_is_a_keyboard_interrupt():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTS], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["Exact"] * 30 + ["Cholesky"] * 30, done.stderr
+
+
+def test_numbas_disguise_of_an_interrupt_is_seen_through():
+    """numba returns a value although an interrupt is pending; Python complains of that, once for each function on the way."""
+    for reason, seen in ((KeyboardInterrupt(), KeyboardInterrupt), (MemoryError(), SystemError)):
+        inner, outer = SystemError("inner returned a result"), SystemError("outer returned a result")
+        inner.__cause__, outer.__cause__ = reason, inner
+        with pytest.raises(seen), interruptible():
+            raise outer

@@ -23,27 +23,27 @@ every = pytest.mark.parametrize("name", CASES)
 
 @every
 def test_sets_of_any_size(name: str):
-    laws.assert_law(law_of(name).sample(400, rng=1), mixed(name))
+    laws.assert_law(law_of(name).sample(800, rng=1), mixed(name))
 
 
 @every
 def test_sets_of_one_size(name: str):
     size = 2 if name in ("zero odds", "one family") else 4
     expected = mixed(name, lambda S: len(S) == size)
-    laws.assert_law(law_of(name).sample(300, size=size, rng=2), expected)
+    laws.assert_law(law_of(name).sample(500, size=size, rng=2), expected)
 
 
 @pytest.mark.parametrize(
     ("given", "exclude", "size"), [((1,), (), None), ((2, 0), (4,), None), ((3,), (0,), 3), ((5, 0), (), 4)]
 )
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None):
-    draws = law_of("several").sample(300, given=given, exclude=exclude, size=size, rng=3)
+    draws = law_of("several").sample(800, given=given, exclude=exclude, size=size, rng=3)
     expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
     laws.assert_law(draws, expected)
 
 
 def test_one_component():
-    laws.assert_law(law_of("several").sample(400, component=1, rng=4), plain("several")[0][1])
+    laws.assert_law(law_of("several").sample(800, component=1, rng=4), plain("several")[0][1])
 
 
 def test_a_draw_depends_on_seed_and_index_alone():
@@ -85,7 +85,7 @@ def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module.FamilyUnion, "pattern", unconditioned)
     with pytest.raises(AssertionError):
-        laws.assert_law(law_of("several").sample(400, rng=1), mixed("several"))
+        laws.assert_law(law_of("several").sample(800, rng=1), mixed("several"))
 
 
 def test_control_ties_are_between_families():

@@ -28,8 +28,9 @@ from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.gpu import device_rows, run
+from ndpp.samplers.gpu.batches import DeviceLost
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.exact import DeviceLost, ExactEngine
+from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
@@ -70,7 +71,7 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     if not isinstance(union, SizedUnion):
         union = SizedUnion.prepare(plain.rest, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
     sampler = dataclasses.replace(plain, proposal=union._replace(ties=on(device, union.ties))).with_engine()
-    draws = sampler.sample(400, rng=3)
+    draws = sampler.sample(1_000, rng=3)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
     assert sampler.sample(3, rng=3, first=17).baskets.to_lists() == draws.baskets[17:20].to_lists()
     assert {"proposals", "rejections", "seconds"} <= set(draws.info)
@@ -164,7 +165,7 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     sampler.engine.planner.schedules[4] = [Stage(0, 1, first), Stage(1, 4, CircleKey(first.rung, 2))]
     if not widest:
         monkeypatch.setattr(run, "unbiased_count", lambda rank: 2)
-    draws = sampler.sample(300 if not widest else DRAWS, rng=4)
+    draws = sampler.sample(700 if not widest else DRAWS, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
     assert draws.info["recentred"].mean() > 1.5
     assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
@@ -196,7 +197,7 @@ def test_chances_outside_the_tolerance_end_on_the_cpu():
     sampler = on("cpu", Exact.prepare(case.kernel, size=3))
     sampler.engine.schedule(3)
     sampler.engine.tolerances = sampler.engine.tolerances._replace(chance=-1e-3)
-    draws = sampler.sample(300, rng=4)
+    draws = sampler.sample(700, rng=4)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
     assert draws.info["on_cpu"].sum() > 0
 
@@ -433,7 +434,7 @@ def test_philox_known_answers(counter, key, expected):
 
 def test_rounds_have_a_budget():
     samples = torch.arange(3)
-    table = AliasTable(torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64))
+    table = AliasTable(torch.ones(4, dtype=torch.float64), torch.arange(4), torch.ones(4, dtype=torch.float64), 4)
     streams = Streams(stream_key(0), torch.device("cpu"))
     with pytest.raises(BudgetExceededError, match=r"8128 items were proposed .* rejected in 256 rounds"):
         accept(streams, table, samples, samples, 0, 8, 1e-8, lambda rows, which: torch.zeros(rows.shape))
@@ -522,13 +523,18 @@ def test_fused_proposals_equal_plain_ones(device: str, monkeypatch: pytest.Monke
     if not runtime.usable(torch.device(device)):
         pytest.skip("no Triton for this device")
     streams = Streams(np.array([2**63 + 12345, 2**64 - 7], np.uint64), torch.device(device))
-    leverage = numbers(37, device=device).abs()
-    table = AliasTable(leverage.clamp(max=1), torch.arange(36, -1, -1, device=device), leverage)
+    leverage = numbers(74, device=device).abs()  # two tables of 37 rows
+    alias = torch.cat([torch.arange(36, -1, -1, device=device), torch.arange(73, 36, -1, device=device)])
+    table = AliasTable(leverage.clamp(max=1), alias, leverage, 37)
     samples = torch.arange(2**33, 2**33 + 5, device=device)
-    fast = streams.propose(table, samples, 3, 2, 24)
+    starts = torch.tensor([0, 37, 37, 0, 37], device=device)
+    fast = streams.propose(table, starts, samples, 3, 2, 24)
+    assert ((fast[0] >= 37) == (starts == 37)[:, None]).all()
     monkeypatch.setattr(runtime, "usable", lambda _: False)
-    for one, other in zip(fast, streams.propose(table, samples, 3, 2, 24)):
+    for one, other in zip(fast, streams.propose(table, starts, samples, 3, 2, 24)):
         assert torch.equal(one, other)
+    parts = [streams.propose(table, starts, samples, 3, first, count)[0] for first, count in ((2, 10), (12, 14))]
+    assert torch.equal(torch.cat(parts, 1), fast[0])  # how many are proposed at a time changes nothing
 
 
 @on_devices

@@ -133,7 +133,7 @@ def test_size_two_is_exact_after_one_step():
 def test_chains_reach_the_law():
     case = BY_NAME["far from normal"]
     for start in ("uniform", "greedy"):
-        draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(250, rng=7)
+        draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(500, rng=7)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
 
 
@@ -311,7 +311,7 @@ def test_random_size_over_many_draws(tilt):
 )
 def test_random_size(name, start):
     case = BY_NAME[name]
-    draws = RandomSize.prepare(case.kernel, start=start).sample(400, rng=13)
+    draws = RandomSize.prepare(case.kernel, start=start).sample(800, rng=13)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 

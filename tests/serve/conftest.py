@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'ndpp[serve]'"
 httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
 
 import ndpp  # noqa: E402
-from servers import Server, odd_kernel  # noqa: E402
+from servers import Server, odd_kernel, trips  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +53,8 @@ def api(server) -> Iterator[httpx.Client]:
 
     with httpx.Client(base_url=server.url, timeout=30, event_hooks={"response": [check]}) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def mixture() -> ndpp.Mixture:
+    return trips()

@@ -6,22 +6,8 @@ import numpy as np
 import pytest
 
 import ndpp
-from ndpp.datasets import shelf_kernel
 from ndpp.serve.app import create_app
-from servers import get, post, serving
-
-BREAKFAST = ["bread", "rolls", "butter", "jam", "coffee", "tea"]
-
-
-@pytest.fixture(scope="module")
-def mixture() -> ndpp.Mixture:
-    shelf = shelf_kernel()
-    early = np.isin(shelf.labels, BREAKFAST)[:, None]
-    kernels = [
-        ndpp.LowRankKernel(shelf.X * np.where(early == wanted, 1.5, 0.3), shelf.W, labels=shelf.labels)
-        for wanted in (True, False)
-    ]
-    return ndpp.Mixture(kernels, [0.4, 0.6], names=["breakfast", "<b>dinner</b>"])
+from servers import BREAKFAST, get, post, serving
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +20,11 @@ def url(mixture, tmp_path_factory):
 
 def test_the_model_shows_its_missions(url):
     found = get(f"{url}/api/model").raise_for_status().json()
-    assert [(m["name"], m["weight"]) for m in found["missions"]] == [("<b>dinner</b>", 0.6), ("breakfast", 0.4)]
+    assert [(m["name"], m["share"]) for m in found["missions"]] == [("<b>dinner</b>", 0.6), ("breakfast", 0.4)]
     assert set(found["missions"][1]["items"][:4]) <= set(BREAKFAST)
     assert not set(found["missions"][0]["items"][:4]) & set(BREAKFAST)
     assert found["missions"][1]["lifts"][0] > 1
+    assert sum(m["share"] * m["mean_size"] for m in found["missions"]) == pytest.approx(found["mean_size"])
 
 
 def test_a_basket_has_probable_missions(url, mixture):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+import uvicorn
 
 import ndpp
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.serve.app import create_app
 from ndpp.serve.draws import Drawer
 from ndpp.serve.limits import Limits
+from ndpp.serve.protocol import PatientProtocol
 from servers import get, post, serving
 
 
@@ -191,3 +195,30 @@ def test_a_spoilt_file_is_refused_and_the_old_model_goes_on(tmp_path):
         assert refused.status_code == 422
         assert "this model has no labels" in refused.json()["detail"]
         assert get(f"{url}/api/items?q=17").json()["items"][0]["item"] == 17
+
+
+def test_answers_are_not_held_back():
+    """Sockets made by hand keep Nagle's algorithm, and an answer in two parts then waits for an acknowledgement."""
+
+    async def accepted() -> list[int]:
+        made = []
+
+        class Noted(PatientProtocol):
+            def connection_made(self, transport):
+                super().connection_made(transport)
+                made.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        config = uvicorn.Config(lambda scope, receive, send: None, log_config=None)
+        config.load()
+        state = uvicorn.server.ServerState()
+        listening = socket.create_server(("127.0.0.1", 0))
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Noted(config, state, {}), sock=listening)
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        while not made:
+            await asyncio.sleep(0.01)
+        writer.close()
+        server.close()
+        return made
+
+    assert all(asyncio.run(accepted()))

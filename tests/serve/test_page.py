@@ -215,6 +215,22 @@ def test_axe_would_find_something(page):
     assert "html-has-lang" in [one["id"] for one in page.evaluate("axe.run()")["violations"]]
 
 
+def test_missions_are_shown_as_text(browser, mixture, tmp_path):
+    """The missions of the model, and those that the basket probably belongs to; a name is text, whatever it looks like."""
+    ndpp.save(mixture, tmp_path / "trips")
+    with serving(create_app(tmp_path / "trips")) as url:
+        page, errors = browser.new_page(), []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.set_default_timeout(20_000)
+        page.goto(f"{url}/?item=bread&item=jam")
+        expect(page.locator("#missions li")).to_have_count(2)
+        expect(page.locator("#missions li").first).to_contain_text("<b>dinner</b>: ")
+        expect(page.get_by_role("heading", name="Probable missions")).to_be_visible()
+        expect(page.locator("h3:has-text('Probable missions') + ul li").first).to_contain_text("breakfast")
+        assert errors == []
+        page.close()
+
+
 def test_fifty_thousand_items(browser, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50_000, 6)) / 60

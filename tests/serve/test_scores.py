@@ -46,6 +46,22 @@ def test_the_quick_way_is_taken_where_it_can_be(monkeypatch):
     np.testing.assert_allclose(scorer.scores(np.array([3, 5])), expected, rtol=1e-9, atol=1e-9 * expected.max())
 
 
+def test_mixtures_with_shared_ties_take_the_quick_way(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, skew = 0.3 * rng.standard_normal((300, 4)), np.kron(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]])
+    odds = np.exp(rng.normal(-4, 1, (5, 300)))
+    odds[1, 3] = 0.0  # two missions lack an item
+    odds[2, 5] = 0.0
+    mixture = ndpp.Mixture.tied(odds, X, skew, [0.2] * 5)
+    scorer, asked = Scorer.prepare(mixture), [[], [3], [3, 5], [7, 8, 9]]
+    expected = [ndpp.next_item_scores(mixture, basket) for basket in asked]
+    monkeypatch.delattr(ndpp, "next_item_scores")
+    for basket, wanted in zip(asked, expected):
+        ids, some = np.array(basket, np.int64), np.array([0, 299])
+        np.testing.assert_allclose(scorer.scores(ids), wanted, rtol=1e-9, atol=0)
+        np.testing.assert_allclose(scorer.scores(ids, some), wanted[some], rtol=1e-9, atol=0)
+
+
 def test_a_duplicate_scores_nothing():
     X = np.vstack([np.eye(3), np.eye(3)[:1]])
     kernel = ndpp.LowRankKernel(X, np.eye(3))

@@ -16,9 +16,10 @@ import numpy as np
 
 from ndpp._types import AnyArray, IntArray, RngLike
 from ndpp._validation import check_count, frozen
-from ndpp.baskets import files
-from ndpp.baskets.files import Columns, PathOrFile
-from ndpp.baskets.labels import check_ids, check_labels, check_n_items, encode, interpret
+from ndpp.baskets import files, frames
+from ndpp.baskets.frames import PathOrFile
+from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items
+from ndpp.baskets.lines import Columns, Long
 from ndpp.errors import InvalidInputError
 
 
@@ -46,6 +47,8 @@ class Baskets:
         Number of items in the catalogue; ids are in 0..n_items−1.
     labels : sequence of str, optional
         The name of each item.
+    basket_ids : sequence of int or str, optional
+        The id of each basket, such as an order number. Parts of the baskets keep theirs.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Baskets:
     indices: IntArray
     n_items: int
     labels: tuple[str, ...] | None = None
+    basket_ids: tuple[int | str, ...] | None = None
 
     def __post_init__(self) -> None:
         labels = check_labels(self.labels)
@@ -77,24 +81,31 @@ class Baskets:
         rises[indptr[(indptr > 0) & (indptr < len(indices))] - 1] = True  # from one basket to the next
         if not rises.all():
             raise InvalidInputError("indices must increase within each basket; `Baskets.from_lists` sorts them")
-        self._set(indptr, indices, n_items, labels)
+        self._set(indptr, indices, n_items, labels, check_basket_ids(self.basket_ids, len(indptr) - 1))
 
     def _set(self, *values: Any) -> None:
-        for name, value in zip(("indptr", "indices", "n_items", "labels"), values):
+        for name, value in zip(("indptr", "indices", "n_items", "labels", "basket_ids"), values):
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:  # an unpickled array would be writeable
-        return Baskets, (self.indptr, self.indices, self.n_items, self.labels)
+        return Baskets, (self.indptr, self.indices, self.n_items, self.labels, self.basket_ids)
 
     @classmethod
     def from_lists(
-        cls, sets: Iterable[Iterable[Any]], *, n_items: int | None = None, labels: Sequence[str] | None = None
+        cls,
+        sets: Iterable[Iterable[Any]],
+        *,
+        n_items: int | None = None,
+        labels: Sequence[str] | None = None,
+        unknown: str = "error",
+        basket_ids: Iterable[Any] | None = None,
     ) -> Baskets:
         """Return the baskets of an iterable of sets, each an iterable of item ids or of labels.
 
         Strings are labels, looked up in ``labels`` or, without it, in the sorted list of all that occur. Integers are ids;
         ``n_items`` defaults to the number of ``labels`` or, without them, the largest id plus one. Repeated items in a basket
-        are kept once.
+        are kept once. With ``unknown="skip"``, items that are not in the catalogue are left out, with a
+        :class:`~ndpp.errors.DataWarning`.
         """
         rows = [_members(members) for members in sets]
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -102,10 +113,13 @@ class Baskets:
             values: Any = np.concatenate([row for row in rows if len(row)] or [np.empty(0, np.int64)])
         else:
             values = list(chain.from_iterable(rows))
-        return cls._build(np.repeat(np.arange(len(rows)), sizes), len(rows), values, n_items, labels)
+        long = Long(np.repeat(np.arange(len(rows)), sizes), len(rows), values, basket_ids)
+        return cls._trusted(*long.arrays(Rules.of(labels, n_items=n_items, unknown=unknown)))
 
     @classmethod
-    def from_csr(cls, matrix: Any, *, labels: Sequence[str] | None = None) -> Baskets:
+    def from_csr(
+        cls, matrix: Any, *, labels: Sequence[str] | None = None, basket_ids: Iterable[Any] | None = None
+    ) -> Baskets:
         """Return the baskets of a scipy sparse matrix of zeros and ones: basket i holds item j if entry [i, j] is 1."""
         from scipy import sparse
 
@@ -118,7 +132,8 @@ class Baskets:
                 f"the matrix must hold only zeros and ones; it holds {wrong[0]}. For counts, pass `matrix > 0`."
             )
         rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-        return cls._build(rows[ones], csr.shape[0], csr.indices[ones], csr.shape[1], labels)
+        long = Long(rows[ones], csr.shape[0], csr.indices[ones], basket_ids)
+        return cls._trusted(*long.arrays(Rules.of(labels, n_items=csr.shape[1])))
 
     @classmethod
     def from_frame(
@@ -129,32 +144,37 @@ class Baskets:
         item: str,
         n_items: int | None = None,
         labels: Sequence[str] | None = None,
-        as_labels: bool = False,
+        as_labels: bool | None = None,
+        unknown: str = "error",
+        missing: str = "error",
     ) -> Baskets:
         """Return the baskets of a pandas, polars or pyarrow table in long form, with one row per item of each basket.
 
-        Baskets are in order of first appearance. A row whose item is missing stands for an empty basket, if there is no other.
+        Baskets are in order of first appearance. A row whose item is missing stands for an empty basket, if it is the
+        basket's only row.
 
         Parameters
         ----------
         frame : data frame
             Anything in memory that narwhals supports.
         basket, item : str
-            The columns. Integers in the item column are ids, strings are labels.
-        n_items, labels
-            As in :meth:`from_lists`.
-        as_labels : bool
-            Treat integers as labels, for example product codes that are not positions in a catalogue.
+            The columns. The values of the first become ``basket_ids``.
+        n_items, labels, as_labels, unknown, missing
+            As in :meth:`read`.
         """
-        long = files.from_frame(frame, Columns(basket, item))
-        values = [str(value) for value in long.values] if as_labels else long.values
-        return cls._build(long.baskets, long.n_baskets, values, n_items, labels)
+        options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
+        rules = Rules.of(labels, **options, name="the data frame")
+        long = frames.from_frame(frame, Columns(basket, item), rules)
+        return cls._trusted(*long.arrays(rules))
 
     @classmethod
-    def from_onehot(cls, frame: Any) -> Baskets:
-        """Return the baskets of a table with a row per basket and a column of 0/1 or true/false per item; columns are labels."""
-        long, names = files.from_onehot(frame)
-        return cls._build(*long, len(names), names)
+    def from_onehot(cls, frame: Any, *, basket: str | None = None) -> Baskets:
+        """Return the baskets of a table with a row per basket and a column of 0/1 or true/false per item; columns are labels.
+
+        ``basket`` names the column of the basket ids, if there is one.
+        """
+        long, names = frames.from_onehot(frame, basket)
+        return cls._trusted(*long.arrays(Rules.of(names)))
 
     @classmethod
     def read(
@@ -166,6 +186,9 @@ class Baskets:
         labels: Sequence[str] | None = None,
         items: PathOrFile | None = None,
         as_labels: bool | None = None,
+        unknown: str = "error",
+        missing: str = "error",
+        encoding: str | None = None,
         basket: str = "basket",
         item: str = "item",
     ) -> Baskets:
@@ -173,7 +196,8 @@ class Baskets:
 
         Text: one basket per line, a blank line being an empty basket; ids or labels separated by spaces or, if the file has
         any, commas or tabs. CSV and TSV with a header, and Parquet: long form, as in :meth:`from_frame`. Semicolons, tabs or
-        bars are recognised as delimiters from the header. Text, CSV and TSV may be gzipped.
+        bars are recognised as delimiters from the header. Text, CSV and TSV may be gzipped. Blanks at the ends of names are
+        removed, unless ``labels`` has the name as it is.
 
         Parameters
         ----------
@@ -186,50 +210,41 @@ class Baskets:
         items : path or open file, optional
             A file whose line i is the label of item i, instead of ``labels``.
         as_labels : bool, optional
-            Whether whole numbers are labels. By default they are ids, unless only ``labels`` can explain them; if both are
-            possible, this must be set. Words other than numbers are always labels.
+            Whether whole numbers are labels or ids. By default they are labels, unless ``n_items`` or ``labels`` describes a
+            catalogue in which they can only be positions; if both are possible, this must be set.
+        unknown : {"error", "skip"}
+            What to do about items that are not in the catalogue. Skipped items are counted in a
+            :class:`~ndpp.errors.DataWarning`.
+        missing : {"error", "skip", "keep"}
+            What to do about rows without a basket or an item: an empty field or NA, N/A, NaN, null. "keep" takes these words for names.
+        encoding : str, optional
+            The encoding of a text, CSV or TSV file; UTF-8 by default.
         basket, item : str
             The columns of the long form.
         """
-        kind, columns = files.format_of(source, format), Columns(basket, item)
+        options = {"n_items": n_items, "as_labels": as_labels, "unknown": unknown, "missing": missing}
+        rules = Rules.of(labels, **options, name=files.name_of(source))
         if items is not None:
             if labels is not None:
                 raise InvalidInputError("pass labels= or the file items=, not both")
-            labels = files.read_lines(items)
-        if kind == "parquet":
-            table = files.read_parquet(source, columns)
-            return cls.from_frame(
-                table, basket=basket, item=item, n_items=n_items, labels=labels, as_labels=bool(as_labels)
-            )
-        if kind == "text":
-            long = files.read_text(source, columns)
-        else:
-            long = files.read_csv(source, columns, "\t" if kind == "tsv" else ",")
-        return cls._build(long.baskets, long.n_baskets, interpret(long.values, labels, as_labels), n_items, labels)
+            names = rules._replace(name=files.name_of(items), missing="keep").clean(files.read_lines(items, encoding))
+            rules = rules._replace(labels=check_labels(names))
+        long = files.read(source, format, Columns(basket, item), rules, encoding)
+        return cls._trusted(*long.arrays(rules))
 
     @classmethod
-    def _build(
-        cls, rows: Any, n_baskets: int, values: Any, n_items: int | None, labels: Sequence[str] | None
+    def _trusted(
+        cls,
+        indptr: IntArray,
+        indices: IntArray,
+        n_items: int,
+        labels: tuple[str, ...] | None,
+        basket_ids: tuple[int | str, ...] | None = None,
     ) -> Baskets:
-        """Return the baskets in which basket ``rows[i]`` holds ``values[i]``, in any order and with repeats."""
-        ids, names = encode(values, check_labels(labels))
-        if n_items is None and names is None:
-            n_items = int(ids.max()) + 1 if ids.size else 0
-        n_items = check_n_items(n_items, names)
-        check_ids(ids, n_items)
-        rows = np.asarray(rows, np.int64)
-        order = np.lexsort((ids, rows))
-        rows, ids = rows[order], ids[order]
-        first = np.ones(len(ids), bool)
-        first[1:] = (np.diff(rows) != 0) | (np.diff(ids) != 0)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=n_baskets))])
-        return cls._trusted(indptr, ids[first], n_items, names)
-
-    @classmethod
-    def _trusted(cls, indptr: IntArray, indices: IntArray, n_items: int, labels: tuple[str, ...] | None) -> Baskets:
         """Return baskets of new arrays that are known to be valid."""
         made = object.__new__(cls)
-        made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), n_items, labels)
+        ends, items = _integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False)
+        made._set(ends, items, n_items, labels, basket_ids)
         return made
 
     @property
@@ -253,7 +268,8 @@ class Baskets:
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         # An entry keeps its distance from the start of its basket.
         where = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], sizes)
-        return self._trusted(indptr, self.indices[where], self.n_items, self.labels)
+        ids = None if self.basket_ids is None else tuple(self.basket_ids[i] for i in chosen.tolist())
+        return self._trusted(indptr, self.indices[where], self.n_items, self.labels, ids)
 
     def __iter__(self) -> Iterator[IntArray]:
         return (self.indices[i:j] for i, j in pairwise(self.indptr.tolist()))
@@ -261,8 +277,15 @@ class Baskets:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Baskets):
             return NotImplemented
-        same = (self.n_items, self.labels) == (other.n_items, other.labels)
-        return same and all(map(np.array_equal, (self.indptr, self.indices), (other.indptr, other.indices)))
+        same = (self.n_items, self.labels, len(self)) == (other.n_items, other.labels, len(other))
+        same = same and all(map(np.array_equal, (self.indptr, self.indices), (other.indptr, other.indices)))
+        # A file of text has ids of text, and baskets without ids are numbered in it.
+        return same and all(str(own) == str(its) for own, its in zip(self.ids_or_numbers, other.ids_or_numbers))
+
+    @property
+    def ids_or_numbers(self) -> Sequence[int | str]:
+        """The ``basket_ids`` or, without them, 0, 1, 2, …"""
+        return range(len(self)) if self.basket_ids is None else self.basket_ids
 
     def __repr__(self) -> str:
         text = f"<Baskets: {len(self)} basket{'' if len(self) == 1 else 's'} over {self.n_items} items"
@@ -312,12 +335,17 @@ class Baskets:
         """Write a file that :meth:`read` reads, in the format of the suffix or ``format``.
 
         Labels are written if there are any, unless ``as_labels`` is false. An existing file is replaced once everything is
-        written. The file does not hold the catalogue: pass ``n_items`` or ``labels`` to ``read`` if some items occur in no
-        basket. Text cannot hold labels with tabs or line ends, nor zero baskets.
+        written. The file does not hold the catalogue: pass ``n_items`` or ``labels`` to ``read``, or ``as_labels=False`` if the
+        file holds ids. Tables hold ``basket_ids``, or number the baskets 0, 1, 2, …; text does not, and cannot hold zero baskets.
         """
-        names = self.labels if as_labels else None
+        kind, names = files.format_of(target, format), self.labels if as_labels else None
+        if kind == "text" and not len(self):
+            raise InvalidInputError("a text file cannot hold zero baskets; write CSV or Parquet")
+        if kind != "text" and self.basket_ids is not None:
+            files.check_distinct(self.basket_ids)
+            files.check_names(kind, map(str, self.basket_ids))
         rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))
-        files.write(target, rows, names, format=format, columns=Columns(basket, item))
+        files.write(target, rows, names, format=kind, columns=Columns(basket, item), basket_ids=self.ids_or_numbers)
 
 
 def _integers(value: Any, name: str, *, copy: bool = True) -> IntArray:

@@ -1,22 +1,86 @@
-"""Ids and labels of items, and whether a word in a file is an id or a label."""
+"""Ids and labels of items: whether a word in a file is an id, a label or missing, and what happens to unknown ones."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ndpp._types import IntArray
-from ndpp._validation import check_count
-from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
+from ndpp._validation import check_choice, check_count
+from ndpp.errors import DataWarning, InvalidInputError, UnknownItemError, UnknownLabelError
 
 LARGEST_ID = 2**31 - 1
 """Larger integers are taken for product codes rather than positions in a catalogue."""
+MISSING = frozenset(["", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"])
+"""Words for a missing value, unless the catalogue has an item of that name or ``missing="keep"``."""
 
-_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")  # 007 is a code, not a number
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,99})")  # 007 is a code, not a number
+
+
+class Rules(NamedTuple):
+    """How words become items; see :meth:`ndpp.Baskets.read` for the fields. ``name`` is what messages call the source."""
+
+    labels: tuple[str, ...] | None = None
+    n_items: int | None = None
+    as_labels: bool | None = None
+    unknown: str = "error"
+    missing: str = "error"
+    name: str = "the data"
+
+    @classmethod
+    def of(cls, labels: Sequence[str] | None, **options: Any) -> Rules:
+        """Return the rules, checked."""
+        rules = cls(check_labels(labels), **options)
+        check_choice(rules.unknown, "unknown", ("error", "skip"))
+        check_choice(rules.missing, "missing", ("error", "skip", "keep"))
+        return rules
+
+    def clean(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values with names stripped of blanks at their ends, and None for what is missing.
+
+        A name of the catalogue stays as it is.
+        """
+        known = frozenset(self.labels or ())
+        words = {value: value if value in known else value.strip() for value in set(values) if isinstance(value, str)}
+        self._say_stripped([value for value, word in words.items() if word and word != value])
+        absent = {"": None} if self.missing == "keep" else dict.fromkeys(MISSING - known)
+        clean = {value: absent.get(word, word) for value, word in words.items()}
+        return [clean[value] if isinstance(value, str) else None if value != value else value for value in values]
+
+    def _say_stripped(self, names: list[str]) -> None:
+        if names:
+            text = f"{self.name}: removed blanks at the ends of {many(len(names), 'name')}, such as {min(names)!r}"
+            warnings.warn(text, DataWarning, stacklevel=4)
+
+    def items(self, values: Sequence[Any]) -> Any:
+        """Return integers if the values are ids, else strings."""
+        distinct = set(values)
+        wrong = next((value for value in distinct if not is_integer(value)), None)
+        if wrong is not None:
+            if self.as_labels is False:
+                raise InvalidInputError(f"item ids must be whole numbers; got {wrong!r}")
+            return values
+        if self.as_labels or (self.as_labels is None and self._are_labels({str(value) for value in distinct})):
+            return [str(value) for value in values]
+        return [int(value) for value in values]
+
+    def _are_labels(self, numbers: set[str]) -> bool:
+        """Return whether whole numbers are labels: unless a catalogue says that they can only be positions in it."""
+        if self.labels is None:
+            return self.n_items is None
+        if not numbers or not numbers <= set(self.labels):
+            return False
+        if max(map(int, numbers)) < len(self.labels):
+            raise InvalidInputError(
+                "the whole numbers in this file may be ids or labels",
+                advice="Choose with {as_labels:False} or {as_labels:True}.",
+            )
+        return True
 
 
 def check_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -30,6 +94,20 @@ def check_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
         label, times = Counter(names).most_common(1)[0]
         raise InvalidInputError(f"labels must be distinct; {label!r} occurs {times} times")
     return names
+
+
+def check_basket_ids(ids: Iterable[Any] | None, n_baskets: int) -> tuple[int | str, ...] | None:
+    """Return one id per basket: all integers, or else all text."""
+    if ids is None:
+        return None
+    found: tuple[Any, ...] = tuple(ids)
+    whole = all(isinstance(i, (int, np.integer)) and abs(int(i)) < 2**63 for i in found)
+    found = tuple(map(int if whole else str, found))
+    if len(found) != n_baskets:
+        raise InvalidInputError(f"basket_ids must be {n_baskets}, one per basket; got {len(found)}")
+    if "" in found:
+        raise InvalidInputError("basket_ids must not be empty strings")
+    return found
 
 
 def check_n_items(n_items: Any, labels: tuple[str, ...] | None) -> int:
@@ -54,8 +132,11 @@ def check_ids(ids: IntArray, n_items: int) -> None:
         raise _not_an_id(high)
 
 
-def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple[str, ...] | None]:
-    """Return the ids of ``values`` and the labels: the given ones or, if values are strings, all that occur, sorted."""
+def encode(values: Any, labels: tuple[str, ...] | None, *, unknown: str) -> tuple[IntArray, tuple[str, ...] | None]:
+    """Return the ids of ``values`` and the labels: the given ones or, if values are strings, all that occur, sorted.
+
+    If ``unknown`` is "skip", the id of an unknown label is −1.
+    """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return values.astype(np.int64), labels
     kinds = set(map(type, values))
@@ -67,31 +148,15 @@ def encode(values: Any, labels: tuple[str, ...] | None) -> tuple[IntArray, tuple
     if not all(issubclass(kind, str) for kind in kinds):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidInputError(f"items must be all integers (ids) or all strings (labels); got {names}")
-    labels = check_labels(sorted(set(values))) if labels is None else labels
-    ids = {label: i for i, label in enumerate(labels or ())}
-    try:
-        return np.fromiter(map(ids.__getitem__, values), np.int64, len(values)), labels
-    except KeyError as unknown:
-        raise UnknownLabelError(unknown.args[0], labels or ()) from None
-
-
-def interpret(words: list[str], labels: Sequence[str] | None, as_labels: bool | None) -> list[Any]:
-    """Return the words of a file as integers if they are ids, else as they are."""
-    numeric = _all_integers(words)
-    if as_labels is False and not numeric:
-        wrong = next(word for word in words if not _all_integers([word]))
-        raise InvalidInputError(f"item ids must be whole numbers; got {wrong!r}")
-    if as_labels or not numeric:
-        return words
-    ids = [int(word) for word in words]
-    if as_labels is None and labels is not None and words and set(words) <= set(labels):
-        if max(ids) < len(labels):
-            raise InvalidInputError(
-                "the whole numbers in this file may be ids or labels",
-                advice="Choose with {as_labels:False} or {as_labels:True}.",
-            )
-        return words
-    return ids
+    if labels is None:
+        distinct = set(values)
+        numbers = all(map(is_integer, distinct))
+        labels = check_labels(sorted(distinct, key=(lambda word: (int(word), word)) if numbers else None))
+    place = {label: i for i, label in enumerate(labels or ())}
+    ids = np.fromiter((place.get(value, -1) for value in values), np.int64, len(values))
+    if unknown == "error" and (ids < 0).any():
+        raise UnknownLabelError(values[int(np.argmin(ids))], labels or ())
+    return ids, labels
 
 
 def _not_an_id(code: int) -> InvalidInputError:
@@ -101,5 +166,19 @@ def _not_an_id(code: int) -> InvalidInputError:
     )
 
 
-def _all_integers(words: Iterable[str]) -> bool:
-    return all(map(_INTEGER.fullmatch, set(words)))
+def many(count: int, noun: str) -> str:
+    """Return how many there are of something.
+
+    Examples
+    --------
+    >>> many(1, "row"), many(1234, "row")
+    ('1 row', '1,234 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a value is an integer, or a word that is one."""
+    if isinstance(value, str):
+        return _INTEGER.fullmatch(value) is not None
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

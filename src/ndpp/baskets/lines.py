@@ -1,19 +1,126 @@
-"""A CSV reader that knows line numbers, for error messages."""
+"""Long form, one row per item of each basket; and a CSV reader that knows line numbers, for error messages."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from ndpp.errors import InvalidInputError
+import numpy as np
+
+from ndpp._types import IntArray
+from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_n_items, encode, many
+from ndpp.errors import DataWarning, InvalidInputError
+
+SKIP = "Fill in the missing values, or leave such rows out with {missing:'skip'}"
+COMPLETION = "completion"
+"""The column that tells several completions of one basket apart."""
 
 
 class BadLineError(InvalidInputError):
     """Line ``line`` of the file ``name`` cannot be read."""
 
-    def __init__(self, name: str, line: int, reason: str) -> None:
+    def __init__(self, name: str, line: int, reason: str, *, advice: str = "Repair or drop this line.") -> None:
         self.name, self.line = name, line
-        super().__init__(f"{name}, line {line}: {reason}", advice="Repair or drop this line.")
+        super().__init__(f"{name}, line {line}: {reason}", advice=advice)
+
+
+class MissingColumnError(InvalidInputError):
+    """A table has no column ``column``; its columns are ``there``."""
+
+    def __init__(self, what: str, column: str, there: Sequence[str]) -> None:
+        self.column, self.there = column, tuple(there)
+        super().__init__(
+            f"{what} has no column {column!r}; its columns are {', '.join(map(repr, there))}",
+            advice="Name the right ones with {basket} and {item}",
+        )
+
+
+class Columns(NamedTuple):
+    """The names of the columns of a table in long form."""
+
+    basket: str = "basket"
+    item: str = "item"
+
+    def find(self, there: Sequence[str], what: str) -> tuple[int, int]:
+        """Return the positions of the two columns; raise with the list of columns if one is missing."""
+        for name in self:
+            if name not in there:
+                raise MissingColumnError(what, name, there)
+        return there.index(self.basket), there.index(self.item)
+
+    def completions(self, there: Sequence[str]) -> bool:
+        """Return whether these are the columns of a file of several completions per basket."""
+        return list(there) == [self.basket, COMPLETION, self.item, "added"]
+
+
+class Long(NamedTuple):
+    """Long form: basket number ``baskets[i]`` out of ``n_baskets`` holds ``values[i]``. ``ids`` names the baskets."""
+
+    baskets: Sequence[int] | IntArray
+    n_baskets: int
+    values: Any
+    ids: Any = None
+
+    @classmethod
+    def grouped(cls, keys: Iterable[Hashable], values: Sequence[Any]) -> Long:
+        """Return the long form of rows with these keys, with baskets numbered as they first appear.
+
+        The id of a basket is its key, or the first part of one.
+        """
+        numbers: dict[Any, int] = {}
+        baskets = [numbers.setdefault(key, len(numbers)) for key in keys]
+        ids = [key[0] if isinstance(key, tuple) else key for key in numbers]
+        return cls(baskets, len(numbers), values, ids)
+
+    def present(self, rules: Rules, *, skipped: int = 0) -> Long:
+        """Return the rows that have an item, as ids or as names without blanks at their ends.
+
+        A row without an item stands for an empty basket if it is the only row of its basket. Elsewhere it is an error, unless
+        such rows are skipped; ``skipped`` rows have been already.
+        """
+        values, rows = rules.clean(self.values), np.asarray(self.baskets, np.int64)
+        gone = np.array([value is None for value in values], bool)
+        lost = gone if self.ids is None else gone & (np.bincount(rows)[rows] > 1)
+        if lost.any() and rules.missing != "skip":
+            number = int(rows[np.argmax(lost)])
+            name = number if self.ids is None else self.ids[number]
+            raise InvalidInputError(
+                f"{rules.name}: an item of basket {name!r} is missing, one of {lost.sum():,}", advice=SKIP
+            )
+        if skipped := skipped + int(lost.sum()):
+            text = f"{rules.name}: skipped {many(skipped, 'row')} with a missing value"
+            warnings.warn(text, DataWarning, stacklevel=4)
+        there = [value for value in values if value is not None] if gone.any() else values
+        return self._replace(baskets=rows[~gone], values=rules.items(there))
+
+    def arrays(
+        self, rules: Rules
+    ) -> tuple[IntArray, IntArray, int, tuple[str, ...] | None, tuple[int | str, ...] | None]:
+        """Return the fields of :class:`ndpp.Baskets`; rows may be in any order and repeat an item."""
+        ids, names = encode(self.values, rules.labels, unknown=rules.unknown)
+        n_items, rows = rules.n_items, np.asarray(self.baskets, np.int64)
+        if n_items is None and names is None:
+            n_items = int(ids.max()) + 1 if ids.size else 0
+        n_items = check_n_items(n_items, names)
+        known = (ids >= 0) & (ids < n_items)
+        if rules.unknown == "skip" and not known.all():
+            new, within = {self.values[i] for i in np.flatnonzero(~known).tolist()}, len(np.unique(rows[~known]))
+            warnings.warn(
+                f"{rules.name}: skipped {many(len(new), 'unknown item')}, such as {min(new)!r}: "
+                f"{np.sum(~known):,} of {len(ids):,} entries, in {many(within, 'basket')}",
+                DataWarning,
+                stacklevel=3,
+            )
+            rows, ids = rows[known], ids[known]
+        check_ids(ids, n_items)
+        order = np.lexsort((ids, rows))
+        rows, ids = rows[order], ids[order]
+        first = np.ones(len(ids), bool)
+        first[1:] = (np.diff(rows) != 0) | (np.diff(ids) != 0)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=self.n_baskets))])
+        return indptr, ids[first], n_items, names, check_basket_ids(self.ids, self.n_baskets)
 
 
 def records(

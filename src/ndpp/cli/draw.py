@@ -12,13 +12,14 @@ import typer
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
-from ndpp.cli.deliver import Target, deliver
+from ndpp.cli.deliver import Starts, Target, deliver
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.samplers import SPECS, WalkStart, prepare, sampler_option
 from ndpp.samplers.registry import EXACT, Request
 
 BLOCK = 2**16
 """Baskets planned at a time, which bounds the memory of the plan."""
+MISSION = "Draw from one mission of a mixture: its name, or its number in ndpp info."
 FIRST = "Number of the first basket; basket i depends only on the seed and i."
 
 
@@ -26,6 +27,7 @@ def sample(
     model: o.Model,
     number: Annotated[int, o.number("Number of baskets.", "--number", "-n")] = 1,
     size: o.Size = None,
+    mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
     exclude: o.Exclude = None,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
@@ -56,13 +58,15 @@ def sample(
     kernel = files.load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
     target.check(model, resume=resume)
+    if mission is not None:
+        kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=ids)
     allowed, excluded = files.exclude_items(kernel, exclude, fixed, ids=ids)
     ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, device))
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = _seed(seed, output, resume=resume)
     made_with = {
-        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "size": size,
+        "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
         "given": fixed.tolist(), "exclude": excluded.tolist(), "steps": steps, "start": start.value, "device": engine,
     }  # fmt: skip
 
@@ -92,6 +96,9 @@ def complete(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
     resume: o.Resume = False,
 ) -> None:
     """Complete baskets: draw the remaining items exactly, given those that are in them.
@@ -105,10 +112,10 @@ def complete(
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, baskets, resume=resume)
-    source = None if baskets is None else files.Source(baskets, from_, basket, item)
+    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=resume)
+    source = None if baskets is None else files.Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = files.given_baskets(kernel, given, source, ids=ids)
+    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, number, source is not None))
     allowed, excluded = files.exclude_items(kernel, exclude, starts.indices, ids=ids)
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,18 +12,21 @@ import typer
 
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, load_model
+from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
 from ndpp.experiments.record import Table
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.registry import WALK, Request
 
 if TYPE_CHECKING:
-    from ndpp.metrics import Estimate, ModelScores
+    from ndpp.metrics import Estimate
 
+VALIDATION = (
+    "Baskets that choose the penalty of the baseline EASE, none of those in BASKETS; default: a penalty of 300."
+)
 HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
+EASE = "EASE"
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
 
 
@@ -39,6 +41,7 @@ def evaluate(
     model: o.Model,
     baskets: o.BasketFile,
     train: Annotated[str | None, o.file("Baskets that the model was fitted on, for simple baselines.")] = None,
+    validation: Annotated[str | None, o.file(VALIDATION)] = None,
     top: Annotated[int, o.number("Rank within which a held-out item counts as found.", least=1)] = 10,
     holdout: Annotated[HoldoutName, typer.Option(help=HELD_OUT)] = HoldoutName.random,
     level: Annotated[float, o.number("Level of the intervals.", max=1.0)] = 0.95,
@@ -50,10 +53,14 @@ def evaluate(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Evaluate a model on baskets that it was not fitted on, and compare it with simple baselines.
 
-    Without --train, the baseline is the model itself with independent items of the same frequencies.
+    All means are over the same baskets, with the same items held out. With --train, the baselines are independent items, item-item
+    cosine and EASE; without, the model itself with independent items of the same frequencies.
 
     \b
     Examples:
@@ -63,33 +70,46 @@ def evaluate(
     """
     from ndpp import metrics
 
-    check_output(output, inputs=(model, baskets, train))
+    check_output(output, inputs=(model, baskets, train, validation))
+    require(validation is None or train is not None, "--validation is for the baselines, which need --train")
     kernel = load_model(model)
-    source = Source(baskets, from_, basket, item)
+    source = Source(baskets, from_, basket, item, encoding, missing, unknown)
     test = source.read_for(kernel, ids=ids)
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
-    seen = None if train is None else source.sibling(train).read_for(kernel, ids=ids)
     rule = metrics.LargestId() if holdout is HoldoutName.largest_id else metrics.RandomHoldout()
-    models = {"model": kernel, **_baselines(kernel, seen)}
     with working("evaluating"):
-        scores = metrics.compare_models(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed).rows
-    notes = [f"{len(test):,} baskets; {level:.0%} intervals in brackets."]
-    if n_zero := max(estimate.n_zero for estimate in scores[0].estimates):
-        notes.append(f"{n_zero:,} baskets have probability zero under the model; only AUC includes them.")
-    results = [_record(own.name, estimate) for own in scores for estimate in own.estimates]
-    data = {"n_baskets": len(test), "level": level, "seed": seed, "results": results}
+        seen, other = (
+            None if path is None else source.sibling(path).read_for(kernel, ids=ids) for path in (train, validation)
+        )
+        models = {"model": kernel, **_baselines(kernel, seen, other)}
+        found = metrics.compare_models(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed)
+    notes = [*found.notes(), f"± is half the width of a {level:.0%} interval."]
+    if seen is not None and EASE not in models:
+        notes.append(f"{EASE} is left out: it takes the square of {kernel.n_items:,} items in memory.")
+    results = [_record(own.name, estimate) for own in found.rows for estimate in own.estimates]
+    data = {
+        "n_baskets": len(test), "n_impossible": found.n_impossible, "n_held_out": found.n_held_out,
+        "n_unranked": found.n_unranked, "base": found.base, "level": level, "seed": seed, "results": results,
+    }  # fmt: skip
     table = Table(list(results[0]), [list(result.values()) for result in results])
-    emit(Report(data, table, _side_by_side(scores), notes), output, as_json=json)
+    emit(Report(data, table, [Table(*shown) for shown in found.tables()], notes), output, as_json=json)
 
 
-def _baselines(kernel: LowRankKernel, train: Baskets | None) -> dict[str, Any]:
+def _baselines(kernel: Law, train: Baskets | None, validation: Baskets | None) -> dict[str, Any]:
     """Return simple models to compare with, made from the baskets of --train or else from the model itself."""
     from ndpp import metrics
+    from ndpp.metrics.regression import MAX_ITEMS
 
     if train is None:
         return {"independent items (the model's own)": metrics.independent_margins(kernel)}
-    return {"independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train)}
+    simple = {
+        "independent items": metrics.independent_items(train),
+        "item-item cosine": metrics.item_item_cosine(train),
+    }
+    if kernel.n_items > MAX_ITEMS:
+        return simple
+    return {**simple, EASE: metrics.ease(train, validation=validation)}
 
 
 def _record(model: str, estimate: Estimate) -> dict[str, Any]:
@@ -97,19 +117,6 @@ def _record(model: str, estimate: Estimate) -> dict[str, Any]:
     fields = asdict(estimate)
     del fields["by_size"]
     return {"model": model, "metric": fields.pop("name"), **fields}
-
-
-def _side_by_side(scores: Sequence[ModelScores]) -> Table:
-    """Return a table with a line per model and a column per metric."""
-    cells = [{estimate.name: _cell(estimate) for estimate in own.estimates} for own in scores]
-    names = list(cells[0])
-    lines = [[own.name, *(cell.get(name, "–") for name in names)] for own, cell in zip(scores, cells)]
-    return Table(["", *names], lines)
-
-
-def _cell(estimate: Estimate) -> str:
-    interval = "" if np.isnan(estimate.low) else f" ({estimate.low:.4g} to {estimate.high:.4g})"
-    return f"{estimate.value:.4g}{interval}"
 
 
 def diagnose(
@@ -139,7 +146,7 @@ def diagnose(
     from ndpp import diagnostics
 
     check_output(output, inputs=(model,))
-    kernel = load_model(model)
+    kernel = load_kernel(model, "its samples are exact, and only walks on a single kernel need a diagnosis")
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
     ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start.value))
     show = sys.stderr.isatty()

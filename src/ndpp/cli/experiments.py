@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import check_folder, check_output, load_model, require
+from ndpp.cli.files import check_folder, check_output, load_kernel, require
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.datasets import make_kernel
@@ -23,6 +23,7 @@ from ndpp.samplers.registry import Request, offered
 
 MAX_PROPOSALS = 100
 """Proposals per basket above which a benchmark skips the rejection sampler."""
+NO_MIXTURES = "the samplers that are compared need a single kernel"
 NAMES = (*registry.EXPERIMENTS, registry.ALL)
 
 
@@ -118,7 +119,7 @@ def bench(
     check_output(output, inputs=(model,))
     wanted = None if any_size else size
     with working("making the kernel") as show:
-        kernel = make_kernel(items, rank, rng=seed) if model is None else load_model(model)
+        kernel = make_kernel(items, rank, rng=seed) if model is None else load_kernel(model, NO_MIXTURES)
         request = Request(wanted, max_proposals=MAX_PROPOSALS)
         ready = {
             spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,16 @@ import numpy as np
 import typer
 
 from ndpp._types import IntArray
+from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
+from ndpp.baskets.lines import Columns
 from ndpp.cli.options import Format
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
+from ndpp.explain import missions
 from ndpp.laws.files import load, load_header
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 
 OTHER_FORMATS = (
     ".parquet",
@@ -36,6 +41,8 @@ OTHER_FORMATS = (
 )
 """Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
 
+Law = LowRankKernel | Mixture
+
 
 class Source(NamedTuple):
     """A file of baskets, or "-" for standard input, and how to read it."""
@@ -44,6 +51,9 @@ class Source(NamedTuple):
     format: Format | None = None
     basket: str = "basket"
     item: str = "item"
+    encoding: str | None = None
+    missing: str = "error"
+    unknown: str = "error"
 
     @property
     def name(self) -> str:
@@ -53,7 +63,7 @@ class Source(NamedTuple):
     def sibling(self, path: str) -> Source:
         """Return another file, to be read in the same way; a text file has no columns."""
         is_text = format_of(path, self.format) == "text"
-        return Source(path, self.format) if is_text else self._replace(path=path)
+        return self._replace(path=path, **(Columns()._asdict() if is_text else {}))
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
@@ -63,40 +73,59 @@ class Source(NamedTuple):
         if target == "-":
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
+        how: dict[str, Any] = {"encoding": self.encoding, "missing": self.missing, "unknown": self.unknown, **options}
         try:
-            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **options)
+            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **how)
         except UnknownItemError as unknown:
-            unknown.advice = "Is this the catalogue of the model?"
+            unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
             raise
 
-    def read_for(self, kernel: LowRankKernel, *, ids: bool) -> Baskets:
+    def read_for(self, kernel: Law, *, ids: bool) -> Baskets:
         """Return the baskets over the items of a model."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
-            return Baskets(made.indptr, made.indices, kernel.n_items, kernel.labels)
-        return self.read_with(kernel.labels, advice="If the baskets hold ids, use --ids.")
+            return replace(made, labels=kernel.labels)
+        return self.read_with(kernel.labels, advice="Leave such items out with {unknown:'skip'}")
 
     def read_with(self, labels: tuple[str, ...], *, advice: str = "") -> Baskets:
         """Return the baskets over a labelled catalogue."""
         try:
             return self.read(labels=labels, as_labels=True)
         except UnknownLabelError as unknown:
+            advice = "If the baskets hold ids, use --ids." if advice and unknown.label.isdigit() else advice
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 
 
-def load_model(path: Path) -> LowRankKernel:
-    """Return the kernel of a model file; if the file holds text, the error says how to fit a model to it."""
+def load_model(path: Path) -> Law:
+    """Return the kernel or mixture of a model file; if the file holds text, the error says how to fit a model to it."""
     try:
-        model = load(path)
+        model: Law = load(path)
+        return model
     except ModelFileError:
         if path.is_file() and path.suffix != ".safetensors" and _is_text(path):
             raise ModelFileError(
                 f"{str(path)!r} is text, not a model; `ndpp fit {path} -o model.safetensors` fits a model to baskets"
             ) from None
         raise
+
+
+def load_kernel(path: Path, why: str) -> LowRankKernel:
+    """Return the kernel of a model file; ``why`` says why a mixture will not do."""
+    model = load_model(path)
     if not isinstance(model, LowRankKernel):
-        raise ModelFileError(f"{str(path)!r} holds a {type(model).__name__}; the command takes a single kernel")
+        raise ModelFileError(f"{str(path)!r} holds a mixture; {why}. `ndpp fit --model ndpp` learns a single kernel")
     return model
+
+
+def of_mission(law: Law, name: str) -> Mixture:
+    """Return the baskets of one mission, given by name or by its number, from 1, in the order of ``explain.missions``."""
+    if not isinstance(law, Mixture):
+        raise typer.BadParameter("--mission is for mixtures; this model is a single kernel")
+    found = missions(law)
+    names = [mission.name for mission in found]
+    if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
+        raise InvalidInputError(f"there is no mission {name!r}; ndpp info lists all {len(names)}")
+    return law.only(found[names.index(name) if name in names else int(name) - 1].components)
 
 
 def _is_text(path: Path) -> bool:
@@ -113,7 +142,7 @@ def fingerprint(path: Path) -> str:
     return f"{load_header(path).crc32:08x}"
 
 
-def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -> IntArray:
+def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool) -> IntArray:
     """Return the ids of items named on the command line, "a,b" or "a" "b"."""
     known = set(kernel.labels or ())
     # A label may contain commas: a word that is a label is not split.
@@ -128,10 +157,10 @@ def item_ids(kernel: LowRankKernel, words: Sequence[str] | None, *, ids: bool) -
         if not name.isdigit():
             why = "with --ids" if ids else "since this model has no labels"
             raise InvalidInputError(f"{name!r} is not an item id; items are integers {why}")
-    return kernel.catalogue_ids(kernel.rows_of([int(name) for name in names]))
+    return check_items([int(name) for name in names], kernel.n_items)
 
 
-def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
+def given_baskets(kernel: Law, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
     """Return the baskets of a file, or the one basket of --given."""
     require(source is None or not given, "items come from a file of baskets or from --given, not from both")
     if source is not None:
@@ -139,10 +168,8 @@ def given_baskets(kernel: LowRankKernel, given: Sequence[str] | None, source: So
     return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
 
 
-def exclude_items(
-    kernel: LowRankKernel, words: Sequence[str] | None, given: IntArray, *, ids: bool
-) -> tuple[LowRankKernel, IntArray]:
-    """Return the kernel without the items of --exclude, and their ids; none of them may be given."""
+def exclude_items(kernel: Law, words: Sequence[str] | None, given: IntArray, *, ids: bool) -> tuple[Law, IntArray]:
+    """Return the model without the items of --exclude, and their ids; none of them may be given."""
     excluded = item_ids(kernel, words, ids=ids)
     both = np.intersect1d(excluded, given)
     if both.size:
@@ -151,15 +178,15 @@ def exclude_items(
     return (kernel.exclude(excluded) if len(excluded) else kernel), excluded
 
 
-def check_sizes(kernel: LowRankKernel, starts: Baskets, sizes: Sequence[int | None]) -> None:
+def check_sizes(kernel: Law, starts: Baskets, sizes: Sequence[int | None]) -> None:
     """Raise if any basket of a file cannot be completed to its size, before any of them is."""
     for i, (given, size) in enumerate(zip(starts.sizes.tolist(), sizes)):
-        most = kernel.rank if size is None else size
+        most = kernel.max_size if size is None else size
         if given > most:
             raise ImpossibleSizeError(f"basket {i} of the file holds {given} items; it cannot be completed to {most}")
-        if most > kernel.rank:
+        if most > kernel.max_size:
             raise ImpossibleSizeError(
-                f"basket {i} of the file would have {most} items; no basket of this model has more than {kernel.rank}"
+                f"basket {i} of the file would have {most} items; no basket of this model has more than {kernel.max_size}"
             )
 
 

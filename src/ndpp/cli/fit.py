@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from ndpp._atomic import one_writer, part_path
@@ -62,6 +61,8 @@ def fit(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
     epochs: Annotated[int | None, _training("Maximum number of epochs.", 1, "--epochs")] = None,
     patience: Annotated[int | None, _training("Epochs without progress before the learning rate drops.", 1)] = None,
     learning_rate: Annotated[float | None, _training("Learning rate of Adam.")] = None,
@@ -87,7 +88,7 @@ def fit(
     _check_output(output, (baskets, validation, items), test=test)
     with one_writer(output):
         _check_part(part, resume=resume)
-        source = Source(baskets, from_, basket, item)
+        source = Source(baskets, from_, basket, item, encoding, missing)
         data, held_out = _read(source, validation, items, as_labels=labels)
         require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
         options = {
@@ -115,6 +116,7 @@ class Provenance:
     epochs: int
     ended: str
     validation_log_likelihood: float
+    independent_log_likelihood: float
 
     @classmethod
     def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
@@ -128,13 +130,15 @@ class Provenance:
             epochs=estimator.n_iter_,
             ended=estimator.ended_,
             validation_log_likelihood=max(epoch["validation"] for epoch in estimator.history_),
+            independent_log_likelihood=estimator.baseline_score_,
         )
 
     def report(self, output: Path) -> Report:
         """Return what the command prints."""
         path = os.fspath(output)
-        header = ("model", "epochs", "ended", "validation log-likelihood")
-        table = Table(header, [(path, self.epochs, self.ended, self.validation_log_likelihood)])
+        header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
+        scores = self.validation_log_likelihood, self.independent_log_likelihood
+        table = Table(header, [(path, self.epochs, self.ended, *scores)])
         return Report({"output": path, **asdict(self)}, table)
 
 
@@ -164,13 +168,6 @@ def _read(
         if validation is not None:
             other = source.sibling(validation)
             held_out = other.read(n_items=data.n_items) if data.labels is None else other.read_with(data.labels)
-    n_seen = len(np.unique(data.indices))
-    if as_labels is None and items is None and data.labels is None and 2 * n_seen < data.n_items:
-        warnings.warn(
-            f"integers are read as ids 0 to {data.n_items - 1:,}, of which only {n_seen:,} occur; "
-            "if they are product codes, use --labels; if they are ids, use --ids",
-            stacklevel=1,
-        )
     return data, held_out
 
 

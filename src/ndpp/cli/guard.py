@@ -6,6 +6,7 @@ import errno
 import functools
 import io
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -24,6 +25,7 @@ P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 FAILED, INTERRUPTED = 1, 130
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
@@ -76,10 +78,21 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+def printable(text: str) -> str:
+    """Return the text with characters escaped that a terminal would obey: control characters, and marks that reorder a line.
+
+    Examples
+    --------
+    >>> printable("tea\\x1b[31m, 茶")
+    'tea\\\\x1b[31m, 茶'
+    """
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def say(text: str) -> None:
     """Print a line on standard error if it is a terminal."""
     if sys.stderr.isatty():
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
 
 def install() -> None:
@@ -93,7 +106,7 @@ def install() -> None:
                 stream.reconfigure(errors="replace")
             else:
                 stream.reconfigure(encoding="utf-8", newline="\n")
-    warnings.showwarning = lambda message, *_, **__: print(f"ndpp: warning: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_, **__: print(printable(f"ndpp: warning: {message}"), file=sys.stderr)
     warnings.simplefilter("default", UserWarning)
 
 
@@ -133,4 +146,4 @@ def message_of(error: BaseException, names: Names | None = None) -> str:
         text = str(error)
     else:
         text = f"{type(error).__name__}: {error} (unexpected; --debug shows the traceback)"
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +15,14 @@ from safetensors import safe_open
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, fingerprint, load_model
+from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.experiments.record import Table
-from ndpp.laws.files import load_header
+from ndpp.explain import Mission, missions
+from ndpp.laws.files import ModelHeader, load_header
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 
 BAR = 40
 """Length of the longest bar."""
@@ -36,6 +40,8 @@ def info(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
 ) -> None:
     """Describe a file: its shape, rank, labels and sizes, and how a model was trained.
 
@@ -46,7 +52,7 @@ def info(
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     check_output(output, inputs=(file,))
-    source = Source(file, from_, basket, item)
+    source = Source(file, from_, basket, item, encoding, missing)
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
@@ -70,19 +76,42 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int) -> Report:
-    header, kernel = load_header(path), load_model(path)
-    law, frequencies = kernel.size_distribution(), kernel.inclusion_probabilities()
+    header, model = load_header(path), load_model(path)
+    law, frequencies = model.size_distribution(), model.inclusion_probabilities()
     sizes = np.arange(len(law))
     mean = float(law @ sizes)
     facts: dict[str, Any] = {
-        "kind": "model", "items": kernel.n_items, "columns": header.n_columns, "rank": kernel.rank,
-        "items_that_can_occur": len(kernel.support), "labels": kernel.labels is not None,
+        "kind": "model" if isinstance(model, LowRankKernel) else "mixture", "items": model.n_items,
+        **_shape(model, header), "labels": model.labels is not None,
         "mean_size": mean, "sd_of_size": float(np.sqrt(law @ (sizes - mean) ** 2)),
-        "precision": str(kernel.X.dtype), "ndpp_version": header.ndpp_version, "crc32": fingerprint(path),
+        "ndpp_version": header.ndpp_version, "crc32": fingerprint(path),
     }  # fmt: skip
-    data = {**facts, "size_law": law, "training": header.metadata}
-    notes = [*_bars(law, "P(size)"), *_most_frequent(frequencies, kernel.labels, top)]
+    found = missions(model) if isinstance(model, Mixture) else ()
+    data = {**facts, "size_law": law, "missions": [_mission(one) for one in found], "training": header.metadata}
+    notes = [*_bars(law, "P(size)"), *_most_frequent(frequencies, model.labels, top), *_listed(found)]
     return Report(data, _facts({**facts, **header.metadata}, path.name), notes=notes)
+
+
+def _shape(model: Law, header: ModelHeader) -> dict[str, Any]:
+    if isinstance(model, Mixture):
+        return {"components": len(model.weights), "columns": header.n_columns}
+    return {
+        "columns": header.n_columns, "rank": model.rank, "items_that_can_occur": len(model.support),
+        "precision": str(model.X.dtype),
+    }  # fmt: skip
+
+
+def _mission(one: Mission) -> dict[str, Any]:
+    return one._asdict() | {"items": [item._asdict() for item in one.items]}
+
+
+def _listed(found: Sequence[Mission]) -> list[str]:
+    """Return the missions, a line each, with the numbers that --mission takes."""
+    if not found:
+        return []
+    return ["", "Missions, similar components together (ndpp sample --mission draws from one):"] + [
+        f"{i:>3}  {one}" for i, one in enumerate(found, 1)
+    ]
 
 
 def _baskets(baskets: Baskets, name: str, top: int) -> Report:

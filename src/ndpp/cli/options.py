@@ -22,6 +22,21 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+class Unknown(StrEnum):
+    """What to do about items that the model does not know."""
+
+    error = "error"
+    skip = "skip"
+
+
+class Missing(StrEnum):
+    """What to do about missing values."""
+
+    error = "error"
+    skip = "skip"
+    keep = "keep"
+
+
 def number(help: str, *names: str, least: float | None = 0, **more: Any) -> Any:
     """Declare an option that takes a number."""
     return typer.Option(*names, metavar="N", min=least, help=help, **more)
@@ -63,7 +78,9 @@ def _output(path: Path | None) -> Path | None:
 
 _MODEL = "A model file, as written by [bold]ndpp fit[/]."
 _REPLACED = "Write to this file instead of standard output; it is replaced atomically."
-_NUMBERS = "Whether integers in the file are labels, or ids, that is, positions in the catalogue (default)."
+_NUMBERS = "Whether integers in the file are labels (default), or ids, that is, positions in the catalogue."
+_UNKNOWN = "Items of the file that the model does not know; skip leaves them out and counts them."
+_MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
     str, typer.Argument(metavar="BASKETS", help="A file of baskets; - is standard input.", show_default=False)
@@ -88,5 +105,8 @@ To = Annotated[Format | None, typer.Option("--to", help="Output format; default:
 From = Annotated[Format | None, typer.Option("--from", help="Input format; default: by the suffix, else text.")]
 Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
+Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
+UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
+MissingValues = Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)]
 BasketColumn = Annotated[str, typer.Option("--basket", metavar="NAME", help="CSV or Parquet column of the basket.")]
 ItemColumn = Annotated[str, typer.Option("--item", metavar="NAME", help="CSV or Parquet column of the item.")]

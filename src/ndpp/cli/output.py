@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ndpp._json import to_json
 from ndpp._progress import ProgressBar, progress_bar
+from ndpp.cli.guard import printable
 from ndpp.experiments.record import Table, write_text
 
 WIDE = 1000
@@ -24,11 +25,11 @@ WIDE = 1000
 
 
 class Report(NamedTuple):
-    """A result: ``data`` for JSON, ``table`` for CSV, ``shown`` for people if that is another table, and notes below it."""
+    """A result: ``data`` for JSON, ``table`` for CSV, ``shown`` for people if that is another table or several, and notes."""
 
     data: Mapping[str, Any]
     table: Table
-    shown: Table | None = None
+    shown: Table | list[Table] | None = None
     notes: Sequence[str] = ()
 
 
@@ -53,17 +54,19 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
 
 
 def _print(report: Report, console: Console) -> None:
-    header, lines = report.shown or report.table
-    if lines:
+    shown = report.shown if isinstance(report.shown, list) else [report.shown or report.table]
+    for i, (header, lines) in enumerate(table for table in shown if table.lines):
+        if i:
+            console.print()
         out = tables.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name, *values in zip(header, *lines):
             numeric = all(isinstance(value, int | float | np.number | None) for value in values)
-            out.add_column(Text(name), justify="right" if numeric else "left")
+            out.add_column(Text(printable(name)), justify="right" if numeric else "left")
         for line in lines:
-            out.add_row(*(Text(cell(value)) for value in line))  # as Text, since an item name is not markup
+            out.add_row(*(Text(printable(cell(value))) for value in line))  # as Text, since an item name is not markup
         console.print(out)
     for note in report.notes:
-        console.print(Text(note), soft_wrap=not console.is_terminal)
+        console.print(Text(printable(note)), soft_wrap=not console.is_terminal)
 
 
 def cell(value: Any) -> str:

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+import numpy as np
+import typer
+
+from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.deliver import Target
-from ndpp.cli.files import Source, check_output, check_sizes, exclude_items, fingerprint, given_baskets, load_model
-from ndpp.cli.output import Report, emit, progress
-from ndpp.errors import ZeroProbabilityError
-from ndpp.experiments.record import Table, grouped
-from ndpp.inference import greedy_map
-from ndpp.inference import recommend as best_items
+from ndpp.cli.deliver import Starts, Target
+from ndpp.cli.files import (
+    Law,
+    Source,
+    check_output,
+    check_sizes,
+    exclude_items,
+    fingerprint,
+    given_baskets,
+    item_ids,
+    load_model,
+)
+from ndpp.cli.output import Report, emit, progress, working
+from ndpp.experiments.record import Table
+from ndpp.explain import Reason, reasons_many
+from ndpp.inference import Ranking, greedy_map, recommend_many
+from ndpp.laws.kernel import LowRankKernel
+
+RANKING = "What a basket lacks: one item (completion), or all that is still to come (continuation)."
+WHY = "Show what each score owes to popularity, mission and ties: its factors."
+MEANING = {
+    Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
+    Ranking.CONTINUATION: "Score: the probability that a basket that begins so ends with the item in it.",
+}
 
 
-class Recommended(NamedTuple):
-    """An item recommended for one basket of the input; rank 1 is the best."""
-
-    basket: int
-    rank: int
-    item: str | int
-    score: float
+FIELDS = ("basket", "rank", "item", "score")
+FACTORS = ("popularity", "mission", "ties", "because", "tied_to")
 
 
 def recommend(
@@ -29,6 +46,8 @@ def recommend(
     baskets: o.MaybeBaskets = None,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
+    ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.COMPLETION,
+    why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
     exclude: o.Exclude = None,
     output: o.Output = None,
     json: o.Json = False,
@@ -36,45 +55,65 @@ def recommend(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
-    The score of an item is the probability of the basket with the item, divided by its probability without it.
+    By default the score of an item is the probability of the basket with the item, divided by its probability without it: what
+    completes a basket that lacks one item. With --ranking continuation it is the probability that the item is in the final basket:
+    what else a basket that has only begun will hold.
 
     \b
     Examples:
       ndpp recommend model.safetensors --given bread,butter -n 5
+      ndpp recommend model.safetensors --given bread,butter --why
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
       echo "tea" | ndpp recommend model.safetensors - --json
     """
     check_output(output, inputs=(model, baskets))
-    kernel = load_model(model)
-    source = None if baskets is None else Source(baskets, from_, basket, item)
-    starts = given_baskets(kernel, given, source, ids=ids)
-    fixed = starts.indices if source is None else starts.indices[:0]  # excluded items of a file are reported below
-    allowed, _ = exclude_items(kernel, exclude, fixed, ids=ids)
-    names = kernel.labels if kernel.labels is not None and not ids else range(kernel.n_items)
-    found: list[Recommended] = []
-    impossible = 0
-    with progress(len(starts), "recommending", show=len(starts) > 1) as bar:
-        for i, items in enumerate(starts):
-            try:
-                best = best_items(allowed, items, n=number)
-                pairs = enumerate(zip(best.items.tolist(), best.scores.tolist()), 1)
-                found += [Recommended(i, rank, names[it], score) for rank, (it, score) in pairs]
-            except ZeroProbabilityError:
-                if len(starts) == 1:
-                    raise
-                impossible += 1
-            bar.advance()
+    law = load_model(model)
+    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
+    starts = given_baskets(law, given, source, ids=ids)
+    allowed = np.setdiff1d(np.arange(law.n_items), item_ids(law, exclude, ids=ids))
+    names = law.labels if law.labels is not None and not ids else range(law.n_items)
+    with working("recommending"):
+        best = (_why if why else _best)(law, starts, names, n=number, candidates=allowed, ranking=ranking)
+    impossible = sum(own is None for own in best)
+    if impossible and source is None:
+        ranking.scores(law, starts[0])  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
-    own = grouped(found, lambda one: one.basket)
-    nested = [[{"item": one.item, "score": one.score} for one in own.get(i, ())] for i in range(len(starts))]
-    shown = None if source else Table(("item", "score"), [(one.item, one.score) for one in found])
-    notes = () if found else ("No item scores above zero.",)
-    emit(Report({"recommendations": nested}, Table(Recommended._fields, found), shown, notes), output, as_json=json)
+    fields = (*FIELDS, *FACTORS) if why else FIELDS
+    keys = starts.ids_or_numbers
+    table = Table(fields, [(i, r, *one) for i, own in zip(keys, best) for r, one in enumerate(own or (), 1)])
+    nested = [[dict(zip(fields[2:], one)) for one in own or ()] for own in best]
+    shown = None if source else Table(fields[2:], [line[2:] for line in table.lines])
+    notes = (MEANING[ranking] if table.lines else "No item scores above zero.",)
+    data: dict[str, Any] = {"ranking": ranking.value, "recommendations": nested}
+    if starts.basket_ids is not None:
+        data["basket_ids"] = starts.basket_ids
+    emit(Report(data, table, shown, notes), output, as_json=json)
+
+
+def _best(law: Law, baskets: Baskets, names: Sequence[Any], **options: Any) -> list[list[tuple[Any, ...]] | None]:
+    """Return item and score of each recommendation for each basket, None for impossible ones."""
+    found = recommend_many(law, baskets, **options)
+    return [one and [(names[a], score) for a, score in zip(one.items.tolist(), one.scores.tolist())] for one in found]
+
+
+def _why(law: Law, baskets: Baskets, names: Sequence[Any], **options: Any) -> list[list[tuple[Any, ...]] | None]:
+    """Return item, score, its factors and their origin of each recommendation for each basket, None for impossible ones."""
+    found = reasons_many(law, baskets, **options)
+    return [None if own is None else [_line(one, names) for one in own] for own in found]
+
+
+def _line(one: Reason, names: Sequence[Any]) -> tuple[Any, ...]:
+    factors = np.exp([one.popularity, one.mission, one.tie]).tolist()
+    tied_to = next((names[tie.item] for tie in one.ties if tie.log_factor > 0), None)
+    return names[one.item], one.score, *factors, one.because, tied_to
 
 
 def map_(
@@ -92,6 +131,9 @@ def map_(
     from_: o.From = None,
     basket: o.BasketColumn = "basket",
     item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
 ) -> None:
     """Build a likely basket greedily: the given items, then the best next item at each step, in this order.
 
@@ -102,9 +144,8 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     kernel = load_model(model)
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, baskets, resume=False)
-    source = None if baskets is None else Source(baskets, from_, basket, item)
+    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=False)
+    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(kernel, given, source, ids=ids)
     allowed, _ = exclude_items(kernel, exclude, starts.indices, ids=ids)
     if source:
@@ -114,5 +155,12 @@ def map_(
         for items in starts:
             found.append(greedy_map(allowed, size, given=items).tolist())
             bar.advance()
-    head = {"model_crc32": fingerprint(model), "size": size, "log_det": [kernel.log_det(items) for items in found]}
+    head: dict[str, Any] = {
+        "model_crc32": fingerprint(model),
+        "size": size,
+        "log_prob": [kernel.log_prob(items) for items in found],
+    }
+    if isinstance(kernel, LowRankKernel):
+        head["log_det"] = [kernel.log_det(items) for items in found]
+    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, from_file=source is not None))
     target.write(found, head)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import typer
 
-from ndpp.cli.files import require
+from ndpp.cli.files import Law, require
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Sampler
 from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
@@ -36,9 +36,11 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
     return typer.Option(metavar="NAME", help=f"{help}: {', '.join(specs)}.", autocompletion=complete, callback=check)
 
 
-def prepare(name: str, kernel: LowRankKernel, request: Request) -> Sampler:
+def prepare(name: str, law: Law, request: Request) -> Sampler:
     """Return a prepared sampler; a request that it cannot meet is a usage error."""
     spec = SPECS[name]
+    serves = isinstance(law, LowRankKernel) or bool(spec.other_laws)
+    require(serves, f"mixtures are drawn by --sampler {EXACT.name}; {name} needs a single kernel")
     able = " or ".join(other.name for other in SPECS.values() if other.takes_given)
     require(spec.takes_given or not len(request.given), f"--given needs --sampler {able}; {name} cannot condition")
     instead = f"or use --sampler {EXACT.name}"
@@ -50,4 +52,4 @@ def prepare(name: str, kernel: LowRankKernel, request: Request) -> Sampler:
     require(spec.is_chain or is_plain, f"--steps and --start are for walks; {name} is not a walk")
     able = " or ".join(other.name for other in SPECS.values() if other.on_gpu)
     require(spec.on_gpu or request.device == "cpu", f"--device needs --sampler {able}; others run on the CPU")
-    return spec.prepare(kernel, request)
+    return spec.prepare(cast(LowRankKernel, law), request)

@@ -1,4 +1,4 @@
-"""Do draws follow their distribution, and has a walk run long enough? Enumeration, tests between samplers, R-hat, ESS.
+"""Do draws follow their distribution, has a walk run long enough, and do samples look like real baskets?
 
 All functions take arrays or baskets from any source. ``chains`` is an array of shape (n_chains, n_draws), or
 (n_chains, n_draws, n_functionals) for several functionals at once.
@@ -12,14 +12,19 @@ from ndpp.diagnostics.chains import autocorrelation, effective_sample_size, psrf
 from ndpp.diagnostics.diagnose import Convergence, WalkDiagnosis, diagnose_chains, diagnose_walk
 from ndpp.diagnostics.functionals import Functionals, functionals, item_indicators, log_dets, to_arviz
 from ndpp.diagnostics.laws import empirical_law, exact_law, sup_distance, total_variation
+from ndpp.diagnostics.lookalike import ClassifierTest, FeatureAuc, basket_features, classifier_test
 
 __all__ = [
     "Agreement",
+    "ClassifierTest",
     "Convergence",
     "EnergyTest",
+    "FeatureAuc",
     "Functionals",
     "WalkDiagnosis",
     "autocorrelation",
+    "basket_features",
+    "classifier_test",
     "compare_samples",
     "compare_with_law",
     "diagnose_chains",

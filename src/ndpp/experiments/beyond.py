@@ -43,7 +43,7 @@ class Case(NamedTuple):
     pairs: bool
 
 
-class Checkpoint(NamedTuple):
+class ChainSnapshot(NamedTuple):
     """The sets of all chains after some steps: their overlap with the start, and their distance from exact draws.
 
     Only tight pairs have ``overlap_expected``, the closed form with its standard error; only other kernels have a ``gap``.
@@ -68,7 +68,7 @@ class Checkpoint(NamedTuple):
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Run chains on all kernels, compare them with exact draws, and run the diagnostics."""
-    found: list[Checkpoint] = []
+    found: list[ChainSnapshot] = []
     verdicts: list[Finding] = []
     for case in _cases(quick, seed):
         found += _checkpoints(case, seed=seed)
@@ -117,7 +117,7 @@ def _cases(quick: bool, seed: int) -> list[Case]:
     return some + [Case("tight pairs, n = 200", pair_kernel(100), size, c, True) for size, c in ((10, 100), (50, 12))]
 
 
-def _checkpoints(case: Case, *, seed: int) -> Iterator[Checkpoint]:
+def _checkpoints(case: Case, *, seed: int) -> Iterator[ChainSnapshot]:
     exact = Exact.prepare(case.kernel, size=case.size)
     start = exact.sample(1, rng=seed).baskets[0]
     truth = exact.sample(4 * case.chains, rng=seed).baskets
@@ -129,7 +129,7 @@ def _checkpoints(case: Case, *, seed: int) -> Iterator[Checkpoint]:
     per_step = step_times(walk, start, seed=seed, seconds=0.3).times.median
     for (after, done), sets in zip(steps.items(), later):
         expected = pair_remains(done, case.size, case.kernel.n_items // 2) if case.pairs else None
-        yield Checkpoint(
+        yield ChainSnapshot(
             kernel=case.name, k=case.size, pairs=case.pairs, chains=case.chains, after=after, steps=done,
             overlap=overlap(first, sets),
             overlap_by_chance=case.size / case.kernel.n_items,  # for a uniform start, and where all items are alike
@@ -179,7 +179,7 @@ def _verdict(case: Case, *, seed: int) -> Finding:
     return Finding(f"{case.name}, k = {case.size}: verdict of `diagnostics.diagnose_chains`", "", found.summary)
 
 
-def _panels(by_case: dict[str, list[Checkpoint]]) -> list[Panel]:
+def _panels(by_case: dict[str, list[ChainSnapshot]]) -> list[Panel]:
     overlaps, gaps = [], []
     for name, own in by_case.items():
         x = [point.steps / point.k for point in own]
@@ -196,7 +196,7 @@ def _panels(by_case: dict[str, list[Checkpoint]]) -> list[Panel]:
     ]
 
 
-def _findings(name: str, own: Sequence[Checkpoint]) -> Iterator[Finding]:
+def _findings(name: str, own: Sequence[ChainSnapshot]) -> Iterator[Finding]:
     last = own[-1]
     text = ", ".join(f"{point.after}: {point.overlap:.0%}" for point in own) + f" (chance {last.overlap_by_chance:.0%})"
     yield Finding(f"{name}: overlap with the start", "k² steps are enough", text)

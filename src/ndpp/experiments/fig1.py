@@ -54,7 +54,7 @@ class WalkLaw(NamedTuple):
     claim: str = ""
 
 
-class Run(NamedTuple):
+class PlannedDraws(NamedTuple):
     """A sampler, the number of sets to draw, and whether it is a walk and thus only approximate."""
 
     label: str
@@ -63,7 +63,7 @@ class Run(NamedTuple):
     is_walk: bool = False
 
 
-class Task(NamedTuple):
+class Column(NamedTuple):
     """One column of the figure: all sets as masks with their true distribution, enumerated walks, and samplers to run."""
 
     name: str
@@ -71,7 +71,7 @@ class Task(NamedTuple):
     masks: IntArray
     law: FloatArray
     walks: Sequence[WalkLaw]
-    runs: Sequence[Run]
+    runs: Sequence[PlannedDraws]
 
     def distances(self, law: FloatArray) -> list[float]:
         """Return each distance of ``law`` from the true distribution."""
@@ -122,7 +122,7 @@ NOTES = (
 )
 
 
-def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
+def _tasks(kernel: LowRankKernel, quick: bool) -> list[Column]:
     # About 0.5, 4, 10 and 40 ms per draw: an hour of one core in all.
     fast, slow, slower, slowest = (1000, 100, 25, 20) if quick else (10**6, 10**5, 10**4, 3000)
     fixed, walk = Naive.prepare(kernel, size=SIZE), enumerate_walk(kernel, SIZE)
@@ -133,27 +133,27 @@ def _tasks(kernel: LowRankKernel, quick: bool) -> list[Task]:
     ]
     masks, law, walk_law = enumerate_random_size(kernel)
     of_size = [
-        Run("Exact", Exact.prepare(kernel, size=SIZE), fast),
-        Run("Rejection", Rejection.prepare(kernel, size=SIZE), slow),
-        Run("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), slow, is_walk=True),
-        Run("Walk(RejectionUp)", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slowest, is_walk=True),
-        Run("Walk(NaiveUp)", Walk.prepare(kernel, size=SIZE, up=NaiveUp()), slower, is_walk=True),
+        PlannedDraws("Exact", Exact.prepare(kernel, size=SIZE), fast),
+        PlannedDraws("Rejection", Rejection.prepare(kernel, size=SIZE), slow),
+        PlannedDraws("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), slow, is_walk=True),
+        PlannedDraws("Walk(RejectionUp)", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), slowest, is_walk=True),
+        PlannedDraws("Walk(NaiveUp)", Walk.prepare(kernel, size=SIZE, up=NaiveUp()), slower, is_walk=True),
     ]
     of_any_size = [
-        Run("Exact", Exact.prepare(kernel), fast),
-        Run("Rejection", Rejection.prepare(kernel), slow),
-        Run("Walk(DirectUp)", RandomSize.prepare(kernel), slow, is_walk=True),
-        Run("Walk(RejectionUp)", RandomSize.prepare(kernel, up=RejectionUp()), slowest, is_walk=True),
-        Run("Cholesky", Cholesky.prepare(kernel), fast),
-        Run("Clock", Clock.prepare(kernel), slow),
+        PlannedDraws("Exact", Exact.prepare(kernel), fast),
+        PlannedDraws("Rejection", Rejection.prepare(kernel), slow),
+        PlannedDraws("Walk(DirectUp)", RandomSize.prepare(kernel), slow, is_walk=True),
+        PlannedDraws("Walk(RejectionUp)", RandomSize.prepare(kernel, up=RejectionUp()), slowest, is_walk=True),
+        PlannedDraws("Cholesky", Cholesky.prepare(kernel), fast),
+        PlannedDraws("Clock", Clock.prepare(kernel), slow),
     ]
     return [
-        Task(f"k-NDPP, k = {SIZE}", "k-NDPP", fixed.masks, fixed.law, walks, of_size),
-        Task("NDPP, any size", "NDPP", masks, law, [WalkLaw(full, walk_law, claim)], of_any_size),
+        Column(f"k-NDPP, k = {SIZE}", "k-NDPP", fixed.masks, fixed.law, walks, of_size),
+        Column("NDPP, any size", "NDPP", masks, law, [WalkLaw(full, walk_law, claim)], of_any_size),
     ]
 
 
-def _records(task: Task, most: int, seed: int, say: Say, folder: Path | None) -> list[DistanceRecord]:
+def _records(task: Column, most: int, seed: int, say: Say, folder: Path | None) -> list[DistanceRecord]:
     """Return the distances of a perfect sampler, of the enumerated walks and of the samplers; ``folder`` stores draws."""
     rng = np.random.default_rng([seed, 1])
     found = list(_perfect(task, most, rng))
@@ -163,7 +163,7 @@ def _records(task: Task, most: int, seed: int, say: Say, folder: Path | None) ->
     order = np.argsort(task.masks)
     for run in task.runs:
 
-        def report(done: int, run: Run = run) -> None:
+        def report(done: int, run: PlannedDraws = run) -> None:
             if done == run.n_draws or done % max(run.n_draws // 10, 1) == 0:
                 say(f"{task.name}: {run.label}, {done:,} of {run.n_draws:,} draws")
 
@@ -177,7 +177,7 @@ def _half_decades(most: int) -> list[int]:
     return [round(10 ** (e / 2)) for e in range(2, 13) if 10 ** (e / 2) <= most * 1.0001]
 
 
-def _perfect(task: Task, most: int, rng: np.random.Generator) -> Iterator[DistanceRecord]:
+def _perfect(task: Column, most: int, rng: np.random.Generator) -> Iterator[DistanceRecord]:
     for n in _half_decades(most):
         for distance, values in zip(DISTANCES, task.perfect(n, 60, rng).T):
             low, middle, high = np.quantile(values, [0.025, 0.5, 0.975]).tolist()
@@ -185,7 +185,7 @@ def _perfect(task: Task, most: int, rng: np.random.Generator) -> Iterator[Distan
             yield DistanceRecord(task.name, PERFECT, n, distance.name, middle, *spread)
 
 
-def _distances(task: Task, label: str, drawn: IntArray) -> Iterator[DistanceRecord]:
+def _distances(task: Column, label: str, drawn: IntArray) -> Iterator[DistanceRecord]:
     """Yield the distances of a sampler that drew these sets, given by their positions in ``task.masks``."""
     for n in [*(n for n in _half_decades(len(drawn)) if n < len(drawn)), len(drawn)]:
         law = np.bincount(drawn[:n], minlength=len(task.law)) / n
@@ -201,7 +201,7 @@ def _panel(distance: Distance, records: Sequence[DistanceRecord]) -> Panel:
     return Panel(records[0].task, "samples", distance.axis, list(curves.values()), band)
 
 
-def _findings(task: Task, records: Sequence[DistanceRecord], seed: int) -> Iterator[Finding]:
+def _findings(task: Column, records: Sequence[DistanceRecord], seed: int) -> Iterator[Finding]:
     walks = {walk.label for walk in task.walks} | {run.label for run in task.runs if run.is_walk}
     for label, law, claim in task.walks:
         errors = ", ".join(map(number, task.distances(law)))

@@ -37,7 +37,7 @@ QUICK: dict[Variable, tuple[int, ...]] = {"n": (200, 800), "d": (8, 16), "k": (2
 """Values of the variable that is swept."""
 
 
-class Problem(NamedTuple):
+class Dimensions(NamedTuple):
     """The number of items, the rank and the size."""
 
     n: int
@@ -63,7 +63,7 @@ class UnitTime(NamedTuple):
 
 def measure(*, quick: bool, seed: int, say: Say) -> Result:
     """Time every sampler along every sweep and fit exponents."""
-    sweeps, held, seconds = (QUICK, Problem(400, 8, 4), 0.05) if quick else (FULL, Problem(4000, 40, 8), 0.5)
+    sweeps, held, seconds = (QUICK, Dimensions(400, 8, 4), 0.05) if quick else (FULL, Dimensions(4000, 40, 8), 0.5)
     times: list[UnitTime] = []
     for variable, values in sweeps.items():
         for problem in (held._replace(**{variable: value}) for value in values):
@@ -74,7 +74,7 @@ def measure(*, quick: bool, seed: int, say: Say) -> Result:
     for n in (12, 24) if quick else (50, 100, 200, 400):
         took = _step(make_kernel(n, 8, rng=seed), 4, NaiveUp(), seed=seed, seconds=seconds)
         times.append(UnitTime("n", NAIVE_WALK.label, n, 8, 4, took))
-    naive = Problem(60, 8, 4) if quick else Problem(1000, 100, 10)
+    naive = Dimensions(60, 8, 4) if quick else Dimensions(1000, 100, 10)
     findings = [*_findings(times), _naive_finding(*naive, seed=seed, seconds=seconds)]
     settings = {str(variable): values for variable, values in sweeps.items()}
     return Result(settings, findings, {"": times}, runtimes(list(_panels(times))), NOTES)

@@ -1,7 +1,14 @@
 """Likely sets without sampling: greedy MAP, scores of items, recommendations."""
 
 from ndpp.inference.greedy import greedy_map
-from ndpp.inference.ranking import Ranking, Recommendation, continuation_scores, continuation_scores_many, recommend
+from ndpp.inference.ranking import (
+    Ranking,
+    Recommendation,
+    continuation_scores,
+    continuation_scores_many,
+    recommend,
+    recommend_many,
+)
 from ndpp.inference.scores import next_item_scores, next_item_scores_many
 
 __all__ = [
@@ -13,4 +20,5 @@ __all__ = [
     "next_item_scores",
     "next_item_scores_many",
     "recommend",
+    "recommend_many",
 ]

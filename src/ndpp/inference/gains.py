@@ -29,7 +29,8 @@ class Gains(NamedTuple):
     def fresh(cls, kernel: LowRankKernel, given: Remainder) -> Gains:
         """Compute all gains from the remainder of L. O(n r²)."""
         values, noise = np.empty(kernel.n_rows), np.empty(kernel.n_rows)
-        largest, relative = np.abs(given.M).max(initial=0.0), (len(given.M) + 1) * ROUNDING + given.noise
+        size, relative = len(given.M) + 1, (len(given.M) + 1) * ROUNDING + given.noise
+        largest = max(np.abs(given.M).max(initial=0.0), given.magnitudes.max(initial=0.0) / size)
         absolute = ROUNDING * np.linalg.norm(given.to_z)
         for block, Q in kernel.q_blocks():
             Z = Q @ given.to_z

@@ -16,7 +16,9 @@ from ndpp._types import BoolArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 from ndpp.inference.gains import Gains
+from ndpp.inference.scores import next_item_scores
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
@@ -25,19 +27,22 @@ PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """The search for the best pair reads at most this many rows of L, largest first, and this many at a time."""
 
 
-def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
-    """Return ``size`` items of large det L_S: the given ones, then, in the order chosen, the best next item each time.
+def greedy_map(
+    kernel: LowRankKernel | Mixture, size: int, *, given: Items = (), candidates: Items | None = None
+) -> IntArray:
+    """Return ``size`` items of large P(S): the given ones, then, in the order chosen, the best next item each time.
 
     The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
     gain alone and yet a large one together (in a purely skew kernel all are such); where no single item has a gain, the
     best pair is added, smaller id first: the best of all for up to 1,024 candidates, else the best that contains one of
     the 1,024 items with the largest rows. Given items with det L = 0 are first completed to a set that can occur,
-    if the kernel has no background. Ties go to the smaller id. O(n r (r + size)).
+    if the kernel has no background. Ties go to the smaller id. O(n r (r + size)), for a mixture ``size`` times
+    :func:`next_item_scores`.
 
     Parameters
     ----------
-    kernel : LowRankKernel
-        The kernel.
+    kernel : LowRankKernel or Mixture
+        The model.
     size : int
         Number of items, the given ones included.
     given : sequence of int
@@ -57,19 +62,23 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
     >>> greedy_map(kernel, 2), greedy_map(kernel, 2, given=[0])
     (array([1, 2]), array([0, 1]))
     """
-    rows = kernel.rows_of(given, "given")
+    if isinstance(kernel, Mixture):
+        rows, support = check_items(given, kernel.n_items, "given"), np.arange(kernel.n_items)
+    else:
+        rows, support = kernel.rows_of(given, "given"), kernel.support
     if check_count(size, "size") < len(rows):
         raise ImpossibleSizeError(f"size counts the given items; {len(rows)} are given, but size is {size}")
     if size > kernel.max_size:
-        bound = "the rank of the kernel, " if kernel.background is None else ""
+        low_rank = isinstance(kernel, LowRankKernel) and kernel.background is None
+        bound = "the rank of the kernel, " if low_rank else ""
         raise ImpossibleSizeError(f"no set is larger than {bound}{kernel.max_size}; got size {size}")
-    allowed = np.ones(len(kernel.support), bool)
+    allowed = np.ones(len(support), bool)
     if candidates is not None:
-        allowed = np.isin(kernel.support, check_items(candidates, kernel.n_items, "candidates"))
+        allowed = np.isin(support, check_items(candidates, kernel.n_items, "candidates"))
     allowed[rows] = False
     chosen: list[int] = rows.tolist()
     group: tuple[int, ...] = ()
-    for group in (_sequence if kernel.background is None else _sequence_with_background)(kernel, rows, allowed):
+    for group in _groups(kernel, rows, allowed):
         chosen.extend(group)
         if len(chosen) >= size:
             break
@@ -84,6 +93,25 @@ def greedy_map(kernel: LowRankKernel, size: int, *, given: Items = (), candidate
             f"a gain that double precision can tell from zero. Ask for size {len(chosen)}, or allow more candidates."
         )
     return kernel.catalogue_ids(np.array(chosen, np.int64))
+
+
+def _groups(kernel: LowRankKernel | Mixture, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
+    if isinstance(kernel, Mixture):
+        return _mixture_sequence(kernel, rows, allowed)
+    return (_sequence if kernel.background is None else _sequence_with_background)(kernel, rows, allowed)
+
+
+def _mixture_sequence(mixture: Mixture, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
+    """Yield nothing for the given items, and then the best next item as long as one has a gain."""
+    yield ()
+    chosen = rows.tolist()
+    while len(chosen) < mixture.n_items:
+        gains = np.where(allowed, next_item_scores(mixture, chosen), 0.0)
+        best = int(np.argmax(gains))
+        if not gains[best] > 0:
+            return
+        yield (best,)
+        chosen.append(best)
 
 
 def _sequence(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
@@ -118,6 +146,7 @@ def _sequence_with_background(kernel: LowRankKernel, rows: IntArray, allowed: Bo
 
     Items with δ > 0 always have a gain. Once none of them is left, what follows is the run of the low-rank kernel of the others.
     """
+    yield ()
     allowed = allowed.copy()
     rest = kernel.condition(kernel.catalogue_ids(rows)) if len(rows) < kernel.n_rows else kernel
     chosen = rows.tolist()

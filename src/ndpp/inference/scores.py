@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -14,6 +16,7 @@ from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.precision import say_precision
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import eliminate
@@ -55,6 +58,12 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     is_zero[rows] = True
     out = np.zeros(kernel.n_items)
     out[kernel.support] = np.where(is_zero, 0.0, gains.values)
+    best = out.max()
+    # Relative to the best score. If all are zero, what rounding may hide counts, as a part of the distribution of the next item.
+    error = gains.noise[~is_zero].max() / best if best > 0 else gains.noise.max(initial=0.0)
+    say_precision(float(error) + given.loss, "the scores of items")
+    if kernel.coordinates.core.rank > kernel.rank:  # a direction was dropped
+        kernel.check_precision()
     return out
 
 
@@ -64,16 +73,26 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
     Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is close to
     singular are scored one by one.
     """
-    check_catalogue(kernel, baskets)
-    if isinstance(kernel, TiedMixture):
-        return _tied_scores(kernel, baskets)
-    if isinstance(kernel, FamilyMixture):
-        return _family_scores(kernel, baskets)
-    if isinstance(kernel, Mixture):
-        return np.stack([next_item_scores(kernel, basket) for basket in baskets])
-    out, is_scored = scores(Form.of_kernel(kernel), baskets)
+    out = scores_or_nan(kernel, baskets)
+    for i in np.flatnonzero(np.isnan(out[:, 0])):
+        if isinstance(kernel, (TiedMixture, FamilyMixture)):
+            raise _impossible(baskets[i].tolist())
+        next_item_scores(kernel, baskets[i])  # raises, and says why
+    return out
+
+
+def scores_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+    """Return :func:`next_item_scores` of each basket, shape (len(baskets), n_items); NaN for baskets that never occur by themselves."""
+    check_catalogue(law, baskets)
+    if isinstance(law, (TiedMixture, FamilyMixture)):
+        return _bulk_scores(law, baskets)
+    out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
+    if isinstance(law, LowRankKernel):
+        out, is_scored = scores(Form.of_kernel(law), baskets)
+        out[~is_scored] = np.nan
     for i in np.flatnonzero(~is_scored):
-        out[i] = next_item_scores(kernel, baskets[i])
+        with suppress(ZeroProbabilityError):
+            out[i] = next_item_scores(law, baskets[i])
     return out
 
 
@@ -94,16 +113,15 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     return out
 
 
-def _tied_scores(mixture: TiedMixture, baskets: Baskets) -> FloatArray:
-    """Return popularity given the basket times tie: Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
-    return np.asarray(_posteriors(mixture, baskets) @ mixture.odds * next_item_scores_many(mixture.base, baskets))
+def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
+    return np.asarray(posterior @ mixture.odds * next_item_scores_many(mixture.base, baskets))
 
 
-def _family_scores(mixture: FamilyMixture, baskets: Baskets) -> FloatArray:
+def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
     """Return the same for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for those that it does."""
-    posterior, patterns = _posteriors(mixture, baskets), mixture.patterns
-    touched = patterns.touched(baskets)
-    ties = next_item_scores_many(mixture.base, mixture._families(touched, len(baskets)))
+    touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
+    ties = next_item_scores_many(mixture.base, mixture.families_of(touched, len(baskets)))
     out = posterior @ mixture.single_odds * ties[:, patterns.families]
     states = mixture.state_posteriors(touched, posterior)
     pair, item = patterns.items_of(touched.families)
@@ -112,13 +130,17 @@ def _family_scores(mixture: FamilyMixture, baskets: Baskets) -> FloatArray:
     return np.asarray(out)
 
 
-def _posteriors(mixture: TiedMixture | FamilyMixture, baskets: Baskets) -> FloatArray:
-    """Return P(c | S = J) of each basket J, shape (len(baskets), C)."""
+def _bulk_scores(mixture: TiedMixture | FamilyMixture, baskets: Baskets) -> FloatArray:
+    """Return the scores of many baskets, NaN for impossible ones, from the posterior of the components of each."""
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
-    if (total == -np.inf).any():
-        raise _impossible(baskets[int(np.argmin(total))].tolist())
-    return np.asarray(np.exp(log_posterior - total))
+    out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
+    posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
+    if isinstance(mixture, TiedMixture):
+        out[possible] = _tied_scores(mixture, posterior, rest)
+    else:
+        out[possible] = _family_scores(mixture, posterior, rest)
+    return out
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

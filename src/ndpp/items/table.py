@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.random import Generator
 
-from ndpp._compiled import njit
+from ndpp._compiled import interruptible, njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
@@ -65,7 +65,8 @@ class LeverageTable(ItemIndex):
     def prepare(cls, kernel: LowRankKernel, *, budget: int = 1_000_000) -> LeverageTable:
         """Build the alias table, in O(n)."""
         leverage = np.asarray(kernel.coordinates.leverage, dtype=np.float64)
-        threshold, alias = map(frozen, alias_table(leverage))
+        with interruptible():
+            threshold, alias = map(frozen, alias_table(leverage))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
     def propose(self, rng: Generator, n_rows: int) -> IntArray:

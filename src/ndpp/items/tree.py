@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.random import Generator
 
-from ndpp._compiled import njit
+from ndpp._compiled import interruptible, njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
@@ -78,8 +78,9 @@ class Tree(ItemIndex):
         n_leaves = 1 << (n_leaves.bit_length() - 1)
         bounds = np.arange(n_leaves + 1) * n_rows // n_leaves
         sums = np.empty((n_leaves, rank * (rank + 1) // 2))
-        for j, total in enumerate(_leaf_sums(kernel, bounds)):
-            _carry(sums, n_leaves + j, total)
+        with interruptible():
+            for j, total in enumerate(_leaf_sums(kernel, bounds)):
+                _carry(sums, n_leaves + j, total)
         return cls(kernel, frozen(sums), frozen(bounds))
 
     def draw_counted(

@@ -22,7 +22,8 @@ from scipy.special import expit
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
-from ndpp.laws.kernel import LowRankKernel, never_together
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.precision import never_together, say_precision
 from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background
@@ -135,7 +136,7 @@ class BackgroundKernel(LowRankKernel):
         if size is None:
             return float(np.log1p(self.odds).sum()) + self.ties.log_normalizer()
         value, error = self._log_elementary(check_count(size, "size"))
-        self._say_precision(error, f"log e_{size}")
+        say_precision(error, f"log e_{size}")
         return value
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
@@ -229,7 +230,7 @@ class BackgroundKernel(LowRankKernel):
             raise ImpossibleSizeError(
                 f"sets of size {size} have probability zero; choose another size, see kernel.size_distribution()"
             )
-        self._say_precision(error, f"sets of size {size}")
+        say_precision(error, f"sets of size {size}")
         return size
 
     def _q(self, tied: Any) -> FloatArray:
@@ -273,7 +274,7 @@ class BackgroundKernel(LowRankKernel):
     def _first_tilt(self, size: int) -> float:
         """Return log ρ as if all directions of the ties were items of their own."""
         log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.ties.coordinates.scale**2]))
-        wanted = min(max(size, 0.3), len(log_odds) - 0.3)
+        wanted = min(max(size - 0.3, 0.3), len(log_odds) - 0.3)  # the smallest tilt that serves: rounding grows with it
         low, high = -log_odds.max() - 40, -log_odds.min() + 40
         for _ in range(40):
             x = (low + high) / 2
@@ -310,13 +311,13 @@ class BackgroundKernel(LowRankKernel):
             return rest.condition(tied)
         # R does not matter to items without a background: only X W Xᵀ is conditioned.
         low_rank = LowRankKernel(rest.X, rest.W, support=rest._allowed, magnitudes=rest._magnitudes).condition(tied)
-        return rest._with(low_rank.W, low_rank.support, low_rank._magnitudes)
+        return rest._with(low_rank.W, low_rank.support, low_rank._magnitudes, X=low_rank.X)
 
     def _condition_alone(self, ids: IntArray) -> LowRankKernel:
         """Return the kernel given items with δ > 0: W' = W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows x_i / √δ_i."""
         x = self.x_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
         W, magnitudes = condition_inner_with_background(np.asarray(self.W, np.float64), x, self._magnitudes)
-        return self._with(W, np.setdiff1d(self.support, ids), magnitudes)
+        return self._with(W, np.setdiff1d(self.support, ids), np.maximum(self._magnitudes, magnitudes))
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""

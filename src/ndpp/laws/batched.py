@@ -22,7 +22,8 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import resolvent
+from ndpp.linalg import Coordinates, resolvent
+from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 
 CHUNK_ITEMS = 50_000
@@ -36,32 +37,39 @@ BLOCK_ROWS = 1024
 
 
 class Form(NamedTuple):
-    """The matrix A = factor^½ (diag(diagonal) + Q core Qᵀ) factor^½ over the rows of the support; |core_ij| ≤ scale_i scale_j."""
+    """The matrix A = factor^½ (diag(diagonal) + Q core Qᵀ) factor^½ over the rows of the support; |core_ij| ≤ scale_i scale_j.
+
+    ``noise`` is the relative error of each direction.
+    """
 
     kernel: LowRankKernel
     core: FloatArray
     scale: FloatArray
     diagonal: FloatArray
     factor: FloatArray
+    noise: FloatArray
 
     @classmethod
     def of_kernel(cls, kernel: LowRankKernel) -> Form:
         """Return L."""
         coords, odds = kernel.ties.coordinates, _odds(kernel)
-        return cls(kernel, coords.B, coords.scale, odds / (1 + odds), 1 + odds)
+        return cls(kernel, coords.B, coords.scale, odds / (1 + odds), 1 + odds, _noise(coords))
 
     @classmethod
     def of_marginal(cls, kernel: LowRankKernel) -> Form:
         """Return K."""
         coords, odds = kernel.ties.coordinates, _odds(kernel)
-        return cls(kernel, resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0), odds, 1 / (1 + odds))
+        R, scale = resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0)
+        return cls(kernel, R, scale, odds, 1 / (1 + odds), _noise(coords))
 
 
-class Table(NamedTuple):
-    """The distinct items of some baskets: rows of Q and the diagonal, scaled to norm one, the norms, and the place of each entry."""
+class ItemTable(NamedTuple):
+    """The distinct items of some baskets: rows of Q and the diagonal, scaled to norm one, the norms, their relative errors, and the
+    place of each entry."""
 
     q: FloatArray
     norms: FloatArray
+    noise: FloatArray
     diagonal: FloatArray
     factor: FloatArray
     places: IntArray
@@ -164,16 +172,17 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
     return thresholds
 
 
-def _table(form: Form, baskets: Baskets) -> Table:
+def _table(form: Form, baskets: Baskets) -> ItemTable:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
     q = form.kernel.ties.q_rows(at)
     norms = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
-    return Table(q / norms[:, None], norms, form.diagonal[at] / norms**2, form.factor[at], places)
+    noise = np.sqrt((((q * form.scale) * form.noise) ** 2).sum(axis=1)) / norms
+    return ItemTable(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
-def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
+def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
     """Yield the baskets whose A_J is not close to singular, those of one size together."""
     right = table.q @ form.core
     for size in np.unique(baskets.sizes):
@@ -184,10 +193,16 @@ def _stacks(form: Form, baskets: Baskets, table: Table) -> Iterator[Stack]:
         sign, log_det = np.linalg.slogdet(A)
         keep = (sign > 0) & np.isfinite(log_det)
         numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], np.linalg.inv(A[keep])
-        # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε.
-        sure = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) <= MAX_LOSS
+        # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε and their noise.
+        errors = np.abs(inverse).sum(axis=2)
+        sure = (errors * (ROUNDING + 2 * table.noise[places])).sum(axis=1) <= MAX_LOSS
         log_det = log_det + np.log(table.norms[places] ** 2 * table.factor[places]).sum(axis=1)
         yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
+
+
+def _noise(coords: Coordinates) -> FloatArray:
+    """Return how much more the directions are off than rounding explains, relative to their scale."""
+    return (coords.noise - EPS).clip(0.0) + ROUNDING / 2 * (coords.excess**2 - 1)
 
 
 def _odds(kernel: LowRankKernel) -> FloatArray:

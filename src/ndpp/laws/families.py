@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -29,34 +29,14 @@ from ndpp.baskets.labels import check_labels
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
-from ndpp.laws.family_sizes import FamilySizes
+from ndpp.laws.family_sizes import FamilySizes, distributions
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import NEGLIGIBLE, Mixture
-from ndpp.laws.patterns import Catalogue, Patterns, Touched, touched_weights
+from ndpp.laws.patterns import Catalogue, FamilyComponents, Patterns, Touched, touched_weights
 from ndpp.laws.tied import TiedMixture
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
-
-
-class FamilyComponents(Sequence["FamilyMixture"]):
-    """The components as distributions of their own, made when asked for."""
-
-    def __init__(self, mixture: FamilyMixture) -> None:
-        self.mixture = mixture
-
-    def __len__(self) -> int:
-        return len(self.mixture.odds)
-
-    @overload
-    def __getitem__(self, which: int) -> FamilyMixture: ...
-    @overload
-    def __getitem__(self, which: slice) -> Sequence[FamilyMixture]: ...
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return [self[c] for c in range(len(self))[which]]
-        c = range(len(self))[which]
-        return self.mixture._changed(odds=self.mixture.odds[[c]], weights=np.ones(1), names=None)
 
 
 class FamilyMixture(Mixture):
@@ -169,12 +149,13 @@ class FamilyMixture(Mixture):
     @cached_property
     def touched(self) -> TiedMixture:
         """The distribution of the families that a set touches."""
-        return TiedMixture(self._family_odds(np.ones(1)), self.base, self.weights, names=self.names)
+        return self.tilted(np.ones(1))
 
-    def _family_odds(self, z: FloatArray) -> FloatArray:
-        """Return o_cg with item odds z r, z being one number or one per component."""
+    def tilted(self, z: FloatArray) -> TiedMixture:
+        """Return :attr:`touched` with item odds z r, z being one number or one per component."""
         some = np.expm1(self.patterns.log_totals_at(z))
-        return np.asarray(self.patterns.by_family(self.odds.T * some).T)
+        odds = self.patterns.by_family(self.odds.T * some).T
+        return TiedMixture(odds, self.base, self.weights, names=self.names)
 
     def _parts(self, n_pairs: int) -> list[slice]:
         step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])
@@ -209,10 +190,10 @@ class FamilyMixture(Mixture):
         first = np.flatnonzero(np.diff(touched.baskets, prepend=-1))
         out[touched.baskets[first]] = np.add.reduceat(values, first, axis=0)
         return (
-            out + log_dets(self.base, self._families(touched, len(baskets)))[:, None] - self.touched.log_normalizers()
+            out + log_dets(self.base, self.families_of(touched, len(baskets)))[:, None] - self.touched.log_normalizers()
         )
 
-    def _families(self, touched: Touched, n_baskets: int) -> Baskets:
+    def families_of(self, touched: Touched, n_baskets: int) -> Baskets:
         """Return the families that each basket touches, as baskets."""
         ends = np.cumsum(np.bincount(touched.baskets, minlength=n_baskets))
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
@@ -242,7 +223,7 @@ class FamilyMixture(Mixture):
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        return np.stack([FamilySizes(self, c).distribution(self.max_size + 1) for c in range(len(self.odds))])
+        return distributions(self)
 
     # -- inclusion -----------------------------------------------------------------------------------------------------------
 
@@ -265,6 +246,25 @@ class FamilyMixture(Mixture):
         rest = 1 / (1 + self.touched.odds)
         touched = (rest * (1 + self.touched._forms * rest))[:, self.patterns.families]
         return clip_probabilities(touched * self._item_mass, "inclusion probabilities")
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties and families add to the missions."""
+        patterns, totals = self.patterns, np.append(np.exp(self.patterns.log_totals), 0.0)
+        (g, h), odds = (patterns.families[items] for items in (first, second)), self.touched.odds
+        q, other = (self.base.ties.q_rows(families) for families in (g, h))
+        theta, (row, column) = patterns.odds / (1 + patterns.odds), np.nonzero(g[:, None] == h)
+        slots = patterns.slots[g[row]]
+        both, inside = totals[slots] * theta[first[row]] * theta[second[column]], self.component_inclusions()
+        out = np.zeros((len(first), len(second)))
+        for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
+            mass, rest = self._item_mass[c], 1 / (1 + odds[c])
+            part = -np.multiply.outer(mass[first] * rest[g] ** 2, mass[second] * rest[h] ** 2)
+            part *= ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
+            touched = rest * (1 + self.touched._forms[c] * rest)  # P_c(g ∈ A) / o_cg
+            together = touched[g[row]] * (both * self._by_state[slots, c]).sum(axis=1)
+            part[row, column] = together - inside[c, first[row]] * inside[c, second[column]]
+            out += weight * part
+        return out
 
     def _inclusions(self, ids: IntArray, posterior: FloatArray, active: IntArray) -> FloatArray:
         one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))

@@ -28,6 +28,10 @@ CHUNK = 64
 """Points z that are processed at a time."""
 MAX_TILT, LARGEST = 20.0, 600.0
 """Largest |log z| for a single size, and largest log of the weight of a family."""
+THETA = np.array([0.1, 0.3, 0.6, 1.0])
+"""Values of log z of the Chernoff bound."""
+RANK_TOLERANCE = 1e-17
+"""Singular values below this part of the largest are left out."""
 GRID = np.linspace(-6, 6, 61)
 """Values of log z from which proposals for sets of one size choose."""
 
@@ -46,44 +50,39 @@ class FamilySizes(NamedTuple):
     mixture: Any
     c: int
 
-    def at(self, z: AnyArray) -> Point:
-        """Return the parts of E z^|S| for each z of an array (m,)."""
+    def at(self, z: AnyArray, log_totals: AnyArray | None = None) -> Point:
+        """Return the parts of E z^|S| for each z of an array (m,); ``log_totals``, if they are known."""
         patterns, touched = self.mixture.patterns, self.mixture.touched
-        log_totals = patterns.log_totals_at(z)
+        log_totals = patterns.log_totals_at(z) if log_totals is None else log_totals
         odds = patterns.by_family(self.mixture.odds[self.c][:, None] * np.expm1(log_totals))
         p = (odds / (1 + odds)).T
         r, m = touched.base.rank, len(z)
-        total = np.zeros((2 * m, r * (r + 1) // 2))
+        # As functions of z the p are so smooth that a few combinations of them make up all.
+        left, values, right = np.linalg.svd(np.concatenate([p.real, p.imag]), full_matrices=False)
+        right = right[values > RANK_TOLERANCE * values[0]]
+        total = np.zeros((len(right), r * (r + 1) // 2))
         for rows, pairs in touched._pairs():
-            total += np.concatenate([p.real[:, rows], p.imag[:, rows]]) @ pairs
+            total += right[:, rows] @ pairs
+        total = (left * values)[:, : len(right)] @ total
         A, upper = np.zeros((m, r, r), complex), np.triu_indices(r)
         A[:, upper[0], upper[1]] = A[:, upper[1], upper[0]] = total[:m] + 1j * total[m:]
         return Point(log_totals, odds, touched._system(A))
 
-    def log_mean(self, z: AnyArray) -> ComplexArray:
+    def log_mean(self, z: AnyArray, log_totals: AnyArray | None = None) -> ComplexArray:
         """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
         out = np.empty(len(z), complex)
         for part in _chunks(len(z)):
-            point = self.at(z[part])
+            point = self.at(z[part], None if log_totals is None else log_totals[:, part])
             log_abs, log_unit = NUMPY.log_det(point.system)
             out[part] = np.log1p(point.odds).sum(axis=0) + log_abs + log_unit
         return np.asarray(out - self.mixture.touched.log_normalizers()[self.c])
 
     def circle(self, log_radius: float) -> ComplexArray:
         """Return the upper half of a circle of points, enough to tell apart the sizes that matter with item odds times this radius."""
-        theta = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 1.4])
-        log_mean = self.log_mean(np.exp(log_radius + theta)).real
-        high = np.min((log_mean[1:] - log_mean[0] + ROOM) / theta[1:])
+        log_mean = self.log_mean(np.exp(log_radius + np.append(0.0, THETA))).real
+        high = np.min((log_mean[1:] - log_mean[0] + ROOM) / THETA)
         count = int(min(high, self.mixture.largest[self.c])) + 1
         return nodes(float(np.exp(log_radius)), count + count % 2)
-
-    def distribution(self, length: int) -> FloatArray:
-        """Return P(|S| = k) for k = 0..length−1."""
-        z = self.circle(LOG_RADIUS)
-        sizes = np.arange(min(length, 2 * len(z)))
-        out = np.zeros(length)
-        out[: len(sizes)] = (np.exp(self.log_mean(z)) @ z[:, None] ** -sizes.astype(float)).real / len(z)
-        return out.clip(0.0)
 
     def log_at(self, size: int) -> float:
         """Return log P(|S| = size)."""
@@ -126,6 +125,20 @@ class FamilySizes(NamedTuple):
         )  # fmt: skip
         z = self.circle(float(found.x))
         return z, self.log_mean(z) - size * np.log(z)
+
+
+def distributions(mixture: Any) -> FloatArray:
+    """Return P_c(|S| = k) of all components for k = 0, 1, … up to the largest size, shape (C, largest size + 1)."""
+    log_z, length = mixture.touched.log_normalizers(), mixture.max_size + 1
+    tilted = [mixture.tilted(np.exp([theta])).log_normalizers() for theta in THETA]
+    high = np.min([(log_mean - log_z + ROOM) / theta for log_mean, theta in zip(tilted, THETA)], axis=0)
+    count = int(np.minimum(high, mixture.largest).max()) + 1
+    z = nodes(float(np.exp(LOG_RADIUS)), count + count % 2)
+    sizes, log_totals = np.arange(min(length, 2 * len(z))), mixture.patterns.log_totals_at(z)
+    powers, out = z[:, None] ** -sizes.astype(float) / len(z), np.zeros((len(log_z), length))
+    for c, row in enumerate(out):
+        row[: len(sizes)] = (np.exp(FamilySizes(mixture, c).log_mean(z, log_totals)) @ powers).real
+    return out.clip(0.0)
 
 
 def tilts(mixture: Any, size: int) -> FloatArray:

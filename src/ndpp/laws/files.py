@@ -1,9 +1,11 @@
 """Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
-A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds and
-component_weights, and one over families ("families") has item_odds, families and states, too; any other mixture ("mixture") has the arrays
-of component c under names such as "0.X". The header has ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``,
-``ndpp_version``, a CRC-32, labels, names of components and what the caller adds. Nothing is unpickled. Files are replaced whole or not.
+A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
+component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well; any other mixture
+("mixture") has the arrays of component c under names such as "0.X". The header carries ``format`` ("ndpp-kernel"), ``format_version``,
+``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components, whatever the caller adds, such as the
+training configuration, and a digest of all of this (:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of
+a model is read. A file is replaced whole or not at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -18,7 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -27,22 +29,22 @@ from safetensors.numpy import save_file
 from ndpp._atomic import disk_errors, replacing, replacing_folder
 from ndpp._json import plain
 from ndpp._types import AnyArray
-from ndpp.errors import InvalidInputError, ModelFileError
+from ndpp.errors import InvalidInputError
 from ndpp.laws.families import FamilyMixture
+from ndpp.laws.header import FORMAT, NO_DIGEST, ModelHeader, Shard, bad, parse, seal
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.shards import Shard, crc32, open_shards, open_tensor, write_shards
+from ndpp.laws.shards import crc32, inside, open_shards, open_tensor, write_shards
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 
-FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 4
-"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3, families of 4."""
-PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
-"""Before version 3, and from then on."""
 INDEX = "kernel.safetensors"
 """The file of a folder that holds everything except X."""
+DTYPES = {"F16", "F32", "F64", "I64"}
+"""Types of arrays, as safetensors names them."""
+IMPLAUSIBLE = 1e30
+"""Weights this much larger than the entries of W are no magnitudes of terms that these are sums of: rounding would have left more."""
 
 _OTHER_FORMATS = {
     b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
@@ -51,23 +53,6 @@ _OTHER_FORMATS = {
     b"\x89HDF": "it looks like an HDF5 file",
     b"\x1f\x8b": "it looks like a gzip file; unpack it first",
 }
-
-
-class ModelHeader(NamedTuple):
-    """The header of a model file."""
-
-    format_version: int
-    ndpp_version: str
-    parametrisation: str
-    n_items: int
-    n_columns: int
-    labels: tuple[str, ...] | None
-    crc32: int
-    metadata: dict[str, Any]
-    shards: tuple[Shard, ...] = ()
-    n_components: int = 1
-    names: tuple[str, ...] | None = None
-    n_families: int | None = None
 
 
 def save(
@@ -112,10 +97,10 @@ def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
     if isinstance(law, (TiedMixture, FamilyMixture)):
         X, arrays = _arrays(law.base)
         del arrays["background"]  # all ones
-        own = {"odds": law.odds, "component_weights": law.weights}
+        own = {"odds": law.odds, "component_weights": law.weights, "log_normalizers": getattr(law, "known", None)}
         if isinstance(law, FamilyMixture):
             own |= {"item_odds": law.patterns.odds, "families": law.patterns.families, "states": law.patterns.states}
-        return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items()}
+        return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items() if array is not None}
     if isinstance(law, Mixture):
         arrays = {"component_weights": np.ascontiguousarray(law.weights)}
         for c, kernel in enumerate(law.components):
@@ -155,6 +140,7 @@ def _write(
         "n_columns": str(kernel.X.shape[1]),
         "labels": _json(law.labels, "labels"),
         "crc32": str(_crc32(arrays)),
+        "digest": NO_DIGEST,
         "metadata": _json({} if metadata is None else dict(metadata), "metadata"),
     } | ({"shards": _json(shards, "shards")} if shards else {})
     if isinstance(law, Mixture):
@@ -162,19 +148,7 @@ def _write(
         header |= {"n_families": str(kernel.n_items)} if has_families else {}
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
-        _order_header(temporary)
-
-
-def _order_header(path: Path) -> None:
-    """Sort the fields of a header in place: safetensors writes them in random order, but equal kernels should give equal files."""
-    with open(path, "rb+") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        if len(text) <= size:  # equal, since only the order has changed; spaces pad to a multiple of 8
-            file.seek(8)
-            file.write(text.ljust(size))
+        seal(temporary)
 
 
 def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
@@ -194,13 +168,15 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     ModelFileError
         The file is empty, truncated, corrupt, foreign, or of a newer format than this library knows.
     """
-    with _open(path) as file:
-        header = _header(file, path)
+    with _open(path) as (file, header):
         wanted, optional = _names(header)
         names = set(file.keys())
         if not wanted <= names <= wanted | optional:
             expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
-            raise _bad(path, f"expected the arrays {expected}; it holds {', '.join(sorted(names))}")
+            raise bad(path, f"expected the arrays {expected}; it holds {', '.join(sorted(names))}")
+        for name in names:
+            if (dtype := file.get_slice(name).get_dtype()) not in DTYPES:
+                raise bad(path, f"{name} should be floats or ids; it is {dtype}")
         lazy = lazy and "X" in wanted and not header.n_families
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
@@ -210,17 +186,17 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
         if header.shards:
             arrays["X"] = open_shards(Path(path), header.shards)
     except (OSError, InvalidInputError, ValueError, KeyError) as reason:
-        raise _bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
+        raise bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
     for name, n_rows in {"X": header.n_families or header.n_items, "W": header.n_columns}.items():
         shape = n_rows, header.n_columns
         if name in arrays and (arrays[name].shape != shape or arrays[name].dtype.kind != "f"):
-            raise _bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
+            raise bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
     if crc != header.crc32:
-        raise _bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
+        raise bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
         return _law(header, arrays)
     except InvalidInputError as reason:
-        raise _bad(path, f"its arrays are no valid kernel: {reason}") from reason
+        raise bad(path, f"its arrays are no valid kernel: {reason}") from reason
 
 
 def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
@@ -228,9 +204,10 @@ def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
     wanted = {"W"} if header.shards else {"X", "W"}
     if header.parametrisation == "xw":
         return wanted, {"support", "weights", "background"}
-    if header.parametrisation in ("tied", "families"):
-        more = {"item_odds", "families", "states"} if header.n_families else set()
-        return wanted | {"odds", "component_weights"} | more, {"weights"} if more else {"support", "weights"}
+    if header.parametrisation == "tied":
+        return wanted | {"odds", "component_weights"}, {"support", "weights", "log_normalizers"}
+    if header.parametrisation == "families":
+        return wanted | {"odds", "component_weights", "item_odds", "families", "states"}, {"weights"}
     each = range(header.n_components)
     wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
     return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
@@ -241,8 +218,9 @@ def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture
         return _kernel(arrays, header)
     weights = arrays.pop("component_weights")
     if header.parametrisation == "tied":
-        odds, arrays["background"] = arrays.pop("odds"), np.ones(header.n_items)
-        return TiedMixture(odds, _kernel(arrays, header), weights, names=header.names)
+        odds, known = arrays.pop("odds"), arrays.pop("log_normalizers", None)
+        base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
+        return TiedMixture(odds, base, weights, names=header.names, log_normalizers=known)
     if header.parametrisation == "families":
         magnitudes = arrays.pop("weights", None)
         return FamilyMixture(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
@@ -254,6 +232,11 @@ def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture
 
 
 def _kernel(arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
+    weights = arrays.get("weights")
+    if weights is not None and weights.shape == (header.n_columns,):
+        most = IMPLAUSIBLE * entry_magnitudes(np.asarray(arrays["W"], np.float64))
+        if not ((weights > 0) & (weights <= most)).all():
+            raise InvalidInputError("its weights are not those of any kernel that W can have come from")
     arrays = {"magnitudes" if name == "weights" else name: array for name, array in arrays.items()}
     return LowRankKernel(**arrays, labels=header.labels)
 
@@ -265,72 +248,31 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_header(path: str | os.PathLike[str]) -> ModelHeader:
     """Return the header of a model file, without reading the arrays."""
-    with _open(path) as file:
-        return _header(file, path)
+    with _open(path) as (_, header):
+        return header
 
 
 @contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
+def _open(path: str | os.PathLike[str]) -> Iterator[tuple[Any, ModelHeader]]:
+    name = path
     if not Path(path).exists():
         raise FileNotFoundError(f"no model file at {str(path)!r}")
     if (Path(path) / INDEX).is_file():
+        if not inside(Path(path), INDEX):
+            raise bad(path, f"its {INDEX} is a link to another folder")
         path = Path(path) / INDEX
     if not Path(path).is_file():
-        raise _bad(path, "it is not a plain file")
+        raise bad(path, "it is not a plain file")
     if not Path(path).stat().st_size:
-        raise _bad(path, "it is empty; the copy or download that made it failed")
+        raise bad(path, "it is empty; the copy or download that made it failed")
     try:
         with safe_open(path, framework="np") as file:
-            yield file
+            yield file, parse(path, name)
     except SafetensorError as reason:
         with open(path, "rb") as raw:
             start = raw.read(8)
         hint = next((hint for magic, hint in _OTHER_FORMATS.items() if start.startswith(magic)), None)
-        raise _bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
-
-
-def _header(file: Any, path: str | os.PathLike[str]) -> ModelHeader:
-    fields = file.metadata() or {}
-    if fields.get("format") != FORMAT:
-        raise _bad(path, "it is a safetensors file, but not one that ndpp.save wrote (no 'ndpp-kernel' in its header)")
-    try:
-        version = int(fields["format_version"])
-        if version > FORMAT_VERSION:
-            raise _bad(
-                path,
-                f"it has format version {version}, written by ndpp {fields.get('ndpp_version', '?')}; this ndpp knows "
-                f"versions up to {FORMAT_VERSION}. Upgrade with: pip install -U ndpp",
-            )
-        if version < 1 or fields["parametrisation"] not in PARAMETRISATIONS[version > 2]:
-            raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
-        shards = tuple(Shard(str(name), int(n), int(crc)) for name, n, crc in json.loads(fields.get("shards", "[]")))
-        if (version < 3 and bool(shards) != (version == 2)) or any(
-            Path(shard.name).name != shard.name for shard in shards
-        ):
-            raise ValueError(f"format_version {version}, {len(shards)} shards")
-        labels, names = json.loads(fields["labels"]), json.loads(fields.get("names", "null"))
-        return ModelHeader(
-            format_version=version,
-            ndpp_version=fields["ndpp_version"],
-            parametrisation=fields["parametrisation"],
-            n_items=int(fields["n_items"]),
-            n_columns=int(fields["n_columns"]),
-            labels=None if labels is None else tuple(labels),
-            crc32=int(fields["crc32"]),
-            metadata=dict(json.loads(fields["metadata"])),
-            shards=shards,
-            n_components=int(fields.get("n_components", 1)),
-            n_families=int(fields["n_families"]) if fields["parametrisation"] == "families" else None,
-            names=None if names is None else tuple(names),
-        )
-    except ModelFileError:
-        raise
-    except (KeyError, ValueError, TypeError) as reason:
-        raise _bad(path, f"its header is damaged: {type(reason).__name__} {reason}. Copy it again") from None
-
-
-def _bad(path: str | os.PathLike[str], reason: str) -> ModelFileError:
-    return ModelFileError(f"{str(path)!r} cannot be read as an ndpp model: {reason}.")
+        raise bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
 
 
 def _crc32(arrays: Mapping[str, Any]) -> int:

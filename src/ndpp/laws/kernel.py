@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,46 +25,34 @@ from ndpp.errors import (
     InvalidKernelError,
     NoConditionalKernelError,
     PrecisionError,
-    PrecisionWarning,
-    ZeroProbabilityError,
 )
 from ndpp.laws.base import Law
-from ndpp.laws.support import ItemRows
-from ndpp.linalg import (
-    TiltedLaw,
-    entry_magnitudes,
-    inclusion_matrix,
-    log_elementary,
-    log_minor,
-    rounding_error,
-    tilted_law,
-)
+from ndpp.laws.precision import Judged, never_together, say_precision
+from ndpp.linalg import entry_magnitudes, inclusion_matrix, log_elementary, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
-from ndpp.linalg.schur import condition_inner
+from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate, judged_minor
 from ndpp.rows import Rows, as_rows
+from ndpp.rows.scaled import Turned
 
-WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
-"""Relative errors above which a :class:`PrecisionWarning` is given and a :class:`PrecisionError` raised."""
 WITH_BACKGROUND = "ndpp.laws.background:BackgroundKernel"
 """The class of kernels with a background, which builds on this one."""
 LOG_PROBS = "ndpp.laws.batched:log_probs"
 """Many sets at once: builds on this module, too."""
-DENSE_ITEMS = 30_000
-"""With more items, L is not formed as a matrix (7 GB)."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class LowRankKernel(ItemRows, Law):
+class LowRankKernel(Judged, Law):
     """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
 
     Parameters
     ----------
     X : (n, d) array_like or row source
-        One row per item, float32 or float64. X is not copied, and the kernel's view of it is read-only. A memory map, an HDF5 or Zarr
-        array, a dask array or your own store (:class:`ndpp.rows.RowSource`) is not loaded: preparing a kernel reads it in blocks, and
-        sampling fetches single rows.
+        One row per item, float32 or float64. X is not copied, since it may be most of memory: do not change it while the kernel is in use,
+        or pass a copy. The kernel's view of it is read-only; a change is noticed in small catalogues, and in stores where rows are
+        fetched. A memory map, an HDF5 or Zarr array, a dask array or your own store (:class:`ndpp.rows.RowSource`) is not loaded:
+        preparing a kernel reads it in blocks, and sampling fetches single rows.
     W : (d, d) array_like
-        The inner matrix.
+        The inner matrix, which is copied.
     labels : sequence of str, optional
         The label of each item.
     support : sequence of int, optional
@@ -132,7 +120,7 @@ class LowRankKernel(ItemRows, Law):
         else:
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         values: dict[str, Any] = {
-            "X": frozen(X) if rows is None else rows, "W": frozen(W), "labels": names,
+            "X": frozen(X) if rows is None else rows, "W": frozen(np.array(W)), "labels": names,
             "_allowed": None if allowed is None or len(allowed) == n else frozen(allowed), "_magnitudes": magnitudes, "_normalizers": {},
         }  # fmt: skip
         for name, value in values.items():
@@ -176,14 +164,16 @@ class LowRankKernel(ItemRows, Law):
         ids = check_items(items, self.n_items)
         if not self.can_occur(ids).all():
             return -np.inf
-        return log_minor(self.x_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
+        value, error = judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
+        say_precision(error, f"the probabilities of {len(ids)} items")
+        return value
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return log Σ_S det(L_S) over all sets, log det(I + L), or over sets of one size, log e_k (−inf if none can occur)."""
         if size is None:
-            return self._law.log_weight
+            return self.free_law().log_weight
         value, error = self._log_elementary(check_count(size, "size"))
-        self._say_precision(error, f"log e_{size}")
+        say_precision(error, f"log e_{size}")
         return value
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
@@ -192,11 +182,11 @@ class LowRankKernel(ItemRows, Law):
         if not self.can_occur(ids).all():
             return -np.inf
         q = self.q_rows(self.rows_of(ids))
-        return tilted_law(self.coordinates, 1.0, q).log_weight if size is None else self._log_elementary(size, q)[0]
-
-    @cached_property
-    def _law(self) -> TiltedLaw:
-        return tilted_law(self.coordinates, 1.0)
+        if size is None:
+            return self.free_law(q).log_weight
+        value, error = self._log_elementary(size, q)
+        say_precision(error, f"sets of size {size}")
+        return value
 
     def _log_elementary(self, size: int, given: FloatArray | None = None) -> tuple[float, float]:
         if given is not None and len(given):
@@ -221,7 +211,7 @@ class LowRankKernel(ItemRows, Law):
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0..rank."""
-        return self._law.law.copy()
+        return self.free_law().law.copy()
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
@@ -238,11 +228,9 @@ class LowRankKernel(ItemRows, Law):
 
     def _inclusion_matrix(self, size: int | None, given: FloatArray) -> FloatArray:
         if size is None:
-            law = tilted_law(self.coordinates, 1.0, given)
+            law = self.free_law(given, factor=10.0)  # a probability is a derivative of log det, with a larger error
             if law.log_weight == -np.inf:
                 raise never_together(len(given))
-            # The estimate is for log det; a probability is a derivative of it, with a larger error.
-            self._say_precision(10 * rounding_error(self.coordinates, 1.0, given), "inclusion probabilities")
             return law.marginal
         self.check_size(size, given=given)
         if size == len(given):
@@ -258,33 +246,22 @@ class LowRankKernel(ItemRows, Law):
                 f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}"
             )
         if size > self.rank:
+            self.log_normalizer(size)  # raises where the rank is uncertain
             raise ImpossibleSizeError(
                 f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for"
             )
         if given is not None and tilted_law(self.coordinates, 1.0, given).log_weight == -np.inf:
+            self.check_precision()
             raise never_together(n_given)
         value, error = self._log_elementary(size, given)
+        say_precision(error, f"sets of size {size}")
         if value == -np.inf:
             odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
             among = f" that contain the {n_given} given items" if n_given else ""
             raise ImpossibleSizeError(
                 f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()"
             )
-        self._say_precision(error, f"sets of size {size}")
         return size
-
-    def _say_precision(self, error: float, what: str) -> None:
-        if error > REFUSE_ERROR:
-            raise PrecisionError(
-                f"{what} depend on directions of X too small for double precision (relative error about {error:.1g}). "
-                "Ask for a smaller size, rescale X, or drop its smallest directions."
-            )
-        if error > WARN_ERROR:
-            warnings.warn(
-                f"{what}: the smallest directions of X leave a relative error of about {error:.1g}",
-                PrecisionWarning,
-                stacklevel=3,
-            )
 
     # -- conditionals and restrictions -------------------------------------------------------------------------------------------------
 
@@ -311,8 +288,40 @@ class LowRankKernel(ItemRows, Law):
             )
         if len(rows) == self.n_rows:
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
-        W, magnitudes = condition_inner(np.asarray(self.W, np.float64), self.x_rows(rows))
-        return self._with(W, np.delete(self.support, rows), magnitudes)
+        others = np.delete(self.support, rows)
+        rest = self._condition_in_columns(rows, others)
+        if rest is not None and rest.is_precise:
+            return rest
+        graded = self._condition_by_scale(rows, others)
+        return graded if rest is None or graded.is_more_precise_than(rest) else rest
+
+    def _condition_in_columns(self, rows: IntArray, others: IntArray) -> LowRankKernel | None:
+        """Return the conditional X W' Xᵀ; None where rounding leaves W' too few digits."""
+        W, magnitudes = condition_inner(np.asarray(self.W, np.float64), self.known_rows(rows))
+        try:
+            rest = self._with(W, others, np.maximum(self._magnitudes, magnitudes))
+        except InvalidKernelError:
+            return None
+        is_sharp = rest.rank == self.rank - len(rows) and rest.coordinates.smallest > NEARLY_SINGULAR
+        return rest if is_sharp else None
+
+    def _condition_by_scale(self, rows: IntArray, others: IntArray) -> LowRankKernel:
+        """Return the same conditional with other columns, (X · to_q · G) W' (X · to_q · G)ᵀ, each with its own scale.
+
+        In the columns of X, small directions would drown in the rounding errors of those that the given items take away.
+        """
+        coords = self.coordinates
+        remainder = eliminate(coords, self.q_rows(rows))
+        if remainder is None or remainder.null.size:
+            raise PrecisionError(
+                f"items {self.catalogue_ids(rows).tolist()} are too close to never occurring together for double precision. "
+                "Rescale X, or drop its smallest directions."
+            )
+        if len(rows) == self.rank:
+            return self._with(np.zeros_like(self.W), others, np.full(len(self.W), np.finfo(float).tiny))
+        G, W, magnitudes = remainder.kernel(coords.noise)
+        X = Turned(self.X, coords.to_q, G)
+        return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
 
     def restrict(self, items: Items) -> LowRankKernel:
         """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
@@ -324,25 +333,10 @@ class LowRankKernel(ItemRows, Law):
         ids = check_items(items, self.n_items)
         return self._with(self.W, np.delete(self.support, self.rows_of(ids[self.can_occur(ids)])))
 
-    def _with(self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None) -> LowRankKernel:
-        magnitudes = self._magnitudes if magnitudes is None else np.maximum(self._magnitudes, magnitudes)
+    def _with(
+        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None
+    ) -> LowRankKernel:
+        magnitudes = self._magnitudes if magnitudes is None else magnitudes
         odds = self.background if self.background is not None and self.background[support].any() else None
-        return LowRankKernel(self.X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
-
-    def to_dense(self) -> FloatArray:
-        """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
-        if self.n_items > DENSE_ITEMS:
-            raise InvalidInputError(
-                f"L would take {8e-9 * self.n_items**2:.3g} GB for {self.n_items} items; to_dense is for at most {DENSE_ITEMS}. "
-                "Everything else is computed from X and W; ask for blocks of L as X[rows] W X[columns]ᵀ."
-            )
-        X = np.zeros(self.X.shape)
-        X[self.support] = self._factor.read() if isinstance(self._factor, Rows) else self._factor
-        return X @ np.asarray(self.W, np.float64) @ X.T
-
-
-def never_together(n_given: int) -> ZeroProbabilityError:
-    """Return the error for items that never occur together."""
-    return ZeroProbabilityError(
-        f"the {n_given} given items have probability zero of being in a sample together; give fewer or other items"
-    )
+        X = self.X if X is None else X
+        return LowRankKernel(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)

@@ -223,11 +223,8 @@ class Mixture(Law):
         log_posterior = self._log_weights + (self._log_whole(ids) if whole else self._log_contained(ids, size))
         total = _log_sum(log_posterior)
         if total == -np.inf:
-            if (
-                size is not None
-                and not whole
-                and _log_sum(self._log_weights + self._log_contained(ids, None)) > -np.inf
-            ):
+            begun = size is not None and not whole
+            if begun and _log_sum(self._log_weights + self._log_contained(ids, None)) > -np.inf:
                 raise ImpossibleSizeError(
                     f"sets of size {size} that contain these {len(ids)} items have probability zero"
                 )
@@ -260,7 +257,19 @@ class Mixture(Law):
             out += posterior[c] * self.components[c].inclusion_probabilities(size, ids)
         return clip_probabilities(out, "inclusion probabilities")
 
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
+        return np.stack([kernel.inclusion_probabilities() for kernel in self.components])
+
     # -- mixtures again ------------------------------------------------------------------------------------------------------
+
+    def only(self, components: Sequence[int]) -> Mixture:
+        """Return the distribution given that the component is one of these."""
+        weights = np.zeros(len(self.weights))
+        weights[list(components)] = self.weights[list(components)]
+        if not weights.any():
+            raise ZeroProbabilityError("these components have probability zero")
+        return self._with(weights / weights.sum(), lambda kernel: kernel)
 
     def condition(self, items: Items) -> Mixture:
         """Return the distribution of the remaining items, given that these are in: components conditioned, weights P(c | items ⊆ S)."""
@@ -302,10 +311,9 @@ class Mixture(Law):
         component: int | str | None = None,
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again."""
-        if component is not None:
-            kernel = self.components[self.component(component)]
-            return kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
-        return super().sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
+        options: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "memory": memory, "device": device}
+        number = None if component is None else self.component(component)
+        return load(self._sampler).prepare(self, **options, component=number)
 
     def sample(
         self,

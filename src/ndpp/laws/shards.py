@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError
+from ndpp.laws.header import MOST, Shard, read_raw
 from ndpp.rows import FileRows, Rows, Stacked
 
 SHARD_BYTES = 128 * 2**20
 """Bytes of a shard."""
 
 DTYPES = {"F32": np.float32, "F64": np.float64}
-
-
-class Shard(NamedTuple):
-    """A file of the folder, the number of rows in it, and their CRC-32."""
-
-    name: str
-    n_rows: int
-    crc32: int
 
 
 def write_shards(X: Rows, folder: Path) -> list[Shard]:
@@ -57,6 +49,9 @@ def _regrouped(X: Rows, n_rows: int) -> Iterator[AnyArray]:
 
 def open_shards(folder: Path, shards: Sequence[Shard]) -> Rows:
     """Return the X of a folder as a row source; raise if a shard is missing, truncated or corrupt."""
+    for shard in shards:
+        if not inside(folder, shard.name):
+            raise InvalidInputError(f"{shard.name!r} is a link to another folder")
     parts = [open_tensor(folder / shard.name, "X") for shard in shards]
     for shard, part in zip(shards, parts):
         if len(part) != shard.n_rows:
@@ -66,18 +61,26 @@ def open_shards(folder: Path, shards: Sequence[Shard]) -> Rows:
     return Stacked(parts)
 
 
+def inside(folder: Path, name: str) -> bool:
+    """Return whether the file ``name`` of a folder is there, and not a link to a file elsewhere."""
+    return Path(os.path.realpath(folder / name)).parent == Path(os.path.realpath(folder))
+
+
 def open_tensor(path: str | os.PathLike[str], name: str) -> FileRows:
     """Return a matrix of a safetensors file as a row source."""
-    with open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if size > os.stat(path).st_size:
-            raise InvalidInputError(f"{str(path)!r} is truncated or not a safetensors file")
-        entry = json.loads(file.read(size))[name]
-    if entry["dtype"] not in DTYPES or len(entry["shape"]) != 2:
+    header, start = read_raw(path)
+    try:
+        with safe_open(path, framework="np") as file:  # checks types, shapes and places
+            known = name in file.keys()  # noqa: SIM118  not a mapping
+    except SafetensorError as reason:
+        raise InvalidInputError(f"{str(path)!r} is truncated, corrupt or no safetensors file ({reason})") from None
+    entry = header[name] if known else {"dtype": "missing", "shape": []}
+    shape = entry["shape"]
+    if entry["dtype"] not in DTYPES or len(shape) != 2 or not all(0 < n <= MOST for n in shape):
         raise InvalidInputError(
-            f"{name} in {str(path)!r} should be a matrix of floats; it is {entry['dtype']}, {entry['shape']}"
+            f"{name} in {str(path)!r} should be a matrix of floats; it is {entry['dtype']}, {shape}"
         )
-    return FileRows(str(path), tuple(entry["shape"]), DTYPES[entry["dtype"]], 8 + size + entry["data_offsets"][0])
+    return FileRows(str(path), tuple(shape), DTYPES[entry["dtype"]], start + entry["data_offsets"][0])
 
 
 def crc32(rows: Rows, crc: int = 0) -> int:

@@ -16,8 +16,12 @@ from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelErr
 from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows
 
+DENSE_ITEMS = 30_000
+"""With more items, L is not formed as a matrix (7 GB)."""
 CHANGED = 0.05
 """Relative difference of ‖q‖² and the leverage, which may be 3 % too large, that shows that a row of X has changed."""
+CHANGED_SUM = 1e-6
+"""Relative difference of a sum over q that shows the same, where Q is kept."""
 
 
 class ItemRows:
@@ -100,6 +104,20 @@ class ItemRows:
         ids = self.catalogue_ids(rows)
         return np.asarray(X.take(ids) if isinstance(X, Rows) else X[ids], np.float64)
 
+    def known_rows(self, rows: IntArray) -> FloatArray:
+        """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row."""
+        x, Q = self.x_rows(rows), self.coordinates.Q
+        if Q is not None:
+            total, most = self._probe
+            changed = np.abs(x @ total - Q[rows].sum(axis=1)) > CHANGED_SUM * (np.abs(x) @ most)
+            if changed.any():
+                raise self._changed(rows[changed])
+        return x
+
+    @cached_property
+    def _probe(self) -> tuple[FloatArray, FloatArray]:
+        return self.coordinates.to_q.sum(axis=1), np.abs(self.coordinates.to_q).sum(axis=1)
+
     def q_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of Q, shape (len(rows), rank)."""
         coords = self.coordinates
@@ -107,7 +125,7 @@ class ItemRows:
             return coords.Q[rows]
         Q = self.x_rows(rows) @ coords.to_q
         if isinstance(self.X, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
-            self._check_unchanged(self.X, rows, Q)
+            self._check_unchanged(rows, Q)
         return Q
 
     def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
@@ -142,15 +160,30 @@ class ItemRows:
             out[block] = part
         return out
 
-    def _check_unchanged(self, X: Rows, rows: IntArray, Q: FloatArray) -> None:
+    def to_dense(self) -> FloatArray:
+        """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
+        if self.n_items > DENSE_ITEMS:
+            raise InvalidInputError(
+                f"L would take {8e-9 * self.n_items**2:.3g} GB for {self.n_items} items; to_dense is for at most {DENSE_ITEMS}. "
+                "Everything else is computed from X and W; ask for blocks of L as X[rows] W X[columns]ᵀ."
+            )
+        X = np.zeros(self.X.shape)
+        X[self.support] = self._factor.read() if isinstance(self._factor, Rows) else self._factor
+        return X @ np.asarray(self.W, np.float64) @ X.T
+
+    def _check_unchanged(self, rows: IntArray, Q: FloatArray) -> None:
         """Raise if rows of X have changed since the kernel was prepared: a store may have been replaced, or have lost chunks."""
         wanted = self.coordinates.leverage[rows]
         different = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
         if different.any():
-            item = self.catalogue_ids(rows)[int(np.argmax(different))]
-            raise RowsUnavailableError(
-                f"row {item} of X is not what it was when the kernel was prepared: {X.name} has changed. Build the kernel again."
-            )
+            raise self._changed(rows[different])
+
+    def _changed(self, rows: IntArray) -> RowsUnavailableError:
+        store = self.X.name if isinstance(self.X, Rows) else "the array"
+        return RowsUnavailableError(
+            f"row {self.catalogue_ids(rows)[0]} of X is not what it was when the kernel was prepared: {store} has changed. "
+            "Build the kernel again."
+        )
 
 
 def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:

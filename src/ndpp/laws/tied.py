@@ -81,9 +81,19 @@ class TiedMixture(Mixture):
         Popularity of each item in each component.
     base : LowRankKernel
         The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
+    known : (C,) array, optional
+        log Z_c of each component, if they were computed before; see :meth:`prepared`.
     """
 
-    def __init__(self, odds: Any, base: LowRankKernel, weights: Any, *, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        odds: Any,
+        base: LowRankKernel,
+        weights: Any,
+        *,
+        names: Sequence[str] | None = None,
+        log_normalizers: Any = None,
+    ) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
         if (odds < 0).any():
             c, i = np.argwhere(odds < 0)[0]
@@ -91,6 +101,13 @@ class TiedMixture(Mixture):
         self.odds, self.base = frozen(odds), base
         self.components: TiedComponents = TiedComponents(self.odds, base)
         self._set(weights, len(odds), names)
+        self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
+        if self.known is not None and self.known.shape != self.weights.shape:
+            raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {self.known.shape}")
+
+    def prepared(self) -> TiedMixture:
+        """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
+        return TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
 
     @property
     def _first(self) -> LowRankKernel:
@@ -111,38 +128,38 @@ class TiedMixture(Mixture):
     @cached_property
     def _state(self) -> _State:
         A = self._grams(0.0)
-        N = self._core @ np.linalg.inv(self._system(A))
+        N = self.core @ np.linalg.inv(self._system(A))
         return _State(A, N, self._log_ones(0.0) + _log_dets(self._system(A)))
 
     @cached_property
-    def _core(self) -> FloatArray:
+    def core(self) -> FloatArray:
         """W in the coordinates of the base, whose rows are x_i / √2."""
         return 2 * self.base.ties.coordinates.B
 
     def _system(self, A: FloatArray) -> FloatArray:
-        return np.eye(len(self._core)) + A @ self._core
+        return np.eye(len(self.core)) + A @ self.core
 
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
         if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
-            return self._state.log_z
+            return self._state.log_z if self.known is None else self.known
         return self._log_ones(log_tilt) + _log_dets(self._system(self._grams(log_tilt)))
 
-    def _tilted_odds(self, log_tilt: Any, rows: Any) -> FloatArray:
-        """Return ρ_c o_ci for rows of the support, shape (C, len(rows))."""
-        odds = np.asarray(self.odds[:, self.base.support[rows]], np.float64)
+    def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
+        """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
+        odds = np.asarray(self.odds[components][:, self.base.support[rows]], np.float64)
         return odds * np.exp(np.reshape(log_tilt, (-1, 1)))
 
     def _log_ones(self, log_tilt: Any) -> FloatArray:
-        parts = (np.log1p(self._tilted_odds(log_tilt, rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
+        parts = (np.log1p(self.tilted_odds(log_tilt, rows=rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
         return np.asarray(np.sum(list(parts), axis=0))
 
     def _grams(self, log_tilt: Any) -> FloatArray:
         """Return Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
-        r = len(self._core)
+        r = len(self.core)
         total = np.zeros((len(self.odds), r * (r + 1) // 2))
         for rows, pairs in self._pairs():
-            odds = self._tilted_odds(log_tilt, rows)
+            odds = self.tilted_odds(log_tilt, rows=rows)
             total += (odds / (1 + odds)) @ pairs
         upper = np.triu_indices(r)
         A = np.zeros((len(self.odds), r, r))
@@ -152,7 +169,7 @@ class TiedMixture(Mixture):
 
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
-        step = max(1, BLOCK_ENTRIES // max(1, len(self._core) * (len(self._core) + 1) // 2))
+        step = max(1, BLOCK_ENTRIES // max(1, len(self.core) * (len(self.core) + 1) // 2))
         for block, Q in self.base.ties.q_blocks():
             for start in range(0, len(Q), step):
                 q = Q[start : start + step]
@@ -164,7 +181,7 @@ class TiedMixture(Mixture):
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
-        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self._state.log_z)
+        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self.log_normalizers())
 
     def _log_whole(self, ids: IntArray) -> FloatArray:
         return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
@@ -202,10 +219,25 @@ class TiedMixture(Mixture):
         out[ids] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
 
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
+        odds, out = np.asarray(self.odds[:, self.base.support], np.float64), np.zeros(self.odds.shape)
+        out[:, self.base.support] = odds / (1 + odds) * (1 + self._forms / (1 + odds))
+        return clip_probabilities(out, "inclusion probabilities")
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
+        q, other = (self.base.ties.q_rows(self.base.rows_of(items)) for items in (first, second))
+        out = np.zeros((len(first), len(second)))
+        for weight, odds, N in zip(self.weights, self.odds, self._state.N):
+            p, r = (np.asarray(odds[items] / (1 + odds[items]) ** 2, np.float64) for items in (first, second))
+            out -= np.multiply.outer(weight * p, r) * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
+        return out
+
     @cached_property
     def _forms(self) -> FloatArray:
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
-        first, second = np.triu_indices(len(self._core))
+        first, second = np.triu_indices(len(self.core))
         N = self._state.N
         symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
         return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
@@ -223,15 +255,15 @@ class TiedMixture(Mixture):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def condition(self, items: Items) -> Mixture:
-        """Return the distribution of the remaining items, given that these are in: the same odds, ties and weights given the items."""
-        ids = check_items(items, self.n_items)
-        if len(ids) == 0:
-            return self
-        weights = self.responsibilities(ids)
+    def _with(self, weights: FloatArray, change: Any) -> Mixture:
+        """Return the components of positive weight on the changed base."""
         kept = np.flatnonzero(weights > 0)
         names = None if self.names is None else [self.names[c] for c in kept]
-        return TiedMixture(self.odds[kept], self.base.condition(ids), weights[kept], names=names)
+        return TiedMixture(self.odds[kept], change(self.base), weights[kept], names=names)
+
+    def only(self, component: int) -> TiedMixture:
+        """Return the mixture of this component alone."""
+        return TiedMixture(self.odds[[component]], self.base, [1.0])
 
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
@@ -252,11 +284,11 @@ class TiedMixture(Mixture):
         """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only."""
         x, A = np.zeros(len(self.odds)), self._state.A
         for _ in range(steps):
-            R = np.eye(len(self._core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * A))
+            R = np.eye(len(self.core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * A))
             mean = np.trace(R, axis1=1, axis2=2)
             variance = mean - np.einsum("cij,cji->c", R, R)
             for rows, _ in self._pairs(products=False):
-                odds = self._tilted_odds(x, rows)
+                odds = self.tilted_odds(x, rows=rows)
                 mean, variance = mean + (odds / (1 + odds)).sum(axis=1), variance + (odds / (1 + odds) ** 2).sum(axis=1)
             wanted = min(max(size, 0.3), self.base.n_rows - 0.3)
             x = x + np.clip((wanted - mean) / np.maximum(variance, 0.1), -2, 2)

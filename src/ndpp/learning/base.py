@@ -23,9 +23,10 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.data import keep_possible, read_baskets, set_aside
 from ndpp.learning.fit import TrainingRun, train
-from ndpp.learning.loss import Problem, TrainingSettings
+from ndpp.learning.loss import TrainingProblem, TrainingSettings
 from ndpp.learning.models import KernelFamily, Parameters, PopularityStart, TrainingStart, inner_matrix
 from ndpp.learning.objective import Likelihood
+from ndpp.metrics.models import independent_items
 
 DEFAULT_RANK = 200
 PathLike = str | os.PathLike[str]
@@ -101,6 +102,7 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         self.law_ = self._law(run, outcome.parameters)
         self.history_, self.ended_ = outcome.history, outcome.ended
         self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
+        self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
         return self
 
     def score_samples(self, X: Any) -> FloatArray:
@@ -270,7 +272,7 @@ class LowRankDPP(BasketModel):
             raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
         return start
 
-    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[Problem, Parameters]:
+    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[TrainingProblem, Parameters]:
         counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
         scale, family = self._start().scale(counts, len(baskets)), self._family()
         start = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
@@ -282,7 +284,7 @@ class LowRankDPP(BasketModel):
         noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
         tensor = self._tensor
         likelihood = Likelihood(tensor(scale), n_sym)
-        problem = Problem(family, likelihood, tensor(penalties), tensor(noise) if noise.any() else None)
+        problem = TrainingProblem(family, likelihood, tensor(penalties), tensor(noise) if noise.any() else None)
         return problem, Parameters(tensor(start.X), tensor(start.skew))
 
 
@@ -301,7 +303,7 @@ def _seed(random_state: Any) -> int:
     return int(np.random.default_rng(random_state).integers(2**62))
 
 
-def _kernel(problem: Problem, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
+def _kernel(problem: TrainingProblem, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
     """Return the learned kernel, with the family's constraints imposed in double precision."""
     exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
     scale, n_sym = problem.likelihood.scale.cpu().double(), problem.likelihood.n_sym

@@ -57,6 +57,8 @@ class NDPP(LowRankDPP):
         The learned kernel.
     history_ : list of dict
         For each epoch: epoch, step, loss, validation (mean log-likelihood), learning_rate, seconds.
+    baseline_score_ : float
+        Mean log-likelihood of the validation baskets under independent items with the frequencies of the training baskets.
     ended_ : str
         Why training ended: "converged", "max_epochs" or "interrupted".
     n_iter_, n_features_in_, n_dropped_ : int

@@ -122,7 +122,7 @@ def _states(rng: np.random.Generator, sets: FloatArray, n_states: int) -> FloatA
         share = (total + 1) / (total + 1).sum()
         mean = (sets.T @ member + SMOOTH * average[:, None]) / (total + SMOOTH)
         chances = _untruncated(np.clip(mean, 1e-6, 0.999))
-    return chances / (1 - chances)
+    return np.asarray(chances / (1 - chances))
 
 
 def _untruncated(mean: FloatArray) -> FloatArray:

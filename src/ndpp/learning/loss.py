@@ -53,7 +53,7 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrainingProblem:
     """The model to train: ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i."""
 
     family: KernelFamily
@@ -74,7 +74,12 @@ class Loss(NamedTuple):
 
 
 def loss_and_gradient(
-    problem: Problem, settings: TrainingSettings, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None
+    problem: TrainingProblem,
+    settings: TrainingSettings,
+    parameters: Parameters,
+    batch: Batch,
+    *,
+    noise: Tensor | None = None,
 ) -> Loss:
     """Return the objective and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
 

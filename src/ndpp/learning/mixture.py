@@ -20,6 +20,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
+from ndpp.laws.tied import TiedMixture
 from ndpp.learning import tied
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.batches import pack
@@ -84,7 +85,7 @@ class MixtureNDPP(BasketModel):
         The learned mixture: a :class:`ndpp.FamilyMixture` if families are used.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, ended_, n_iter_, n_features_in_, labels_
+    history_, baseline_score_, ended_, n_iter_, n_features_in_, labels_
         As in :class:`NDPP`.
 
     Examples
@@ -134,10 +135,10 @@ class MixtureNDPP(BasketModel):
         patterns = self._patterns(training, np.random.default_rng([seed, 2]))
         if patterns is not None:
             data = [FamilyData.of(patterns, baskets) for baskets in (training, held_out)]
-            states = [part.states(patterns) for part in data]
-            begin = start(np.random.default_rng([seed, 1]), *states, shape)
-            begin = *begin[:2], begin[2][: patterns.n_families], *begin[3:]
+            states, judged = (part.states(patterns) for part in data)
+            begin = start(np.random.default_rng([seed, 1]), states, judged, shape)
             tensors = Missions(*map(self._tensor, begin))
+            tensors = tensors._replace(X=tensors.X[: patterns.n_families].clone())
             families = FamilyRun(patterns, data, penalties, settings, tensors, training, held_out, seed)
             if not isinstance(self.families, str):
                 return families
@@ -178,11 +179,13 @@ class MixtureNDPP(BasketModel):
         exact = Missions(*(tensor.detach().cpu().double() for tensor in parameters))
         W = tied.skew_pairs(exact.X.shape[1], torch.device("cpu"))
         weights = torch.softmax(exact.shares, 0)
-        odds = exact.log_odds().exp().numpy()
+        odds, X = exact.log_odds().exp().numpy(), exact.X.numpy()
         if isinstance(run, FamilyRun):
             own = law_arguments(run.patterns, odds)
-            return FamilyMixture(**own, X=exact.X.numpy(), W=W.numpy(), weights=weights.numpy(), labels=self.labels_)
-        return Mixture.tied(odds, exact.X.numpy(), W.numpy(), weights.numpy(), labels=self.labels_)
+            return FamilyMixture(**own, X=X, W=W.numpy(), weights=weights.numpy(), labels=self.labels_)
+        mixture = Mixture.tied(odds, X, W.numpy(), weights.numpy(), labels=self.labels_)
+        assert isinstance(mixture, TiedMixture)
+        return mixture.prepared()
 
 
 class MixtureRun(TrainingRun):
@@ -275,21 +278,23 @@ class FamilyRun(MixtureRun):
         self.n_single, self.n_states = data[0].n_single, patterns.odds.shape[1]
         super().__init__(*arguments)
 
-    def pack(self, which: IntArray) -> FamilyBatch:
+    def pack(self, which: IntArray) -> Any:
         """Return the training baskets numbered ``which`` as a batch."""
         return self.data.pack(which, self.now.X)
 
     def log_odds(self, at: Missions) -> Tensor:
         """Return the log-odds of the families, shape (C, F)."""
         states = at.log_odds()
-        several = states[:, self.n_single :].unflatten(1, (-1, self.n_states))
+        several = states[:, self.n_single :].reshape(len(states), -1, self.n_states)
         return torch.cat([states[:, : self.n_single], several.logsumexp(2)], 1)
 
     def batch_log_probs(self, at: Missions, log_z: Tensor, batch: FamilyBatch) -> Tensor:
         """Return log P of each basket of a batch, in its order. Families of several items have no log-odds of their own, but states."""
         n = self.n_single
         missing = F.pad(at.bias[:n], (0, len(at.X) - n)), F.pad(at.factors[:n], (0, 0, 0, len(at.X) - n))
-        states = torch.addmm(at.bias[n:, None], at.factors[n:], at.missions.T).unflatten(0, (-1, self.n_states))
+        states = torch.addmm(at.bias[n:, None], at.factors[n:], at.missions.T).reshape(
+            -1, self.n_states, len(at.missions)
+        )
         own = torch.logsumexp(states[batch.family] + batch.log_q[:, :, None], 1)  # (pairs, C)
         extra = own.new_zeros(batch.families.n_baskets, len(at.missions)).index_add(0, batch.owner, own)
         return tied.log_probs(at._replace(bias=missing[0], factors=missing[1]), log_z, batch.families, extra)

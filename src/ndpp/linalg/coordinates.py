@@ -7,6 +7,7 @@ rows keep their digits. Cost O(n d²) time, and O(d²) memory in addition to X a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as sl
@@ -20,6 +21,22 @@ from ndpp.rows import Rows
 
 DENSE_ENTRIES = 4_000_000
 """If X has at most this many entries, Q is formed and kept (32 MB)."""
+
+
+class Core(NamedTuple):
+    """B before directions were dropped as rounding, each with its scale and its noise: what errors are estimated from.
+
+    Rounding changes B by |δB_ij| ≤ scale_i · scale_j · (noise_i + noise_j + 16 ε).
+    """
+
+    B: FloatArray
+    scale: FloatArray
+    noise: FloatArray
+
+    @property
+    def rank(self) -> int:
+        """Number of directions."""
+        return len(self.B)
 
 
 @dataclass(frozen=True)
@@ -39,8 +56,12 @@ class Coordinates:
         Magnitude of each direction: |B_ij| ≤ scale_i · scale_j. Directions may differ by many orders of magnitude.
     noise : (r,) array
         Relative rounding error that the factorisation of X leaves in each direction.
-    dropped : float
-        Magnitude of the part of L that was dropped because rounding explains it.
+    excess : (r,) array
+        Cancellation: the terms that B_ij is a sum of are up to |B_ij| · excess_i · excess_j, and rounding is judged by them.
+    core : Core
+        B with the directions that were dropped because rounding explains them. They count as errors.
+    smallest : float
+        Smallest singular value of B, each entry divided by the magnitude of the terms it is a sum of.
     Q : (n, r) array or None
         Kept for small catalogues.
     """
@@ -50,7 +71,9 @@ class Coordinates:
     leverage: FloatArray
     scale: FloatArray
     noise: FloatArray
-    dropped: float
+    excess: FloatArray
+    core: Core
+    smallest: float
     Q: FloatArray | None
 
     @property
@@ -70,24 +93,47 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
         X = X.read()
     W64 = np.asarray(W, np.float64)
     coarsest = max(float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
-    T, to_q = factor(X, dense=dense)
-    inner = _inner(
-        T, W64, entry_magnitudes(W64) if magnitudes is None else magnitudes, tolerance=30 * coarsest * len(W64)
-    )
-    B, scale, turn, dropped = inner
-    if turn is not None:
-        T, to_q = turn.T @ T, to_q @ turn
-    row_norms = np.linalg.norm(T, axis=1)
-    noise = EPS * row_norms.max(initial=0) / np.maximum(row_norms, np.finfo(float).tiny)
+    magnitudes = entry_magnitudes(W64) if magnitudes is None else magnitudes
+    T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
+    inner = _inner(T, W64, magnitudes, tolerance=30 * coarsest * len(W64))
+    B, noise, core = inner.B, _noise(T, magnitudes), Core(inner.B, inner.judged, _noise(T, magnitudes))
+    if inner.turn is not None or len(lost):
+        whole = np.vstack([T, lost])
+        judged = _direction_scale(whole, magnitudes)
+        core = Core(congruence(whole, W64), judged, _noise(whole, magnitudes) + inner.dropped / 2)
+    if inner.turn is not None:
+        T, to_q = inner.turn.T @ T, to_q @ inner.turn
+        noise = _noise(T, magnitudes)
     Q = np.asarray(X, np.float64) @ to_q if dense else None
     leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else leverages(X, to_q)
-    return Coordinates(to_q, B, np.minimum(leverage, 1.0, out=leverage), scale, noise, dropped, Q)
+    leverage = np.minimum(leverage, 1.0, out=leverage)
+    terms = inner.judged**2 / entry_magnitudes(B / np.outer(inner.scale, inner.scale))
+    excess = np.maximum(1.0, np.sqrt(terms) / inner.scale)
+    return Coordinates(to_q, B, leverage, inner.scale, noise, excess, core, inner.smallest, Q)
 
 
-def _inner(
-    T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: float
-) -> tuple[FloatArray, FloatArray, FloatArray | None, float]:
-    """Return B, its scale, the change of basis that removes the null space of B (None: there is none), and what that dropped.
+def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
+    """Return the relative error of each direction, if each column of T is off by rounding of its norm where it is not zero."""
+    sizes, rows = T**2, np.linalg.norm(T, axis=1)
+    by_norm = rows.max(initial=0) / np.maximum(rows, max(EPS * rows.max(initial=0), np.finfo(float).tiny))
+    by_column = np.sqrt((T != 0) @ (sizes.sum(axis=0) * magnitudes)) / _direction_scale(T, magnitudes)
+    return EPS * np.minimum(by_norm, by_column)
+
+
+class _Inner(NamedTuple):
+    """B, its scale, the magnitude of the terms it is made of, the change of basis that removes its null space (None: there is none),
+    its smallest singular value that was kept and its largest that was dropped, relative to these magnitudes."""
+
+    B: FloatArray
+    scale: FloatArray
+    judged: FloatArray
+    turn: FloatArray | None
+    smallest: float
+    dropped: float
+
+
+def _inner(T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: float) -> _Inner:
+    """Return T W Tᵀ without its null space.
 
     ``tolerance`` is how far below zero rounding of the inputs may push an eigenvalue of the scaled symmetric part.
     """
@@ -106,14 +152,15 @@ def _inner(
     left, values, _ = sl.svd(np.hstack([balanced, balanced.T]), full_matrices=False)
     rounding = EPS * max(1, len(B)) * max(1.0, values.max(initial=0))
     kept = int(np.sum(values > 64 * rounding))
+    smallest = float(values[kept - 1]) if kept else 1.0
     if kept == len(B):
-        return B, _direction_scale(T, entry_magnitudes(W)), None, 0.0
-    removed = np.where(values > 4 * rounding, values, 0.0) * np.sum((scale[:, None] * left) ** 2, axis=0)
-    basis, dropped = left[:, :kept], float(removed[kept:].sum())
+        return _Inner(B, _direction_scale(T, entry_magnitudes(W)), scale, None, smallest, 0.0)
+    basis, dropped = left[:, :kept], float(values[kept])
     core = basis.T @ balanced @ basis
     turn, R, pivot = sl.qr(scale[:, None] * basis, mode="economic", pivoting=True)
     R[:, pivot] = R.copy()  # undo the pivoting: scale · basis = turn · R
-    return congruence(R, core), _direction_scale(R, entry_magnitudes(core)), turn, dropped
+    judged = _direction_scale(R, np.ones(kept))
+    return _Inner(congruence(R, core), _direction_scale(R, entry_magnitudes(core)), judged, turn, smallest, dropped)
 
 
 def _direction_scale(T: FloatArray, magnitudes: FloatArray) -> FloatArray:

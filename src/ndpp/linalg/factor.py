@@ -24,22 +24,30 @@ CACHE_BYTES = 768 * 2**10
 """Bytes of a row block that stays in a core's own cache while it is worked on."""
 UNEVEN = 20
 """If columns of a small X differ by more powers of two than this, they are scaled to one magnitude before the QR."""
+UNEVEN_WEIGHTS = 10
+"""If the weights of columns differ by more powers of two than this, the rows of T are ordered by weighted size."""
 CONDITION_OF_GRAM = 1e6
 """Condition number of X above which XᵀX has lost half of the digits or more."""
 
 
-def factor(X: AnyArray | Rows, *, dense: bool) -> tuple[FloatArray, FloatArray]:
-    """Return T, its rows ordered from large to small, and to_q. ``dense`` means that X is a small array."""
+def factor(
+    X: AnyArray | Rows, *, dense: bool, weights: FloatArray | float = 1.0
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return T, its rows ordered from large to small, to_q, and the rows of T that were dropped as rounding.
+
+    ``dense`` means that X is a small array. ``weights`` are how much the columns of X matter: rows of T are ordered by T · weights.
+    """
+    lost = np.zeros((0, X.shape[1]))
     if dense:
         norms = power_of_two(np.abs(X).max(axis=0).astype(np.float64))
         norms = norms if np.ptp(np.log2(norms)) > UNEVEN else np.ones_like(norms)
-        R, pivot, condition = _pivoted_qr(np.asarray(X, np.float64) / norms, len(X))
+        R, pivot, condition, lost = _pivoted_qr(np.asarray(X, np.float64) / norms, len(X))
     else:
         gram = _gram(X, None)
         norms = power_of_two(np.sqrt(np.diag(gram)))
         R, pivot, condition = _pivoted_cholesky(gram / np.outer(norms, norms))
         if condition > CONDITION_OF_GRAM:
-            R, pivot, condition = _pivoted_qr(_block_factors(X, norms), len(X))
+            R, pivot, condition, lost = _pivoted_qr(_block_factors(X, norms), len(X))
     T, to_q = _unpivot(R, pivot)
     T, to_q = T * norms, to_q / norms[:, None]
     error = EPS * condition**2  # how far the columns of X·to_q are from orthonormal; a step squares it
@@ -51,9 +59,11 @@ def factor(X: AnyArray | Rows, *, dense: bool) -> tuple[FloatArray, FloatArray]:
         to_q, T = sl.solve_triangular(upper, to_q.T, trans="T").T, upper @ T
         error = np.abs(again - np.eye(len(T))).max(initial=0) ** 2
     # With large rows of T first, B = T W Tᵀ keeps the digits of its small directions.
-    turn, R, pivot = sl.qr(T, mode="economic", pivoting=True)
+    unit = power_of_two(np.broadcast_to(weights, X.shape[1]))
+    unit = unit if np.ptp(np.log2(unit)) > UNEVEN_WEIGHTS else np.ones_like(unit)
+    turn, R, pivot = sl.qr(T * unit, mode="economic", pivoting=True)
     T, _ = _unpivot(R, pivot)
-    return T, to_q @ turn
+    return T / unit, to_q @ turn, lost * norms
 
 
 def row_blocks(X: AnyArray | Rows) -> Iterator[slice]:
@@ -101,12 +111,14 @@ def _pivoted_cholesky(gram: FloatArray) -> tuple[FloatArray, AnyArray, float]:
     return R, pivot - 1, float(np.linalg.cond(R)) if rank == len(gram) else np.inf
 
 
-def _pivoted_qr(A: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float]:
-    """Return R without the rows that are rounding, the pivots, and a condition number; n is the number of rows behind A."""
+def _pivoted_qr(A: FloatArray, n: int) -> tuple[FloatArray, AnyArray, float, FloatArray]:
+    """Return R without the rows that are rounding, the pivots, a condition number, and those rows; A stands for n rows."""
     R, pivot = sl.qr(A, mode="r", pivoting=True)
     diagonal = np.abs(np.diag(R))
     rank = int(np.sum(diagonal > EPS * max(n, len(diagonal)) * diagonal.max(initial=0)))
-    return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) * np.sqrt(rank) if rank else 1.0
+    lost = np.zeros((len(diagonal) - rank, A.shape[1]))
+    lost[:, pivot] = R[rank : len(diagonal)]
+    return R[:rank], pivot, float(diagonal[0] / diagonal[rank - 1]) * np.sqrt(rank) if rank else 1.0, lost
 
 
 def _block_factors(X: AnyArray | Rows, norms: FloatArray) -> FloatArray:

@@ -29,14 +29,23 @@ import scipy.linalg as sl
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes
+from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes, power_of_two
 
 ROUNDING = 16 * EPS
 """Relative magnitude, per item, below which a pivot or singular value counts as zero; see above."""
 MAX_LOSS = 1e-7
 """Largest estimated relative error of a result. Estimates are usually ten times too high, or more."""
+NEGLIGIBLE = 1e-8
+"""Estimated relative error below which no better estimate is made."""
+HIDDEN = 5.0
+"""How much more an error counts that hides a probability altogether."""
 NEARLY_SINGULAR = 1e-6
 """Relative singular value below which an elimination would cost more than six of the sixteen digits."""
+
+
+def rounding_of(d: int) -> float:
+    """Return the relative rounding error to expect of T W Tᵀ, W of order d: two sums of d products each, up to ``ROUNDING``."""
+    return min(ROUNDING, max(d, 2) * EPS)
 
 
 # -- determinants ----------------------------------------------------------------------------------------------------------------
@@ -49,24 +58,58 @@ def log_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> float:
     pivoted triangular factor F, large columns first, whose rows can be scaled again: det = det(F W Fᵀ). ``magnitudes`` are the
     :func:`entry_magnitudes` that W is balanced with.
     """
+    return judged_minor(rows, W, magnitudes=magnitudes)[0]
+
+
+def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tuple[float, float]:
+    """Return :func:`log_minor` and an estimate of its error.
+
+    Where the minor is zero, the error is the most that rounding may hide, as the probability of these items among all sets of them.
+    """
     k, W = len(rows), np.asarray(W, np.float64)
     if k == 0:
-        return 0.0
-    if k > rows.shape[1]:
-        return -np.inf
+        return 0.0, 0.0
+    if k > rows.shape[1] or (k % 2 and not np.any(W + W.T)):
+        return -np.inf, 0.0
     scale = np.sqrt(magnitudes)
     scaled = rows * scale
     norms = np.linalg.norm(scaled, axis=1)
     if np.any(norms == 0):
-        return -np.inf
+        return -np.inf, 0.0
     scaled = scaled / norms[:, None]
     factor, pivot = sl.qr(scaled, mode="r", pivoting=True)
     # A row of the factor that is rounding of its columns stands for an item that depends on the others.
-    if np.any(np.all(np.abs(factor) <= k * ROUNDING * np.linalg.norm(scaled[:, pivot], axis=0), axis=1)):
-        return -np.inf
+    floor = k * ROUNDING * np.linalg.norm(scaled[:, pivot], axis=0)
+    depends = np.all(np.abs(factor) <= floor, axis=1)
     height = np.linalg.norm(factor, axis=1)
+    if depends.any():
+        least = np.array([np.linalg.norm(floor[i:]) for i in range(k)])
+        with np.errstate(divide="ignore"):
+            return -np.inf, _hidden(rows, W, float(2 * np.log(norms * np.maximum(height, least)).sum()))
     balanced = (W / np.outer(scale, scale))[np.ix_(pivot, pivot)]
-    return log_det_or_zero(congruence(factor / height[:, None], balanced)) + 2 * float(np.log(norms * height).sum())
+    core, log_volume = congruence(factor / height[:, None], balanced), 2 * float(np.log(norms * height).sum())
+    sign, log_abs = np.linalg.slogdet(core)
+    singular = sl.svdvals(core)
+    if sign <= 0 or singular[-1] <= k * ROUNDING:
+        return -np.inf, _hidden(rows, W, log_volume + float(np.log(singular.clip(k * ROUNDING)).sum()))
+    # To first order, a change of core changes the result by tr core⁻¹ δcore. Entries of the factor are off by rounding of their column.
+    unit, inverse = rounding_of(len(W)), np.abs(np.linalg.inv(core)).T
+    errors = unit / (k * ROUNDING) * np.triu(np.broadcast_to(floor, factor.shape)) / height[:, None]
+    noise = np.linalg.norm(errors, axis=1)
+    most = float(np.linalg.norm(inverse * (noise[:, None] + noise + unit)))
+    if most < NEGLIGIBLE:
+        return float(log_abs) + log_volume, most
+    sizes = np.abs(factor) / height[:, None]
+    columns = np.abs(balanced) @ sizes.T
+    change = unit * (sizes @ columns) + errors @ columns + (errors @ (np.abs(balanced.T) @ sizes.T)).T
+    return float(log_abs) + log_volume, float(np.linalg.norm(inverse * change))
+
+
+def _hidden(rows: AnyArray, W: FloatArray, log_most: float) -> float:
+    """Return the probability, among all sets of the items with these rows, of all of them, if their minor is exp(log_most)."""
+    with np.errstate(over="ignore"):
+        log_total = np.linalg.slogdet(np.eye(len(rows)) + rows @ W @ rows.T)[1]
+        return HIDDEN * float(np.minimum(np.exp(log_most - max(log_total, 0.0)), 1.0))
 
 
 def log_det_or_zero(core: AnyArray) -> float:
@@ -175,13 +218,26 @@ def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | float) -> tuple[
 class Remainder(NamedTuple):
     """What eliminating k items leaves of L = Z C Zᵀ: L^Y_ab = z_a M z_bᵀ with z_a = q_a · to_z.
 
-    Z = Q · scale, C = balanced B. If det L_Y = 0, ``null`` spans its null space in terms of q_a, and to_z and M are empty.
+    Z = Q · scale, C = balanced B. ``magnitudes`` are those of the terms of M; ``loss`` is the relative error of det L_Y. If that is
+    zero, ``null`` spans the null space of L_Y in terms of q_a, and to_z and M are empty.
     """
 
     to_z: FloatArray
     M: FloatArray
+    magnitudes: FloatArray
     noise: FloatArray
     null: FloatArray
+    loss: float = 0.0
+
+    def kernel(self, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return G, W' and the magnitudes of its terms, with L^Y = (Q G) W' (Q G)ᵀ and columns of G of order one.
+
+        ``noise`` is that of the directions of Q. What it leaves in a column of Q G counts as a part of the magnitudes.
+        """
+        unit = power_of_two(np.linalg.norm(self.to_z, axis=0))
+        G = self.to_z / unit
+        inflated = np.maximum(1.0, 2 * (np.abs(G).T @ noise) / ROUNDING)
+        return G, self.M * np.outer(unit, unit), self.magnitudes * (unit * inflated) ** 2
 
 
 def eliminate(coords: Coordinates, q: FloatArray) -> Remainder | None:
@@ -193,8 +249,9 @@ def eliminate(coords: Coordinates, q: FloatArray) -> Remainder | None:
     C = coords.B / np.outer(scale, scale)
     if k > r or np.any(np.linalg.norm(q, axis=1) <= ROUNDING):
         return None
+    terms = np.abs(C) * np.outer(coords.excess, coords.excess)
     if k == 0:
-        return Remainder(np.diag(scale), C, coords.noise, np.empty((r, 0)))
+        return Remainder(np.diag(scale), C, entry_magnitudes(terms), coords.noise, np.empty((r, 0)))
     Z = q * scale
     Z = Z / np.linalg.norm(Z, axis=1, keepdims=True)
     R, pivot = sl.qr(Z, mode="r", pivoting=True)
@@ -209,8 +266,13 @@ def eliminate(coords: Coordinates, q: FloatArray) -> Remainder | None:
     singular = values <= k * ROUNDING * (np.abs(F) @ np.abs(C) @ np.abs(F).T).max()
     if singular.any():
         null = scale[:, None] * (C @ (F.T @ left[:, singular]))
-        return Remainder(np.empty((r, 0)), np.empty((0, 0)), np.empty(0), null)
-    M = schur_complement(C, C @ F.T, middle, F @ C)
+        return Remainder(np.empty((r, 0)), np.empty((0, 0)), np.empty(0), np.empty(0), null)
+    left, right, size = C @ F.T, F @ C, np.abs(F)
+    M = schur_complement(C, left, middle, right)
+    inverse = np.abs(np.linalg.inv(middle))
+    loss = ROUNDING * float(np.linalg.norm(inverse * (size @ terms @ size.T).T))
+    terms = terms[np.ix_(free, free)] + np.abs(left[free]) @ inverse @ np.abs(right[:, free])
     to_z = np.zeros((r, r - k))
     to_z[first], to_z[free, np.arange(r - k)] = -E, 1.0
-    return Remainder(scale[:, None] * to_z, M[np.ix_(free, free)], coords.noise[free], np.empty((r, 0)))
+    M, magnitudes = M[np.ix_(free, free)], entry_magnitudes(terms)
+    return Remainder(scale[:, None] * to_z, M, magnitudes, coords.noise[free], np.empty((r, 0)), loss)

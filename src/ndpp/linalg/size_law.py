@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray
-from ndpp.linalg.coordinates import Coordinates
+from ndpp.linalg.coordinates import Coordinates, Core
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.scaling import EPS
-from ndpp.linalg.schur import ROUNDING, condition_or_zero, log_minor, row_basis
+from ndpp.linalg.schur import condition_or_zero, judged_minor, rounding_of, row_basis
 
 ZERO_WEIGHT = 1e-12
 """If the probability of a size is below this even when tilted towards it, the size cannot occur."""
@@ -41,7 +41,7 @@ def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[A
     return R, log_det
 
 
-def _balanced_inverse(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array, Array]:
+def _balanced_inverse(coords: Coordinates | Core, t: Array, ops: Operations = NUMPY) -> tuple[Array, Array, Array]:
     """Return the inverse of D⁻¹(I + tB)D⁻¹, log det(I + tB), and D = max(1, √|t|·scale).
 
     The balanced matrix has entries of order one, however much the directions differ in scale.
@@ -116,36 +116,37 @@ def _first_tilt(coords: Coordinates, mean: float) -> float:
 def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = None) -> tuple[float, float]:
     """Return log Σ det L_S over the sets S of ``size`` items that contain the given rows, and an estimate of its relative error.
 
-    Without given rows this is log e_size. It is −inf if no such set has positive probability.
+    Without given rows this is log e_size. It is −inf if no such set has positive probability; the error is then that of all
+    probabilities, with which a direction that was dropped as rounding may matter.
     """
     n_given = 0 if given is None else len(given)
-    purely_skew = not np.any(coords.B + coords.B.T)
-    if size > coords.rank or size < n_given or (purely_skew and size % 2):
+    purely_skew = not np.any(coords.core.B + coords.core.B.T)
+    if size > coords.core.rank or size < n_given or (purely_skew and size % 2):
         return -np.inf, 0.0
+    if size > coords.rank:
+        return -np.inf, rounding_error(coords, 1.0)
     if size == n_given:
-        return (0.0, 0.0) if given is None else (log_minor(given, coords.B, magnitudes=coords.scale**2), 0.0)
+        return (0.0, 0.0) if given is None else judged_minor(given, coords.B, magnitudes=coords.scale**2)
     tilt = tilt_for(coords, size, given)
     law, log_weight, _ = tilted_law(coords, tilt, given)
     chance, error = law[size - n_given], rounding_error(coords, tilt, given)
     if chance <= ZERO_WEIGHT:
-        return -np.inf, 0.0
+        return -np.inf, rounding_error(coords, 1.0)
     return float(np.log(chance) + log_weight - size * np.log(tilt)), error / chance
 
 
 def rounding_error(coords: Coordinates, tilt: float, given: FloatArray | None = None) -> float:
     """Return an estimate of the absolute rounding error of the tilted size distribution given some items.
 
-    To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + 16ε). Conditioning
-    adds the error of separating nearly dependent rows, and divides by the smallest singular value of their balanced minor of R.
+    To first order: log det(I + ρB) changes by tr ρ(I + ρB)⁻¹δB, and |δB_ij| ≤ scale_i·scale_j·(noise_i + noise_j + 16ε), less for a
+    small B; directions that were dropped count, too. Conditioning adds the error of separating nearly dependent rows, and divides by the
+    smallest singular value of their balanced minor of R.
     """
-    inverse, _, balance = _balanced_inverse(coords, np.array([tilt]))
-    weight = np.sqrt(tilt) * coords.scale / balance[0]
-    noise = coords.noise[:, None] + coords.noise + ROUNDING
-    error = float(
-        np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise)
-        + EPS * coords.rank
-        + tilt * coords.dropped
-    )
+    core = coords.core
+    inverse, _, balance = _balanced_inverse(core, np.array([tilt]))
+    weight = np.sqrt(tilt) * core.scale / balance[0]
+    noise = core.noise[:, None] + core.noise + rounding_of(core.rank)
+    error = float(np.linalg.norm(np.abs(inverse[0]) * np.outer(weight, weight) * noise) + EPS * coords.rank)
     if given is None or len(given) == 0:
         return error
     basis, height = row_basis(given)

@@ -1,7 +1,7 @@
 """How good is a model? Each metric takes a model and baskets it was not fitted on, and returns an :class:`Estimate`.
 
-A model is a kernel, a fitted estimator, or one of the two baselines, :func:`independent_items` and
-:func:`item_item_cosine`. Always compare a kernel with the baselines.
+A model is a kernel, a mixture, a fitted estimator, or one of the baselines: :func:`independent_items`,
+:func:`item_item_cosine` and :func:`ease`. Always compare a model with the baselines. :func:`compare_models` does so.
 """
 
 from typing import TYPE_CHECKING
@@ -18,10 +18,19 @@ from ndpp.metrics.models import (
     item_item_cosine,
     log_likelihoods,
 )
-from ndpp.metrics.ranking import LargestId, RandomHoldout, mean_percentile_rank, precision_at
+from ndpp.metrics.ranking import (
+    LargestId,
+    RandomHoldout,
+    hit_rate_at,
+    mean_percentile_rank,
+    mean_reciprocal_rank,
+    ndcg_at,
+)
+from ndpp.metrics.regression import Ease, ease
 
 __all__ = [
     "Comparison",
+    "Ease",
     "Estimate",
     "IndependentItems",
     "ItemItemCosine",
@@ -31,6 +40,8 @@ __all__ = [
     "SizeClass",
     "auc",
     "compare_models",
+    "ease",
+    "hit_rate_at",
     "independent_items",
     "independent_margins",
     "item_item_cosine",
@@ -38,8 +49,9 @@ __all__ = [
     "log_likelihoods",
     "mean_log_likelihood",
     "mean_percentile_rank",
-    "precision_at",
+    "mean_reciprocal_rank",
+    "ndcg_at",
 ]
 
 if not TYPE_CHECKING:  # type checkers see the new names only
-    __getattr__ = renamed(__name__, compare="compare_models", Row="ModelScores")
+    __getattr__ = renamed(__name__, compare="compare_models", Row="ModelScores", precision_at="hit_rate_at")

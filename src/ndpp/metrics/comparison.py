@@ -1,30 +1,58 @@
-"""A table of several models on the same baskets, with the same items held out."""
+"""A table of several models on the same baskets, with the same items held out.
+
+Means are over the same baskets for all models: a basket that one model cannot have, or cannot rank, is left out for all of them,
+and counted. Differences to the base model are taken basket by basket, so their intervals are much narrower than those of the means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import RngLike
+from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
-from ndpp.metrics.likelihood import auc, mean_log_likelihood
-from ndpp.metrics.models import has_probabilities
-from ndpp.metrics.ranking import Holdout, held_out_ranks
+from ndpp.metrics.estimates import Bootstrap, Column, Estimate, mean_estimates
+from ndpp.metrics.likelihood import auc
+from ndpp.metrics.models import IndependentItems, has_probabilities, log_likelihoods, log_size_probabilities
+from ndpp.metrics.ranking import HeldOut, Holdout, held_out_ranks, hold_out
+
+PROBABILITY = ("log_likelihood", "gain", "size", "content", "auc")
+RANKING = ("mean_percentile_rank", "hit_rate", "hit_rate_gain", "reciprocal_rank", "ndcg")
+HEADS = {"log-likelihood gain": "gain"}
 
 
 class ModelScores(NamedTuple):
-    """The metrics of one model; the first two are None for a model without probabilities."""
+    """The metrics of one model, None where a model has no probabilities or the base model has none.
+
+    Attributes
+    ----------
+    name : str
+        The name of the model.
+    log_likelihood, gain : Estimate
+        Log-probability of a basket, and the difference to that of the base model.
+    size, content : Estimate
+        The two parts of the log-likelihood: log P(\\|S\\|), and log P(S) given the size.
+    auc : Estimate
+        Probability that a basket is more probable than a random set of its size.
+    mean_percentile_rank, hit_rate, hit_rate_gain, reciprocal_rank, ndcg : Estimate
+        Metrics of the rank of a held-out item, and the difference of the hit rate to that of the base model.
+    """
 
     name: str
-    log_likelihood: Estimate | None
-    auc: Estimate | None
-    mean_percentile_rank: Estimate
-    precision: Estimate
+    log_likelihood: Estimate | None = None
+    gain: Estimate | None = None
+    size: Estimate | None = None
+    content: Estimate | None = None
+    auc: Estimate | None = None
+    mean_percentile_rank: Estimate | None = None
+    hit_rate: Estimate | None = None
+    hit_rate_gain: Estimate | None = None
+    reciprocal_rank: Estimate | None = None
+    ndcg: Estimate | None = None
 
     @property
     def estimates(self) -> list[Estimate]:
@@ -33,21 +61,62 @@ class ModelScores(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One row per model. ``print`` shows a table."""
+    """One row per model. ``print`` shows two tables, of probabilities and of ranks.
+
+    ``base`` is the name of the model that gains are relative to. Of ``n_baskets`` baskets, ``n_impossible`` have probability zero
+    under at least one model and are left out of the means of probabilities (not of AUC) for all; of the ``n_held_out`` baskets of
+    two items or more, ``n_unranked`` are likewise left out of the metrics of ranks.
+    """
 
     rows: tuple[ModelScores, ...]
+    base: str | None
+    n_baskets: int
+    n_impossible: int
+    n_held_out: int
+    n_unranked: int
+
+    def tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        """Return the header and the lines of each table; ± is half the width of an interval."""
+        return [table for fields in (PROBABILITY, RANKING) if len((table := self._table(fields))[0]) > 1 and table[1]]
+
+    def _table(self, fields: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+        cells = {name: [getattr(row, name) for row in self.rows] for name in fields}
+        cells = {name: column for name, column in cells.items() if any(column)}
+        heads = [next(HEADS.get(e.name, e.name) for e in column if e) for column in cells.values()]
+        lines = [[row.name, *map(_cell, line)] for row, line in zip(self.rows, zip(*cells.values())) if any(line)]
+        return ["model", *heads], lines
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the tables should know, in sentences."""
+        out = [f"{self.n_baskets:,} baskets, of which {self.n_held_out:,} have an item to hold out."]
+        if self.base is not None:
+            out.append(f"Gains are over {self.base}, basket by basket.")
+        for number, field, what in (
+            (self.n_impossible, "log_likelihood", "have probability zero under a model and count for none, except in AUC"),
+            (self.n_unranked, "mean_percentile_rank", "cannot be ranked by a model and count in the ranks of none"),
+        ):  # fmt: skip
+            if number:
+                own = ((row.name, getattr(row, field)) for row in self.rows)
+                which = ", ".join(f"{name}: {found.n_zero:,}" for name, found in own if found and found.n_zero)
+                out.append(f"{number:,} baskets {what} ({which}).")
+        return out
 
     def __str__(self) -> str:
-        heads = ["model", "log-likelihood", "AUC", "MPR", self.rows[0].precision.name if self.rows else "precision"]
-        lines = [heads, *([row.name, *map(_cell, row[1:])] for row in self.rows)]
-        first, *widths = [max(map(len, column)) for column in zip(*lines)]
-        return "\n".join("  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in lines)
+        blocks = []
+        for head, lines in self.tables():
+            first, *widths = [max(map(len, column)) for column in zip(head, *lines)]
+            blocks += [
+                "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in [head, *lines]
+            ]
+            blocks.append("")
+        return "\n".join([*blocks, *self.notes()])
 
 
 def compare_models(
     models: Mapping[str, Any],
     baskets: Baskets,
     *,
+    base: str | None = None,
     k: int = 10,
     holdout: Holdout | None = None,
     level: float = 0.95,
@@ -56,38 +125,118 @@ def compare_models(
 ) -> Comparison:
     """Compute all metrics of several models on the same baskets; the table shows half the interval width after ±.
 
-    ``models`` maps names to models; the other parameters are those of :func:`precision_at`.
+    ``models`` maps names to models. Gains are relative to the model named ``base``, by default the first that is
+    :func:`independent_items`, or else the first of all. The other parameters are those of :func:`hit_rate_at`.
 
     Examples
     --------
     >>> from ndpp.datasets import make_baskets
-    >>> from ndpp.metrics import independent_items, item_item_cosine
+    >>> from ndpp.metrics import ease, independent_items
     >>> made = make_baskets(2000, rng=0)
     >>> train, _, test = made.baskets.split(0, 500, rng=0)
-    >>> models = {"truth": made.kernel, "independent": independent_items(train), "cosine": item_item_cosine(train)}
+    >>> models = {"truth": made.kernel, "independent": independent_items(train), "EASE": ease(train)}
     >>> print(compare_models(models, test, rng=0))
-    model        log-likelihood            AUC         MPR   precision@10
-    truth           -12.5 ± 0.3  0.763 ± 0.020  65.9 ± 2.5  0.495 ± 0.042
-    independent     -12.6 ± 0.4  0.735 ± 0.022  63.0 ± 2.5  0.436 ± 0.043
-    cosine                    –              –  62.3 ± 2.6  0.425 ± 0.045
+    model        log-likelihood           gain     log P(size)  log P(items | size)            AUC
+    truth           -12.5 ± 0.3  0.120 ± 0.047  -2.042 ± 0.064          -10.5 ± 0.3  0.760 ± 0.021
+    independent     -12.6 ± 0.3              –  -2.042 ± 0.065          -10.6 ± 0.3  0.729 ± 0.022
+    <BLANKLINE>
+    model               MPR    hit rate@10  hit rate@10 gain            MRR        NDCG@10
+    truth        66.2 ± 2.2  0.486 ± 0.044     0.037 ± 0.031  0.182 ± 0.022  0.230 ± 0.026
+    independent  64.2 ± 2.5  0.449 ± 0.046                 –  0.163 ± 0.020  0.206 ± 0.024
+    EASE         62.7 ± 2.5  0.410 ± 0.048    -0.039 ± 0.039  0.171 ± 0.022  0.202 ± 0.026
+    <BLANKLINE>
+    500 baskets, of which 463 have an item to hold out.
+    Gains are over independent, basket by basket.
     """
     if not isinstance(models, Mapping):
         raise InvalidInputError(
             f"models must map names to models, as in {{'mine': model}}; got a {type(models).__name__}"
         )
-    k, seed = check_count(k, "k", least=1), int(np.random.default_rng(rng).integers(2**62))
-    rows = []
-    for name, model in models.items():
-        rng = np.random.default_rng(seed)  # the same held-out items and random sets for every model
-        ranks, bootstrap = held_out_ranks(model, baskets, rng, holdout), Bootstrap(level, n_boot, rng)
-        likely = area = None
-        if has_probabilities(model):
-            likely = mean_log_likelihood(model, baskets, level=level, n_boot=n_boot, rng=seed)
-            area = auc(model, baskets, level=level, n_boot=n_boot, rng=seed)
-        percentile = mean_estimate("MPR", ranks.percentile, ranks.sizes, bootstrap, n_zero=ranks.n_zero)
-        precision = mean_estimate(f"precision@{k}", ranks.in_top(k), ranks.sizes, bootstrap, n_zero=ranks.n_zero)
-        rows.append(ModelScores(name, likely, area, percentile, precision))
-    return Comparison(tuple(rows))
+    if base is None:
+        base = next(
+            (name for name, model in models.items() if isinstance(model, IndependentItems)), next(iter(models), None)
+        )
+    elif base not in models:
+        raise InvalidInputError(f"base must be the name of a model, one of {', '.join(models)}; got {base!r}")
+    k, rng = check_count(k, "k", least=1), np.random.default_rng(rng)
+    held = hold_out(baskets, rng, holdout)
+    seed = int(rng.integers(2**62))  # the same random sets and resamples for every model
+    found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, np.random.default_rng(seed)))
+    ranks = _ranks(models, held, base, k, Bootstrap(level, n_boot, np.random.default_rng(seed)))
+    areas = {
+        name: auc(model, baskets, level=level, n_boot=n_boot, rng=seed)
+        for name, model in models.items()
+        if has_probabilities(model)
+    }
+    rows = tuple(
+        ModelScores(name, **found.by_model.get(name, {}), auc=areas.get(name), **ranks.by_model[name])
+        for name in models
+    )
+    return Comparison(rows, base, len(baskets), found.n_excluded, len(held.items), ranks.n_excluded)
+
+
+class _Means(NamedTuple):
+    """Estimates by model and field over the baskets that all models can have, and the number of other baskets."""
+
+    by_model: dict[str, dict[str, Estimate]]
+    n_excluded: int
+
+    @classmethod
+    def of(
+        cls, columns: dict[str, dict[str, Column]], is_common: BoolArray, sizes: IntArray, bootstrap: Bootstrap
+    ) -> _Means:
+        flat = [(name, field, column) for name, own in columns.items() for field, column in own.items()]
+        found = mean_estimates([column.at(is_common) for _, _, column in flat], sizes[is_common], bootstrap)
+        out: dict[str, dict[str, Estimate]] = {name: {} for name in columns}
+        for (name, field, _), estimate in zip(flat, found):
+            out[name][field] = estimate
+        return cls(out, int(np.sum(~is_common)))
+
+
+def _probabilities(models: Mapping[str, Any], baskets: Baskets, base: str | None, bootstrap: Bootstrap) -> _Means:
+    """Return log-likelihoods, their two parts, and their gain over the base model."""
+    laws = {name: model for name, model in models.items() if has_probabilities(model)}
+    likely = {name: log_likelihoods(model, baskets) for name, model in laws.items()}
+    columns: dict[str, dict[str, Column]] = {}
+    for name, values in likely.items():
+        n_zero = int(np.sum(values == -np.inf))
+        columns[name] = {"log_likelihood": Column("log-likelihood", values, n_zero)}
+        if base in likely and base != name:
+            columns[name]["gain"] = Column("log-likelihood gain", _difference(values, likely[base]), n_zero)
+        if (size := log_size_probabilities(laws[name], baskets)) is not None:
+            columns[name]["size"] = Column("log P(size)", size, n_zero)
+            columns[name]["content"] = Column("log P(items | size)", _difference(values, size), n_zero)
+    return _Means.of(columns, _common(likely.values(), len(baskets)), baskets.sizes, bootstrap)
+
+
+def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, bootstrap: Bootstrap) -> _Means:
+    """Return the metrics of the ranks of held-out items."""
+    ranks = {name: held_out_ranks(model, held) for name, model in models.items()}
+    columns: dict[str, dict[str, Column]] = {}
+    for name, own in ranks.items():
+        n_zero = int(np.sum(~own.is_ranked))
+        columns[name] = {
+            "mean_percentile_rank": Column("MPR", own.percentile(), n_zero),
+            "hit_rate": Column(f"hit rate@{k}", own.in_top(k), n_zero),
+            "reciprocal_rank": Column("MRR", own.reciprocal(), n_zero),
+            "ndcg": Column(f"NDCG@{k}", own.discounted(k), n_zero),
+        }
+        if base is not None and base != name:
+            gain = _difference(own.in_top(k), ranks[base].in_top(k))
+            columns[name]["hit_rate_gain"] = Column(f"hit rate@{k} gain", gain, n_zero)
+    common = _common((own.percentile() for own in ranks.values()), len(held.items))
+    return _Means.of(columns, common, held.sizes, bootstrap)
+
+
+def _common(columns: Iterable[FloatArray], n: int) -> BoolArray:
+    """Return where all columns are finite."""
+    return np.asarray(np.all([np.ones(n, bool), *(values > -np.inf for values in columns)], axis=0))
+
+
+def _difference(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return first − second, −inf where either is."""
+    with np.errstate(invalid="ignore"):
+        return np.where((first > -np.inf) & (second > -np.inf), first - second, -np.inf)
 
 
 def _cell(estimate: Estimate | None) -> str:

@@ -6,12 +6,13 @@ models trained anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
@@ -81,31 +82,54 @@ class Bootstrap:
         if not 0 < self.level < 1:
             raise InvalidInputError(f"level must lie between 0 and 1, such as 0.95; got {self.level}")
 
-    def interval(self, values: FloatArray) -> tuple[float, float]:
-        """Return the interval of the mean; NaN without values or resamples."""
+    def intervals(self, values: FloatArray) -> FloatArray:
+        """Return the interval of the mean of each column, shape (2, columns); NaN without values or resamples.
+
+        All columns share the resamples.
+        """
         n = len(values)
         if not (n and self.n_boot):
-            return np.nan, np.nan
+            return np.full((2, values.shape[1]), np.nan)
         at_once = max(1, CHUNK_VALUES // n)
         counts = [min(at_once, self.n_boot - done) for done in range(0, self.n_boot, at_once)]
-        means = [values[self.rng.integers(n, size=(count, n))].mean(axis=1) for count in counts]
-        low, high = np.quantile(np.concatenate(means), [(1 - self.level) / 2, (1 + self.level) / 2])
-        return float(low), float(high)
+        means = np.concatenate([self._times(count, n) @ values / n for count in counts])
+        return np.asarray(np.quantile(means, [(1 - self.level) / 2, (1 + self.level) / 2], axis=0))
+
+    def _times(self, count: int, n: int) -> FloatArray:
+        """Return how often each of ``n`` baskets is in each of ``count`` resamples."""
+        drawn = self.rng.integers(n, size=(count, n)) + n * np.arange(count)[:, None]
+        return np.bincount(drawn.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
 
 
-def mean_estimate(
-    name: str, values: FloatArray, sizes: IntArray, bootstrap: Bootstrap, *, n_zero: int | None = None
-) -> Estimate:
-    """Return the mean of one value per basket. Values of −inf are excluded; ``n_zero`` defaults to their number."""
+def mean_estimate(name: str, values: FloatArray, sizes: IntArray, bootstrap: Bootstrap) -> Estimate:
+    """Return the mean of one value per basket. Values of −inf are excluded and counted in ``n_zero``."""
     possible = values > -np.inf
-    n_zero = int(np.sum(~possible)) if n_zero is None else n_zero
-    values, sizes = values[possible], sizes[possible]
-    value = float(values.mean()) if len(values) else np.nan
-    low, high = bootstrap.interval(values)
+    column = Column(name, values, int(np.sum(~possible)))
+    (found,) = mean_estimates([column.at(possible)], sizes[possible], bootstrap)
+    return found
+
+
+class Column(NamedTuple):
+    """One value per basket; −inf for the ``n_zero`` baskets that the model cannot have."""
+
+    name: str
+    values: FloatArray
+    n_zero: int
+
+    def at(self, chosen: BoolArray) -> Column:
+        """Return the values of some baskets."""
+        return self._replace(values=self.values[chosen])
+
+
+def mean_estimates(columns: Sequence[Column], sizes: IntArray, bootstrap: Bootstrap) -> list[Estimate]:
+    """Return the means of columns of finite values, with intervals from the same resamples."""
+    table = np.stack([column.values for column in columns], axis=1) if columns else np.empty((len(sizes), 0))
     edges = 2 ** np.arange(-1, 64, dtype=float)  # 0 | 1 | 2 | 3–4 | 5–8 | …
-    index, by_size = np.searchsorted(edges, sizes), []
-    for i in np.unique(index):
-        inside = values[index == i]
-        least, most = (0, 0) if i == 0 else (int(edges[i - 1]) + 1, int(edges[i]))
-        by_size.append(SizeClass(least, most, float(inside.mean()), len(inside)))
-    return Estimate(name, value, low, high, bootstrap.level, len(values), n_zero, tuple(by_size))
+    index = np.searchsorted(edges, sizes)
+    classes = [((0, 0) if i == 0 else (int(edges[i - 1]) + 1, int(edges[i])), index == i) for i in np.unique(index)]
+    out = []
+    for (name, values, n_zero), (low, high) in zip(columns, bootstrap.intervals(table).T.tolist()):
+        by_size = tuple(SizeClass(*ends, float(values[inside].mean()), int(inside.sum())) for ends, inside in classes)
+        value = float(values.mean()) if len(values) else np.nan
+        out.append(Estimate(name, value, low, high, bootstrap.level, len(values), n_zero, by_size))
+    return out

@@ -8,7 +8,7 @@ import numpy as np
 
 from ndpp._types import IntArray, RngLike
 from ndpp.baskets import Baskets
-from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
+from ndpp.metrics.estimates import Bootstrap, Column, Estimate, mean_estimate, mean_estimates
 from ndpp.metrics.models import log_likelihoods
 
 SETS_PER_BASKET, SET_ITEMS = 10, 20_000
@@ -87,7 +87,8 @@ def auc(kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 100
         mine, others = baskets.sizes == size, np.sort(theirs[sets.sizes == size])
         ranks = [np.searchsorted(others, ours[mine], side=side) for side in ("left", "right")]
         values[mine] = np.mean(ranks, axis=0) / len(others)
-    return mean_estimate("AUC", values, baskets.sizes, bootstrap, n_zero=int(np.sum(ours == -np.inf)))
+    (found,) = mean_estimates([Column("AUC", values, int(np.sum(ours == -np.inf)))], baskets.sizes, bootstrap)
+    return found
 
 
 def random_sets(rng: np.random.Generator, sizes: IntArray, n_items: int) -> Baskets:

@@ -1,4 +1,4 @@
-"""The models that metrics accept: kernels, fitted estimators, and two simple baselines."""
+"""The models that metrics accept: kernels, mixtures, fitted estimators, and two simple baselines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ndpp._types import FloatArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.inference import next_item_scores, next_item_scores_many
+from ndpp.laws.base import Law
 from ndpp.laws.batched import Form
 from ndpp.laws.batched import scores as batched_scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+
+RARE_SIZE = 1e-12
+"""Size distributions have an absolute error of about 1e-15; probabilities below this are computed to full relative accuracy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,15 @@ class IndependentItems:
         """Return the log-probability of each basket."""
         absent = np.log1p(-self.probabilities)
         return np.asarray(absent.sum() + baskets.to_csr() @ (np.log(self.probabilities) - absent))
+
+    def log_size_probabilities(self, sizes: IntArray) -> FloatArray:
+        """Return log P(|S| = size) of each size, to full relative accuracy. O(n · largest size)."""
+        log_p = np.full(int(sizes.max(initial=0)) + 1, -np.inf)
+        log_p[0] = 0.0
+        for present, absent in zip(np.log(self.probabilities), np.log1p(-self.probabilities)):
+            log_p[1:] = np.logaddexp(log_p[1:] + absent, log_p[:-1] + present)
+            log_p[0] += absent
+        return log_p[sizes]
 
     def scores(self, baskets: Baskets) -> FloatArray:
         """Return the popularity of each item, one row per basket."""
@@ -73,7 +86,7 @@ def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> Independen
     return IndependentItems((counts + smoothing) / (len(baskets) + 2 * smoothing))
 
 
-def independent_margins(kernel: LowRankKernel) -> IndependentItems:
+def independent_margins(kernel: LowRankKernel | Mixture) -> IndependentItems:
     """Return independent items with the kernel's inclusion probabilities: the kernel without its interactions.
 
     A baseline for when there are no training baskets. Probabilities are clipped to [1e-12, 1 − 1e-12].
@@ -110,17 +123,33 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
     """
     model = _model(kernel, baskets)
-    if isinstance(model, (LowRankKernel, Mixture)):
-        return model.log_probs(baskets)
+    if _is_law(model):
+        return np.asarray(model.log_probs(baskets))
     if not has_probabilities(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
     return np.asarray(model.log_likelihoods(baskets), np.float64)
 
 
+def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
+    """Return log P(|S| = k) for the size k of each basket; None if the model cannot say, or not precisely."""
+    model = _model(kernel, baskets)
+    if not _is_law(model):
+        found = getattr(model, "log_size_probabilities", None)
+        return None if found is None else np.asarray(found(baskets.sizes), np.float64)
+    law, (sizes, where) = model.size_distribution(), np.unique(baskets.sizes, return_inverse=True)
+    log_p, total = np.full(len(sizes), -np.inf), model.log_normalizer()
+    for i, size in enumerate(sizes[sizes <= model.max_size].tolist()):
+        try:
+            log_p[i] = np.log(law[size]) if law[size] > RARE_SIZE else model.log_normalizer(size) - total
+        except PrecisionError:
+            return None
+    return log_p[where]
+
+
 def has_probabilities(kernel: Any) -> bool:
     """Return whether the model assigns probabilities to baskets."""
     model = _law(kernel)
-    return isinstance(model, (LowRankKernel, Mixture)) or hasattr(model, "log_likelihoods")
+    return _is_law(model) or hasattr(model, "log_likelihoods")
 
 
 def scores(kernel: Any, baskets: Baskets) -> FloatArray:
@@ -130,12 +159,12 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     ``scores``.
     """
     model = _model(kernel, baskets)
-    if isinstance(model, (LowRankKernel, Mixture)):
+    if _is_law(model):
         return _law_scores(model, baskets)
     return np.asarray(model.scores(baskets), np.float64)
 
 
-def _law_scores(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+def _law_scores(law: Any, baskets: Baskets) -> FloatArray:
     if isinstance(law, LowRankKernel):
         out, is_scored = batched_scores(Form.of_kernel(law), baskets)
         out[~is_scored] = np.nan
@@ -149,6 +178,10 @@ def _law_scores(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     return out
 
 
+def _is_law(model: Any) -> bool:
+    return isinstance(model, Law)
+
+
 def _law(model: Any) -> Any:
     """Return the law of a fitted estimator, or the model itself."""
     return getattr(model, "law_", getattr(model, "kernel_", model))
@@ -157,18 +190,23 @@ def _law(model: Any) -> Any:
 def _model(kernel: Any, baskets: Baskets) -> Any:
     """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
     model = _law(kernel)
-    if not isinstance(model, (LowRankKernel, Mixture)) and not hasattr(model, "scores"):
+    if not _is_law(model) and not hasattr(model, "scores"):
         raise InvalidInputError(
             f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
             "An estimator must be fitted first."
         )
-    if not isinstance(baskets, Baskets):
-        raise InvalidInputError(
-            f"expected Baskets; got {type(baskets).__name__}. Convert sets with `Baskets.from_lists(sets, n_items=…)`."
-        )
-    if model.n_items != baskets.n_items:
+    if model.n_items != check_baskets(baskets).n_items:
         raise InvalidInputError(
             f"model and baskets must have the same items; the model has {model.n_items}, "
             f"the baskets have {baskets.n_items}. Create the baskets with n_items= or the model's labels."
         )
     return model
+
+
+def check_baskets(baskets: Any) -> Baskets:
+    """Return the baskets; raise unless they are ``Baskets``."""
+    if not isinstance(baskets, Baskets):
+        raise InvalidInputError(
+            f"expected Baskets; got {type(baskets).__name__}. Convert sets with `Baskets.from_lists(sets, n_items=…)`."
+        )
+    return baskets

@@ -1,23 +1,26 @@
-"""How well a model predicts a held-out item from the rest of its basket: mean percentile rank and precision.
+"""How well a model predicts a held-out item from the rest of its basket: percentile rank, hit rate, reciprocal rank, NDCG.
 
-One item of each basket of two or more is held out. All items outside the rest are ranked by their score given the rest;
-ties share their mean rank.
+One item of each basket of two or more is held out. All items outside the rest are ranked by their score given the rest. Among
+items with the same score, every order is equally likely, and each metric is its mean over these orders. The same seed holds out
+the same items for all models and all metrics.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import digamma
 
-from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
-from ndpp.metrics.models import scores
+from ndpp.metrics.models import check_baskets, scores
 
 CHUNK_SCORES = 8_000_000
 """Number of scores in memory at a time."""
@@ -52,26 +55,45 @@ class LargestId(Holdout):
         return sizes - 1
 
 
-class Ranks(NamedTuple):
-    """For each basket: candidates above the held-out item, other candidates tied with it, all candidates, basket size.
+class HeldOut(NamedTuple):
+    """Baskets of two items or more without one item each, these items, and the sizes of the whole baskets."""
 
-    Excludes ``n_zero`` baskets whose rest has probability zero.
+    rest: Baskets
+    items: IntArray
+    sizes: IntArray
+
+
+class Ranks(NamedTuple):
+    """For each basket: candidates above the held-out item, other candidates tied with it, all candidates.
+
+    ``is_ranked`` is false, and every metric −inf, where the rest of the basket has probability zero.
     """
 
     above: IntArray
     ties: IntArray
     candidates: IntArray
-    sizes: IntArray
-    n_zero: int
+    is_ranked: BoolArray
 
-    @property
     def percentile(self) -> FloatArray:
-        """Percentage of candidates ranked at or below the held-out item."""
-        return 100 * (self.candidates - self.above - self.ties / 2) / self.candidates
+        """Return the percentage of candidates ranked at or below the held-out item."""
+        return self._where_ranked(100 * (self.candidates - self.above - self.ties / 2) / self.candidates)
 
     def in_top(self, k: int) -> FloatArray:
-        """Return the probability that the held-out item is among the first k, with ties broken at random."""
-        return np.clip((k - self.above) / (self.ties + 1), 0.0, 1.0)
+        """Return the probability that the held-out item is among the first k."""
+        return self._where_ranked(np.clip((k - self.above) / (self.ties + 1), 0.0, 1.0))
+
+    def reciprocal(self) -> FloatArray:
+        """Return the mean of 1 / rank."""
+        return self._where_ranked((digamma(self.above + self.ties + 2) - digamma(self.above + 1)) / (self.ties + 1))
+
+    def discounted(self, k: int) -> FloatArray:
+        """Return the mean of 1 / log₂(1 + rank), zero beyond rank k: the NDCG@k of a single relevant item."""
+        total = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
+        first, last = np.minimum(self.above, k), np.minimum(self.above + self.ties + 1, k)
+        return self._where_ranked((total[last] - total[first]) / (self.ties + 1))
+
+    def _where_ranked(self, values: FloatArray) -> FloatArray:
+        return np.where(self.is_ranked, values, -np.inf)
 
 
 def mean_percentile_rank(
@@ -86,7 +108,7 @@ def mean_percentile_rank(
     """Return the mean percentage of items ranked at or below the held-out item: about 50 by chance, at most 100.
 
     Baskets of fewer than two items are excluded, and so are those whose rest has probability zero, which ``n_zero``
-    counts. The same seed ``rng`` holds out the same items for all models. ``holdout`` is ``RandomHoldout()`` by
+    counts. The same seed ``rng`` holds out the same items for all models and metrics. ``holdout`` is ``RandomHoldout()`` by
     default; published results use ``LargestId()``. The other parameters are those of :func:`mean_log_likelihood`.
 
     Examples
@@ -96,13 +118,11 @@ def mean_percentile_rank(
     >>> print(mean_percentile_rank(independent_items(baskets), baskets, holdout=LargestId(), n_boot=0))
     MPR 75 on 3 baskets
     """
-    rng = np.random.default_rng(rng)
-    bootstrap = Bootstrap(level, n_boot, rng)
-    ranks = held_out_ranks(kernel, baskets, rng, holdout)
-    return mean_estimate("MPR", ranks.percentile, ranks.sizes, bootstrap, n_zero=ranks.n_zero)
+    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
+    return _mean_over_ranks("MPR", Ranks.percentile, kernel, baskets, holdout, bootstrap)
 
 
-def precision_at(
+def hit_rate_at(
     kernel: Any,
     baskets: Baskets,
     k: int = 10,
@@ -112,31 +132,81 @@ def precision_at(
     n_boot: int = 1000,
     rng: RngLike = None,
 ) -> Estimate:
-    """Return how often the held-out item is among the first ``k``, with ties broken at random.
+    """Return how often the held-out item is among the first ``k``.
+
+    Some papers call this precision@k. Parameters as in :func:`mean_percentile_rank`.
+    """
+    k, bootstrap = check_count(k, "k", least=1), Bootstrap(level, n_boot, np.random.default_rng(rng))
+    return _mean_over_ranks(f"hit rate@{k}", lambda ranks: ranks.in_top(k), kernel, baskets, holdout, bootstrap)
+
+
+def mean_reciprocal_rank(
+    kernel: Any,
+    baskets: Baskets,
+    *,
+    holdout: Holdout | None = None,
+    level: float = 0.95,
+    n_boot: int = 1000,
+    rng: RngLike = None,
+) -> Estimate:
+    """Return the mean of 1 / rank of the held-out item. Parameters as in :func:`mean_percentile_rank`."""
+    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
+    return _mean_over_ranks("MRR", Ranks.reciprocal, kernel, baskets, holdout, bootstrap)
+
+
+def ndcg_at(
+    kernel: Any,
+    baskets: Baskets,
+    k: int = 10,
+    *,
+    holdout: Holdout | None = None,
+    level: float = 0.95,
+    n_boot: int = 1000,
+    rng: RngLike = None,
+) -> Estimate:
+    """Return the mean of 1 / log₂(1 + rank) of the held-out item, with zero for ranks beyond ``k``.
 
     Parameters as in :func:`mean_percentile_rank`.
     """
-    k, rng = check_count(k, "k", least=1), np.random.default_rng(rng)
-    bootstrap = Bootstrap(level, n_boot, rng)
-    ranks = held_out_ranks(kernel, baskets, rng, holdout)
-    return mean_estimate(f"precision@{k}", ranks.in_top(k), ranks.sizes, bootstrap, n_zero=ranks.n_zero)
+    k, bootstrap = check_count(k, "k", least=1), Bootstrap(level, n_boot, np.random.default_rng(rng))
+    return _mean_over_ranks(f"NDCG@{k}", lambda ranks: ranks.discounted(k), kernel, baskets, holdout, bootstrap)
 
 
-def held_out_ranks(kernel: Any, baskets: Baskets, rng: np.random.Generator, holdout: Holdout | None = None) -> Ranks:
-    """Return the rank of the held-out item of each basket."""
+def _mean_over_ranks(
+    name: str,
+    value: Callable[[Ranks], FloatArray],
+    kernel: Any,
+    baskets: Baskets,
+    holdout: Holdout | None,
+    bootstrap: Bootstrap,
+) -> Estimate:
+    held = hold_out(baskets, bootstrap.rng, holdout)
+    return mean_estimate(name, value(held_out_ranks(kernel, held)), held.sizes, bootstrap)
+
+
+def hold_out(baskets: Baskets, rng: np.random.Generator, holdout: Holdout | None = None) -> HeldOut:
+    """Hold one item of each basket of two or more out."""
     rule = RandomHoldout() if holdout is None else holdout
     if not isinstance(rule, Holdout):
         raise InvalidInputError(f"holdout must be RandomHoldout() or LargestId(); got {rule!r}")
-    baskets = baskets.select(min_size=2)
-    where = baskets.indptr[:-1] + rule.positions(rng, baskets.sizes)
-    held = baskets.indices[where]
+    baskets = check_baskets(baskets).select(min_size=2)
+    return without(baskets, rule.positions(rng, baskets.sizes))
+
+
+def without(baskets: Baskets, positions: IntArray) -> HeldOut:
+    """Hold the item at a position of each basket out."""
+    where = baskets.indptr[:-1] + positions
     rest = Baskets(baskets.indptr - np.arange(len(baskets) + 1), np.delete(baskets.indices, where), baskets.n_items)
-    step = max(1, CHUNK_SCORES // max(1, baskets.n_items))
-    parts = [_count(kernel, rest[i : i + step], held[i : i + step]) for i in range(0, len(rest), step)]
+    return HeldOut(rest, baskets.indices[where], baskets.sizes)
+
+
+def held_out_ranks(kernel: Any, held: HeldOut) -> Ranks:
+    """Return the rank of the held-out item of each basket."""
+    n_items = held.rest.n_items
+    step = max(1, CHUNK_SCORES // max(1, n_items))
+    parts = [_count(kernel, held.rest[i : i + step], held.items[i : i + step]) for i in range(0, len(held.rest), step)]
     above, ties, known = np.concatenate([np.empty((0, 3), np.int64), *parts]).T
-    known = known > 0
-    candidates = baskets.n_items - rest.sizes
-    return Ranks(above[known], ties[known], candidates[known], baskets.sizes[known], int(np.sum(~known)))
+    return Ranks(above, ties, n_items - held.rest.sizes, known > 0)
 
 
 def _count(kernel: Any, rest: Baskets, held: IntArray) -> IntArray:
@@ -144,4 +214,5 @@ def _count(kernel: Any, rest: Baskets, held: IntArray) -> IntArray:
     values = scores(kernel, rest)
     own = values[np.arange(len(rest)), held][:, None]
     values[np.repeat(np.arange(len(rest)), rest.sizes), rest.indices] = -np.inf
-    return np.column_stack([(values > own).sum(axis=1), (values == own).sum(axis=1) - 1, ~np.isnan(own[:, 0])])
+    is_known = ~np.isnan(own[:, 0])  # a NaN equals nothing, not even itself
+    return np.column_stack([(values > own).sum(axis=1), (values == own).sum(axis=1) - is_known, is_known])

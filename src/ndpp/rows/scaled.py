@@ -1,6 +1,8 @@
-"""Rows of X, each multiplied by a number as it is read: kernels that share X share its memory."""
+"""Rows of X, multiplied by numbers or matrices as they are read: kernels that share X share its memory."""
 
 from __future__ import annotations
+
+from functools import reduce
 
 import numpy as np
 
@@ -20,13 +22,37 @@ class Scaled(Rows):
 
     def blocks(self) -> Blocks:
         """Yield the rows, block by block."""
-        source = self.source
-        parts = (
-            source.blocks() if isinstance(source, Rows) else ((s, source[s]) for s in slices(self.shape, self.dtype))
-        )
-        return ((where, block * self.factors[where, None]) for where, block in parts)
+        return ((where, block * self.factors[where, None]) for where, block in blocks_of(self.source))
 
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids."""
         found = self.source.rows(ids) if isinstance(self.source, Rows) else self.source[ids]
         return found * self.factors[ids, None]
+
+
+class Turned(Rows):
+    """The rows of a source, an array or another row source, times some matrices, in double precision."""
+
+    def __init__(self, source: AnyArray | Rows, *matrices: FloatArray) -> None:
+        self.source, self.matrices = source, matrices
+        self.is_shared = isinstance(source, Rows) and source.is_shared
+        self.shape, self.dtype = (source.shape[0], matrices[-1].shape[1]), np.dtype(np.float64)
+        self.name = source.name if isinstance(source, Rows) else "X"
+
+    def _turned(self, rows: AnyArray) -> FloatArray:
+        return reduce(np.matmul, self.matrices, np.asarray(rows, np.float64))
+
+    def blocks(self) -> Blocks:
+        """Yield the rows, block by block."""
+        return ((where, self._turned(block)) for where, block in blocks_of(self.source))
+
+    def rows(self, ids: IntArray) -> AnyArray:
+        """Return the rows of these ids."""
+        return self._turned(self.source.rows(ids) if isinstance(self.source, Rows) else self.source[ids])
+
+
+def blocks_of(source: AnyArray | Rows) -> Blocks:
+    """Yield an array or a row source block by block."""
+    if isinstance(source, Rows):
+        return source.blocks()
+    return ((where, source[where]) for where in slices(source.shape, source.dtype))

@@ -22,14 +22,15 @@ def with_engine(sampler: AnySampler, device: str | None, engine: str) -> AnySamp
     None and "cpu" mean the CPU. If torch finds no CUDA device at all, the sampler warns and draws on the CPU; a device number that does not
     exist is an error. torch and the engine's module are imported only if there is a device.
     """
-    found = _cuda_device(device)
+    found = cuda_device(device)
     if found is None:
         return sampler
     changes: dict[str, Any] = {"engine": load(engine).prepare(sampler, found)}
     return replace(sampler, **changes)  # type: ignore[type-var]
 
 
-def _cuda_device(device: str | None) -> torch.device | None:
+def cuda_device(device: str | None) -> torch.device | None:
+    """Return the CUDA device of this name; None for the CPU, and, with a warning, if torch finds no CUDA device."""
     if device is None or device == "cpu":
         return None
     name, _, number = str(device).partition(":")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ndpp._compiled import interruptible
 from ndpp._progress import counted
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp._validation import check_count
@@ -171,7 +172,7 @@ class Sampler(ABC):
         """Return all parts as one: lists of :class:`Draw` from the CPU, :class:`Draws` from an engine."""
         if self.engine is None or not parts:
             return self._collect([draw for part in parts for draw in part])
-        return _joined(parts)
+        return joined(parts)
 
     def _run(self, key: AnyArray, batches: Sequence[range], n_jobs: Jobs) -> Iterator[list[Draw]]:
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
@@ -185,7 +186,8 @@ class Sampler(ABC):
         return Draws(Baskets._trusted(baskets.indptr, baskets.indices, baskets.n_items, self.kernel.labels), info)
 
 
-def _joined(parts: Sequence[Draws]) -> Draws:
+def joined(parts: Sequence[Draws]) -> Draws:
+    """Return the draws of all parts, in order."""
     ends = np.cumsum([len(part.baskets.indices) for part in parts])
     indptr = [part.baskets.indptr[1:] + end - len(part.baskets.indices) for part, end in zip(parts, ends)]
     one = parts[0].baskets
@@ -202,4 +204,5 @@ def _batches(n_samples: int, first: int, most: int) -> list[range]:
 
 
 def _draw_batch(key: AnyArray, sampler: Sampler, indices: range) -> list[Draw]:
-    return sampler.draw_batch(key, indices)
+    with interruptible():
+        return sampler.draw_batch(key, indices)

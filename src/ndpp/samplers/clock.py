@@ -67,24 +67,24 @@ class Clock(Sampler):
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, index: ItemIndex | None = None, budget: int = 100_000) -> Clock:
         """Build the index of items; ``budget`` is the maximum number of moves of the clock per sample."""
+        kernel.check_precision()
         index = LeverageTable.prepare(kernel) if index is None and kernel.rank else index
         return cls(kernel, index, check_count(budget, "budget", least=1))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""
-        rows, x, moves, proposals = np.empty(0, np.int64), 0.0, 0, 0
-        rate = float(np.trace(self._remaining(x, rows)))
-        while rate > NEGLIGIBLE_RATE:
-            if moves == self.budget:
-                raise BudgetExceededError(
-                    f"the clock moved {moves} times and {rate:.3g} more items are expected; raise the budget",
-                    count=moves,
-                )
-            x, moves = x + rng.exponential() / rate, moves + 1
-            if x > MAX_TIME:
-                break
+        nothing = np.empty(0, np.int64)
+        rate = float(np.trace(self._remaining(0.0, nothing)))
+        if rate <= NEGLIGIBLE_RATE:
+            return Draw(nothing, {"proposals": 0, "moves": 0})
+        return self.resume(rng, nothing, rng.exponential() / rate, rate)
+
+    def resume(self, rng: np.random.Generator, rows: IntArray, x: float, bound: float) -> Draw:
+        """Draw one set, given the items that have appeared before time x, which has just been proposed at the rate ``bound``."""
+        moves, proposals = 1, 0
+        while x <= MAX_TIME:
             Z = self._remaining(x, rows)
-            bound, rate = rate, float(np.trace(Z))
+            rate = float(np.trace(Z))
             if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
                 raise PrecisionError(
                     f"the rate of items rose from {bound:.6g} to {rate:.6g}, although it can only decrease: double "
@@ -95,6 +95,14 @@ class Clock(Sampler):
                 drawn = self.index.draw_counted(rng, Z, bound=min(1.0, rate))  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
                 rows, proposals = np.append(rows, drawn.rows), proposals + drawn.proposals
                 rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(drawn.rows)[0])[0]))
+            if rate <= NEGLIGIBLE_RATE:
+                break
+            if moves == self.budget:
+                raise BudgetExceededError(
+                    f"the clock moved {moves} times and {rate:.3g} more items are expected; raise the budget",
+                    count=moves,
+                )
+            x, moves, bound = x + rng.exponential() / rate, moves + 1, rate
         return Draw(np.sort(rows), {"proposals": proposals, "moves": moves})
 
     def _remaining(self, x: float, rows: IntArray) -> FloatArray:

@@ -104,7 +104,7 @@ class FamilySampler(MixtureSampler):
             if left > rest.max_size:
                 raise ImpossibleSizeError(f"no set is larger than {rest.max_size + len(ids)} items; got size {size}")
             log_tilt = tilts(rest, left)
-            touched = TiedMixture(rest._family_odds(np.exp(log_tilt)), rest.base, rest.weights)
+            touched = rest.tilted(np.exp(log_tilt))
             log_mass = touched.log_normalizers() - rest.touched.log_normalizers() - left * log_tilt
             log_mass[rest.largest < left] = -np.inf
         weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())

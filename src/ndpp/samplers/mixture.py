@@ -7,34 +7,41 @@ Sets of one size of a mixture with shared ties: the probability of the size in e
 needed. Component c is proposed with probability ∝ w_c ρ_c^(−k) det(I + ρ_c L_c) / Z_c, then a set of the kernel ρ_c L_c, which is accepted
 if it has k items (:class:`~ndpp.samplers.background.SizedUnion`); what is rejected includes the component.
 
-Cost of a sample: that of its component, whatever n and the number of components.
+Cost per sample: that of its component, whatever n and the number of components. On a GPU, mixtures with shared ties are drawn by an engine
+of their own (:mod:`ndpp.samplers.gpu.mixture`), and others component by component (:class:`ComponentEngine`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
-from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
+from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.background import check_given
+from ndpp.laws.background import BackgroundKernel, check_given
 from ndpp.laws.mixture import MEMORY, Mixture
 from ndpp.laws.tied import TiedMixture
+from ndpp.samplers._device import cuda_device, with_engine
 from ndpp.samplers.background import SizedUnion
-from ndpp.samplers.base import Draw, Sampler
+from ndpp.samplers.base import Draw, Draws, Engine, Sampler, joined
 
 COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
 """Memory that a prepared component takes for its cached matrices, and per item."""
 MAX_PROPOSALS = 10**5
 """A draw gives up after so many proposals."""
+TIED_ENGINE = "ndpp.samplers.gpu.mixture:TiedEngine"
+"""Draws on a CUDA device from mixtures with shared ties. It imports this module, so it is loaded by name."""
+ENGINE_BATCH = 2**17
+"""Samples of a mixture that are drawn together on a GPU, component by component."""
+COMPONENT_KEY = 0x9E3779B97F4A7C15
+"""What tells the random numbers of the components, and of their choice, from one another."""
 
 
 class Drawer(Protocol):
@@ -45,11 +52,11 @@ class Drawer(Protocol):
 
 
 class Store:
-    """What ``make`` gives for each component, the last ``most`` of them kept. It forgets when pickled."""
+    """What ``make`` gives for each component; the ``most`` used last stay in memory. It is empty when unpickled."""
 
     def __init__(self, make: Callable[[int], Drawer], most: int) -> None:
         self.make, self.most = make, most
-        self._kept: OrderedDict[int, Drawer] = OrderedDict()
+        self._recent: OrderedDict[int, Drawer] = OrderedDict()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -57,19 +64,19 @@ class Store:
 
     def __getitem__(self, c: int) -> Drawer:
         with self._lock:
-            if c in self._kept:
-                self._kept.move_to_end(c)
-                return self._kept[c]
+            if c in self._recent:
+                self._recent.move_to_end(c)
+                return self._recent[c]
         made = self.make(c)
         with self._lock:
-            self._kept[c] = made
-            while len(self._kept) > self.most:
-                self._kept.popitem(last=False)
+            self._recent[c] = made
+            while len(self._recent) > self.most:
+                self._recent.popitem(last=False)
         return made
 
 
-class Whole(NamedTuple):
-    """The sampler of a component, which rejects nothing."""
+class WholeSets(NamedTuple):
+    """Draws with the sampler of a component, which rejects nothing."""
 
     sampler: Sampler
 
@@ -78,8 +85,8 @@ class Whole(NamedTuple):
         return self.sampler.kernel.catalogue_ids(self.sampler.draw(rng).rows)
 
 
-class Tied(NamedTuple):
-    """A component of a mixture with shared ties."""
+class TiedSets(NamedTuple):
+    """Draws from a component of a mixture with shared ties."""
 
     mixture: TiedMixture
     union: SizedUnion
@@ -88,6 +95,43 @@ class Tied(NamedTuple):
         """Return a set, as items of the catalogue, or None."""
         rows = self.union.propose(rng)
         return None if rows is None else self.mixture.base.catalogue_ids(rows)
+
+
+class KernelSource(NamedTuple):
+    """Makes what draws from a component of any mixture."""
+
+    mixture: Mixture
+    size: int | None
+    given: IntArray
+    memory: int
+    device: str | None = None
+
+    def sampler(self, c: int) -> Sampler:
+        """Return the sampler of a component."""
+        kernel = self.mixture.components[c]
+        made: Sampler = kernel.sampler(size=self.size, given=self.given, memory=self.memory, device=self.device)
+        return made
+
+    def __call__(self, c: int) -> WholeSets:
+        """Return what draws from component c."""
+        return WholeSets(self.sampler(c))
+
+
+class TiedSource(NamedTuple):
+    """Makes what draws from a component of a mixture with shared ties: from ρ_c L_c, sets of ``size`` items (None: of any size)."""
+
+    mixture: TiedMixture
+    size: int | None
+    log_tilt: FloatArray | None
+    memory: int
+
+    def kernel(self, c: int) -> BackgroundKernel:
+        """Return ρ_c L_c."""
+        return self.mixture.components.tilted(c, 0.0 if self.log_tilt is None else float(self.log_tilt[c]))
+
+    def __call__(self, c: int) -> TiedSets:
+        """Return what draws from component c."""
+        return TiedSets(self.mixture, SizedUnion.of(self.kernel(c), np.empty(0, np.int64), self.size, self.memory))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +158,7 @@ class MixtureSampler(Sampler):
     given: IntArray
     cdf: FloatArray = field(repr=False)
     store: Store = field(repr=False)
+    engine: Engine | None = field(default=None, repr=False)
 
     @classmethod
     def prepare(
@@ -125,32 +170,39 @@ class MixtureSampler(Sampler):
         exclude: Items = (),
         memory: int = MEMORY,
         device: str | None = None,
-    ) -> MixtureSampler:
-        """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``."""
-        if device not in (None, "cpu"):
-            raise InvalidInputError(
-                f"mixtures are drawn on the CPU; got device={device!r}. A component may be drawn there: mixture.sample(component=…)"
-            )
+        component: int | None = None,
+    ) -> Sampler:
+        """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``; ``component`` is a number."""
+        found = cuda_device(device)
+        device = None if found is None else str(found)
+        if component is not None:
+            if found is None or not isinstance(mixture, TiedMixture):
+                kernel = mixture.components[component]
+                made: Sampler = kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
+                return made
+            mixture = mixture.only(component)
         excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
-        n_kept = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
-        if not isinstance(rest, TiedMixture):
-            weights = rest.responsibilities(ids, size=size)
-            make = partial(_whole, rest, size, ids, memory // n_kept)
-            return cls(mixture, ids[:0], np.cumsum(weights), Store(make, n_kept))
-        return cls._tied(mixture, rest, size, ids, memory // n_kept, n_kept)
+        n_recent = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
+        if isinstance(rest, TiedMixture):
+            sampler = cls._tied(mixture, rest, size, ids, memory // n_recent, n_recent)
+            return with_engine(sampler, device, TIED_ENGINE)
+        weights = rest.responsibilities(ids, size=size)
+        source = KernelSource(rest, size, ids, memory // n_recent, device)
+        sampler = cls(mixture, ids[:0], np.cumsum(weights), Store(source, n_recent))
+        return sampler if found is None else replace(sampler, engine=ComponentEngine(sampler))
 
     @classmethod
     def _tied(
-        cls, mixture: Mixture, rest: TiedMixture, size: int | None, ids: IntArray, memory: int, n_kept: int
+        cls, mixture: Mixture, rest: TiedMixture, size: int | None, ids: IntArray, memory: int, n_recent: int
     ) -> MixtureSampler:
         if len(ids):
             rest.responsibilities(ids)  # raises if they never occur together
         if len(ids) == rest.base.n_rows:
             if size not in (None, len(ids)):
                 raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-            return cls(mixture, ids, np.empty(0), Store(partial(_tied, rest, None, None, memory), 1))
+            return cls(mixture, ids, np.empty(0), Store(TiedSource(rest, None, None, memory), 1))
         rest = rest.condition(ids)  # type: ignore[assignment]
         left, log_tilt, log_mass = None, None, np.zeros(len(rest.weights))
         if size is not None:
@@ -161,7 +213,7 @@ class MixtureSampler(Sampler):
             log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - left * log_tilt
             log_mass[rest.largest < left] = -np.inf
         weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-        return cls(mixture, ids, np.cumsum(weights), Store(partial(_tied, rest, left, log_tilt, memory), n_kept))
+        return cls(mixture, ids, np.cumsum(weights), Store(TiedSource(rest, left, log_tilt, memory), n_recent))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted items of the catalogue."""
@@ -181,10 +233,41 @@ class MixtureSampler(Sampler):
         )
 
 
-def _whole(mixture: Mixture, size: int | None, ids: IntArray, memory: int, c: int) -> Whole:
-    return Whole(mixture.components[c].sampler(size=size, given=ids, memory=memory))
+@dataclass(frozen=True, eq=False)
+class ComponentEngine:
+    """Draws on a GPU from a mixture of any kernels: the samples of each component together, by the component's own engine.
+
+    Sample i is number j of its component, where j of the samples before i have the same component; so it depends on seed and i alone.
+    """
+
+    sampler: MixtureSampler
+
+    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+        """Yield the samples first, first + 1, … in order, some at a time."""
+        uniforms = np.random.Generator(np.random.Philox(key=_flipped(key, 0))).random(first + n_samples)
+        which, drawn = look_up_cdf(self.sampler.cdf, uniforms), np.zeros(len(self.sampler.cdf), np.int64)
+        np.add.at(drawn, which[:first], 1)
+        for start in range(first, first + n_samples, ENGINE_BATCH):
+            yield self._together(key, which[start : min(start + ENGINE_BATCH, first + n_samples)], drawn)
+
+    def _together(self, key: AnyArray, which: IntArray, drawn: IntArray) -> Draws:
+        """Draw a sample of each of these components, of which as many as ``drawn`` says were drawn before; count them there."""
+        source, parts = self.sampler.store.make, []
+        assert isinstance(source, KernelSource)
+        present, counts = np.unique(which, return_counts=True)
+        for c, count in zip(present.tolist(), counts.tolist()):
+            sampler, own_key, before = source.sampler(c), _flipped(key, c + 1), int(drawn[c])
+            if sampler.engine is not None:
+                parts += sampler.engine.draws(own_key, before, count)
+            else:
+                parts.append(sampler._collect(sampler.draw_batch(own_key, range(before, before + count))))
+            drawn[c] += count
+        names = set.intersection(*(set(part.info) for part in parts))
+        together = joined([Draws(part.baskets, {name: part.info[name] for name in names}) for part in parts])
+        order = np.argsort(np.argsort(which, kind="stable"), kind="stable")
+        return Draws(together.baskets[order], {name: values[order] for name, values in together.info.items()})
 
 
-def _tied(mixture: TiedMixture, size: int | None, log_tilt: FloatArray | None, memory: int, c: int) -> Tied:
-    kernel = mixture.components.tilted(c, 0.0 if log_tilt is None else float(log_tilt[c]))
-    return Tied(mixture, SizedUnion.of(kernel, np.empty(0, np.int64), size, memory))
+def _flipped(key: AnyArray, number: int) -> AnyArray:
+    """Return the key of a family of streams of their own."""
+    return np.asarray(key, np.uint64) ^ np.array([0, (number + 1) * COMPONENT_KEY % 2**64], np.uint64)

@@ -72,6 +72,8 @@ class SymmetricTree(Sampler):
         """
         if inner is None:
             inner = kernel.coordinates.B
+            if size is None:
+                kernel.check_precision()
             if np.abs(skew_part(inner)).max(initial=0) > 1e-12 * np.abs(inner).max(initial=0):
                 raise InvalidKernelError(
                     "SymmetricTree requires a symmetric kernel; the skew part of this one has entries up to "

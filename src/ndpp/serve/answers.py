@@ -128,15 +128,9 @@ def probability(model: Served, ask: s.ProbabilityAsk, stop: Stop) -> Answer:
     log_prob = float(model.law.log_prob(basket))
     of_size = float(model.sizes[size]) if size < len(model.sizes) else 0.0
     independent = model.log_absent + float(np.log(p).sum() - np.log1p(-p).sum())
-    shares: list[Answer] = []
-    if hasattr(model.law, "responsibilities"):
-        chances = np.asarray(model.law.responsibilities(basket), float)
-        best = np.argsort(-chances, kind="stable")[:5]
-        shares = [
-            {"name": model.mission_names[i], "probability": _share(chances[i])}
-            for i in best.tolist()
-            if chances[i] > 0.01
-        ]
+    chances = np.asarray(model.law.responsibilities(basket)) if model.missions else np.empty(0)
+    shares = [(float(chances[list(mission.components)].sum()), mission.name) for mission in model.missions]
+    probable = [(share, name) for share, name in sorted(shares, reverse=True)[:5] if share > 0.01]
     return {
         "log_prob": _finite(log_prob),
         "log_prob_of_size": _finite(log_prob - float(np.log(of_size))) if of_size > 0 else None,
@@ -144,7 +138,7 @@ def probability(model: Served, ask: s.ProbabilityAsk, stop: Stop) -> Answer:
         "size": size,
         "size_probability": _share(of_size),
         "at_most": _share(model.sizes[: size + 1].sum()),
-        "missions": shares,
+        "missions": [{"name": name, "probability": _share(share)} for share, name in probable],
     }
 
 
@@ -202,8 +196,14 @@ def describe(model: Served) -> Answer:
         "mean_size": float(model.popularity.sum()),
         "size_distribution": np.clip(model.sizes, 0.0, 1.0).tolist(),
         "missions": [
-            {"name": m.name, "weight": _share(m.weight), "items": model.names(m.items), "lifts": m.lifts}
-            for m in model.missions
+            {
+                "name": mission.name,
+                "share": _share(mission.share),
+                "mean_size": mission.mean_size,
+                "items": model.names([one.item for one in mission.items]),
+                "lifts": [one.lift for one in mission.items],
+            }
+            for mission in model.missions
         ],
     }
 

@@ -15,6 +15,7 @@ import ndpp
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_items
 from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
+from ndpp.explain import Mission, missions
 from ndpp.laws.files import INDEX, load_header
 from ndpp.serve.atlas import Atlas
 from ndpp.serve.draws import Drawer
@@ -39,15 +40,6 @@ class Stamp(NamedTuple):
         """Return the stamp of a model file, or of the index of a folder."""
         found = os.stat(path / INDEX if path.is_dir() else path)
         return cls(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
-
-
-class Mission(NamedTuple):
-    """A component of a mixture: its share of the baskets and the items it lifts most."""
-
-    name: str
-    weight: float
-    items: list[int]
-    lifts: list[float]
 
 
 class Served:
@@ -129,32 +121,15 @@ class Served:
         """Σ log(1 − P(i)) over all items."""
         return float(np.log1p(-np.minimum(self.popularity, 1 - 1e-12)).sum())
 
-    @cached_property
-    def mission_names(self) -> list[str]:
-        """Names of the components of a mixture, in its order."""
-        count = len(getattr(self.law, "components", ()))
-        return [str(name) for name in getattr(self.law, "names", None) or [f"mission {i + 1}" for i in range(count)]]
-
     @property
-    def missions(self) -> list[Mission]:
-        """The missions of a mixture, largest first; a kernel has none. Computed when first asked for."""
+    def missions(self) -> tuple[Mission, ...]:
+        """The missions of a mixture, similar components merged, largest first; a kernel has none. Computed when first asked for."""
         with self._lock:
             return self._missions
 
     @cached_property
-    def _missions(self) -> list[Mission]:
-        components = getattr(self.law, "components", None)
-        if components is None:
-            return []
-        weights, names = np.asarray(self.law.weights, float), self.mission_names
-        return [self._mission(names[i], weights[i], components[i]) for i in np.argsort(-weights, kind="stable")]
-
-    def _mission(self, name: str, weight: float, component: Any) -> Mission:
-        chances = component.inclusion_probabilities()
-        lifts = np.divide(chances, self.popularity, out=np.zeros_like(chances), where=self.popularity > 0)
-        # Lift alone would show items nobody buys: share of the mission's baskets times the logarithm of the lift.
-        best = np.argsort(-chances * np.log(np.maximum(lifts, 1e-12)), kind="stable")[:MISSION_ITEMS]
-        return Mission(name, float(weight), best.tolist(), lifts[best].tolist())
+    def _missions(self) -> tuple[Mission, ...]:
+        return missions(self.law, n_items=MISSION_ITEMS) if isinstance(self.law, ndpp.Mixture) else ()
 
     @property
     def atlas(self) -> Atlas:

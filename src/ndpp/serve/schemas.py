@@ -189,10 +189,11 @@ class ItemsAnswer(BaseModel):
 
 
 class MissionAnswer(BaseModel):
-    """A mission: its share of the baskets, and the items it lifts most."""
+    """A mission: its share of the baskets, their mean size, and its most typical items. Similar components are one mission."""
 
     name: str
-    weight: Probability
+    share: Probability
+    mean_size: float
     items: list[Item]
     lifts: list[float]
 

@@ -1,8 +1,10 @@
-"""Next-item scores of a kernel that is asked many times: what does not depend on the basket is computed once.
+"""Next-item scores of a model that is asked many times: what does not depend on the basket is computed once.
 
 The score of item i for a basket J is L_ii − L_iJ L_J⁻¹ L_Ji. With X W and the diagonal of L in memory it costs O(n d |J|), or O(n |J|²)
 if the rows and columns of J's items are kept from earlier requests; :func:`ndpp.next_item_scores` costs O(n r²). Each score carries a
 bound of its rounding error; where the bound matters, and for every other kind of model, the library's own routine answers.
+
+The score of a mixture with shared ties is that of its ties, a kernel, times the popularity of the item given the basket.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import numpy as np
 
 import ndpp
 from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp.laws.mixture import NEGLIGIBLE
+from ndpp.laws.tied import TiedMixture
 
 MOST_ENTRIES = 50_000_000
 """Entries of X up to which it is kept in double precision."""
@@ -29,7 +33,7 @@ VISIBLE = 1e-6
 """Share of the best score that rounding may reach."""
 
 
-class Table:
+class KernelTable:
     """X, X W, the diagonal of L, its part that is not X W Xᵀ, and which items can occur; rows and columns of L that were asked for."""
 
     def __init__(self, kernel: ndpp.LowRankKernel) -> None:
@@ -73,28 +77,34 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """A model and, if it is a kernel whose X fits into memory, its table."""
+    """A model and, if it is a kernel or a mixture with shared ties whose X fits into memory, its table."""
 
     law: Any
-    table: Table | None
+    table: KernelTable | None
 
     @classmethod
     def prepare(cls, law: Any) -> Scorer:
         """Return the scorer of a model."""
-        rows = getattr(law, "X", None)
+        kernel = law.base if isinstance(law, TiedMixture) else law
+        rows = getattr(kernel, "X", None)
         fits = isinstance(rows, np.ndarray) and rows.size <= MOST_ENTRIES
-        return cls(law, Table(law) if fits and isinstance(law, ndpp.LowRankKernel) else None)
+        return cls(law, KernelTable(kernel) if fits and isinstance(kernel, ndpp.LowRankKernel) else None)
 
     def scores(self, basket: IntArray, items: IntArray | None = None) -> FloatArray:
         """Return the scores of these items, or of all, as :func:`ndpp.next_item_scores` does."""
         found = None if self.table is None else _quick(self.table, basket, items)
+        if found is not None and isinstance(self.law, TiedMixture):
+            posterior = self.law.responsibilities(basket, whole=True)
+            probable = np.flatnonzero(posterior > NEGLIGIBLE)
+            odds = self.law.odds[probable] if items is None else self.law.odds[np.ix_(probable, items)]
+            return np.asarray(found * (posterior[probable] @ odds))
         if found is not None:
             return found
         careful = ndpp.next_item_scores(self.law, basket)
         return careful if items is None else careful[items]
 
 
-def _quick(table: Table, basket: IntArray, items: IntArray | None) -> FloatArray | None:
+def _quick(table: KernelTable, basket: IntArray, items: IntArray | None) -> FloatArray | None:
     """Return the scores, or None where rounding may show."""
     if not table.possible[basket].all():
         return None

@@ -116,7 +116,7 @@ class Exact(Sampler):
         q = kernel.q_rows(rows)
         if size is not None:
             size = kernel.check_size(size, given=q)
-        law = tilted_law(kernel.coordinates, 1.0, q)
+        law = kernel.free_law(q) if size is None else tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))

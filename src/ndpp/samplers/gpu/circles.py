@@ -28,7 +28,7 @@ class CircleKey(NamedTuple):
 
 
 @dataclass(eq=False)
-class Circle:
+class DeviceCircle:
     """Z at the h nodes of one circle, shared by all samples on it.
 
     ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does the same for Z².
@@ -87,14 +87,14 @@ class Circles:
 
     def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
         self.ladder, self.device_rows, self.memory = ladder, device_rows, memory
-        self._kept: OrderedDict[CircleKey, Circle] = OrderedDict()
+        self._kept: OrderedDict[CircleKey, DeviceCircle] = OrderedDict()
         self._real: dict[int, Tensor] = {}
 
-    def __getitem__(self, key: CircleKey) -> Circle:
+    def __getitem__(self, key: CircleKey) -> DeviceCircle:
         if key not in self._kept:
             t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
             Z, log_w = self.ladder.at(t, TORCH)
-            self._kept[key] = Circle(
+            self._kept[key] = DeviceCircle(
                 _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.device_rows, self.memory // 4
             )
             while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:

@@ -23,7 +23,7 @@ class DeviceRows:
         self.kernel, self.device = kernel, device
         index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
         parts = index.threshold, index.alias.astype(np.int64), index.leverage
-        self.table = AliasTable(*(torch.from_numpy(np.array(part)).to(device) for part in parts))
+        self.table = AliasTable(*(torch.from_numpy(np.array(part)).to(device) for part in parts), kernel.n_rows)
         fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
         self.q = self._all_rows() if fits else None
 

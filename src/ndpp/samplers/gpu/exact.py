@@ -10,8 +10,6 @@ rows of Q on the device, a table of 16h bytes per item and circle with h nodes, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,15 +19,15 @@ from torch import Tensor
 
 from ndpp._types import AnyArray
 from ndpp.baskets import Baskets
-from ndpp.errors import DeviceError
 from ndpp.samplers.base import Draws, stream
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.monitors import Tolerances
+from ndpp.samplers.gpu.batches import BatchEngine
 from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.device_rows import DeviceRows
 from ndpp.samplers.gpu.group import Context
 from ndpp.samplers.gpu.memory import MAX_SAMPLES, free_memory, samples_that_fit
-from ndpp.samplers.gpu.proposals import Streams
+from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.run import Run
 from ndpp.samplers.gpu.samples import Counters
 from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
@@ -38,15 +36,11 @@ COUNT_STEP = 1 << 19
 """The step whose random numbers determine the number of items of a sample. Items use the steps below."""
 FREE_SIZE_BATCH = 4
 """Factor for the batch if the size is free: samples are then drawn in groups of one size each."""
-DeviceLost: type[Exception] = getattr(torch, "AcceleratorError", torch.cuda.CudaError)
 
 
 @dataclass(eq=False)
-class ExactEngine:
-    """Draws the samples of one :class:`~ndpp.samplers.Exact` on one device.
-
-    At most ``max_samples`` are drawn in parallel; this number is halved when memory runs out.
-    """
+class ExactEngine(BatchEngine):
+    """Draws the samples of one :class:`~ndpp.samplers.Exact` on one device, at most ``max_samples`` in parallel."""
 
     sampler: Exact
     device: torch.device
@@ -57,6 +51,7 @@ class ExactEngine:
     planner: Planner = field(init=False)
 
     def __post_init__(self) -> None:
+        self.batch_factor = 1 if self.sampler.size is not None else FREE_SIZE_BATCH
         self.planner = Planner(self.context(Streams(PILOT_KEY, self.device)))
 
     @classmethod
@@ -74,41 +69,6 @@ class ExactEngine:
     def schedule(self, wanted: int) -> list[Stage]:
         """Return the circles for samples of ``wanted`` items."""
         return self.planner.schedule(wanted)
-
-    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
-        """Yield the samples first, first + 1, … in order, some at a time.
-
-        Raises
-        ------
-        DeviceError
-            The memory does not hold one sample, or the device was lost. Everything yielded before is valid.
-        """
-        streams, times = Streams(key, self.device), 1 if self.sampler.size is not None else FREE_SIZE_BATCH
-        begin, last = first, first + n_samples
-        # Kernels start on the current device, whatever device their arguments are on.
-        here = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
-        while begin < last:
-            numbers = torch.arange(begin, min(last, begin + times * self.max_samples), device=self.device)
-            try:
-                with here:
-                    drawn = self._draws(streams, key, numbers)
-            except torch.cuda.OutOfMemoryError as error:
-                if len(numbers) == 1:
-                    raise DeviceError(
-                        f"the memory of {self.device} does not hold one sample",
-                        advice="Free some, or draw on the CPU with {device:'cpu'}.",
-                    ) from error
-                self.max_samples = max(1, len(numbers) // (2 * times))
-                times = 1 if self.max_samples == 1 else times
-                torch.cuda.empty_cache()
-            except DeviceLost as error:
-                raise DeviceError(
-                    f"{self.device} was lost: {str(error).splitlines()[0]}",
-                    advice=f"Start a new process; with the same seed, {{first:{begin}}} continues from here.",
-                ) from error
-            else:
-                begin += len(numbers)
-                yield drawn
 
     def _draws(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Draws:
         """Draw the samples with these consecutive numbers."""
@@ -147,5 +107,4 @@ class ExactEngine:
         if self.sampler.size is not None:
             return torch.full_like(numbers, self.sampler.size - len(self.sampler.given))
         cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
-        uniform = streams.uniforms(numbers, COUNT_STEP, 0, 1)[0][:, 0]
-        return torch.searchsorted(cdf, uniform * cdf[-1], right=True)
+        return look_up_cdf(cdf, streams.uniforms(numbers, COUNT_STEP, 0, 1)[0][:, 0])

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.monitors import Tolerances
-from ndpp.samplers.gpu.circles import Circle, Circles
+from ndpp.samplers.gpu.circles import Circles, DeviceCircle
 from ndpp.samplers.gpu.device_rows import DeviceRows
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.correction import correction
@@ -61,7 +61,13 @@ class Group:
     """
 
     def __init__(
-        self, context: Context, samples: Samples, n: int, circle: Circle, capacity: int, alive: Tensor | None = None
+        self,
+        context: Context,
+        samples: Samples,
+        n: int,
+        circle: DeviceCircle,
+        capacity: int,
+        alive: Tensor | None = None,
     ) -> None:
         """Move samples with n items to a circle, with space for ``capacity`` items."""
         S, h = len(samples.numbers), circle.half

@@ -1,7 +1,7 @@
 """One item for each of many samples, proposed by leverage and accepted in rounds: :class:`~ndpp.items.LeverageTable` in parallel.
 
-Random numbers are a function of seed, sample, step, round and place. None are consumed in sequence, so batches, groups and rounds cannot
-change what a sample sees.
+Random numbers are a function of seed, sample, step and place. None are consumed in sequence, so batches, groups and rounds cannot change
+what a sample sees.
 """
 
 from __future__ import annotations
@@ -36,13 +36,21 @@ class Streams:
         self.device = device
         self._flip = int(np.uint64(key[1]).astype(np.int64))  # distinct samples stay distinct
 
-    def uniforms(self, samples: Tensor, step: int, turn: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three uniforms for each of ``count`` places of each sample (S,), shapes (S, count)."""
-        return uniforms(samples ^ self._flip, self.key, MAX_ROUNDS * step + turn, count)
+    def uniforms(self, samples: Tensor, step: int, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return three uniforms for each of the places first, …, first + count − 1 of each sample (S,), shapes (S, count)."""
+        return uniforms(samples ^ self._flip, self.key, step, first, count)
 
-    def propose(self, table: AliasTable, samples: Tensor, step: int, turn: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return the proposals of one round and their thresholds; see :func:`~ndpp.samplers.gpu.kernels.propose.propose`."""
-        return propose(table, samples ^ self._flip, self.key, MAX_ROUNDS * step + turn, count)
+    def propose(
+        self, table: AliasTable, starts: Tensor, samples: Tensor, step: int, first: int, count: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return some proposals and their thresholds; see :func:`~ndpp.samplers.gpu.kernels.propose.propose`."""
+        return propose(table, starts, samples ^ self._flip, self.key, step, first, count)
+
+
+def look_up_cdf(cdf: Tensor, uniforms: Tensor) -> Tensor:
+    """Return an index for each uniform in [0, 1), by the sums of weights ``cdf``: :func:`ndpp.items.base.look_up_cdf` on a device."""
+    places = torch.searchsorted(cdf, uniforms * cdf[-1], right=True)
+    return torch.minimum(places, torch.searchsorted(cdf, cdf[-1:]))
 
 
 class Accepted(NamedTuple):
@@ -71,13 +79,16 @@ def accept(
     count: int,
     tolerance: float,
     probabilities: Callable[[Tensor, Tensor | None], Tensor],
+    starts: Tensor | None = None,
 ) -> Accepted:
     """Return the first accepted proposal of each sample.
 
     ``samples`` (S,) are numbers, ``pending`` the positions of those that need an item, ``count`` the proposals in the first round, and
     ``tolerance`` how far rounding may move an acceptance probability outside [0, 1]. ``probabilities(rows, which)`` is qᵀMq of proposals
-    (P, c) for the samples at positions ``which``; None means all samples.
+    (P, c) for the samples at positions ``which``; None means all samples. ``starts`` (S,) is where the table of each sample starts, if
+    there are several.
     """
+    starts = torch.zeros_like(samples) if starts is None else starts
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
     out_of_range = torch.zeros_like(samples, dtype=torch.bool)
     total = 0
@@ -85,9 +96,11 @@ def accept(
         if not len(pending):
             return Accepted(rows, proposals, out_of_range)
         width = count * ROUND_GROWTH[min(turn, len(ROUND_GROWTH) - 1)]
-        places, total = torch.arange(width, device=samples.device), total + width
+        places = torch.arange(width, device=samples.device)
         which = None if len(pending) == len(samples) else pending
-        proposed, threshold = streams.propose(table, samples if which is None else samples[which], step, turn, width)
+        whose = (starts, samples) if which is None else (starts[which], samples[which])
+        proposed, threshold = streams.propose(table, *whose, step, total, width)
+        total += width
         value = probabilities(proposed, which)
         low, high = torch.aminmax(value / table.leverage[proposed], dim=1)
         off = ~((low >= -tolerance) & (high <= 1 + tolerance))

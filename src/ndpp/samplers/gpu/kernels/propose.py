@@ -20,42 +20,50 @@ BLOCK = 512
 
 
 class AliasTable(NamedTuple):
-    """Thresholds, aliases and leverages (n,) of :class:`~ndpp.items.LeverageTable`, on a device."""
+    """Thresholds, aliases and leverages (n,) of :class:`~ndpp.items.LeverageTable`, on a device.
+
+    Several tables of ``n_rows`` rows each may follow one another; aliases are then rows of all of them.
+    """
 
     threshold: Tensor
     alias: Tensor
     leverage: Tensor
+    n_rows: int
 
 
-def propose(table: AliasTable, index: Tensor, key: tuple[int, int], where: int, count: int) -> tuple[Tensor, Tensor]:
+def propose(
+    table: AliasTable, starts: Tensor, index: Tensor, key: tuple[int, int], where: int, first: int, count: int
+) -> tuple[Tensor, Tensor]:
     """Return rows drawn by leverage, and leverage times a uniform for each: a row is accepted if qᵀMq exceeds it. Both (S, count).
 
-    ``index`` (S,) is the part of the counter that distinguishes samples, ``where`` the part that distinguishes steps and rounds.
+    ``starts`` (S,) is the first row of the table that each sample uses. ``index`` (S,) is the part of the counter that distinguishes
+    samples, ``where`` the part that distinguishes steps, and ``first`` the number of the first proposal.
     """
     if not runtime.usable(index.device):
-        return propose_plain(table, index, key, where, count)
+        return propose_plain(table, starts, index, key, where, first, count)
     rows = torch.empty(len(index), count, dtype=torch.int64, device=index.device)
     bars = torch.empty(len(index), count, dtype=torch.float64, device=index.device)
     propose_kernel[(triton.cdiv(rows.numel(), BLOCK),)](
-        *table, index, rows, bars, rows.numel(), len(table.alias), count, *key, where, BLOCK=BLOCK
+        *table[:3], starts, index, rows, bars, rows.numel(), table.n_rows, count, *key, where, first, BLOCK=BLOCK
     )
     return rows, bars
 
 
 def propose_plain(
-    table: AliasTable, index: Tensor, key: tuple[int, int], where: int, count: int
+    table: AliasTable, starts: Tensor, index: Tensor, key: tuple[int, int], where: int, first: int, count: int
 ) -> tuple[Tensor, Tensor]:
     """Twin of :func:`propose`."""
-    cell, coin, chance = uniforms(index, key, where, count)
-    cells = (cell * len(table.alias)).long().clamp(max=len(table.alias) - 1)  # a product may be rounded up
+    cell, coin, chance = uniforms(index, key, where, first, count)
+    cells = starts[:, None] + (cell * table.n_rows).long().clamp(max=table.n_rows - 1)  # a product may be rounded up
     rows = torch.where(coin < table.threshold[cells], cells, table.alias[cells])
     return rows, chance * table.leverage[rows]
 
 
-def uniforms(index: Tensor, key: tuple[int, int], where: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def uniforms(index: Tensor, key: tuple[int, int], where: int, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return three uniforms for each of ``count`` proposals of each sample, (S, count) each; arguments as for :func:`propose`."""
     step = torch.full((), where, dtype=torch.int64, device=index.device)
-    place, low, high = 2 * torch.arange(count, device=index.device), index[:, None] & MASK, index[:, None] >> 32 & MASK
+    place = 2 * torch.arange(first, first + count, device=index.device)
+    low, high = index[:, None] & MASK, index[:, None] >> 32 & MASK
     a, b, c, d = philox((place, step, low, high), key)
     e, f, _, _ = philox((place + 1, step, low, high), key)
     return unit(a, b), unit(c, d), unit(e, f)
@@ -86,10 +94,11 @@ def unit(high: Tensor, low: Tensor) -> Tensor:
     return ((high >> 5) * 2**26 + (low >> 6)).double() * 2.0**-53
 
 
-@jit(do_not_specialize=["total", "n", "count", "key_low", "key_high", "where"])
+@jit(do_not_specialize=["total", "n", "count", "key_low", "key_high", "where", "first"])
 def propose_kernel(
-    threshold, alias, leverage, samples, rows, bars, total, n, count, key_low, key_high, where, BLOCK: tl.constexpr
-):
+    threshold, alias, leverage, starts, samples, rows, bars, total, n, count, key_low, key_high, where, first,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """Write rows and bars (S, count), total = S·count entries; twin: :func:`propose_plain`.
 
     Grid: ⌈total/BLOCK⌉ programs; each draws BLOCK consecutive proposals, across samples.
@@ -97,10 +106,11 @@ def propose_kernel(
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here, zero = at < total, at * 0
     sample = tl.load(samples + at // count, mask=here, other=0)
-    place, low, high = 2 * (at % count), sample & 0xFFFFFFFF, (sample >> 32) & 0xFFFFFFFF
+    place, low, high = 2 * (first + at % count), sample & 0xFFFFFFFF, (sample >> 32) & 0xFFFFFFFF
     w0, w1, w2, w3 = _philox(place, zero + where, low, high, zero + key_low, zero + key_high)
     w4, w5, _, _ = _philox(place + 1, zero + where, low, high, zero + key_low, zero + key_high)
     cell = tl.minimum((_unit(w0, w1) * (zero + n).to(tl.float64)).to(tl.int64), n - 1)  # n, if rounded up
+    cell += tl.load(starts + at // count, mask=here, other=0)
     keep = _unit(w2, w3) < tl.load(threshold + cell, mask=here, other=0.0)
     row = tl.where(keep, cell, tl.load(alias + cell, mask=here, other=0))
     tl.store(rows + at, row, mask=here)

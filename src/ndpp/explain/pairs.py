@@ -1,6 +1,6 @@
-"""A kernel in words: popular items, complements and substitutes.
+"""Popular items, complements and substitutes.
 
-All of it follows from the marginal kernel K = L(I + L)⁻¹ = Q B(I + B)⁻¹ Qᵀ:
+For a kernel all of it follows from the marginal kernel K = L(I + L)⁻¹ = Q B(I + B)⁻¹ Qᵀ:
 
     P(a) = K_aa        P(a, b) = K_aa K_bb − K_ab K_ba        P(a, b) − P(a)P(b) = −K_ab K_ba
 
@@ -8,6 +8,10 @@ Items **attract** each other, and are called complements, if K_ab and K_ba have 
 kernel allows; they **repel** each other, and are called substitutes, if the signs agree. Pairs are ranked by the
 correlation of the indicators of the two items, −K_ab K_ba / √(P(a)(1 − P(a)) P(b)(1 − P(b))): lift would favour rare
 items, and covariance popular ones.
+
+In a mixture, two items may also meet because the same missions contain them, as everything does that is bought on large trips. This part
+of their lift is Σ_c w_c P_c(a)P_c(b) / P(a)P(b); the rest is due to ties. Complements and substitutes are pairs with ties: they are ranked
+by the mean of the covariances inside the components, Σ_c w_c Cov_c(a, b), in place of −K_ab K_ba.
 """
 
 from __future__ import annotations
@@ -19,8 +23,12 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.errors import ZeroProbabilityError
+from ndpp.explain._law import Inclusions, Law, Share, label_of, law_of
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
+from ndpp.laws.tied import TiedMixture
 from ndpp.linalg import tilted_law
 
 MIN_CORRELATION = 1e-12
@@ -29,26 +37,24 @@ CHUNK_PAIRS = 2_000_000
 """Number of pairs in memory at a time."""
 
 
-class Share(NamedTuple):
-    """An item, and the probability that a basket contains it."""
-
-    item: int
-    label: str
-    probability: float
-
-
 class Pair(NamedTuple):
-    """Two items, and the probability that a basket contains both."""
+    """Two items, and the probability that a basket contains both; ``by_missions`` is what missions alone would make of their lift."""
 
     first: Share
     second: Share
     together: float
     correlation: float
+    by_missions: float = 1.0
 
     @property
     def lift(self) -> float:
         """P(b | a) / P(b), which is symmetric in the two items."""
         return self.together / (self.first.probability * self.second.probability)
+
+    @property
+    def tie(self) -> float:
+        """The part of the lift that missions do not explain; a kernel has no missions."""
+        return self.lift / self.by_missions
 
 
 class Pairs(NamedTuple):
@@ -75,7 +81,7 @@ class Related(NamedTuple):
 
 
 def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
-    """Return the ``n`` most popular items of a kernel or fitted estimator in order, or all of them for None.
+    """Return the ``n`` most popular items of a kernel, mixture or fitted estimator in order, or all of them for None.
 
     Examples
     --------
@@ -84,13 +90,14 @@ def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
     >>> [(share.label, round(share.probability, 3)) for share in popularity(kernel, 2)]
     [('butter', 0.49), ('bread', 0.451)]
     """
-    marginals = _marginals(kernel)
-    n = len(marginals.p) if n is None else check_count(n, "n", least=1)
-    return tuple(marginals.share(i) for i in np.argsort(-marginals.p, kind="stable")[:n].tolist())
+    law = law_of(kernel)
+    p = law.inclusion_probabilities()
+    n = len(p) if n is None else check_count(n, "n", least=1)
+    return tuple(Share(i, label_of(law, i), float(p[i])) for i in np.argsort(-p, kind="stable")[:n].tolist())
 
 
 def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: float = 0.0) -> Related:
-    """Return up to ``n`` complements and substitutes of an item, given by id or label. O(n_items · r).
+    """Return up to ``n`` complements and substitutes of an item, given by id or label. O(n_items · r), times C for a mixture.
 
     Items whose probability is below ``least_probability`` are left out.
 
@@ -105,8 +112,8 @@ def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: flo
       instead of it     lift  together
         rolls           0.84   11.111%
     """
-    marginals, n = _marginals(kernel), check_count(n, "n", least=1)
-    own = marginals.kernel
+    marginals, n = _Marginals.of(law_of(kernel)), check_count(n, "n", least=1)
+    own = marginals.law
     a = int(own.ids([item])[0] if isinstance(item, str) else check_items([item], own.n_items, "item")[0])
     if marginals.p[a] == 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs, so it has no complements or substitutes")
@@ -117,7 +124,9 @@ def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: flo
 
 
 def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, least_probability: float = 0.0) -> Pairs:
-    """Return up to ``n`` pairs of complements and of substitutes of a kernel or fitted estimator. O(m² r) for m items.
+    """Return up to ``n`` pairs of complements and of substitutes of a kernel, mixture or fitted estimator.
+
+    O(m² r) for m items, times C for a mixture of C components.
 
     ``among`` restricts the search to these items, and ``least_probability`` to items of at least this probability.
 
@@ -132,10 +141,10 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
       stand in for each other     lift  together
         bread + rolls             0.84   11.111%
     """
-    marginals, n = _marginals(kernel), check_count(n, "n", least=1)
+    marginals, n = _Marginals.of(law_of(kernel)), check_count(n, "n", least=1)
     items = marginals.occurring(least_probability)
     if among is not None:
-        items = np.intersect1d(items, check_items(among, marginals.kernel.n_items, "among"))
+        items = np.intersect1d(items, check_items(among, marginals.law.n_items, "among"))
     step = max(1, CHUNK_PAIRS // max(1, len(items)))
     parts = [(items[:0], items[:0], np.empty(0))]
     for start in range(0, len(items), step):
@@ -150,56 +159,80 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
 
 
 class _Marginals(NamedTuple):
-    """The inclusion probabilities of a kernel, and R of its marginal kernel Q R Qᵀ."""
+    """The inclusion probabilities of a law, by component and overall."""
 
-    kernel: LowRankKernel
+    law: Law
+    found: Inclusions
     p: FloatArray
-    R: FloatArray
+
+    @classmethod
+    def of(cls, law: Law) -> _Marginals:
+        found = Inclusions.of(law)
+        return cls(law, found, found.overall)
 
     def share(self, item: int) -> Share:
         """Return an item with its label and probability."""
-        labels = self.kernel.labels
-        return Share(item, str(item) if labels is None else labels[item], float(self.p[item]))
+        return Share(item, label_of(self.law, item), float(self.p[item]))
 
     def occurring(self, least_probability: float) -> IntArray:
         """Return the items of positive probability that reach this bound."""
         return np.flatnonzero((self.p > 0) & (self.p >= least_probability))
 
     def correlations(self, block: IntArray, others: IntArray) -> FloatArray:
-        """Return the correlations between the items of ``block`` and of ``others``."""
-        q, rest = (self.kernel.ties.q_rows(self.kernel.rows_of(items)) for items in (block, others))
-        covariance = -((q @ self.R) @ rest.T) * ((q @ self.R.T) @ rest.T)
-        if self.kernel.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-            covariance /= np.outer(1 + self.kernel.background[block], 1 + self.kernel.background[others])
+        """Return the correlations between the items of ``block`` and of ``others``, apart from those that missions make."""
+        covariance = _covariances(self.law, block, others)
         scale = np.outer(self._spread(block), self._spread(others))
         return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
 
     def strongest(self, first: IntArray, second: IntArray, correlation: FloatArray, n: int) -> Pairs:
         """Return the n pairs with the largest positive and the n with the smallest negative correlations."""
-        together = self.p[first] * self.p[second] + correlation * self._spread(first) * self._spread(second)
+        weighted, inside = self.found.weights[:, None] * self.found.by_component[:, first], self.found.by_component
+        expected = (weighted * inside[:, second]).sum(axis=0)
+        together = expected + correlation * self._spread(first) * self._spread(second)
+        lift = expected / (self.p[first] * self.p[second])
         order, kinds = np.argsort(-correlation, kind="stable"), []
         for side, sign in ((order[:n], 1), (order[::-1][:n], -1)):
             chosen = side[sign * correlation[side] > MIN_CORRELATION]
-            columns = (values[chosen].tolist() for values in (first, second, np.maximum(together, 0.0), correlation))
-            kinds.append(tuple(Pair(self.share(a), self.share(b), both, rho) for a, b, both, rho in zip(*columns)))
+            columns = (
+                values[chosen].tolist() for values in (first, second, np.maximum(together, 0.0), correlation, lift)
+            )
+            kinds.append(tuple(Pair(self.share(a), self.share(b), *values) for a, b, *values in zip(*columns)))
         return Pairs(*kinds)
 
     def _spread(self, items: IntArray) -> FloatArray:
         return np.sqrt(self.p[items] * (1 - self.p[items]))
 
 
-def _marginals(model: Any) -> _Marginals:
-    kernel = getattr(model, "kernel_", model)
-    if not isinstance(kernel, LowRankKernel):
-        raise InvalidInputError(f"expected a kernel or a fitted estimator; got {type(model).__name__}")
-    return _Marginals(kernel, kernel.inclusion_probabilities(), tilted_law(kernel.ties.coordinates, 1.0).marginal)
+def _covariances(law: Law, block: IntArray, others: IntArray) -> FloatArray:
+    """Return Cov(a, b) of a kernel, and Σ_c w_c Cov_c(a, b) of a mixture, for a in ``block`` and b in ``others``."""
+    if isinstance(law, (TiedMixture, FamilyMixture)):
+        return law.mean_covariances(block, others)
+    if isinstance(law, Mixture):
+        parts = (w * _possible_covariances(kernel, block, others) for w, kernel in zip(law.weights, law.components))
+        return np.asarray(sum(parts))
+    R = tilted_law(law.ties.coordinates, 1.0).marginal
+    q, rest = (law.ties.q_rows(law.rows_of(items)) for items in (block, others))
+    covariance = -((q @ R) @ rest.T) * ((q @ R.T) @ rest.T)
+    if law.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
+        covariance /= np.outer(1 + law.background[block], 1 + law.background[others])
+    return np.asarray(covariance)
+
+
+def _possible_covariances(kernel: LowRankKernel, block: IntArray, others: IntArray) -> FloatArray:
+    """Return the covariances in one component, zero for items that it excludes."""
+    out, rows, columns = np.zeros((len(block), len(others))), kernel.can_occur(block), kernel.can_occur(others)
+    out[np.ix_(rows, columns)] = _covariances(kernel, block[rows], others[columns])
+    return out
 
 
 def _text(attracting: str, repelling: str, pairs: Pairs, name: Callable[[Pair], str]) -> str:
     """Return a table of complements and substitutes."""
     width = max(map(len, [attracting, repelling, *map(name, pairs.complements + pairs.substitutes)]))
-    lines = []
+    lines, mixed = [], any(pair.by_missions != 1.0 for pair in pairs.complements + pairs.substitutes)
     for title, kind in ((attracting, pairs.complements), (repelling, pairs.substitutes)):
-        lines.append(f"  {title.ljust(width + 2)} {'lift':>6} {'together':>9}")
-        lines += [f"    {name(pair).ljust(width)} {pair.lift:6.2f} {pair.together:9.3%}" for pair in kind] or ["    –"]
+        lines.append(f"  {title.ljust(width + 2)} {'lift':>6}{' by ties' if mixed else ''} {'together':>9}")
+        for pair in kind:
+            tie = f" {pair.tie:7.2f}" if mixed else ""
+            lines.append(f"    {name(pair).ljust(width)} {pair.lift:6.2f}{tie} {pair.together:9.3%}")
+        lines += [] if kind else ["    –"]
     return "\n".join(lines)

@@ -1,0 +1,154 @@
+"""Rank the held-out items of one split with several libraries, and compare them with the models of ndpp.
+
+    NDPP_DATA=… python benchmarks/peers/run.py --kernels kernels -o benchmarks/results/peers.json
+
+See README.md beside this file. A peer that cannot be installed or run is recorded with the last lines of the error. What a peer has
+found is kept in the folder and used again; delete it there to run the peer anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ndpp
+from ndpp import Baskets, metrics
+from ndpp._atomic import replacing
+from ndpp.experiments.record import machine
+from ndpp.metrics.estimates import Bootstrap, Column, mean_estimates
+from ndpp.metrics.ranking import HeldOut, Ranks, held_out_ranks, hold_out, without
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from quality import N_VALIDATION, load  # noqa: E402 - the splits are those of quality.py
+
+SMALL = ("groceries", "amazon_apparel", "amazon_3cat", "uk_retail")
+N_TEST = 2000
+
+
+class Peer(NamedTuple):
+    """A script, and the packages that its environment needs."""
+
+    script: str
+    packages: tuple[str, ...]
+
+
+PEERS = {
+    "implicit": Peer("implicit_models.py", ("implicit==0.7.3",)),
+    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow")),
+}
+
+
+def each_item(baskets: Baskets) -> HeldOut:
+    """Hold each item of each basket out in turn."""
+    baskets = baskets.select(min_size=2)
+    owner = np.repeat(np.arange(len(baskets)), baskets.sizes)
+    return without(baskets[owner], np.arange(len(owner)) - baskets.indptr[owner])
+
+
+def written(held: HeldOut, weight: Any) -> dict[str, Any]:
+    return {"rest": held.rest.to_lists(), "held": held.items.tolist(), "weight": np.asarray(weight).tolist()}
+
+
+def run_peer(name: str, split: Path, folder: Path) -> list[dict[str, Any]]:
+    """Return what a peer finds, run in an environment of its own; an error becomes a record."""
+    peer, home, output = PEERS[name], folder / name, folder / f"{split.stem}-{name}.json"
+    python = home / "bin" / "python"
+    try:
+        if output.exists():
+            return list(json.loads(output.read_text(encoding="utf-8")))
+        if not python.exists():
+            venv.create(home, with_pip=True)
+            command = [str(python), "-m", "pip", "install", "--quiet", *peer.packages]
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        subprocess.run(
+            [str(python), str(HERE / peer.script), str(split), str(output)],
+            check=True,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    except subprocess.CalledProcessError as failed:
+        return [{"model": name, "error": (failed.stderr or "").strip()[-2000:]}]
+    return list(json.loads(output.read_text(encoding="utf-8")))
+
+
+def summary(found: dict[str, Ranks], held: HeldOut, base: str) -> dict[str, dict[str, list[float]]]:
+    """Return each metric of each model as [value, low, high], with the paired difference of the hit rate to the base."""
+    out = {}
+    for name, ranks in found.items():
+        values = {
+            "MPR": ranks.percentile(),
+            "hit rate@10": ranks.in_top(10),
+            "MRR": ranks.reciprocal(),
+            "NDCG@10": ranks.discounted(10),
+        }
+        values["hit rate@10 gain"] = ranks.in_top(10) - found[base].in_top(10)
+        columns = [Column(metric, value, 0) for metric, value in values.items()]
+        estimates = mean_estimates(columns, held.sizes, Bootstrap(0.95, 1000, np.random.default_rng(0)))
+        out[name] = {one.name: [one.value, one.low, one.high] for one in estimates}
+    return out
+
+
+def compare(data: str, peers: list[str], folder: Path, kernels: Path | None) -> dict[str, Any]:
+    """Return the metrics of all models on one data set, and how the peers were chosen."""
+    train, validation, test = load(data).split(N_VALIDATION, N_TEST, rng=0)
+    held, tuning = hold_out(test, np.random.default_rng(0)), each_item(validation)
+    split = folder / f"{data}.json"
+    parts = {"validation": written(tuning, 1 / tuning.sizes), "test": written(held, np.ones(len(held.items)))}
+    split.write_text(json.dumps({"n_items": train.n_items, "train": train.to_lists(), **parts}), encoding="utf-8")
+    own: dict[str, Any] = {
+        "independent items": metrics.independent_items(train), "item-item cosine": metrics.item_item_cosine(train),
+        "EASE": metrics.ease(train, validation=validation),
+    }  # fmt: skip
+    for name in ("NDPP", "MixtureNDPP"):
+        for path in sorted(kernels.glob(f"{data}-{name.lower()}-*-0.safetensors")) if kernels else ():
+            own[name] = ndpp.load(path)
+    found = {name: held_out_ranks(model, held) for name, model in own.items()}
+    candidates, chosen = train.n_items - held.rest.sizes, []
+    for record in (record for name in peers for record in run_peer(name, split, folder)):
+        if "error" not in record:
+            above, ties = np.array(record.pop("above")), np.array(record.pop("ties"))
+            found[record["model"]] = Ranks(above, ties, candidates, np.ones(len(above), bool))
+        chosen.append(record)
+    scores = summary(found, held, base="item-item cosine")
+    return {
+        "data": data,
+        "n_held_out": len(held.items),
+        "penalty": own["EASE"].penalty,
+        "metrics": scores,
+        "peers": chosen,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", default=SMALL)
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument(
+        "--kernels", type=Path, metavar="FOLDER", help="models that benchmarks/quality.py --kernels saved"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="splits and environments go there")
+    parser.add_argument("-o", "--output", type=Path, default=Path("peers.json"))
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    for data in chosen.data:
+        record = compare(data, chosen.peers, chosen.folder, chosen.kernels)
+        there = json.loads(chosen.output.read_text(encoding="utf-8"))["records"] if chosen.output.exists() else []
+        records = [one for one in there if one["data"] != data] + [record]
+        with replacing(chosen.output) as temporary:
+            temporary.write_text(
+                json.dumps({"machine": machine(), "records": records}, indent=1) + "\n", encoding="utf-8"
+            )
+        for name, values in record["metrics"].items():
+            print(data, name, *(f"{metric} {value[0]:.4g}" for metric, value in values.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Baskets in data frames and Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+
+from ndpp._atomic import replacing
+from ndpp.baskets.labels import MISSING, Rules
+from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError
+from ndpp.errors import InvalidInputError, MissingExtraError
+
+PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
+
+
+def from_frame(frame: Any, columns: Columns, rules: Rules) -> Long:
+    """Return the long form of a data frame in long form."""
+    table = _narwhals(frame)
+    columns.find(table.columns, "the data frame")
+    keys, values = (_values(table[name], name) for name in columns)
+    unknown = {None} if rules.missing == "keep" else {None, *MISSING}
+    named = [key not in unknown for key in keys]
+    if not all(named) and rules.missing != "skip":
+        raise InvalidInputError(f"column {columns.basket!r} must name a basket in every row", advice=SKIP)
+    if columns.completions(table.columns):
+        keys = list(zip(keys, table[COMPLETION].to_list()))
+    kept = [i for i, is_named in enumerate(named) if is_named]
+    long = Long.grouped((keys[i] for i in kept), [values[i] for i in kept])
+    return long.present(rules, skipped=len(keys) - len(kept))
+
+
+def _values(column: Any, name: str) -> list[Any]:
+    """Return the values of a column, None where they are missing, and integers that a gap made floats as integers."""
+    if column.dtype.is_nested():
+        raise InvalidInputError(f"column {name!r} must hold single values; it holds {column.dtype}")
+    values = [
+        None if gone or value != value else value for gone, value in zip(column.is_null().to_list(), column.to_list())
+    ]
+    if column.dtype.is_float() and all(value is None or value.is_integer() for value in values):
+        values = [None if value is None else int(value) for value in values]
+    return values
+
+
+def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
+    """Return the long form of a data frame with a column per item and perhaps one of basket ids, and the items' names."""
+    table = _narwhals(frame)
+    if basket is not None and basket not in table.columns:
+        raise MissingColumnError("the data frame", basket, table.columns)
+    ids = None if basket is None else _values(table[basket], basket)
+    names = [name for name in table.columns if name != basket]
+    columns = [np.asarray(table[name].to_numpy()) for name in names]
+    for name, column in zip(names, columns):
+        if column.dtype.kind not in "biuf" or not ((column == 0) | (column == 1)).all():
+            raise InvalidInputError(
+                f"column {name!r} must hold only 0 and 1, or true and false. "
+                "A long table goes to `Baskets.from_frame(frame, basket=…, item=…)`."
+            )
+    holders = [np.flatnonzero(column) for column in columns]
+    items = np.repeat(np.arange(len(columns)), list(map(len, holders)))
+    return Long(np.concatenate([*holders, np.empty(0, np.int64)]), len(table), items, ids), list(map(str, names))
+
+
+def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
+    """Return the columns of the long form in a Parquet file as a pyarrow table."""
+    pyarrow = _pyarrow("Reading Parquet")
+    if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
+        raise FileNotFoundError(f"no such file: {name}")
+    try:
+        with pyarrow.parquet.ParquetFile(source) as file:
+            there = file.schema_arrow.names
+            columns.find(there, name)
+            return file.read(columns=there if columns.completions(there) else list(columns))
+    except (pyarrow.ArrowException, OSError) as reason:
+        raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
+
+
+def write_parquet(target: PathOrFile, header: Sequence[str], records: Iterable[Sequence[Any]]) -> None:
+    """Write a table of integers, booleans and text, any of which may be None."""
+    pyarrow = _pyarrow("Writing Parquet")
+    kinds = {str: pyarrow.string(), bool: pyarrow.bool_()}
+    columns = list(zip(*records)) or [()] * len(header)
+    types = [kinds.get(next((type(v) for v in column if v is not None), int), pyarrow.int64()) for column in columns]
+    arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, types)]
+    with replacing(target) if isinstance(target, (str, os.PathLike)) else nullcontext(target) as where:
+        pyarrow.parquet.write_table(pyarrow.table(arrays, names=list(header)), where)
+
+
+def _narwhals(frame: Any) -> Any:
+    import narwhals as nw
+
+    try:
+        return nw.from_native(frame, eager_only=True)
+    except TypeError:
+        raise InvalidInputError(
+            f"expected a pandas, polars or pyarrow table in memory; got {type(frame).__name__}. "
+            "Collect a lazy one first."
+        ) from None
+
+
+def _pyarrow(purpose: str) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "data", purpose) from None
+    return pyarrow

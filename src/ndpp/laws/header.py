@@ -1,0 +1,190 @@
+"""The header of a model file: what it says, and a digest that shows whether any of it has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
+
+FORMAT = "ndpp-kernel"
+FORMAT_VERSION = 4
+"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3, families of 4."""
+PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
+"""Before version 3, and from then on."""
+FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",
+          "n_components", "names"}  # fmt: skip
+"""The fields of files without a digest."""
+NO_DIGEST = "0" * 64
+"""The digest of a file while it is computed."""
+MOST = 2**48
+"""More items, columns or rows than any file can hold."""
+
+
+class Shard(NamedTuple):
+    """A file of the folder, the number of rows in it, and their CRC-32."""
+
+    name: str
+    n_rows: int
+    crc32: int
+
+
+class ModelHeader(NamedTuple):
+    """The header of a model file."""
+
+    format_version: int
+    ndpp_version: str
+    parametrisation: str
+    n_items: int
+    n_columns: int
+    labels: tuple[str, ...] | None
+    crc32: int
+    metadata: dict[str, Any]
+    shards: tuple[Shard, ...] = ()
+    n_components: int = 1
+    names: tuple[str, ...] | None = None
+    n_families: int | None = None
+
+
+def read_raw(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
+    """Return the JSON at the beginning of a safetensors file, and the place of the first byte after it."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
+        raise InvalidInputError(f"{str(path)!r} is not a plain file")
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > os.fstat(file.fileno()).st_size - 8:
+            raise InvalidInputError(f"{str(path)!r} is truncated or not a safetensors file")
+        found = _json(file.read(size))
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"{str(path)!r} is not a safetensors file")
+    return found, 8 + size
+
+
+def seal(path: Path) -> None:
+    """Sort the fields of a header in place and add the digest, so that equal kernels give equal files.
+
+    safetensors writes the fields in random order.
+    """
+    header, end = read_raw(path)
+    header["__metadata__"] = dict(sorted({**header["__metadata__"], "digest": NO_DIGEST}.items()))
+    header["__metadata__"]["digest"] = digest(header)
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(text) <= end - 8:  # equal, since only the order has changed; spaces pad to a multiple of 8
+        with open(path, "rb+") as file:
+            file.seek(8)
+            file.write(text.ljust(end - 8))
+
+
+def digest(header: dict[str, Any]) -> str:
+    """Return the SHA-256 of all that a header holds except the digest itself: fields, and names, types and places of the arrays."""
+    fields = {name: value for name, value in header["__metadata__"].items() if name != "digest"}
+    return hashlib.sha256(json.dumps({**header, "__metadata__": fields}, sort_keys=True).encode()).hexdigest()
+
+
+def parse(path: str | os.PathLike[str], name: str | os.PathLike[str]) -> ModelHeader:
+    """Return the checked header of the file at ``path``, which messages call ``name``."""
+    raw, _ = read_raw(path)
+    fields = raw.get("__metadata__") or {}
+    if fields.get("format") != FORMAT:
+        raise bad(name, "it is a safetensors file, but not one that ndpp.save wrote (no 'ndpp-kernel' in its header)")
+    try:
+        header = _parsed(fields, name, n_arrays=len(raw) - 1)
+        if "digest" not in fields and not set(fields) <= FIELDS:
+            raise ValueError(f"unknown fields {sorted(set(fields) - FIELDS)}")
+    except (KeyError, ValueError, TypeError, OverflowError) as reason:
+        if isinstance(reason, ModelFileError):
+            raise
+        raise bad(name, f"its header is damaged: {type(reason).__name__} {reason}. Copy it again") from None
+    if "digest" not in fields:
+        warnings.warn(
+            f"{str(name)!r} was written by ndpp {header.ndpp_version}, without a digest: changes of its labels or metadata would not be "
+            "noticed. Save it again to add one.",
+            UncheckedModelWarning,
+            stacklevel=4,
+        )
+    elif fields["digest"] != digest(raw):
+        raise bad(name, "its header does not match its digest; it is corrupt. Copy it again from where it came")
+    return header
+
+
+def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: int) -> ModelHeader:
+    version = int(fields["format_version"])
+    if version > FORMAT_VERSION:
+        raise bad(
+            path,
+            f"it has format version {version}, written by ndpp {fields.get('ndpp_version', '?')}; this ndpp knows "
+            f"versions up to {FORMAT_VERSION}. Upgrade with: pip install -U ndpp",
+        )
+    if version < 1 or fields["parametrisation"] not in PARAMETRISATIONS[version > 2]:
+        raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
+    families = fields["parametrisation"] == "families"
+    tied = families or fields["parametrisation"] == "tied"  # components are rows of one array
+    shards = tuple(_shard(entry) for entry in _list(fields.get("shards", "[]"), "shards") or ())
+    if version < 3 and bool(shards) != (version == 2):
+        raise ValueError(f"format_version {version}, {len(shards)} shards")
+    return ModelHeader(
+        format_version=version,
+        ndpp_version=fields["ndpp_version"],
+        parametrisation=fields["parametrisation"],
+        n_items=_count(fields["n_items"], "n_items"),
+        n_columns=_count(fields["n_columns"], "n_columns"),
+        labels=_words(fields["labels"], "labels"),
+        crc32=int(fields["crc32"]),
+        metadata=dict(_json(fields["metadata"])),
+        shards=shards,
+        n_components=_count(fields.get("n_components", "1"), "n_components", most=MOST if tied else n_arrays),
+        names=_words(fields.get("names", "null"), "names"),
+        n_families=_count(fields["n_families"], "n_families") if families else None,
+    )
+
+
+def _json(text: str | bytes) -> Any:
+    """Return a value from JSON; a ValueError if it is none, has numbers that are not finite, or is nested too deep."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidInputError("JSON is nested too deep") from None
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _list(text: str, name: str) -> list[Any] | None:
+    found = _json(text)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{name} should be a list")
+    return found
+
+
+def _words(text: str, name: str) -> tuple[str, ...] | None:
+    found = _list(text, name)
+    if found is not None and not all(isinstance(word, str) for word in found):
+        raise ValueError(f"{name} should be a list of strings")
+    return None if found is None else tuple(found)
+
+
+def _count(text: Any, name: str, *, most: int = MOST) -> int:
+    value = int(text)
+    if not 0 < value <= most:
+        raise ValueError(f"{name} is {value}")
+    return value
+
+
+def _shard(entry: Any) -> Shard:
+    if not (isinstance(entry, list) and list(map(type, entry)) == [str, int, int]):
+        raise ValueError(f"a shard should be a name, a number of rows and a checksum; one is {entry!r:.80}")
+    name, n_rows, crc = entry
+    if Path(name).name != name or name in ("", "..") or "\0" in name:
+        raise ValueError(f"a shard should be a file of the folder; one is {name!r:.80}")
+    return Shard(name, _count(n_rows, "n_rows"), crc)
+
+
+def bad(path: str | os.PathLike[str], reason: str) -> ModelFileError:
+    """Return the error for a file that is not a model, or a damaged one."""
+    return ModelFileError(f"{str(path)!r} cannot be read as an ndpp model: {reason}.")

@@ -1,0 +1,158 @@
+"""A day in a shop, through the real command: order ids come back, new products and empty cells do not stop the run."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import ndpp
+from command import Done, end, spawn
+from ndpp.datasets import shelf_kernel
+
+ORDERS = 'order_id,product\nA-17,bread\nA-17,oat drink\nB-3,tea\n"C, 9",oat drink\nD-1,NA\nD-1,coffee \n'
+COLUMNS = ["--basket", "order_id", "--item", "product"]
+LENIENT = ["--unknown", "skip", "--missing", "skip"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A folder with a model and the orders of a day."""
+    ndpp.save(shelf_kernel(), tmp_path / "model")
+    (tmp_path / "orders.csv").write_text(ORDERS)
+    return tmp_path
+
+
+def run(shop: Path, *words: object) -> Done:
+    return end(spawn(*words, cwd=shop))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_recommendations_for_orders(shop):
+    refused = run(shop, "recommend", "model", "orders.csv", *COLUMNS, "--missing", "skip", "-o", "best.csv")
+    assert refused.code == 1
+    assert "orders.csv: unknown label 'oat drink'" in refused.err
+    assert "Leave such items out with --unknown skip" in refused.err
+    assert not (shop / "best.csv").exists()
+    done = run(shop, "recommend", "model", "orders.csv", *COLUMNS, *LENIENT, "-n", 2, "-o", "best.csv")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.splitlines() == [
+        "ndpp: warning: orders.csv: removed blanks at the ends of 1 name, such as 'coffee '",
+        "ndpp: warning: orders.csv: skipped 1 row with a missing value",
+        "ndpp: warning: orders.csv: skipped 1 unknown item, such as 'oat drink': 2 of 5 entries, in 2 baskets",
+    ]
+    found = [(row["basket"], row["rank"]) for row in table(shop / "best.csv")]
+    assert found == [(order, rank) for order in ("A-17", "B-3", "C, 9", "D-1") for rank in "12"]
+    told = run(shop, "recommend", "model", "orders.csv", *COLUMNS, *LENIENT, "--json").json
+    assert told["basket_ids"] == ["A-17", "B-3", "C, 9", "D-1"]
+    kernel = shelf_kernel()
+    best = kernel.labels[ndpp.recommend(kernel, kernel.ids(["tea"]), n=1).items[0]]
+    assert told["recommendations"][1][0]["item"] == best
+
+
+def test_missing_values_are_an_error_unless_skipped(shop):
+    refused = run(shop, "info", "orders.csv", *COLUMNS)
+    assert refused.code == 1
+    assert "an item of basket 'D-1' is missing, one of 1. " in refused.err
+    assert "leave such rows out with --missing skip" in refused.err
+    kept = run(shop, "info", "orders.csv", *COLUMNS, "--missing", "keep", "--json")
+    assert (
+        kept.json["items"] == 1 + run(shop, "info", "orders.csv", *COLUMNS, "--missing", "skip", "--json").json["items"]
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_completions_of_orders(shop, suffix):
+    out = f"full.{suffix}"
+    words = ["complete", "model", "orders.csv", *COLUMNS, *LENIENT, "--add", 2, "--seed", 1, "-o", out]
+    assert run(shop, *words).code == 0
+    rows = table(shop / out) if suffix == "csv" else pq.read_table(shop / out).to_pylist()
+    assert list(rows[0]) == ["basket", "item", "added"]
+    mark = "true" if suffix == "csv" else True
+    assert [row["item"] for row in rows if row["basket"] == "A-17" and row["added"] != mark] == ["bread"]
+    assert [sum(row["added"] == mark for row in rows if row["basket"] == i) for i in ("A-17", "B-3", "C, 9")] == [
+        2,
+        2,
+        2,
+    ]
+    assert ndpp.Baskets.read(shop / out).basket_ids == ("A-17", "B-3", "C, 9", "D-1")
+    assert run(shop, *words, "-n", 3).code == 0
+    rows = table(shop / out) if suffix == "csv" else pq.read_table(shop / out).to_pylist()
+    assert list(rows[0]) == ["basket", "completion", "item", "added"]
+    again = ndpp.Baskets.read(shop / out)
+    assert len(again) == 12
+    assert (again.basket_ids or ())[:4] == ("A-17", "A-17", "A-17", "B-3")
+
+
+def test_completions_list_what_was_given_first(shop):
+    done = run(
+        shop, "complete", "model", "--given", "tomato sauce", "--given", "bread", "--add", 2, "--seed", 1, "-n", 3
+    )
+    assert all(line.split("\t")[:2] == ["tomato sauce", "bread"] for line in done.out.splitlines())
+    words = ["complete", "model", "orders.csv", *COLUMNS, *LENIENT, "--add", 1, "-n", 2, "--json"]
+    told = run(shop, *words).json
+    assert told["basket_ids"] == [order for order in ("A-17", "B-3", "C, 9", "D-1") for _ in range(2)]
+    assert [basket[0] for basket in told["baskets"][:4]] == ["bread", "bread", "tea", "tea"]
+    likely = run(shop, "map", "model", "orders.csv", *COLUMNS, *LENIENT, "--size", 3, "--to", "csv").out
+    assert likely.splitlines()[:2] == ["basket,item,added", "A-17,bread,false"]
+
+
+def test_evaluation_counts_what_it_skips(shop):
+    words = ["evaluate", "model", "orders.csv", *COLUMNS, "--missing", "skip", "--bootstrap", 0, "--json"]
+    assert run(shop, *words).code == 1
+    done = run(shop, *words, "--unknown", "skip")
+    assert done.json["n_baskets"] == 4
+    assert "skipped 1 unknown item, such as 'oat drink': 2 of 5 entries" in done.err
+
+
+def test_splits_keep_their_ids_and_codes_are_names(shop):
+    rows = [f"2026-{i},{85123 + 7 * (i % 3)}\n2026-{i},{71053 + i % 2}\n" for i in range(60)]
+    (shop / "codes.csv").write_bytes(("order_id,product\n" + "".join(rows)).encode("utf-16"))
+    words = ["fit", "codes.csv", *COLUMNS, "-o", "codes", "--test", 20, "--epochs", 1, "--rank", 4]
+    refused = run(shop, *words)
+    assert "Name its encoding, for example --encoding utf-16" in refused.err
+    assert run(shop, *words, "--encoding", "utf-16").code == 0
+    assert ndpp.load(shop / "codes").labels == ("71053", "71054", "85123", "85130", "85137")
+    parts = [ndpp.Baskets.read(shop / f"codes.{name}.csv").basket_ids or () for name in ("train", "test")]
+    assert (len(parts[0]), len(parts[1])) == (40, 20)
+    assert set(parts[0]) | set(parts[1]) == {f"2026-{i}" for i in range(60)}
+    best = run(shop, "recommend", "codes", "codes.test.csv", "-n", 1, "--json")
+    assert (best.code, best.json["basket_ids"]) == (0, list(parts[1]))
+    ids = run(
+        shop, "fit", "codes.csv", *COLUMNS, "-o", "ids", "--encoding", "utf-16", "--ids", "--epochs", 1, "--rank", 4
+    )
+    assert ids.code == 0
+    assert ndpp.load(shop / "ids").n_items == 85138
+
+
+AWKWARD = ["tea ", " milk", "a\tb", "c\nd", "e\rf", "g, h", '"quoted"', "\ufeffbom", "NA", "i\0j", "k"]
+
+
+@pytest.mark.parametrize("format", ["text", "csv", "tsv", "parquet", "json"])
+def test_every_name_survives_or_is_refused_before_any_draw(shop, format):
+    kernel = ndpp.LowRankKernel([[1.0, i / 9] for i in range(11)], [[1.0, 0.5], [-0.5, 1.0]], labels=AWKWARD)
+    ndpp.save(kernel, shop / "awkward")
+    to = ["--json"] if format == "json" else ["--to", format]
+    done = run(shop, "sample", "awkward", "-n", 40, "--seed", 2, *to, "-o", "out")
+    if format in ("csv", "tsv"):
+        assert done.code == 1
+        assert f"a {format} file cannot hold the label 'i\\x00j'" in done.err
+        assert "Write text or Parquet, or ids with --ids." in done.err
+        assert not list(shop.glob("out*"))
+        return
+    assert (done.code, done.err) == (0, "")
+    expected = kernel.sample(40, rng=2)
+    if format == "json":
+        named = [list(expected.labelled(i)) for i in range(40)]
+        assert json.loads((shop / "out").read_text(encoding="utf-8"))["baskets"] == named
+        return
+    assert ndpp.Baskets.read(shop / "out", format=format, labels=kernel.labels, as_labels=True) == expected
+    again = run(shop, "complete", "awkward", "out", "--from", format, "--size", 2, "--seed", 1)
+    assert again.code == 0
