@@ -36,11 +36,11 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(VENV)/.ready-demo  ## Learn a kernel from a year of groceries, read it, complete baskets, compare samplers
+demo: $(VENV)/.ready-demo  ## Learn from a year of groceries why people shop and what goes together, recommend, draw baskets
 	@$(ONE_THREAD) $(BIN)/ndpp demo
 
 serve-demo: $(VENV)/.ready-serve  ## Serve the model of the demonstration: a page at http://127.0.0.1:8000
-	@test -f demo-output/groceries.safetensors || $(ONE_THREAD) $(BIN)/python -m ndpp.experiments.demo
+	@test -f demo-output/groceries.safetensors || $(ONE_THREAD) $(BIN)/ndpp demo
 	@$(BIN)/ndpp serve demo-output/groceries.safetensors
 
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)

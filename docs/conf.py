@@ -13,7 +13,7 @@ REPOSITORY = next(
 )
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # Markdown, and notebooks, which run with every build
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
@@ -22,6 +22,9 @@ extensions = [
     "sphinx_design",
     "numpydoc",
 ]
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 
@@ -42,8 +45,8 @@ OTHERS = "abc|collections|enum|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklea
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS})\..*"),
     # Base classes that are not public, and properties that numpydoc lists among the attributes.
-    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel)"),
-    (r"py:class", r"ndpp\.rows\.stores\.ChunkedRows"),
+    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel|precision\.Judged)"),
+    (r"py:class", r"ndpp\.(rows\.stores\.ChunkedRows|baskets\.shown\.Shown)"),
     (r"py:obj", r"(kernel|law)_"),
 ]
 

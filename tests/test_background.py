@@ -25,7 +25,7 @@ from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many
 from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
 from ndpp.linalg import coordinates, resolvent
-from ndpp.linalg.union_size import LIGHT, UnionSize
+from ndpp.linalg.union_size import SMALL_P, UnionSize
 from ndpp.samplers import registry
 from ndpp.samplers.background import independent_sizes
 
@@ -225,7 +225,7 @@ def test_sizes_of_many_independent_items(scale: float):
         law = np.convolve(law, [1 - value, value])
     found = independent_sizes(odds)
     assert found.spread(len(law)) == pytest.approx(law, abs=1e-13)
-    assert found.low + len(found.law) < 3000 or scale > 1
+    assert found.low + len(found.probabilities) < 3000 or scale > 1
     kernel = LowRankKernel(np.zeros((3000, 1)), [[1.0]], background=odds)
     size = int(np.argmax(law)) + 40
     assert kernel.log_normalizer(size) - kernel.log_normalizer() == pytest.approx(np.log(law[size]), rel=1e-9)
@@ -239,8 +239,8 @@ def test_sizes_need_no_pass_over_the_items_for_each_node():
     coords = coordinates(X / np.sqrt(1 + odds)[:, None], W)
     M, p = resolvent(coords, np.ones(1))[0][0], odds / (1 + odds)
     union = UnionSize.prepare(M, [(p[:150], coords.Q[:150]), (p[150:], coords.Q[150:])])
-    assert (p > LIGHT).any()
-    assert (p <= LIGHT).sum() > 200
+    assert (p > SMALL_P).any()
+    assert (p <= SMALL_P).sum() > 200
     K = np.diag(p) + (coords.Q @ M @ coords.Q.T) / np.sqrt(np.outer(1 + odds, 1 + odds))
     for z in (-1.0 + 0j, 1j, 0.3, 4.0):
         expected = np.prod(1 + (z - 1) * np.linalg.eigvals(K))
@@ -248,10 +248,10 @@ def test_sizes_need_no_pass_over_the_items_for_each_node():
     mean, variance = union.mean_and_variance()
     assert mean == pytest.approx(np.trace(K))
     assert variance == pytest.approx(np.trace(K - K @ K))
-    law = union.law()
-    sizes = law.low + np.arange(len(law.law))
-    assert law.law @ sizes == pytest.approx(mean)
-    assert law.law @ (sizes - mean) ** 2 == pytest.approx(variance)
+    law = union.distribution()
+    sizes = law.low + np.arange(len(law.probabilities))
+    assert law.probabilities @ sizes == pytest.approx(mean)
+    assert law.probabilities @ (sizes - mean) ** 2 == pytest.approx(variance)
 
 
 # ---- the public face -----------------------------------------------------------------------------------------------------

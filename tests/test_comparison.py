@@ -204,7 +204,7 @@ def test_the_penalty_is_the_best_on_validation_baskets():
     }
     assert max(quality.values()) == quality[chosen.penalty]
     assert len(set(quality.values())) >= 3
-    assert metrics.ease(TRAIN).penalty == metrics.ease(TRAIN, validation=VALIDATION[:0]).penalty == 300
+    assert metrics.ease(TRAIN).penalty == metrics.ease(TRAIN, validation=VALIDATION[:0]).penalty == 100
 
 
 def test_ease_finds_what_goes_together():
@@ -246,6 +246,14 @@ def test_the_tables():
     assert max(map(len, bottom.splitlines())) <= 100
     assert notes.endswith("Gains are over popular, basket by basket.")
     assert "±" not in str(metrics.compare_models(EVERY, TEST, rng=0, n_boot=0))
+
+
+def test_a_frame_has_a_row_per_model_and_metric():
+    pytest.importorskip("pandas")
+    found = metrics.compare_models(EVERY, TEST, rng=0, n_boot=20)
+    frame = found.to_frame()
+    values = [(row.name, one.name, one.value, one.low, one.n) for row in found.rows for one in row.estimates]
+    assert list(frame[["model", "metric", "value", "low", "n"]].itertuples(index=False, name=None)) == values
 
 
 def test_only_rankers():

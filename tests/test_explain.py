@@ -266,7 +266,11 @@ def test_reasons_add_up(trips, ranking, kind):
         law.inclusion_probabilities(),
         trips.component_inclusions() if kind != "kernel" else law.inclusion_probabilities()[None],
     )
-    odds = (lambda q: q) if ranking is Ranking.CONTINUATION else (lambda q: q / (1 - q))
+    odds = {
+        Ranking.COMPLETION: lambda q, a: q / (1 - q),
+        Ranking.CONTINUATION: lambda q, a: q,
+        Ranking.LIFT: lambda q, a: q / p[a],
+    }[ranking]
     for basket in ([], [0], [2, 4]):
         found = explain.reasons(law, basket, n=3, ranking=ranking)
         best = recommend(law, basket, n=3, ranking=ranking)
@@ -277,12 +281,16 @@ def test_reasons_add_up(trips, ranking, kind):
         for one, score in zip(found, best.scores):
             assert one.score == score
             assert one.popularity + one.mission + one.tie == pytest.approx(np.log(score), abs=1e-12)
-            assert one.popularity == pytest.approx(np.log(odds(p[one.item])))
-            assert one.popularity + one.mission == pytest.approx(np.log(posterior @ odds(P[:, one.item])))
+            assert one.popularity == pytest.approx(np.log(odds(p[one.item], one.item)), abs=1e-12)
+            assert one.popularity + one.mission == pytest.approx(np.log(posterior @ odds(P[:, one.item], one.item)))
             assert (one.because is None) == (kind == "kernel")
             assert {tie.item for tie in one.ties} == set(basket)
             if len(basket) == 1:
                 assert one.ties[0].log_factor == pytest.approx(one.tie)
+
+
+def test_reasons_take_labels(trips):
+    assert explain.reasons(trips, ["pasta", "beer"], n=2) == explain.reasons(trips, [0, 4], n=2)
 
 
 def test_reasons_name_the_mission_and_the_tie(trips):

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import only_posix
 from kernels import AWKWARD, Case
+from ndpp._atomic import HOST, sweep
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 from ndpp.laws import files as model_files
 from ndpp.laws.header import NO_DIGEST, digest, seal
@@ -318,3 +321,37 @@ def test_one_kernel_has_one_file(tmp_path):
     size = int.from_bytes((tmp_path / "first").read_bytes()[:8], "little")
     fields = json.loads((tmp_path / "first").read_bytes()[8 : 8 + size])["__metadata__"]
     assert list(fields) == sorted(fields)
+
+
+def _ended_process() -> int:
+    """Return the number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@only_posix.signals
+def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
+    """The next writer of the same file removes it, and nothing else; a folder that was moved away is moved back."""
+    dead, target = _ended_process(), tmp_path / "m"
+    left = tmp_path / f".m.{HOST}-{dead}-abcdef.tmp"
+    others = [
+        f".m.{HOST}-{os.getpid()}-abcdef.tmp",
+        f".m2.{HOST}-{dead}-abcdef.tmp",
+        f".m.0000-{dead}-abcdef.tmp",
+        ".m.tmp",
+    ]
+    for name in (left.name, *others):
+        (tmp_path / name).touch()
+    model_files.save(kernel_of(), target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", *others])
+
+    old = tmp_path / f".folder.{HOST}-{dead}-abcdef.old"
+    old.mkdir()
+    (old / "mark").write_text("whole")
+    sweep(tmp_path / "folder")
+    assert (tmp_path / "folder" / "mark").read_text() == "whole"
+    (tmp_path / f".folder.{HOST}-{dead}-abcdef.old").mkdir()
+    (tmp_path / f".folder.{HOST}-{dead}-abcdef.tmp").mkdir()
+    sweep(tmp_path / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", "folder", *others])

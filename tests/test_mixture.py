@@ -13,7 +13,13 @@ import ndpp
 import oracles
 from kernels import BY_NAME
 from ndpp import Baskets, LowRankKernel, Mixture
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.errors import (
+    ImpossibleSizeError,
+    InvalidInputError,
+    PrecisionError,
+    PrecisionWarning,
+    ZeroProbabilityError,
+)
 from ndpp.laws.tied import TiedMixture
 
 TOLERANCE = 1e-10
@@ -131,6 +137,29 @@ def test_given_items(odds: str, ties: str, kind):
     assert mixture.responsibilities([1], size=size) == pytest.approx(expected, abs=TOLERANCE)
 
 
+def test_lost_precision_is_said():
+    """Three rare items with strong skew ties: the minor of all three cancels."""
+
+    def asked(strength: float) -> np.ndarray:
+        X, W = np.sqrt(strength) * np.array([[1.0, 0], [0, 1], [1, 1]]), [[0.0, 1.0], [-1.0, 0.0]]
+        odds = np.full((2, 3), 1 / strength) * [[1.0], [0.5]]
+        return Mixture.tied(odds, X, W, [0.5, 0.5]).responsibilities([0, 1, 2])
+
+    assert asked(10.0).sum() == pytest.approx(1)
+    with pytest.warns(PrecisionWarning, match="probabilities given these items"):
+        asked(1e9)
+    with pytest.raises(PrecisionError, match="probabilities given these items"):
+        asked(1e14)
+
+
+def test_a_probability_of_the_wrong_sign_is_refused(monkeypatch: pytest.MonkeyPatch):
+    mixture = tied("several", "generic")
+    inside = TiedMixture._inside
+    monkeypatch.setattr(TiedMixture, "_inside", lambda *args: (*inside(*args)[:2], -np.abs(inside(*args)[2])))
+    with pytest.raises(PrecisionError, match="relative error about inf"):
+        mixture.responsibilities([1])
+
+
 @pytest.mark.parametrize("kind", [tied, general])
 @every
 def test_excluded_items_change_the_weights(odds: str, ties: str, kind):
@@ -169,9 +198,10 @@ def test_covariances_inside_the_components(odds: str, ties: str):
 
 
 def test_components_without_weight_are_no_mixture():
-    mixture = Mixture.tied([[1.0], [2.0]], [[0.0]], [[0.0]], [1.0, 0.0])
+    mixture = Mixture.tied([[1.0], [2.0], [3.0]], [[0.0]], [[0.0]], [1.0, 0.0, 0.0])
     with pytest.raises(ZeroProbabilityError, match="probability zero"):
-        mixture.only([1])
+        mixture.only([1, 2])
+    assert mixture.only([1]).inclusion_probabilities() == pytest.approx([2 / 3])
 
 
 def test_normalizers_at_hand(tmp_path):

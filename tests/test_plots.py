@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from ndpp import explain, plots
+from ndpp import Mixture, explain, plots
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
@@ -47,6 +47,12 @@ def texts(figure):
     return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
 
 
+def mixture_of(kernel):
+    """Three missions with the names and ties of a kernel."""
+    odds = np.random.default_rng(0).gamma(0.5, 0.5, size=(3, kernel.n_items))
+    return Mixture.tied(odds, 2 * kernel.X, (kernel.W - kernel.W.T) / 2, [0.5, 0.3, 0.2], labels=kernel.labels)
+
+
 FIGURES = {
     "popularity": lambda kernel: plots.popularity_chart(explain.popularity(kernel, 8)),
     "related": lambda kernel: plots.related_chart(
@@ -55,6 +61,9 @@ FIGURES = {
     "strongest_pairs": lambda kernel: plots.pair_chart(explain.strongest_pairs(kernel, n=4)),
     "pair_graph": lambda kernel: plots.pair_graph(explain.strongest_pairs(kernel, n=4)),
     "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=explain.strongest_pairs(kernel, n=4)),
+    "missions": lambda kernel: plots.mission_chart(explain.missions(mixture_of(kernel))),
+    "pairs of a mixture": lambda kernel: plots.pair_chart(explain.strongest_pairs(mixture_of(kernel), n=4)),
+    "map of a mixture": lambda kernel: plots.embedding_map(mixture_of(kernel), n=12),
     "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
     "convergence": lambda kernel: plots.convergence_curves([PANEL] * 4),
     "long names": lambda kernel: plots.convergence_curves([PANEL._replace(curves=LONG)] * 2),
@@ -91,6 +100,23 @@ def test_bars_are_the_values():
     assert [bar.get_width() for bar in axes.patches] == [0.4, 0.1]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bread", "butter"]
     assert {"40.0%", "10.0%"} <= set(texts(figure))
+
+
+def test_missions_are_bars_of_their_shares(kernel):
+    found = explain.missions(mixture_of(kernel))
+    figure = plots.mission_chart(found)
+    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.5, 0.3, 0.2])
+    for mission in found:
+        assert any(text.startswith(f"{mission.share:.1%}, {mission.mean_size:.1f} items: ") for text in texts(figure))
+
+
+def test_pairs_of_a_mixture_are_drawn_by_their_ties(kernel):
+    found = explain.strongest_pairs(mixture_of(kernel), n=4)
+    axes = plots.pair_chart(found).axes[0]
+    np.testing.assert_allclose(
+        [2 ** bar.get_width() for bar in axes.patches], [pair.tie for pair in (*found[0], *found[1])]
+    )
+    assert "beyond what missions explain" in axes.get_xlabel()
 
 
 def test_attraction_and_repulsion_are_told_apart(pairs):
@@ -202,6 +228,14 @@ def test_a_background_does_not_move_items_on_the_map():
     items = np.arange(12)
     np.testing.assert_allclose(_similarity(background, items), _similarity(kernel, items), atol=1e-12)
     assert len(plots.embedding_map(background, n=12).axes[0].texts) == 12
+
+
+def test_only_prominent_items_have_labels_on_a_large_map():
+    kernel = make_kernel(300, 10, rng=0)
+    axes = plots.embedding_map(kernel, n=200).axes[0]
+    popular = np.argsort(-kernel.inclusion_probabilities(), kind="stable")[:60]
+    assert [text.get_text() for text in axes.texts] == [str(item) for item in popular]
+    assert len(axes.collections[0].get_offsets()) == 200
 
 
 def test_a_chain_of_items_is_an_arch_on_the_map():

@@ -76,6 +76,18 @@ def test_what_else_a_basket_that_has_begun_will_hold(name: str):
 
 
 @every
+def test_what_goes_with_a_basket_in_particular(name: str):
+    law, p = LAWS[name], LAWS[name].inclusion_probabilities()
+    baskets = Baskets.from_lists([[], [3], [2, 4]], n_items=N)
+    possible = [i for i, S in enumerate(baskets) if not np.isnan(Ranking.LIFT.scores_or_nan(law, baskets[[i]])[0, 0])]
+    assert possible[:2] == [0, 1]
+    for i, many in zip(possible, Ranking.LIFT.scores_many(law, baskets[possible])):
+        expected = [chance / p[a] if p[a] > 0 else 0.0 for a, chance in enumerate(continuation_scores(law, baskets[i]))]
+        assert many == pytest.approx(expected, abs=1e-9)
+        assert Ranking.LIFT.scores(law, baskets[i]) == pytest.approx(expected, abs=1e-9)
+
+
+@every
 def test_recommendations_say_which(name: str):
     law = LAWS[name]
     basket = [3]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
+import re
 import secrets
 import shutil
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +22,8 @@ from ndpp.errors import BusyFileError
 
 WINDOWS = sys.platform == "win32"
 """Windows cannot replace open files, and the only permission of a file is a read-only flag."""
+HOST = f"{zlib.crc32(platform.node().encode()):08x}"[:4]
+"""Tells machines that share a disk apart."""
 PAUSES = (0.01, 0.05, 0.1, 0.3, 0.5)
 """Seconds between attempts to replace a file on Windows, where a virus scanner may briefly keep a new file open."""
 
@@ -37,7 +42,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         return
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    sweep(target)
+    temporary = _beside(target, "tmp")
     try:
         temporary.touch(exist_ok=False)
     except OSError as reason:  # report the caller's path, not the temporary one
@@ -52,6 +58,37 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         move(temporary, target, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _beside(target: Path, end: str) -> Path:
+    """Return a hidden path next to ``target`` that names this machine and process, so that others see whether it is still in use."""
+    return target.with_name(f".{target.name}.{HOST}-{os.getpid()}-{secrets.token_hex(3)}.{end}")
+
+
+def sweep(target: Path) -> None:
+    """Remove what killed processes of this machine left next to ``target``; a folder that one had moved away is moved back."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.{HOST}-(\d+)-[0-9a-f]{{6}}\.(tmp|old)")
+    for entry in [] if WINDOWS else [path for path in target.parent.iterdir() if path.name.startswith(".")]:
+        found = pattern.fullmatch(entry.name)
+        if found is None or _is_alive(int(found[1])):
+            continue
+        with suppress(OSError):  # another process may sweep, too
+            if found[2] == "old" and not target.exists():
+                os.rename(entry, target)
+            elif entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
 
 
 def move(source: Path, target: Path, name: Path) -> None:
@@ -98,7 +135,8 @@ def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
         )
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
-    temporary, old = (target.with_name(f".{target.name}.{secrets.token_hex(4)}.{end}") for end in ("tmp", "old"))
+    sweep(target)
+    temporary, old = _beside(target, "tmp"), _beside(target, "old")
     try:
         temporary.mkdir()
         yield temporary

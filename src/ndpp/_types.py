@@ -14,8 +14,8 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
-Items: TypeAlias = Sequence[int] | IntArray
-"""A set of items, as catalogue ids."""
+Items: TypeAlias = Sequence[int] | Sequence[str] | IntArray
+"""A set of items, as catalogue ids or as labels."""
 
 RngLike: TypeAlias = int | Sequence[int] | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | None
 """Anything that :func:`numpy.random.default_rng` accepts."""

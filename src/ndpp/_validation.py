@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -47,17 +47,28 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
     return array
 
 
-def check_items(items: Any, n_items: int, name: str = "items") -> IntArray:
-    """Return ``items`` as distinct catalogue ids in 0..n_items−1, in the order given."""
+class Catalogue(Protocol):
+    """Items, perhaps with labels: a kernel or a mixture."""
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+
+    def ids(self, labels: Sequence[str]) -> IntArray:
+        """Return the ids of items named by their labels."""
+
+
+def check_items(items: Any, catalogue: int | Catalogue, name: str = "items") -> IntArray:
+    """Return ``items``, ids or labels of a catalogue or ids below a number, as distinct ids in the order given."""
+    n_items = catalogue.n_items if hasattr(catalogue, "n_items") else catalogue
     ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
     if ids.size == 0:
         return np.empty(0, np.int64)
+    if ids.dtype.kind in "UO" and hasattr(catalogue, "ids") and all(isinstance(i, str) for i in items):
+        ids = catalogue.ids(items if isinstance(items, str) else list(items))
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"must be a flat sequence of integer item ids; got {items!r}",
-            argument=name,
-            advice="`kernel.ids(labels)` turns labels into ids.",
-        )
+        kinds = "integer item ids or labels" if hasattr(catalogue, "ids") else "integer item ids"
+        raise InvalidInputError(f"must be a flat sequence of {kinds}; got {items!r}", argument=name)
     ids = ids.astype(np.int64)
     unknown = ids[(ids < 0) | (ids >= n_items)]
     if unknown.size:

@@ -40,6 +40,29 @@ class Names(Formatter):
         return self.setting(value, format_spec)
 
 
+def similar(label: str, labels: Sequence[str], n: int = 3) -> tuple[str, ...]:
+    """Return up to ``n`` labels that contain these letters, the shortest first, or else that are or contain a similar word.
+
+    Examples
+    --------
+    >>> similar("Bread", ["rye bread", "bread crumbs", "butter"]), similar("buter", ["peanut butter", "tea"])
+    (('rye bread', 'bread crumbs'), ('peanut butter',))
+    """
+    wanted = label.strip().casefold()
+    within = [name for name in labels if wanted in name.casefold()] if len(wanted) > 2 else []
+    if within or len(labels) > MOST_COMPARED:
+        return tuple(sorted(within, key=len)[:n])
+    close = get_close_matches(label, labels, n=n)
+    if close:
+        return tuple(close)
+    words: dict[str, list[str]] = {}
+    for name in labels:
+        for word in set(name.casefold().split()):
+            words.setdefault(word, []).append(name)
+    found = dict.fromkeys(name for word in get_close_matches(wanted, words, n=n, cutoff=0.75) for name in words[word])
+    return tuple(found)[:n]
+
+
 class NDPPError(Exception):
     """Base class of the errors of this library. They pickle losslessly, since worker processes raise them too.
 
@@ -90,10 +113,10 @@ class UnknownLabelError(InvalidInputError):
 
     def __init__(self, label: str, labels: Sequence[str]) -> None:
         self.label, self.n_labels = label, len(labels)
-        self.suggestions = tuple(get_close_matches(str(label), labels, n=3)) if len(labels) <= MOST_COMPARED else ()
+        self.suggestions = similar(str(label), labels)
         such_as = f", such as {labels[0]!r}" if labels else ""
         hint = f"it is not among the {len(labels)} labels of the catalogue{such_as}"
-        hint = f"did you mean {self.suggestions[0]!r}?" if self.suggestions else hint
+        hint = f"did you mean {' or '.join(map(repr, self.suggestions))}?" if self.suggestions else hint
         super().__init__(f"unknown label {label!r}; {hint}")
 
 

@@ -103,8 +103,10 @@ def test_on_standard_output_baskets_come_as_they_are_drawn(plain, tmp_path):
 
 
 @only_posix.signals
-def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_path):
+@pytest.mark.parametrize("model", ["mixture", "ndpp"])
+def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_path, model):
     words = ["fit", models / "orders.csv", "--rank", 6, "--epochs", 12, "--patience", 100, "--seed", 3, "--jobs", 1]
+    words += ["--model", model]
     assert call(*words, "-o", tmp_path / "whole.safetensors").code == 0
     out, part = tmp_path / "out.safetensors", tmp_path / "out.safetensors.ndpp-part"
     words += ["-o", out]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import ndpp
+from command import end, spawn
 from ndpp import explain
+from ndpp.cli.output import cell
 from ndpp.samplers.mixture import MixtureSampler
 
 
@@ -61,7 +63,7 @@ def test_a_run_of_a_mission_is_not_continued_with_another(call, mixture, tmp_pat
 def test_completions_are_exact_samples(call, model):
     law = ndpp.load(model)
     done = call("complete", model, "-g", 3, "-k", 4, "-n", 6, "--seed", 9, "--ids", "--json")
-    assert done.json["baskets"] == law.sample(6, size=4, given=[3], rng=9).to_lists()
+    assert [sorted(basket) for basket in done.json["baskets"]] == law.sample(6, size=4, given=[3], rng=9).to_lists()
     half = call("complete", model, "-", "--add", 1, "--seed", 0, "--json", stdin="tea\t\nbread\tbutter\n").json[
         "baskets"
     ]
@@ -96,6 +98,8 @@ def test_recommendations_in_bulk_are_those_of_each(call, model, models, ranking,
 def test_the_ranking_is_named(call, model):
     shown = call("recommend", model, "-g", "bread").out
     assert shown.endswith("Score: the probability of the basket with the item, divided by that without it.\n")
+    shown = call("recommend", model, "-g", "bread", "--ranking", "lift").out
+    assert shown.endswith("how many times as likely the item is in a basket that begins so as in any basket.\n")
     shown = call("recommend", model, "-g", "bread", "--ranking", "continuation").out
     assert shown.endswith("Score: the probability that a basket that begins so ends with the item in it.\n")
 
@@ -129,6 +133,60 @@ def test_info_lists_the_missions(call, mixture):
     shown = call("info", mixture).out
     for i, mission in enumerate(explain.missions(law), 1):
         assert f"  {i}  {mission}\n" in shown
+
+
+def test_info_leaves_out_what_takes_long(call, mixture, monkeypatch):
+    law = ndpp.load(mixture)
+    monkeypatch.setattr("ndpp.cli.info.QUICK", 0)
+    found = call("info", mixture, "--json").json
+    assert found["size_law"] is None
+    assert found["mean_size"] == pytest.approx(law.inclusion_probabilities().sum())
+    assert "--sizes computes it" in call("info", mixture).out
+    assert call("info", mixture, "--sizes", "--json").json["size_law"] == pytest.approx(
+        law.size_distribution().tolist()
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(models, tmp_path_factory):
+    """A mixture that the command has learned, and what it printed, for people and for programs."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+    folder = tmp_path_factory.mktemp("fitted")
+    words = [
+        "fit",
+        models / "orders.csv",
+        "-o",
+        folder / "model.safetensors",
+        "--missions",
+        3,
+        "--epochs",
+        2,
+        "--jobs",
+        1,
+    ]
+    return folder / "model.safetensors", [end(spawn(*words, *more, cwd=folder)) for more in ([], ["--json"])]
+
+
+def test_fit_learns_a_mixture_by_default(fitted):
+    path, (shown, printed) = fitted
+    law, found = ndpp.load(path), printed.json
+    assert (shown.code, shown.err) == (0, "")
+    assert isinstance(law, ndpp.Mixture)
+    assert (found["model"], found["components"], len(law.weights)) == ("MixtureNDPP", 3, 3)
+    assert [one["name"] for one in found["missions"]] == [one.name for one in explain.missions(law)]
+    assert found["independent_log_likelihood"] < 0 > found["validation_log_likelihood"]
+    assert ndpp.load_metadata(path)["independent_log_likelihood"] == found["independent_log_likelihood"]
+    header, _, line, missions = shown.out.splitlines()
+    assert header.split("   ")[-1] == "of independent items"
+    assert line.split()[-2:] == [cell(found[f"{kind}_log_likelihood"]) for kind in ("validation", "independent")]
+    assert missions.startswith(f"3 components, in 3 missions for reading: {found['missions'][0]['name']} (")
+
+
+def test_a_fitted_mixture_scores_at_once(fitted):
+    """The normalizers are in the file: nothing is computed for all components before the first score."""
+    law = ndpp.load(fitted[0])
+    ndpp.recommend(law, [0])
+    assert "_state" not in vars(law)
 
 
 def test_evaluation(call, model, models):

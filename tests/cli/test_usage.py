@@ -76,6 +76,11 @@ def test_version(call):
             "not an option of --model symmetric",
         ),
         (
+            ["fit", "FILE", "-o", "x.safetensors", "--model", "ndpp", "--missions", "3"],
+            "--missions is not an option of --model ndpp",
+        ),
+        (["fit", "FILE", "-o", "x.safetensors", "--noise", "1"], "--noise is not an option of --model mixture"),
+        (
             ["evaluate", "SHELF", "FILE", "-o", "result.xlsx"],
             "cannot write .xlsx files; use a name that ends in .txt, .csv, .json",
         ),
@@ -108,7 +113,6 @@ def test_wrong_usage(call, shelf, models, words, told):
             "there is no mission 'lunch'; ndpp info lists all 3",
         ),
         (["sample", "MODELS/trips.safetensors", "--mission", "4"], "there is no mission '4'"),
-        (["sample", "MODELS/trips.safetensors", "--device", "cuda"], "mixtures are drawn on the CPU"),
         (["info", "nowhere.txt"], "'nowhere.txt': No such file or directory"),
         (["evaluate", "SHELF", "MODELS/plain.safetensors"], "must be UTF-8 text"),
         (["evaluate", "SHELF", "SHELF", "--from", "parquet"], "is not a readable Parquet file"),
@@ -199,7 +203,8 @@ def awkward(tmp_path) -> Path:
         (["fit", "MODELS/orders.csv", "-o", "damaged.safetensors", "--resume"], "Delete it and train again."),
         (["evaluate", "MODELS/plain.safetensors", "wrong.txt"], "unknown item id 99. Is this the catalogue of the model?"),
         (["fit", "MODELS/orders.csv", "-o", "x", "--learning-rate", "0"], "--learning-rate must be a number, above 0; got 0.0"),
-        (["fit", "MODELS/orders.csv", "-o", "x", "--rank", "1"], "--rank must be at least 3; got 1"),
+        (["fit", "MODELS/orders.csv", "-o", "x", "--model", "ndpp", "--rank", "1"], "--rank must be at least 3; got 1"),
+        (["fit", "MODELS/orders.csv", "-o", "x", "--rank", "5"], "--rank must be even, since ties are pairs of columns; got 5"),
         (["fit", "MODELS/orders.csv", "-o", "x", "--device", "tpu9"], "--device must be 'cpu', 'cuda' or 'cuda:1'; got 'tpu9'"),
         (["sample", "MODELS/shelf.safetensors", "-g", "99", "--ids"], "unknown item id 99"),
         (["sample", "MODELS/shelf.safetensors", "-g", "12"], "such as 'pasta'. Ids need --ids."),
@@ -217,7 +222,9 @@ def test_advice_speaks_of_options(call, models, awkward, monkeypatch, words, tol
 def test_training_of_other_settings_is_not_continued(call, models, tmp_path):
     part = tmp_path / "x.safetensors.ndpp-part"
     ndpp.NDPP(rank=6, max_epochs=1, random_state=0, checkpoint=part).fit(ndpp.Baskets.read(models / "orders.csv"))
-    done = call("fit", models / "orders.csv", "-o", tmp_path / "x.safetensors", "--rank", 7, "--resume")
+    done = call(
+        "fit", models / "orders.csv", "-o", tmp_path / "x.safetensors", "--model", "ndpp", "--rank", 7, "--resume"
+    )
     assert done.code == 1
     assert done.err == (
         f"ndpp: error: {str(part)!r} was made with another rank (6, now 7). "

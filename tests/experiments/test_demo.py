@@ -15,10 +15,19 @@ from ndpp.experiments import demo
 
 def test_demo_prints_what_it_learned_and_saves_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "made" / "here"
-    kernel = demo.run(folder, n_train=1500, rank=12, max_epochs=1, n_draws=20, progress=False)
+    mixture = demo.run(folder, n_train=1500, n_missions=6, rank=8, max_epochs=1, n_draws=20, progress=False)
     out = capsys.readouterr().out
-    for words in ("shopping trips", "independent items", "go together", "recommended:", "Walk(RejectionUp)", "Saved"):
+    for words in (
+        "shopping trips",
+        "independent items",
+        "Why people come",
+        "go together",
+        "by ties",
+        "drawn:",
+        "Saved",
+    ):
         assert words in out
     assert all(item in out for basket in demo.BASKETS for item in basket)
-    assert (folder / "pairs.png").read_bytes().startswith(b"\x89PNG")
-    np.testing.assert_array_equal(ndpp.load(folder / "groceries.safetensors").X, kernel.X)
+    for name in ("missions.png", "pairs.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    np.testing.assert_array_equal(ndpp.load(folder / "groceries.safetensors").odds, mixture.odds)

@@ -70,8 +70,11 @@ def test_exact_is_compared_with_the_papers_walk_on_the_same_task():
 
 def test_a_sampler_of_another_distribution_does_not_hold():
     law, sampler = np.full(4, 0.25), Exact.prepare(make_kernel(4, 2, rng=0))
-    runs = [fig1.Run("Walker", sampler, 1000), fig1.Run("Exact", sampler, 1000, is_walk=True)]  # names decide nothing
-    task = fig1.Task("task", "file", np.arange(4), law, [], runs)
+    runs = [
+        fig1.PlannedDraws("Walker", sampler, 1000),
+        fig1.PlannedDraws("Exact", sampler, 1000, is_walk=True),
+    ]  # names decide nothing
+    task = fig1.Column("task", "file", np.arange(4), law, [], runs)
     for off, holds in (([0.0, 0.0], True), ([0.3, 0.0], False), ([0.0, 0.3], False)):
         records = [
             fig1.DistanceRecord("task", run.label, 1000, distance.name, value + 0.01)

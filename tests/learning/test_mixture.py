@@ -22,6 +22,7 @@ from ndpp.learning.classes import Shape, find_classes, frequencies, start
 from ndpp.learning.loss import TrainingSettings
 from ndpp.learning.mixture import MixtureRun
 from ndpp.learning.tied import Expansion, Missions
+from ndpp.metrics import independent_items
 
 N_ITEMS = 6
 SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
@@ -334,3 +335,9 @@ def test_samples_and_recommendations_are_those_of_the_mixture(baskets: Baskets):
     assert set(model.recommend([4, 5], n=2).items) == {6, 7}
     np.testing.assert_array_equal(model.score_samples(baskets[:5]), model.law_.log_probs(baskets[:5]))
     assert model.sample(20, given=[0], exclude=[7], rng=1) == model.law_.sample(20, given=[0], exclude=[7], rng=1)
+
+
+def test_the_baseline_is_that_of_independent_items():
+    train, held_out = draw(200, 0), draw(50, 1)
+    model = MixtureNDPP(**QUICK).fit(train, validation=held_out)
+    assert model.baseline_score_ == pytest.approx(independent_items(train).log_likelihoods(held_out).mean())

@@ -138,6 +138,16 @@ def test_rounding_of_the_inputs_is_forgiven():
     coordinates(rng.standard_normal((20, 6)).astype(np.float32), W)
 
 
+def test_single_precision_of_X_forgives_no_negative_inner_matrix():
+    """Whether L is valid depends on W alone if W is positive semidefinite, however X is stored."""
+    X, W = np.eye(100, dtype=np.float32), np.eye(100)
+    W[0, 1] = W[1, 0] = 1 + 3e-4
+    with pytest.raises(InvalidKernelError, match="smallest eigenvalue"):
+        coordinates(X, W)
+    W[0, 1] = W[1, 0] = 1 + 1e-7
+    coordinates(X, W)
+
+
 def test_row_blocks_cover_every_row_once(monkeypatch):
     monkeypatch.setattr(factor, "BLOCK_BYTES", 8 * 3 * 5)
     X = np.zeros((23, 3))

@@ -111,7 +111,7 @@ def test_cost_does_not_grow_with_the_catalogue():
     for n in (10**3, 10**6):
         alone = Alone.prepare(np.full(n, 20.0 / n))
         assert alone.rate == pytest.approx(20, rel=0.02)
-        assert len(alone.common) == 0
+        assert len(alone.frequent) == 0
         assert 5 < len(alone.draw(np.random.default_rng(0))) < 45
 
 

@@ -322,3 +322,17 @@ def test_impossible_sizes_and_sets_are_refused():
         Exact.prepare(BY_NAME["duplicate rows"].kernel, given=[0, 5])
     with pytest.raises(InvalidInputError, match="device"):
         BY_NAME["generic"].kernel.sample(1, device="abacus")
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-9])
+@pytest.mark.filterwarnings("ignore::ndpp.errors.PrecisionWarning")
+def test_single_items_of_a_nearly_skew_kernel(epsilon: float):
+    """P(a) ∝ L_aa, although sets of one item hardly ever occur: no circle can tell them from the others."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((6, 6))
+    kernel = LowRankKernel(rng.standard_normal((10, 6)), epsilon * np.eye(6) + A - A.T)
+    draws = Exact.prepare(kernel, size=1).sample(4000, rng=1).baskets
+    diagonal = np.diag(kernel.to_dense())
+    expected = 4000 * diagonal / diagonal.sum()
+    counts = np.bincount(draws.indices, minlength=10)
+    assert ((counts - expected) ** 2 / expected).sum() < 27.9  # one in a thousand, for 9 degrees of freedom

@@ -24,6 +24,9 @@ from ndpp.samplers.clock import Clock
 from ndpp.samplers.gpu import clock, spectra
 from ndpp.samplers.gpu import mixture as engine_module
 from ndpp.samplers.gpu.clock import ClockGroup
+from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.pivoted import invert_pivoted, invert_pivoted_plain
+from ndpp.samplers.gpu.kernels.remaining import Forms, remaining_forms, remaining_forms_plain
 from ndpp.samplers.gpu.mixture import TiedEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.mixture import ComponentEngine, MixtureSampler
@@ -81,7 +84,7 @@ def test_one_component(device: str):
     kernels, _ = dense("several", "generic")
     mixture = tied("several", "generic")
     assert isinstance(mixture, TiedMixture)
-    draws = on(device, mixture.only(1).sampler()).sample(2000, rng=4)
+    draws = on(device, mixture.only([1]).sampler()).sample(2000, rng=4)
     laws.assert_law(draws.baskets, enumerate_mixture([kernels[1]], [1.0]))
 
 
@@ -95,7 +98,7 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     assert on(device, sampler).sample(20, rng=8, first=40).baskets.to_lists() == whole[40:]
     assert on(device, sampler).sample(60, rng=9).baskets.to_lists() != whole
     monkeypatch.setattr(clock, "ROUND_FACTOR", 0.1)
-    monkeypatch.setattr(clock, "MAX_PRODUCTS", 1)
+    monkeypatch.setattr(clock, "MAX_PRODUCTS", 100)
     monkeypatch.setattr(engine_module, "GROUP_SHARE", 1e-5)
     monkeypatch.setattr(engine_module, "n_bytes", lambda *_: 2**60)
     small = on(device, sampler)
@@ -108,10 +111,10 @@ def test_many_items_and_components(device: str):
     """Inclusion probabilities of a mixture too large to enumerate; space for items grows."""
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(300, 40)) / 4, np.kron(np.eye(20), [[0.0, 1.0], [-1.0, 0.0]])
-    mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(30, 300)), X, W, np.full(30, 1 / 30))
-    draws = on(device, mixture.sampler()).sample(4000, rng=5)
+    mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(8, 300)), X, W, np.full(8, 1 / 8))
+    draws = on(device, mixture.sampler()).sample(2000, rng=5)
     counts, p = np.bincount(draws.baskets.indices, minlength=300), mixture.inclusion_probabilities()
-    laws.assert_together(([count, 4000 - count], [one, 1 - one]) for count, one in zip(counts, p))
+    laws.assert_together(([count, 2000 - count], [one, 1 - one]) for count, one in zip(counts, p))
     sizes = mixture.size_distribution()
     laws.assert_counts(np.bincount(draws.baskets.sizes, minlength=len(sizes)), sizes)
     assert not draws.info["on_cpu"].any()
@@ -167,14 +170,49 @@ def test_remaining_items_are_those_of_the_clock(ties: str, device: str):
     tables, which = engine.spectra(0), torch.tensor([0, 1, 2], device=device)
     for Y in ([], [1], [2, 4]):
         group = ClockGroup(tables, Streams(stream_key(0), engine.device), which, which)
-        for a in Y:
-            group._append(which * N + a, torch.ones(3, dtype=torch.bool, device=device))
+        for m, a in enumerate(Y):
+            left, right, _ = tables.rows[which * N + a].unbind(1)
+            group._append(which * N + a, left, right, torch.ones(3, dtype=torch.bool, device=device), m)
         x = torch.tensor([0.1, 1.0, 3.0], device=device, dtype=torch.float64)
         remaining = group._remaining(x)
         for c in range(3):
             kernel = mixture.components[c].ties
             Z = Clock.prepare(kernel)._remaining(float(x[c]), np.array(Y, np.int64))
             assert float(remaining.rate[c]) == pytest.approx(np.trace(Z), abs=1e-9)
+
+
+@on_devices
+def test_inverses_with_row_exchanges(device: str):
+    """Nearly skew matrices, whose diagonals are no pivots."""
+    G = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 40, 40))).to(device)
+    G = G - G.mT + 1e-6 * torch.eye(40, dtype=G.dtype, device=device)
+    n = torch.arange(50, device=device).clamp(max=40)
+    n -= n % 2  # odd ones are nearly singular
+    inverse = invert_pivoted(G, n)
+    torch.testing.assert_close(inverse, invert_pivoted_plain(G, n), rtol=1e-9, atol=1e-9)
+    for i in range(0, 50, 7):
+        k = int(n[i])
+        eye = torch.eye(k, dtype=G.dtype, device=device)
+        torch.testing.assert_close(G[i, :k, :k] @ inverse[i, :k, :k], eye, rtol=0, atol=1e-9)
+        assert not inverse[i, k:].any()
+        assert not inverse[i, :, k:].any()
+
+
+@on_devices
+def test_fused_forms_equal_plain_ones(device: str):
+    if not runtime.usable(torch.device(device)):
+        pytest.skip("no Triton for this device")
+    rng = np.random.default_rng(1)
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return torch.from_numpy(rng.normal(size=shape)).to(device)
+
+    for m, width in ((0, 16), (1, 16), (17, 48), (40, 128)):
+        forms, table = Forms(numbers(6, width), numbers(6, m, width), numbers(6, m, width)), numbers(30, 3, width)
+        rows = torch.from_numpy(rng.integers(30, size=(4, 37))).to(device)
+        which = torch.tensor([5, 0, 2, 2], device=device)
+        expected = remaining_forms_plain(forms, table, rows, which)
+        torch.testing.assert_close(remaining_forms(forms, table, rows, which), expected, rtol=1e-11, atol=1e-9)
 
 
 @on_devices
@@ -185,11 +223,11 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
     mixture = Mixture.tied(odds, np.eye(3), W, weights)
     sampler = on(device, mixture.sampler())
     assert sampler.engine.spectra(0).diagonal.tolist() == [False, True]
-    draws = sampler.sample(600, rng=6)
+    draws = sampler.sample(300, rng=6)
     kernels = [np.sqrt(np.outer(one, one)) * (np.eye(3) + W) for one in odds]
     laws.assert_law(draws.baskets, enumerate_mixture(kernels, weights))
-    assert 0.4 < draws.info["on_cpu"].mean() < 0.6
-    sized = on(device, mixture.sampler(size=2)).sample(300, rng=6)
+    assert 0.3 < draws.info["on_cpu"].mean() < 0.7
+    sized = on(device, mixture.sampler(size=2)).sample(100, rng=6)
     laws.assert_law(sized.baskets, enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import joblib
 import pytest
+import threadpoolctl
 
 from ndpp.datasets import make_kernel
+from ndpp.errors import InvalidInputError
 from ndpp.samplers import Cholesky, Exact, Walk
 
 
@@ -29,3 +32,36 @@ def test_a_stream_gives_the_draws_of_one_call(prepare, n_jobs):
 def test_nothing_is_drawn_before_it_is_asked_for():
     stream = Exact.prepare(make_kernel(30, 6, rng=0)).stream(10**5, rng=0)
     assert len(next(stream)) == 16
+
+
+def test_streams_that_overlap_give_blas_its_threads_back():
+    """Each holds BLAS to one thread; the last one to end restores the number, whichever came first."""
+    sampler = Exact.prepare(make_kernel(30, 6, rng=0))
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        first, second = sampler.stream(40, rng=0), sampler.stream(40, rng=0)
+        next(first), next(second)
+        assert blas_threads() == [1] * len(before)
+        first.close()
+        assert blas_threads() == [1] * len(before)
+        second.close()
+        assert blas_threads() == before
+
+
+def blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_every_backend_of_joblib_draws_the_same():
+    sampler = Exact.prepare(make_kernel(30, 6, rng=0))
+    expected = sampler.sample(20, rng=3).baskets
+    for backend in ("threading", "multiprocessing", "loky"):
+        with joblib.parallel_config(backend=backend):
+            assert sampler.sample(20, rng=3, n_jobs=2).baskets == expected
+
+
+def test_samples_are_numbered_by_64_bits():
+    sampler = Exact.prepare(make_kernel(30, 6, rng=0))
+    assert len(sampler.sample(2, rng=0, first=2**64 - 2)) == 2
+    with pytest.raises(InvalidInputError, match=r"first must be between 0 and 18446744073709551614"):
+        sampler.sample(2, rng=0, first=2**64 - 1)

@@ -345,3 +345,13 @@ def test_counters_that_a_draw_does_not_have_are_zero():
     assert 0 < small.sum() < 40
     assert not draws.info["item_proposals"][small].any()
     assert draws.info["item_proposals"][~small].all()
+
+
+@pytest.mark.filterwarnings("ignore::ndpp.errors.PrecisionWarning")
+def test_the_naive_step_takes_items_that_nearly_depend_on_each_other():
+    """All minors of size 6 are below rounding of the dense kernel, but not of its factors."""
+    kernel = LowRankKernel(np.vander(np.linspace(1, 1.1, 8), 6), np.eye(6))
+    pairs, law = NaiveUp().prepare(kernel, 6).law(np.arange(4))
+    log_dets = np.array([kernel.log_det([0, 1, 2, 3, *pair]) for pair in pairs])
+    assert (log_dets < -90).all()
+    np.testing.assert_allclose(law, np.exp(log_dets - log_dets.max()) / np.exp(log_dets - log_dets.max()).sum())

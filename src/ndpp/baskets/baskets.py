@@ -20,6 +20,7 @@ from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items
 from ndpp.baskets.lines import Columns, Long
+from ndpp.baskets.shown import Shown
 from ndpp.errors import InvalidInputError
 
 
@@ -32,7 +33,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Baskets:
+class Baskets(Shown):
     """Many sets of items from one catalogue, immutable.
 
     ``baskets[i]`` is the array of ids of basket i; a slice, mask or integer array returns ``Baskets``.
@@ -247,14 +248,6 @@ class Baskets:
         made._set(ends, items, n_items, labels, basket_ids)
         return made
 
-    @property
-    def sizes(self) -> IntArray:
-        """The number of items of each basket."""
-        return np.diff(self.indptr)
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
-
     @overload
     def __getitem__(self, key: int | np.integer) -> IntArray: ...
     @overload
@@ -281,21 +274,6 @@ class Baskets:
         same = same and all(map(np.array_equal, (self.indptr, self.indices), (other.indptr, other.indices)))
         # A file of text has ids of text, and baskets without ids are numbered in it.
         return same and all(str(own) == str(its) for own, its in zip(self.ids_or_numbers, other.ids_or_numbers))
-
-    @property
-    def ids_or_numbers(self) -> Sequence[int | str]:
-        """The ``basket_ids`` or, without them, 0, 1, 2, …"""
-        return range(len(self)) if self.basket_ids is None else self.basket_ids
-
-    def __repr__(self) -> str:
-        text = f"<Baskets: {len(self)} basket{'' if len(self) == 1 else 's'} over {self.n_items} items"
-        if len(self):
-            text += f", sizes {self.sizes.min()} to {self.sizes.max()}, mean {self.sizes.mean():.3g}"
-        return text + (", labelled>" if self.labels else ">")
-
-    def labelled(self, i: int) -> tuple[str, ...]:
-        """Return the labels of the items of basket i; without labels, their ids as strings."""
-        return tuple(str(item) if self.labels is None else self.labels[item] for item in self[i].tolist())
 
     def select(self, *, min_size: int = 0, max_size: float = math.inf) -> Baskets:
         """Return the baskets with at least ``min_size`` and at most ``max_size`` items."""
@@ -342,7 +320,7 @@ class Baskets:
         if kind == "text" and not len(self):
             raise InvalidInputError("a text file cannot hold zero baskets; write CSV or Parquet")
         if kind != "text" and self.basket_ids is not None:
-            files.check_distinct(self.basket_ids)
+            files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
         rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))
         files.write(target, rows, names, format=kind, columns=Columns(basket, item), basket_ids=self.ids_or_numbers)

@@ -18,7 +18,7 @@ from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
 from ndpp.baskets.lines import COMPLETION
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
-from ndpp.cli.guard import Interrupted, say
+from ndpp.cli.guard import Interrupted, printable, say
 from ndpp.cli.journal import Journal
 from ndpp.cli.options import Format
 from ndpp.cli.output import progress
@@ -89,6 +89,8 @@ class Target(NamedTuple):
     def write(self, baskets: Iterable[Sequence[int]], head: Mapping[str, Any]) -> None:
         """Write baskets of ids; ``head`` comes first if the format is JSON."""
         labels, kind = self.labels, self.kind
+        if labels is not None and self.output is None and sys.stdout.isatty():
+            labels = tuple(map(printable, labels))
         name: Callable[[int], Any] = int if labels is None else labels.__getitem__
         stream: IO[Any] = sys.stdout.buffer if kind == "parquet" else sys.stdout
         target = stream if self.output is None else self.output

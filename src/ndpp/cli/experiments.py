@@ -41,11 +41,11 @@ List = Annotated[bool, typer.Option("--list", help="List the experiments, and ru
 
 
 def demo(
-    output: Annotated[
-        Path, o.file("Folder for the kernel and a picture of it.", "--output", "-o", kind="FOLDER")
-    ] = Path("demo-output"),
+    output: Annotated[Path, o.file("Folder for the model and pictures of it.", "--output", "-o", kind="FOLDER")] = Path(
+        "demo-output"
+    ),
 ) -> None:
-    """Learn a kernel from a year of real groceries, inspect it, complete baskets, compare samplers: two minutes.
+    """Learn from a year of real groceries why people shop and what goes together, recommend, draw baskets: two minutes.
 
     \b
     Examples:

@@ -16,25 +16,38 @@ import typer
 from ndpp._atomic import one_writer, part_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import OTHER_FORMATS, Source, check_output, require
-from ndpp.cli.guard import Interrupted
+from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
+from ndpp.cli.guard import ALIASES, Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.experiments.record import Table
+from ndpp.explain import missions as missions_of
 from ndpp.laws.files import save
+from ndpp.laws.mixture import Mixture
 
 
 class Family(StrEnum):
-    """Families of kernels."""
+    """Families of models."""
 
+    mixture = "mixture"
     ndpp = "ndpp"
     ondpp = "ondpp"
     symmetric = "symmetric"
 
 
-ESTIMATORS = {Family.ndpp: "NDPP", Family.ondpp: "ONDPP", Family.symmetric: "SymmetricDPP"}
-FAMILIES = "ndpp: items attract and repel; ondpp: the same, cheap to sample by rejection; symmetric: items only repel."
-RANK = "Columns of the kernel, the largest size of a basket; default: the number of items, at most 200."
+ESTIMATORS = {
+    Family.mixture: "MixtureNDPP",
+    Family.ndpp: "NDPP",
+    Family.ondpp: "ONDPP",
+    Family.symmetric: "SymmetricDPP",
+}
+FAMILIES = (
+    "mixture: missions with ties between items; a single kernel is faster to fit and less accurate: ndpp, where items attract and "
+    "repel, ondpp, cheap to sample by rejection, or symmetric, where items only repel."
+)
+RANK = "Columns of the ties, or of a kernel, where it is also the largest size of a basket; default: by the number of items."
+SHOWN = 3
+"""Missions that are named at the end."""
 VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
 TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
 
@@ -47,8 +60,9 @@ def _training(help: str, least: int | None = None, name: str | None = None) -> A
 def fit(
     baskets: o.BasketFile,
     output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)],
-    family: Annotated[Family, typer.Option("--model", metavar="NAME", help=FAMILIES)] = Family.ndpp,
+    family: Annotated[Family, typer.Option("--model", metavar="NAME", help=FAMILIES)] = Family.mixture,
     rank: Annotated[int | None, o.number(RANK, "--rank", "-r", least=1)] = None,
+    missions: Annotated[int | None, o.number("Components of a mixture; default: by the data.", least=1)] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     test: Annotated[int, o.number(TEST)] = 0,
     seed: o.Seed = 0,
@@ -67,12 +81,16 @@ def fit(
     patience: Annotated[int | None, _training("Epochs without progress before the learning rate drops.", 1)] = None,
     learning_rate: Annotated[float | None, _training("Learning rate of Adam.")] = None,
     batch_size: Annotated[int | None, _training("Baskets per step.", 1)] = None,
-    noise: Annotated[float | None, _training("Relative noise on the rows during training; 0 disables it.")] = None,
-    alpha: Annotated[float | None, _training("Weight of the penalty on the symmetric part.")] = None,
-    beta: Annotated[float | None, _training("Weight of the penalty on the skew part.")] = None,
+    penalty: Annotated[float | None, _training("mixture: least penalty on what is popular in single missions.")] = None,
+    tie_penalty: Annotated[float | None, _training("mixture: least penalty on ties.")] = None,
+    noise: Annotated[
+        float | None, _training("kernels: relative noise on the rows during training; 0 disables it.")
+    ] = None,
+    alpha: Annotated[float | None, _training("kernels: weight of the penalty on the symmetric part.")] = None,
+    beta: Annotated[float | None, _training("kernels: weight of the penalty on the skew part.")] = None,
     gamma: Annotated[float | None, _training("ondpp: weight of the rejection sampler's proposals.")] = None,
 ) -> None:
-    """Fit a model to baskets.
+    """Fit a model to baskets: by default a mixture of shopping missions with ties between items.
 
     OUTPUT.ndpp-part holds the state of training after every epoch; after Ctrl-C or a crash, the same command with --resume
     continues and produces the same model. CSV and Parquet files are in long form, with one row for each item of each basket.
@@ -80,7 +98,8 @@ def fit(
     \b
     Examples:
       ndpp fit orders.csv --basket order_id --item product -o model.safetensors
-      ndpp fit baskets.txt -o model.safetensors --rank 100 --seed 1
+      ndpp fit baskets.txt -o model.safetensors --missions 40 --seed 1
+      ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
       ndpp fit orders.csv -o model.safetensors --test 500
       ndpp fit baskets.txt -o model.safetensors --resume
     """
@@ -93,16 +112,17 @@ def fit(
         require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
         options = {
             "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
-            "batch_size": batch_size, "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
+            "batch_size": batch_size, "n_missions": missions, "penalty": penalty, "tie_penalty": tie_penalty,
+            "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
         }  # fmt: skip
         estimator = _estimator(family, options, jobs)
         estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
         train = _set_aside(data, test, seed, output)
         _train(estimator, train, held_out, part, resume=resume)
         about = Provenance.of(estimator, source, train, seed)
-        save(estimator.kernel_, output, metadata=asdict(about))
+        save(estimator.law_, output, metadata=asdict(about))
         part.unlink(missing_ok=True)
-    emit(about.report(output), None, as_json=json)
+    emit(about.report(output, estimator.law_), None, as_json=json)
 
 
 @dataclass(frozen=True)
@@ -133,13 +153,18 @@ class Provenance:
             independent_log_likelihood=estimator.baseline_score_,
         )
 
-    def report(self, output: Path) -> Report:
+    def report(self, output: Path, law: Law) -> Report:
         """Return what the command prints."""
-        path = os.fspath(output)
+        path, notes = os.fspath(output), []
+        data: dict[str, Any] = {"output": path, **asdict(self)}
+        if isinstance(law, Mixture):
+            found = missions_of(law)
+            largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
+            notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
+            data |= {"components": len(law.weights), "missions": [one._asdict() for one in found]}
         header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
         scores = self.validation_log_likelihood, self.independent_log_likelihood
-        table = Table(header, [(path, self.epochs, self.ended, *scores)])
-        return Report({"output": path, **asdict(self)}, table)
+        return Report(data, Table(header, [(path, self.epochs, self.ended, *scores)]), notes=notes)
 
 
 def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
@@ -182,7 +207,8 @@ def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> 
     estimator = getattr(learning, ESTIMATORS[family])
     given, known = {name: value for name, value in options.items() if value is not None}, estimator().get_params()
     for name in given:
-        require(name in known, f"--{name.replace('_', '-')} is not an option of --model {family.value}")
+        option = ALIASES.get(name, name).replace("_", "-")
+        require(name in known, f"--{option} is not an option of --model {family.value}")
     return estimator(**given)
 
 

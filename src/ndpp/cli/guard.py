@@ -26,7 +26,7 @@ DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 FAILED, INTERRUPTED = 1, 130
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs"}
+ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""

@@ -20,7 +20,8 @@ from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.experiments.record import Table
 from ndpp.explain import Mission, missions
-from ndpp.laws.files import ModelHeader, load_header
+from ndpp.laws.files import load_header
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 
@@ -28,12 +29,17 @@ BAR = 40
 """Length of the longest bar."""
 SMALLEST_SHOWN = 0.0005
 """Smaller probabilities have no bar."""
+QUICK = 10**9
+"""Components × items × columns² up to which the distribution of sizes of a mixture is computed unasked: a few seconds."""
+SIZES = "Compute the distribution of sizes even if it takes minutes, as for mixtures of hundreds of components."
+SKIPPED = "The distribution of sizes of so many components takes a while; --sizes computes it."
 FILE = "A model or a file of baskets; - is standard input."
 
 
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help=FILE, show_default=False)],
     top: Annotated[int, o.number("How many of the most frequent items to list.")] = 5,
+    sizes: Annotated[bool, typer.Option("--sizes", help=SIZES)] = False,
     output: o.Output = None,
     as_json: o.Json = False,
     labels: o.AsLabels = None,
@@ -43,7 +49,7 @@ def info(
     encoding: o.Encoding = None,
     missing: o.MissingValues = o.Missing.error,
 ) -> None:
-    """Describe a file: its shape, rank, labels and sizes, and how a model was trained.
+    """Describe a file: its shape, rank, labels, sizes and missions, and how a model was trained.
 
     \b
     Examples:
@@ -56,7 +62,7 @@ def info(
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
-        report = _model(Path(file), top)
+        report = _model(Path(file), top, sizes=sizes)
     else:
         report = _baskets(source.read(as_labels=labels), source.name, top)
     emit(report, output, as_json=as_json)
@@ -75,20 +81,23 @@ def _is_model(source: Source) -> bool:
         return file.read(9)[8:] == b"{"
 
 
-def _model(path: Path, top: int) -> Report:
+def _model(path: Path, top: int, *, sizes: bool) -> Report:
     header, model = load_header(path), load_model(path)
-    law, frequencies = model.size_distribution(), model.inclusion_probabilities()
-    sizes = np.arange(len(law))
-    mean = float(law @ sizes)
+    frequencies = model.inclusion_probabilities()
     facts: dict[str, Any] = {
         "kind": "model" if isinstance(model, LowRankKernel) else "mixture", "items": model.n_items,
         **_shape(model, header), "labels": model.labels is not None,
-        "mean_size": mean, "sd_of_size": float(np.sqrt(law @ (sizes - mean) ** 2)),
         "ndpp_version": header.ndpp_version, "crc32": fingerprint(path),
+        "mean_size": float(frequencies.sum()),
     }  # fmt: skip
+    law, notes = None, ["", SKIPPED]
+    if sizes or isinstance(model, LowRankKernel) or len(model.weights) * model.n_items * header.n_columns**2 <= QUICK:
+        law = model.size_distribution()
+        facts["sd_of_size"] = float(np.sqrt(law @ (np.arange(len(law)) - facts["mean_size"]) ** 2))
+        notes = _bars(law, "P(size)")
     found = missions(model) if isinstance(model, Mixture) else ()
     data = {**facts, "size_law": law, "missions": [_mission(one) for one in found], "training": header.metadata}
-    notes = [*_bars(law, "P(size)"), *_most_frequent(frequencies, model.labels, top), *_listed(found)]
+    notes += [*_most_frequent(frequencies, model.labels, top), *_listed(found)]
     return Report(data, _facts({**facts, **header.metadata}, path.name), notes=notes)
 
 
@@ -150,7 +159,7 @@ def _bars(law: FloatArray, head: str) -> list[str]:
 def _most_frequent(frequencies: FloatArray, labels: tuple[str, ...] | None, top: int) -> list[str]:
     best = np.argsort(-frequencies, kind="stable")[:top].tolist()
     names = ", ".join(f"{i if labels is None else labels[i]} ({frequencies[i]:.1%})" for i in best)
-    return [f"\nMost frequent: {names}"] if names else []
+    return ["", f"Most frequent: {names}"] if names else []
 
 
 def _facts(tree: dict[str, Any], name: str) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich import box
 from rich import table as tables
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -20,8 +20,10 @@ from ndpp._progress import ProgressBar, progress_bar
 from ndpp.cli.guard import printable
 from ndpp.experiments.record import Table, write_text
 
-WIDE = 1000
-"""Width of output that is not a terminal, so that nothing is wrapped or cut."""
+NUMERIC = int | float | np.number | None
+"""What is aligned to the right."""
+GAP = "   "
+"""Between columns."""
 
 
 class Report(NamedTuple):
@@ -44,23 +46,45 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
         _print(report, Console(file=sys.stdout))
         return
     else:
-        page = io.StringIO()
-        _print(report, Console(file=page, width=WIDE, legacy_windows=False))
-        text = "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())
+        text = "".join(line.rstrip() + "\n" for line in _lines(report))
     if output is None:
         sys.stdout.write(text)
     else:
         write_text(output, text)
 
 
-def _print(report: Report, console: Console) -> None:
+def _lines(report: Report) -> Iterator[str]:
+    """Yield what :func:`_print` prints where there is no terminal, without waiting for rich to lay out thousands of lines."""
+    for i, (header, lines) in enumerate(_shown(report)):
+        if i:
+            yield ""
+        rows = [
+            [printable(text) for text in row] for row in (header, *([cell(value) for value in line] for line in lines))
+        ]
+        numeric = [all(isinstance(value, NUMERIC) for value in values) for values in zip(*lines)]
+        widths = [max(map(cell_len, column)) for column in zip(*rows)]
+        for k, row in enumerate(rows):
+            pads = [" " * (width - cell_len(text)) for text, width in zip(row, widths)]
+            yield GAP.join(pad + text if right else text + pad for text, pad, right in zip(row, pads, numeric))
+            if k == 0:
+                yield "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
+    for note in report.notes:
+        yield printable(note)
+
+
+def _shown(report: Report) -> list[Table]:
+    """Return the tables for people that have any line."""
     shown = report.shown if isinstance(report.shown, list) else [report.shown or report.table]
-    for i, (header, lines) in enumerate(table for table in shown if table.lines):
+    return [table for table in shown if table.lines]
+
+
+def _print(report: Report, console: Console) -> None:
+    for i, (header, lines) in enumerate(_shown(report)):
         if i:
             console.print()
         out = tables.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name, *values in zip(header, *lines):
-            numeric = all(isinstance(value, int | float | np.number | None) for value in values)
+            numeric = all(isinstance(value, NUMERIC) for value in values)
             out.add_column(Text(printable(name)), justify="right" if numeric else "left")
         for line in lines:
             out.add_row(*(Text(printable(cell(value))) for value in line))  # as Text, since an item name is not markup

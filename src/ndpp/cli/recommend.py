@@ -29,11 +29,12 @@ from ndpp.explain import Reason, reasons_many
 from ndpp.inference import Ranking, greedy_map, recommend_many
 from ndpp.laws.kernel import LowRankKernel
 
-RANKING = "What a basket lacks: one item (completion), or all that is still to come (continuation)."
+RANKING = "What a basket lacks: one item (completion), all that is still to come (continuation), or what is special of that (lift)."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 MEANING = {
     Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
     Ranking.CONTINUATION: "Score: the probability that a basket that begins so ends with the item in it.",
+    Ranking.LIFT: "Score: how many times as likely the item is in a basket that begins so as in any basket.",
 }
 
 
@@ -63,7 +64,8 @@ def recommend(
 
     By default the score of an item is the probability of the basket with the item, divided by its probability without it: what
     completes a basket that lacks one item. With --ranking continuation it is the probability that the item is in the final basket:
-    what else a basket that has only begun will hold.
+    what else a basket that has only begun will hold. With --ranking lift this is divided by the probability that any basket holds the
+    item: what goes with this basket in particular.
 
     \b
     Examples:

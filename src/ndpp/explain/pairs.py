@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndpp._show import html_table, printable, to_frame
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
@@ -64,7 +65,28 @@ class Pairs(NamedTuple):
     substitutes: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        return _text("go together", "stand in for each other", self, lambda p: f"{p.first.label} + {p.second.label}")
+        names = ("go together", "stand in for each other")
+        return _text(*names, self, lambda p: f"{printable(p.first.label)} + {printable(p.second.label)}")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        both = [*self.complements, *self.substitutes]
+        kinds = ["complement"] * len(self.complements) + ["substitute"] * len(self.substitutes)
+        numbers = {name: [getattr(pair, name) for pair in both] for name in ("lift", "together", "correlation", "tie")}
+        first, second = ([getattr(pair, name).label for pair in both] for name in ("first", "second"))
+        return {"kind": kinds, "first": first, "second": second, **numbers}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row per pair, of pandas, polars or pyarrow."""
+        return to_frame(self._columns(), backend)
+
+    def _repr_html_(self) -> str:
+        columns = self._columns()
+        return html_table(
+            "What goes together, and what stands in for what", list(columns), list(zip(*columns.values()))
+        )
 
 
 class Related(NamedTuple):
@@ -75,9 +97,25 @@ class Related(NamedTuple):
     substitutes: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        head = f"{self.item.label}: in {self.item.probability:.2%} of baskets\n"
+        head = f"{printable(self.item.label)}: in {self.item.probability:.2%} of baskets\n"
         pairs = Pairs(self.complements, self.substitutes)
-        return head + _text("goes with", "instead of it", pairs, lambda pair: pair.second.label)
+        return head + _text("goes with", "instead of it", pairs, lambda pair: printable(pair.second.label))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _columns(self) -> dict[str, list[Any]]:
+        columns = Pairs(self.complements, self.substitutes)._columns()
+        return {"item": columns.pop("second"), **{name: column for name, column in columns.items() if name != "first"}}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame with a row per related item, of pandas, polars or pyarrow."""
+        return to_frame(self._columns(), backend)
+
+    def _repr_html_(self) -> str:
+        columns = self._columns()
+        title = f"{self.item.label}: in {self.item.probability:.2%} of baskets"
+        return html_table(title, list(columns), list(zip(*columns.values())))
 
 
 def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
@@ -114,7 +152,7 @@ def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: flo
     """
     marginals, n = _Marginals.of(law_of(kernel)), check_count(n, "n", least=1)
     own = marginals.law
-    a = int(own.ids([item])[0] if isinstance(item, str) else check_items([item], own.n_items, "item")[0])
+    a = int(check_items([item], own, "item")[0])
     if marginals.p[a] == 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs, so it has no complements or substitutes")
     others = marginals.occurring(least_probability)
@@ -144,7 +182,7 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
     marginals, n = _Marginals.of(law_of(kernel)), check_count(n, "n", least=1)
     items = marginals.occurring(least_probability)
     if among is not None:
-        items = np.intersect1d(items, check_items(among, marginals.law.n_items, "among"))
+        items = np.intersect1d(items, check_items(among, marginals.law, "among"))
     step = max(1, CHUNK_PAIRS // max(1, len(items)))
     parts = [(items[:0], items[:0], np.empty(0))]
     for start in range(0, len(items), step):

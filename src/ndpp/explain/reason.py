@@ -6,7 +6,8 @@ The score of an item a for a basket J is a product, and its logarithm a sum:
 
 o(a) = P(a)/(1 − P(a)) are the odds of the item in all baskets, o_c(a) those in baskets of component c: the score would be o(a) if items
 were independent, and Σ_c P(c | J) o_c(a) if they were so within each component. For :attr:`ndpp.Ranking.CONTINUATION` the scores are
-probabilities, and probabilities take the place of odds. A kernel is one component, so its missions explain nothing.
+probabilities, and probabilities take the place of odds; :attr:`ndpp.Ranking.LIFT` divides them by P(a), so that the factor of popularity
+is one. A kernel is one component, so its missions explain nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def reasons(
     """
     law = law_of(model)
     best = recommend(law, basket, n=n, candidates=candidates, ranking=ranking)
-    return Reader.of(law).reasons(check_items(basket, law.n_items, "basket"), best, Ranking(ranking))
+    return Reader.of(law).reasons(check_items(basket, law, "basket"), best, Ranking(ranking))
 
 
 def reasons_many(
@@ -110,8 +111,8 @@ class Reader(NamedTuple):
 
     def reasons(self, basket: IntArray, best: Recommendation, ranking: Ranking) -> tuple[Reason, ...]:
         """Return the reasons of what is recommended for a basket."""
-        chosen, scores = best
-        popularity = np.log(_odds(self.found.overall[chosen], ranking))
+        chosen, scores = best.items, best.scores
+        popularity = np.log(self._odds(self.found.overall[None], chosen, ranking))[0]
         by_component = self._shares(basket, chosen, ranking)
         expected = np.log(by_component.sum(axis=0))
         ties = self._ties(basket, chosen, ranking)
@@ -130,7 +131,15 @@ class Reader(NamedTuple):
         posterior = np.ones(1)
         if isinstance(self.law, Mixture):
             posterior = self.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
-        return np.asarray(posterior[:, None] * _odds(self.found.by_component[:, items], ranking))
+        return np.asarray(posterior[:, None] * self._odds(self.found.by_component, items, ranking))
+
+    def _odds(self, chances: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
+        """Return what stands for the probabilities (rows, n_items) of some items in scores: odds, or for continuations probabilities."""
+        p = chances[:, items]
+        if ranking is Ranking.COMPLETION:
+            p = np.minimum(p, MOST)
+            return np.asarray(p / (1 - p))
+        return np.asarray(p / self.found.overall[items] if ranking is Ranking.LIFT else p)
 
     def _because(self, shares: FloatArray) -> str | None:
         if not self.missions:
@@ -147,8 +156,3 @@ class Reader(NamedTuple):
                 for own, factor in zip(out, factors.tolist()):
                     own.append(Tie(j, label_of(self.law, j), factor))
         return [tuple(sorted(own, key=lambda tie: -tie.log_factor)) for own in out]
-
-
-def _odds(p: FloatArray, ranking: Ranking) -> FloatArray:
-    """Return the odds of completions, the probabilities of continuations."""
-    return np.asarray(p if ranking is Ranking.CONTINUATION else (q := np.minimum(p, MOST)) / (1 - q))

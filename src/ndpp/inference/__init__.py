@@ -4,6 +4,7 @@ from ndpp.inference.greedy import greedy_map
 from ndpp.inference.ranking import (
     Ranking,
     Recommendation,
+    Recommendations,
     continuation_scores,
     continuation_scores_many,
     recommend,
@@ -14,6 +15,7 @@ from ndpp.inference.scores import next_item_scores, next_item_scores_many
 __all__ = [
     "Ranking",
     "Recommendation",
+    "Recommendations",
     "continuation_scores",
     "continuation_scores_many",
     "greedy_map",

@@ -63,7 +63,7 @@ def greedy_map(
     (array([1, 2]), array([0, 1]))
     """
     if isinstance(kernel, Mixture):
-        rows, support = check_items(given, kernel.n_items, "given"), np.arange(kernel.n_items)
+        rows, support = check_items(given, kernel, "given"), np.arange(kernel.n_items)
     else:
         rows, support = kernel.rows_of(given, "given"), kernel.support
     if check_count(size, "size") < len(rows):
@@ -74,7 +74,7 @@ def greedy_map(
         raise ImpossibleSizeError(f"no set is larger than {bound}{kernel.max_size}; got size {size}")
     allowed = np.ones(len(support), bool)
     if candidates is not None:
-        allowed = np.isin(support, check_items(candidates, kernel.n_items, "candidates"))
+        allowed = np.isin(support, check_items(candidates, kernel, "candidates"))
     allowed[rows] = False
     chosen: list[int] = rows.tolist()
     group: tuple[int, ...] = ()

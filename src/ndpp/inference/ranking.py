@@ -1,17 +1,20 @@
-"""Recommendations: two ways to rank items for a basket, by name, for every law.
+"""Recommendations: ways to rank items for a basket, by name, for kernels and mixtures.
 
 :attr:`Ranking.COMPLETION` asks what completes a basket that lacks one item, P(J ∪ a). :attr:`Ranking.CONTINUATION` asks what else a basket
-that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become.
+that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become. :attr:`Ranking.LIFT` divides it by
+P(a ∈ S): what goes with this basket rather than with others, however popular it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndpp._show import html_table, text_table, to_frame
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
@@ -26,30 +29,91 @@ SCORES = 2**24
 
 
 class Ranking(StrEnum):
-    """What a basket lacks: one item (P(J ∪ a)), or all that is still to come (P(a ∈ S | J ⊆ S))."""
+    """What a basket lacks: one item (P(J ∪ a)), or all that is still to come (P(a ∈ S | J ⊆ S), or as a multiple of P(a ∈ S))."""
 
     COMPLETION = "completion"
     CONTINUATION = "continuation"
+    LIFT = "lift"
 
     def scores(self, law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
-        return next_item_scores(law, basket) if self is Ranking.COMPLETION else continuation_scores(law, basket)
+        if self is Ranking.COMPLETION:
+            return next_item_scores(law, basket)
+        return self._relative(law, continuation_scores(law, basket))
 
     def scores_many(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
-        many = next_item_scores_many if self is Ranking.COMPLETION else continuation_scores_many
-        return many(law, baskets)
+        if self is Ranking.COMPLETION:
+            return next_item_scores_many(law, baskets)
+        return self._relative(law, continuation_scores_many(law, baskets))
 
     def scores_or_nan(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, NaN for those that have probability zero."""
-        return (scores_or_nan if self is Ranking.COMPLETION else _continuation_or_nan)(law, baskets)
+        if self is Ranking.COMPLETION:
+            return scores_or_nan(law, baskets)
+        return self._relative(law, _continuation_or_nan(law, baskets))
+
+    def _relative(self, law: LowRankKernel | Mixture, chances: FloatArray) -> FloatArray:
+        """Return P(a ∈ S | J ⊆ S), or as a multiple of P(a ∈ S)."""
+        if self is not Ranking.LIFT:
+            return chances
+        overall = law.inclusion_probabilities()
+        return chances / np.where(overall > 0, overall, 1.0)
 
 
 class Recommendation(NamedTuple):
-    """Items, best first, and their scores: the factor by which each would multiply P(basket), or P(a ∈ S | basket ⊆ S)."""
+    """Items, best first, and their scores, as the :class:`Ranking` defines them.
+
+    ``labels`` are the names of the items, if they have any.
+    """
 
     items: IntArray
     scores: FloatArray
+    labels: tuple[str, ...] | None = None
+
+    def _columns(self) -> dict[str, list[Any]]:
+        names = self.items.tolist() if self.labels is None else list(self.labels)
+        return {"item": names, "score": self.scores.tolist()}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame of pandas, polars or pyarrow with a row per item."""
+        return to_frame(self._columns(), backend)
+
+    def __repr__(self) -> str:
+        columns = self._columns()
+        return text_table(list(columns), list(zip(*columns.values())))
+
+    def _repr_html_(self) -> str:
+        columns = self._columns()
+        return html_table("Recommendation", list(columns), list(zip(*columns.values())))
+
+
+class Recommendations(list[Recommendation | None]):
+    """A recommendation per basket, None for baskets of probability zero; ``basket_ids`` are those of the baskets."""
+
+    def __init__(self, found: Iterable[Recommendation | None], basket_ids: Sequence[int | str]) -> None:
+        super().__init__(found)
+        self.basket_ids = basket_ids
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame of pandas, polars or pyarrow with the columns basket, rank, item and score."""
+        header, lines = self._table()
+        return to_frame(dict(zip(header, zip(*lines) if lines else [()] * len(header))), backend)
+
+    def _table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        lines = [
+            (i, rank, *line)
+            for i, one in zip(self.basket_ids, self)
+            if one is not None
+            for rank, line in enumerate(zip(*one._columns().values()), 1)
+        ]
+        return ["basket", "rank", "item", "score"], lines
+
+    def __repr__(self) -> str:
+        return text_table(*self._table())
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Recommendations for {len(self):,} baskets", *self._table())
 
 
 def recommend(
@@ -59,6 +123,7 @@ def recommend(
     n: int = 10,
     candidates: Items | None = None,
     ranking: Ranking = Ranking.COMPLETION,
+    unknown: str = "error",
 ) -> Recommendation:
     """Return the ``n`` items with the largest scores, best first; fewer if fewer score above zero.
 
@@ -69,26 +134,33 @@ def recommend(
     law : LowRankKernel or Mixture
         The model.
     basket : items
-        What is in the basket.
+        What is in the basket: ids or labels.
     n : int
-        How many items.
+        Number of items.
     candidates : items, optional
         The only items to recommend.
     ranking : Ranking
-        Whether the basket lacks one item (``Ranking.COMPLETION``) or has only begun (``Ranking.CONTINUATION``).
+        Whether the basket lacks one item (``Ranking.COMPLETION``) or has only begun (``Ranking.CONTINUATION``), and whether to leave out
+        how popular items are in all baskets (``Ranking.LIFT``). Rare items have the largest lifts; ``candidates`` may leave them out.
+    unknown : {"error", "skip"}
+        What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
+        :class:`~ndpp.errors.DataWarning`.
 
     Examples
     --------
     >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> recommend(kernel, [0], n=1)
-    Recommendation(items=array([1]), scores=array([5.]))
+    item  score
+       1      5
     >>> recommend(kernel, [0], n=1, ranking=Ranking.CONTINUATION).scores.round(4)
     array([0.8333])
     """
     n, others = check_count(n, "n", least=1), _others(law, candidates)
+    if unknown != "error":
+        basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
     scores = Ranking(ranking).scores(law, basket)
     scores[others] = 0.0
-    return _best(scores, n)
+    return _best(law, scores, n)
 
 
 def recommend_many(
@@ -98,10 +170,11 @@ def recommend_many(
     n: int = 10,
     candidates: Items | None = None,
     ranking: Ranking = Ranking.COMPLETION,
-) -> list[Recommendation | None]:
+) -> Recommendations:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
-    Parameters as for :func:`recommend`. Scores of some of the baskets are in memory at a time.
+    The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. Parameters as
+    for :func:`recommend`. Scores of some of the baskets are in memory at a time.
 
     Examples
     --------
@@ -109,28 +182,30 @@ def recommend_many(
     >>> [best.items.tolist() for best in recommend_many(kernel, Baskets.from_lists([[0], [2]]), n=1)]
     [[1], [0]]
     """
-    n, others, found = check_count(n, "n", least=1), _others(law, candidates), []
+    n, others = check_count(n, "n", least=1), _others(law, candidates)
+    found: list[Recommendation | None] = []
     step = max(1, SCORES // max(1, law.n_items))
     for start in range(0, len(baskets), step):
         scores = Ranking(ranking).scores_or_nan(law, baskets[start : start + step])
         scores[:, others] *= 0.0  # NaN stays
-        found += [None if np.isnan(row[0]) else _best(row, n) for row in scores]
-    return found
+        found += [None if np.isnan(row[0]) else _best(law, row, n) for row in scores]
+    return Recommendations(found, baskets.ids_or_numbers)
 
 
 def _others(law: LowRankKernel | Mixture, candidates: Items | None) -> IntArray:
     """Return the items that are no candidates."""
     if candidates is None:
         return np.empty(0, np.int64)
-    return np.setdiff1d(np.arange(law.n_items), check_items(candidates, law.n_items, "candidates"))
+    return np.setdiff1d(np.arange(law.n_items), check_items(candidates, law, "candidates"))
 
 
-def _best(scores: FloatArray, n: int) -> Recommendation:
+def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int) -> Recommendation:
     """Return the n best items that score above zero; ties go to the smaller id."""
     least = np.partition(scores, -n)[-n] if n < len(scores) else 0.0
     best = np.flatnonzero((scores >= least) & (scores > 0))
     best = best[np.argsort(-scores[best], kind="stable")[:n]]
-    return Recommendation(best, scores[best])
+    labels = None if law.labels is None else tuple(law.labels[a] for a in best.tolist())
+    return Recommendation(best, scores[best], labels)
 
 
 def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
@@ -145,14 +220,14 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
     array([0.    , 0.8333, 0.5   ])
     """
     out = law.inclusion_probabilities(given=basket)
-    out[check_items(basket, law.n_items, "basket")] = 0.0
+    out[check_items(basket, law, "basket")] = 0.0
     return out
 
 
 def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
-    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures take one basket after the other.
+    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures score one basket after another.
     """
     out = _continuation_or_nan(law, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):

@@ -98,7 +98,7 @@ def scores_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
 
 def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
-    ids = check_items(basket, mixture.n_items, "basket")
+    ids = check_items(basket, mixture, "basket")
     if isinstance(mixture, (TiedMixture, FamilyMixture)):
         return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)

@@ -115,7 +115,7 @@ class BackgroundKernel(LowRankKernel):
 
     def log_det(self, items: Items) -> float:
         """Return log det(L_S), −inf where it is zero. O(k²d + k³)."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if len(ids) == 0:
             return 0.0
         if not self.can_occur(ids).all():
@@ -141,7 +141,7 @@ class BackgroundKernel(LowRankKernel):
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
         rest, tied = self.given_alone(ids)
@@ -164,7 +164,7 @@ class BackgroundKernel(LowRankKernel):
             value = self.log_det(tied)
         elif len(tied) < size <= self.max_size:
             tilted = self.tilted_for(size, tied)
-            chance = tilted.union.law().at(size - len(tied))
+            chance = tilted.union.distribution().at(size - len(tied))
             if chance > ZERO_WEIGHT:
                 coords, q = tilted.kernel.ties.coordinates, tilted.kernel._q(tied)
                 value = float(np.log(chance)) + tilted.kernel._log_mass(tied) - size * tilted.log_tilt
@@ -175,7 +175,7 @@ class BackgroundKernel(LowRankKernel):
 
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size, each with an absolute error of about 1e-15. O(n r²)."""
-        return self._union().law().spread(self.max_size + 1)
+        return self._union().distribution().spread(self.max_size + 1)
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.

@@ -1,24 +1,34 @@
-"""What all distributions over sets share: drawing from them.
-
-A *law* gives every set of items a probability: a kernel, or a mixture of kernels. All have the same methods.
-"""
+"""The base class of all distributions over sets of items: kernels and mixtures of kernels. It draws samples."""
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, ClassVar
 
 from ndpp._lazy import load
+from ndpp._show import html_table, some
 from ndpp._types import Items, Jobs, RngLike
 from ndpp.baskets import Baskets
 
+RECOMMEND = "ndpp.inference.ranking:recommend"
+"""Recommendations build on distributions, so they are loaded by name."""
 MEMORY = 256 * 2**20
-"""Most bytes of cached matrices, unless a call says otherwise."""
+"""Default for the maximum number of bytes of cached matrices."""
 
 
 class Law:
-    """A distribution over sets of items. Samplers import laws, so a law names its sampler and loads it on first use."""
+    """A distribution over sets of items. Samplers import this package, so a distribution names its sampler and loads it on first use."""
 
     _sampler: ClassVar[str]
+
+    def _repr_html_(self) -> str:
+        law: Any = self  # what is an attribute of a kernel may be a property of a mixture
+        facts: list[tuple[str, Any]] = [("items", law.n_items), ("largest sample", law.max_size)]
+        for weight, name in sorted(
+            zip(getattr(law, "weights", ()), getattr(law, "names", None) or count()), reverse=True
+        ):
+            facts.append((f"component {name}", f"{weight:.1%}"))
+        return html_table(repr(self).strip("<>"), ["labels", some(law.labels)], facts)
 
     def sampler(
         self,
@@ -53,11 +63,11 @@ class Law:
         Parameters
         ----------
         n_samples : int
-            How many sets.
+            Number of sets.
         size : int, optional
-            Items of each, given ones included; None: the unconstrained law.
+            Number of items of each set, given ones included. None: any number.
         given, exclude : items
-            Items every set contains, and items no set contains.
+            Items every set contains, and items no set contains: ids or labels.
         rng : anything ``numpy.random.default_rng`` takes
             Sample i depends on it and on i alone, whatever ``n_jobs``.
         n_jobs : int or distributed.Client, optional
@@ -65,7 +75,8 @@ class Law:
         device : str, optional
             None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
         memory : int
-            Most bytes of cached matrices. Peak memory beside X is this, 20n bytes of table and about 130 r² √size bytes per worker.
+            Maximum bytes of cached matrices. Peak memory in addition to X is this, a table of 20n bytes, and about
+            130 r² √size bytes per worker.
         progress : bool
             Show a progress bar.
 
@@ -79,3 +90,23 @@ class Law:
         sampler = self.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets
+
+    def recommend(
+        self,
+        basket: Items,
+        *,
+        n: int = 10,
+        candidates: Items | None = None,
+        ranking: str = "completion",
+        unknown: str = "error",
+    ) -> Any:
+        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`.
+
+        Examples
+        --------
+        >>> from ndpp.datasets import shelf_kernel
+        >>> shelf_kernel().recommend(["bread"], n=2)
+        item    score
+        butter  3.175
+        """
+        return load(RECOMMEND)(self, basket, n=n, candidates=candidates, ranking=ranking, unknown=unknown)

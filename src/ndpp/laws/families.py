@@ -31,7 +31,7 @@ from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
 from ndpp.laws.family_sizes import FamilySizes, distributions
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import NEGLIGIBLE, Mixture
+from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR, Mixture
 from ndpp.laws.patterns import Catalogue, FamilyComponents, Patterns, Touched, touched_weights
 from ndpp.laws.tied import TiedMixture
 
@@ -229,9 +229,9 @@ class FamilyMixture(Mixture):
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
-        ids = check_items(given, self.n_items, "given")
+        ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
-        active = np.flatnonzero(posterior > NEGLIGIBLE)
+        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
         if size is None:
             out = self._inclusions(ids, posterior[active], active)
         else:
@@ -306,7 +306,7 @@ class FamilyMixture(Mixture):
 
     def condition(self, items: Items) -> FamilyMixture:
         """Return the distribution of the remaining items, given that these are in: again a mixture over the same families."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if len(ids) == 0:
             return self
         return self._with(self.responsibilities(ids), lambda mixture: mixture._given(ids))
@@ -336,10 +336,10 @@ class FamilyMixture(Mixture):
 
     def restrict(self, items: Items) -> FamilyMixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        return self.exclude(np.setdiff1d(np.arange(self.n_items), check_items(items, self.n_items)))
+        return self.exclude(np.setdiff1d(np.arange(self.n_items), check_items(items, self)))
 
     def exclude(self, items: Items) -> FamilyMixture:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
-        rest = self._changed(patterns=self.patterns.without(check_items(items, self.n_items)))
+        rest = self._changed(patterns=self.patterns.without(check_items(items, self)))
         log_weights = self._log_weights + rest.touched.log_normalizers() - self.touched.log_normalizers()
         return rest._changed(weights=np.exp(log_weights - logsumexp(log_weights)), names=self.names)

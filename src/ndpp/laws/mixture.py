@@ -1,8 +1,8 @@
 """Mixtures of kernels: P(S) = Σ_c w_c P_c(S). Each component is a reason to shop, a *mission*, with its own popular items.
 
-One kernel bounds how much an item can tell about all others; a mixture does not (``docs/mixtures``). What is known of a basket is told by
-the posterior of the missions, P(c | S) ∝ w_c P_c(S) if the basket is complete and P(c | J ⊆ S) ∝ w_c P_c(J ⊆ S) if it has begun. Given
-items, a mixture is a mixture again; probabilities are averages over the components with these weights. A sample is one of a component.
+With a single kernel, one item can say only so much about all others; a mixture has no such limit (``docs/mixtures``). The posterior of the
+missions is P(c | S) ∝ w_c P_c(S) if the basket is complete, and P(c | J ⊆ S) ∝ w_c P_c(J ⊆ S) if it has only begun. Conditioned on items,
+a mixture is a mixture again. Probabilities are averages over the components, and each sample is drawn from one component.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ndpp.laws.base import Law
 from ndpp.laws.kernel import LowRankKernel
 
 WEIGHT_TOLERANCE = 1e-6
-"""How far from one the weights may sum."""
-NEGLIGIBLE = 1e-14
+"""How far the sum of the weights may be from one."""
+NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
 RARE_SIZE = 1e-8
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
 MEMORY = 2**31
-"""Most bytes of prepared components, unless a call says otherwise."""
+"""Default for the maximum number of bytes of prepared components."""
 TIED = "ndpp.laws.tied:TiedMixture"
 """The class of mixtures with shared ties, which builds on this one."""
 
@@ -113,7 +113,7 @@ class Mixture(Law):
         odds : (C, n) array_like
             How popular each item is in each component, ≥ 0.
         X, W : (n, d) and (d, d) array_like
-            What ties items together, whatever the component: X W Xᵀ needs a positive semidefinite symmetric part. X is kept once.
+            What ties items together, whatever the component: X W Xᵀ needs a positive semidefinite symmetric part. X is stored once.
         weights, names : as for :class:`Mixture`
         labels : sequence of str, optional
             Names of the items.
@@ -141,9 +141,9 @@ class Mixture(Law):
         """Names of the items."""
         return self._first.labels
 
-    def ids(self, labels: Sequence[str]) -> IntArray:
-        """Return the ids of items named by their labels."""
-        return self._first.ids(labels)
+    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
+        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
+        return self._first.ids(labels, unknown=unknown)
 
     def catalogue_ids(self, rows: IntArray) -> IntArray:
         """Return the ids themselves: samplers of a mixture speak of items of the catalogue."""
@@ -166,7 +166,7 @@ class Mixture(Law):
 
     def log_prob(self, items: Items, size: int | None = None) -> float:
         """Return log P(S), over all sets or over those of one size."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         if size is not None and len(ids) != self.check_size(size):
             return -np.inf
         return _log_sum(self._log_weights + self._log_whole(ids)) - (
@@ -200,10 +200,10 @@ class Mixture(Law):
     @cached_property
     def _sizes(self) -> FloatArray:
         """P_c(|S| = k), shape (C, largest size + 1)."""
-        laws = [kernel.size_distribution() for kernel in self.components]
-        out = np.zeros((len(laws), max(map(len, laws))))
-        for row, law in zip(out, laws):
-            row[: len(law)] = law
+        distributions = [kernel.size_distribution() for kernel in self.components]
+        out = np.zeros((len(distributions), max(map(len, distributions))))
+        for row, distribution in zip(out, distributions):
+            row[: len(distribution)] = distribution
         return out
 
     def _log_sizes(self, size: int) -> FloatArray:
@@ -219,7 +219,7 @@ class Mixture(Law):
 
         ``size`` is the size of S, the items included, if it is known.
         """
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         log_posterior = self._log_weights + (self._log_whole(ids) if whole else self._log_contained(ids, size))
         total = _log_sum(log_posterior)
         if total == -np.inf:
@@ -250,10 +250,10 @@ class Mixture(Law):
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
-        ids = check_items(given, self.n_items, "given")
+        ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
         out = np.zeros(self.n_items)
-        for c in np.flatnonzero(posterior > NEGLIGIBLE).tolist():
+        for c in np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR).tolist():
             out += posterior[c] * self.components[c].inclusion_probabilities(size, ids)
         return clip_probabilities(out, "inclusion probabilities")
 
@@ -266,37 +266,37 @@ class Mixture(Law):
     def only(self, components: Sequence[int]) -> Mixture:
         """Return the distribution given that the component is one of these."""
         weights = np.zeros(len(self.weights))
-        weights[list(components)] = self.weights[list(components)]
+        weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
         if not weights.any():
             raise ZeroProbabilityError("these components have probability zero")
         return self._with(weights / weights.sum(), lambda kernel: kernel)
 
     def condition(self, items: Items) -> Mixture:
         """Return the distribution of the remaining items, given that these are in: components conditioned, weights P(c | items ⊆ S)."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._with(self.responsibilities(ids), lambda kernel: kernel.condition(ids)) if len(ids) else self
 
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._narrowed(lambda kernel: kernel.restrict(ids))
 
     def exclude(self, items: Items) -> Mixture:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
-        ids = check_items(items, self.n_items)
+        ids = check_items(items, self)
         return self._narrowed(lambda kernel: kernel.exclude(ids[kernel.can_occur(ids)]))
 
     def _narrowed(self, change: Any) -> Mixture:
         changed = [change(kernel) for kernel in self.components]
-        kept = [new.log_normalizer() - old.log_normalizer() for new, old in zip(changed, self.components)]
-        log_weights = self._log_weights + np.array(kept)
+        log_shares = [new.log_normalizer() - old.log_normalizer() for new, old in zip(changed, self.components)]
+        log_weights = self._log_weights + np.array(log_shares)
         return Mixture(changed, np.exp(log_weights - _log_sum(log_weights)), names=self.names)
 
     def _with(self, weights: FloatArray, change: Any) -> Mixture:
         """Return the changed components of positive weight, and their weights."""
-        kept = np.flatnonzero(weights > 0).tolist()
-        names = None if self.names is None else [self.names[c] for c in kept]
-        return Mixture([change(self.components[c]) for c in kept], weights[kept], names=names)
+        possible = np.flatnonzero(weights > 0).tolist()
+        names = None if self.names is None else [self.names[c] for c in possible]
+        return Mixture([change(self.components[c]) for c in possible], weights[possible], names=names)
 
     # -- drawing -------------------------------------------------------------------------------------------------------------
 

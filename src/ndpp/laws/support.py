@@ -11,7 +11,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
-from ndpp._validation import check_items, frozen
+from ndpp._validation import check_choice, check_items, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
 from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows
@@ -48,16 +48,16 @@ class ItemRows:
         """The items that can occur, ascending."""
         return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
 
-    def ids(self, labels: Sequence[str]) -> IntArray:
-        """Return the ids of items named by their labels."""
+    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
+        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
         if self.labels is None:
             raise InvalidInputError("this kernel has no labels; pass ids, or build it with labels=")
         if isinstance(labels, str):
             raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
-        unknown = [label for label in labels if label not in self._id_of]
-        if unknown:
-            raise UnknownLabelError(unknown[0], self.labels)
-        return np.array([self._id_of[label] for label in labels], np.int64)
+        new = [label for label in labels if label not in self._id_of]
+        if new and check_choice(unknown, "unknown", ("error", "skip")) == "error":
+            raise UnknownLabelError(new[0], self.labels)
+        return np.array([self._id_of[label] for label in labels if label in self._id_of], np.int64)
 
     @cached_property
     def _id_of(self) -> dict[str, int]:
@@ -69,7 +69,7 @@ class ItemRows:
 
     def rows_of(self, items: Items, name: str = "items") -> IntArray:
         """Return the rows of the support of these items, in the same order."""
-        ids = check_items(items, self.n_items, name)
+        ids = check_items(items, self, name)
         outside = ids[~self.can_occur(ids)]
         if outside.size:
             raise ZeroProbabilityError(

@@ -26,15 +26,17 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import NEGLIGIBLE, Mixture
+from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR, Mixture
+from ndpp.laws.precision import say_precision
+from ndpp.linalg.schur import ROUNDING
 from ndpp.rows.scaled import Scaled
 
 BLOCK_ENTRIES = 2**21
-"""Entries of the products q_a q_b that are formed at a time (16 MB)."""
+"""Number of products q_a q_b in memory at a time (16 MB)."""
 
 
 class TiedComponents(Sequence[LowRankKernel]):
-    """The components as kernels, made when asked for: they share X."""
+    """The components as kernels that share X; each is built when it is requested."""
 
     def __init__(self, odds: FloatArray, base: LowRankKernel) -> None:
         self.odds, self.base = odds, base
@@ -192,10 +194,23 @@ class TiedMixture(Mixture):
         if len(ids) == 0 or not self.base.can_occur(ids).all():
             return np.full(len(self.odds), 0.0 if len(ids) == 0 else -np.inf)
         odds, _, inside = self._inside(ids, self._state.N)
-        log_abs = np.linalg.slogdet(inside)
+        sign, log_abs = np.linalg.slogdet(inside)
         with np.errstate(divide="ignore"):
-            log_p = np.log(odds / (1 + odds)).sum(axis=1)
-        return np.where(log_abs.sign > 0, log_p + log_abs.logabsdet, -np.inf)
+            log_size = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
+        self._check_precision(inside, sign, log_size)
+        return np.where(sign > 0, log_size, -np.inf)
+
+    def _check_precision(self, inside: FloatArray, sign: FloatArray, log_size: FloatArray) -> None:
+        """Warn or raise if rounding matters in Σ_c w_c P_c(J ⊆ S): the determinants of ``inside``, which are positive, have these signs."""
+        log_share = log_size + self._log_weights
+        if log_share.max() == -np.inf:
+            return
+        inverse = np.linalg.inv(np.where((sign == 0)[:, None, None], np.eye(inside.shape[1]), inside))
+        # A change δA of a matrix changes log det by tr A⁻¹δA.
+        error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
+        share = np.exp(log_share - log_share.max())
+        wrong, total = share @ np.where(sign > 0, error.clip(max=1.0), 1.0), share[sign > 0].sum()
+        say_precision(float(wrong / total) if total else np.inf, "probabilities given these items")
 
     def _inside(
         self, ids: IntArray, N: FloatArray, chosen: Any = slice(None)
@@ -209,9 +224,9 @@ class TiedMixture(Mixture):
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
         if size is not None:
             return super().inclusion_probabilities(size, given)
-        ids = check_items(given, self.n_items, "given")
+        ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids)
-        active = np.flatnonzero(posterior > NEGLIGIBLE)
+        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
         forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
         odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
         out = np.zeros(self.n_items)
@@ -257,13 +272,9 @@ class TiedMixture(Mixture):
 
     def _with(self, weights: FloatArray, change: Any) -> Mixture:
         """Return the components of positive weight on the changed base."""
-        kept = np.flatnonzero(weights > 0)
-        names = None if self.names is None else [self.names[c] for c in kept]
-        return TiedMixture(self.odds[kept], change(self.base), weights[kept], names=names)
-
-    def only(self, component: int) -> TiedMixture:
-        """Return the mixture of this component alone."""
-        return TiedMixture(self.odds[[component]], self.base, [1.0])
+        possible = np.flatnonzero(weights > 0)
+        names = None if self.names is None else [self.names[c] for c in possible]
+        return TiedMixture(self.odds[possible], change(self.base), weights[possible], names=names)
 
     def restrict(self, items: Items) -> Mixture:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""

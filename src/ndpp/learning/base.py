@@ -132,13 +132,10 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         )
         return drawn
 
-    def recommend(self, basket: Any, n: int = 10) -> Recommendation:
+    def recommend(self, basket: Items, n: int = 10) -> Recommendation:
         """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`."""
         check_is_fitted(self, "law_")
-        items = list(basket)
-        if items and all(isinstance(item, str) for item in items):
-            items = self.law_.ids(items).tolist()
-        return recommend(self.law_, items, n=n)
+        return recommend(self.law_, basket, n=n)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

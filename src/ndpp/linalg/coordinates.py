@@ -92,10 +92,11 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
     if dense and isinstance(X, Rows):
         X = X.read()
     W64 = np.asarray(W, np.float64)
-    coarsest = max(float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
+    of_x, of_w = (float(np.finfo(a.dtype).eps) for a in (X, np.asarray(W)))
     magnitudes = entry_magnitudes(W64) if magnitudes is None else magnitudes
     T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
-    inner = _inner(T, W64, magnitudes, tolerance=30 * coarsest * len(W64))
+    # Rounding of the entries of W moves an eigenvalue by up to d of them; that of X hardly matters, unless W is negative beside X.
+    inner = _inner(T, W64, magnitudes, tolerance=max(30 * of_w * len(W64), 8 * of_x))
     B, noise, core = inner.B, _noise(T, magnitudes), Core(inner.B, inner.judged, _noise(T, magnitudes))
     if inner.turn is not None or len(lost):
         whole = np.vstack([T, lost])

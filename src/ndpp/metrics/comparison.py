@@ -7,10 +7,12 @@ and counted. Differences to the base model are taken basket by basket, so their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndpp._show import html_table, to_frame
 from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -111,6 +113,21 @@ class Comparison(NamedTuple):
             blocks.append("")
         return "\n".join([*blocks, *self.notes()])
 
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        tables = [html_table("", head, lines) for head, lines in self.tables()]
+        return "".join([*tables, *(f"<p>{escape(note)}</p>" for note in self.notes())])
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame of pandas, polars or pyarrow with a row per model and metric: its value and its interval."""
+        found = [(row.name, one) for row in self.rows for one in row.estimates]
+        numbers = {name: [getattr(one, name) for _, one in found] for name in ("value", "low", "high", "n")}
+        return to_frame(
+            {"model": [name for name, _ in found], "metric": [one.name for _, one in found], **numbers}, backend
+        )
+
 
 def compare_models(
     models: Mapping[str, Any],
@@ -143,7 +160,7 @@ def compare_models(
     model               MPR    hit rate@10  hit rate@10 gain            MRR        NDCG@10
     truth        66.2 ± 2.2  0.486 ± 0.044     0.037 ± 0.031  0.182 ± 0.022  0.230 ± 0.026
     independent  64.2 ± 2.5  0.449 ± 0.046                 –  0.163 ± 0.020  0.206 ± 0.024
-    EASE         62.7 ± 2.5  0.410 ± 0.048    -0.039 ± 0.039  0.171 ± 0.022  0.202 ± 0.026
+    EASE         61.3 ± 2.6  0.395 ± 0.045    -0.054 ± 0.048  0.167 ± 0.021  0.195 ± 0.026
     <BLANKLINE>
     500 baskets, of which 463 have an item to hold out.
     Gains are over independent, basket by basket.

@@ -18,7 +18,7 @@ from ndpp.metrics.ranking import held_out_ranks, without
 
 PENALTIES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 """The penalties among which validation baskets choose."""
-DEFAULT_PENALTY = 300.0
+DEFAULT_PENALTY = 100.0
 MAX_ITEMS = 12_000
 """The weights take 8n² bytes and computing them three times as much: 3.5 GB for this many items."""
 
@@ -51,7 +51,7 @@ def ease(
         The training baskets.
     penalty : float, optional
         The ridge penalty λ > 0. By default one of 10, 30, …, 3000 that the validation baskets choose by mean reciprocal rank,
-        or 300 if there are none.
+        or 100 if there are none.
     validation : Baskets, optional
         Baskets to choose the penalty on, each of their items held out in turn. One fit per penalty.
     max_items : int

@@ -8,7 +8,7 @@ differ in colour, dashes and markers, which also works for colour-blind readers 
 from typing import TYPE_CHECKING
 
 from ndpp._lazy import renamed
-from ndpp.plots.bars import Bar, pair_chart, popularity_chart, rejections, related_chart
+from ndpp.plots.bars import Bar, mission_chart, pair_chart, popularity_chart, rejections, related_chart
 from ndpp.plots.curves import Curve, Panel, convergence_curves, fitted_slope, runtimes, size_distributions
 from ndpp.plots.maps import embedding_map, pair_graph
 
@@ -19,6 +19,7 @@ __all__ = [
     "convergence_curves",
     "embedding_map",
     "fitted_slope",
+    "mission_chart",
     "pair_chart",
     "pair_graph",
     "popularity_chart",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ndpp.explain import Pair, Pairs, Related, Share
+from ndpp.explain import Mission, Pair, Pairs, Related, Share
 from ndpp.plots._base import ATTRACT, COLOURS, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
 
 if TYPE_CHECKING:
@@ -68,6 +68,30 @@ def pair_chart(pairs: Pairs) -> Figure:
     return _lift_chart(pairs, name, "how often together, relative to chance (lift)")
 
 
+def mission_chart(found: Sequence[Mission]) -> Figure:
+    """Plot the result of :func:`ndpp.explain.missions`: the share of each mission, its mean size and its most typical items.
+
+    Examples
+    --------
+    >>> from ndpp.explain import Typical
+    >>> beer = Typical(0, "beer", 0.6, 2.5)
+    >>> figure = mission_chart([Mission("beer and crisps", 0.35, 2.1, (beer,), (0,))])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['35.0%, 2.1 items: beer 2.5×']
+    """
+    drawn, axes = _bar_chart([short(mission.name) for mission in found])
+    typical = (", ".join(f"{short(one.label, 22)} {one.lift:.1f}×" for one in mission.items[:3]) for mission in found)
+    notes = [f"{own.share:.1%}, {own.mean_size:.1f} items: {items}" for own, items in zip(found, typical)]
+    room = 1 + 0.03 * max(map(len, notes))  # of the notes, in lengths of the longest bar
+    drawn.set_figwidth(drawn.get_figwidth() - 3.0 + 2.4 * room)
+    bars = axes.barh(range(len(found)), [mission.share for mission in found], color=ATTRACT, height=0.7)
+    axes.bar_label(bars, notes, padding=4, fontsize=8)
+    axes.set_xlim(0, room * max(mission.share for mission in found))
+    axes.set_xticks([])
+    axes.set_xlabel("share of baskets, mean size, and typical items with their lift", loc="left")
+    return drawn
+
+
 def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample (or one step of a walk)") -> Figure:
     """Plot horizontal bars by group on a log axis; expected values are hatched and marked with (*).
 
@@ -118,20 +142,21 @@ def _lift_chart(pairs: Pairs, name: Callable[[Pair], str], xlabel: str) -> Figur
     """Plot complements to the right of 1 and substitutes to the left, on a log axis of lifts."""
     both = pairs.complements + pairs.substitutes
     drawn, axes = _bar_chart([name(pair) for pair in both])
-    lengths = np.log2([max(pair.lift, MIN_LIFT) for pair in both])
+    lengths = np.log2([max(pair.tie, MIN_LIFT) for pair in both])  # the lift, apart from missions
     looks = {"color": ATTRACT, "label": GO_TOGETHER}, {"color": REPEL, "label": REPLACE_EACH_OTHER, **HATCHED}
     for kind, look in zip(pairs, looks):
         places = [both.index(pair) for pair in kind]
         if kind:
             bars = axes.barh(places, lengths[places], height=0.7, **look)
-            axes.bar_label(bars, [f"{pair.lift:.2g}×" for pair in kind], padding=3)
+            axes.bar_label(bars, [f"{pair.tie:.2g}×" for pair in kind], padding=3)
     axes.axvline(0, color="black", lw=0.8)
     low, high = min(lengths.min(), 0.0), max(lengths.max(), 0.0)
     room = 0.2 * max(1.0, high - low)  # for the numbers at the ends of the bars
     axes.set_xlim(low - room * (low < 0), high + room * (high > 0))
     ticks = np.arange(np.ceil(low - room), np.floor(high + room) + 1)[:: max(1, round((high - low) / 5))]
     axes.set_xticks(ticks, [f"{2**tick:g}×" if tick >= 0 else f"1/{2**-tick:g}×" for tick in ticks])
-    axes.set_xlabel(xlabel)
+    mixed = any(pair.by_missions != 1.0 for pair in both)
+    axes.set_xlabel(xlabel + ", beyond what missions explain" * mixed)
     drawn.legend(loc="outside lower center", ncols=2, frameon=False)
     return drawn
 

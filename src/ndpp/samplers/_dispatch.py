@@ -6,6 +6,7 @@ again: by dask itself, or by a new pool for the batches that a broken pool did n
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import Any, TypeVar
@@ -20,12 +21,35 @@ Task = TypeVar("Task")
 Drawn = TypeVar("Drawn")
 
 
+class _OneThread:
+    """Holds BLAS to one thread while any number of overlapping users are inside, and restores the old number after the last."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limits.restore_original_limits()
+
+
+ONE_BLAS_THREAD = _OneThread()
+
+
 def dispatch(
     draw: Callable[[Shared, Task], Drawn], shared: Shared, batches: Sequence[Task], n_jobs: Any
 ) -> Iterator[Drawn]:
     """Yield ``draw(shared, batch)`` for every batch in order; ``n_jobs`` is a number of joblib workers or a ``distributed.Client``."""
     if n_jobs in (None, 1) or len(batches) < 2:
-        with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        with ONE_BLAS_THREAD:
             yield from (draw(shared, batch) for batch in batches)
         return
     run = _on_cluster if hasattr(n_jobs, "scatter") else _in_workers
@@ -47,12 +71,14 @@ def _in_workers(
     import joblib  # takes a tenth of a second, which most programs need not pay
     from joblib.parallel import get_active_backend
 
-    client = getattr(get_active_backend(prefer="threads")[0], "client", None)
+    backend = get_active_backend(prefer="threads")[0]
+    client = getattr(backend, "client", None)
     if client is not None:  # joblib's dask backend would send ``shared`` with every batch
         yield from _on_cluster(draw, shared, batches, client)
         return
-    parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+    return_as = "generator" if getattr(backend, "supports_return_generator", True) else "list"
+    parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as=return_as)
+    with ONE_BLAS_THREAD:
         yield from parallel(joblib.delayed(_pinned)(batch, draw=draw, shared=shared) for batch in batches)
 
 
@@ -70,5 +96,5 @@ def _on_cluster(
 
 
 def _pinned(batch: Task, *, draw: Callable[[Shared, Task], Drawn], shared: Shared) -> Drawn:
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):  # also in another process
+    with ONE_BLAS_THREAD:  # also in another process
         return draw(shared, batch)

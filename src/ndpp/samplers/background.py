@@ -1,15 +1,16 @@
 """Exact samples of a kernel with a background, L = diag(δ) + X W Xᵀ, unconstrained or of one size.
 
-Law: P(S) ∝ det(L_S), given items and exclusions allowed. Exact. A sample of any size is S = T ∪ R, T by :class:`Exact` from the low-rank
-part and R item by item; nothing is rejected. Sets of size k come by rejection, from the proposal that is accepted more often:
+Distribution: P(S) ∝ det(L_S), with given and excluded items. Exact. A sample of any size is S = T ∪ R: T is drawn by :class:`Exact` from
+the low-rank part, and R item by item; nothing is rejected. Sets of size k are drawn by rejection, from the proposal that is accepted more
+often:
 
 * :class:`DisjointParts`: m ∝ e_m(X W Xᵀ) e_{k−m}(δ), T of m items from X W Xᵀ, R of k − m items with odds δ; accepted if T and R do not
   meet. Expected number of proposals: Σ_m e_m e_{k−m} / e_k(L), small unless some items are in a large part of all baskets.
 * :class:`SizedUnion`: S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number:
   1 / P_ρ(|S| = k), about 2.5 standard deviations of the size.
 
-Cost of a sample: that of T, and O(|R|) for R (:class:`Alone`), whatever n. Preparing is O(n r²). On a GPU (:class:`UnionEngine`) T is drawn
-there, and R on the CPU.
+Cost per sample: that of T, and O(|R|) for R (:class:`Alone`), independent of n. Preparing takes O(n r²). On a GPU (:class:`UnionEngine`) T
+is drawn there, and R on the CPU.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from ndpp.items.table import alias_table, look_up
 from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel, check_given
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.linalg.union_size import SizeLaw, UnionSize
+from ndpp.linalg.union_size import SizeDistribution, UnionSize
 from ndpp.samplers.base import Draw, Draws, Engine, Sampler, stream
 from ndpp.samplers.exact import Exact
 
-COMMON = 1.0
-"""Items with larger odds, in more than half of all baskets, are tossed for one by one; the others come from a table."""
-TAIL = 50
-"""A draw gives up after this many times the expected number of proposals: a chance of exp(−50) at most."""
+FREQUENT_ODDS = 1.0
+"""Items with larger odds, in more than half of all baskets, are drawn one by one; the others come from a table."""
+GIVE_UP_FACTOR = 50
+"""A draw gives up after this many times the expected number of proposals, which has a probability of at most exp(−50)."""
 MAX_PROPOSALS = 1e4
 """Largest acceptable mean number of proposals per draw."""
 
 
-ATTEMPTS = 3
-"""Proposals that a GPU makes for a sample, relative to their expected number: one sample in twenty is left to the CPU."""
-APART_KEYS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
-"""What tells the random numbers of R, and of samples on the CPU, from those of T on a GPU."""
+PROPOSALS_FACTOR = 3
+"""Proposals per sample on a GPU, relative to their expected number. One sample in twenty (exp(−3)) then has to be drawn on the CPU."""
+KEY_FLIPS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+"""Bits of the key that differ between the streams of T on a GPU and those of R and of samples drawn on the CPU."""
 SIZED_BUDGET = 10**6
-"""Most sets of independent items that are drawn for one of the wanted size."""
+"""Maximum number of sets of independent items that are drawn until one has the wanted size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """R: each item i of the support by itself with odds δ_i, at a cost of O(|R|) whatever the number of items.
+    """R: each item i of the support by itself with odds δ_i, at a cost of O(|R|) that does not depend on the number of items.
 
     Item i is hit Poisson(log(1 + δ_i)) times, independently of the others: that is not zero with probability δ_i / (1 + δ_i). The total
     number of hits is Poisson, and each hits i with probability ∝ log(1 + δ_i), by an alias table.
@@ -68,24 +69,24 @@ class Alone:
     rate: float
     threshold: FloatArray
     alias: AnyArray
-    common: IntArray
-    common_p: FloatArray
+    frequent: IntArray
+    frequent_p: FloatArray
 
     @classmethod
     def prepare(cls, odds: FloatArray) -> Alone:
         """Build the table, in O(n)."""
-        rows, common = np.flatnonzero((odds > 0) & (odds <= COMMON)), np.flatnonzero(odds > COMMON)
+        rows, frequent = np.flatnonzero((odds > 0) & (odds <= FREQUENT_ODDS)), np.flatnonzero(odds > FREQUENT_ODDS)
         rates = np.log1p(odds[rows])
         threshold, alias = alias_table(rates) if len(rows) else (np.empty(0), np.empty(0, np.int32))
-        return cls(rows, float(rates.sum()), threshold, alias, common, odds[common] / (1 + odds[common]))
+        return cls(rows, float(rates.sum()), threshold, alias, frequent, odds[frequent] / (1 + odds[frequent]))
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """Draw R, as rows in any order."""
         hits = look_up(self.threshold, self.alias, rng.random((2, rng.poisson(self.rate))))
         rows = self.rows[np.unique(hits)]
-        if len(self.common) == 0:
+        if len(self.frequent) == 0:
             return rows
-        return np.concatenate([rows, self.common[rng.random(len(self.common)) < self.common_p]])
+        return np.concatenate([rows, self.frequent[rng.random(len(self.frequent)) < self.frequent_p]])
 
     def draw_sized(self, rng: np.random.Generator, size: int) -> IntArray:
         """Draw R given its size, by rejection: the odds are such that this size is not rare."""
@@ -184,9 +185,9 @@ class DisjointParts(NamedTuple):
 Proposal: TypeAlias = SizedUnion | DisjointParts
 
 
-def independent_sizes(odds: FloatArray) -> SizeLaw:
+def independent_sizes(odds: FloatArray) -> SizeDistribution:
     """Return the distribution of the number of items that come by themselves with these odds."""
-    return UnionSize.prepare(np.empty((0, 0)), [(odds / (1 + odds), np.empty((len(odds), 0)))]).law()
+    return UnionSize.prepare(np.empty((0, 0)), [(odds / (1 + odds), np.empty((len(odds), 0)))]).distribution()
 
 
 def propose_from(
@@ -218,7 +219,7 @@ class UnionEngine:
 
     def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
         """Yield the samples first, first + 1, … in order, some at a time."""
-        apart_key, cpu_key = (np.asarray(key, np.uint64) ^ np.array([0, flip], np.uint64) for flip in APART_KEYS)
+        apart_key, cpu_key = (np.asarray(key, np.uint64) ^ np.array([0, flip], np.uint64) for flip in KEY_FLIPS)
         union, given = self.sampler.proposal, self.sampler.given
         assert isinstance(union, SizedUnion)
         assert union.ties.engine is not None
@@ -292,7 +293,7 @@ class ExactUnion(Sampler):
         BudgetExceededError
             Sets of this size would take more than ``MAX_PROPOSALS`` proposals on average.
         """
-        excluded = check_items(exclude, kernel.n_items, "exclude")
+        excluded = check_items(exclude, kernel, "exclude")
         kernel = kernel.exclude(excluded) if len(excluded) else kernel
         ids = kernel.catalogue_ids(kernel.rows_of(given, "given"))
         rest, tied = kernel.given_alone(ids) if isinstance(kernel, BackgroundKernel) else (kernel, ids)
@@ -317,13 +318,15 @@ class ExactUnion(Sampler):
     def with_engine(self) -> ExactUnion:
         """Return the sampler that draws T by the engine of its ties."""
         sized = self.proposal is not None and self.proposal.size is not None
-        return replace(self, engine=UnionEngine(self, int(np.ceil(ATTEMPTS * self.expected_proposals)) if sized else 1))
+        return replace(
+            self, engine=UnionEngine(self, int(np.ceil(PROPOSALS_FACTOR * self.expected_proposals)) if sized else 1)
+        )
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
         if self.proposal is None:
             return Draw(np.sort(self.kernel.rows_of(self.given)), {"proposals": 0, "rejections": 0})
-        for proposals in range(1, int(TAIL * self.expected_proposals) + 2):
+        for proposals in range(1, int(GIVE_UP_FACTOR * self.expected_proposals) + 2):
             rows = self.proposal.propose(rng)
             if rows is not None:
                 ids = np.sort(np.concatenate([self.given, self.rest.catalogue_ids(rows)]))

@@ -18,6 +18,8 @@ import numpy as np
 
 from ndpp._compiled import interruptible
 from ndpp._progress import counted
+from ndpp._show import MOST_ROWS as SHOWN
+from ndpp._show import html_table, to_frame
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -47,7 +49,7 @@ class Monitor(StrEnum):
         return float(np.min(values) if self is Monitor.FRACTION else np.max(values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Draws:
     """Many sets. ``info`` has one array per counter (proposals, rejections, steps, seconds, …) and monitor, with one entry per draw."""
 
@@ -56,6 +58,25 @@ class Draws:
 
     def __len__(self) -> int:
         return len(self.baskets)
+
+    def __repr__(self) -> str:
+        about = repr(self.baskets).removeprefix("<Baskets: ").removesuffix(">")
+        return f"<Draws: {about}; {', '.join(self.info) or 'no counters'}>"
+
+    def _repr_html_(self) -> str:
+        columns = Draws(self.baskets[:SHOWN], {name: values[:SHOWN] for name, values in self.info.items()})._columns()
+        names = [", ".join(map(str, items)) for items in columns.pop("items")]
+        lines = list(zip(names, *columns.values()))
+        return html_table(repr(self).strip("<>"), ["items", *columns], lines, n_lines=len(self))
+
+    def _columns(self) -> dict[str, list[Any]]:
+        labels = self.baskets.labels
+        sets = [items if labels is None else [labels[i] for i in items] for items in self.baskets.to_lists()]
+        return {"items": sets, **{str(name): np.asarray(values).tolist() for name, values in self.info.items()}}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return a data frame of pandas, polars or pyarrow with a row per draw: its items, and its counters and monitors."""
+        return to_frame(self._columns(), backend)
 
     @property
     def totals(self) -> dict[str, float]:
@@ -82,7 +103,7 @@ def stream_key(rng: RngLike) -> IntArray:
 
 def stream(key: AnyArray, index: int) -> np.random.Generator:
     """Return the stream of sample ``index``."""
-    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, index]))
+    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, 0, index], np.uint64)))
 
 
 class Sampler(ABC):
@@ -198,7 +219,8 @@ def joined(parts: Sequence[Draws]) -> Draws:
 
 def _batches(n_samples: int, first: int, most: int) -> list[range]:
     """Return the indices of the samples in batches of at most ``most``."""
-    n_samples, first = check_count(n_samples, "n_samples"), check_count(first, "first")
+    n_samples = check_count(n_samples, "n_samples", most=2**63)
+    first = check_count(first, "first", most=2**64 - n_samples)  # samples are numbered by 64 bits
     step = min(most, -(-n_samples // 16)) or 1  # at least a dozen batches, so that workers finish together
     return [range(i, min(i + step, first + n_samples)) for i in range(first, first + n_samples, step)]
 

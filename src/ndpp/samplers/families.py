@@ -93,7 +93,7 @@ class FamilySampler(MixtureSampler):
         mixture = mixture if component is None else mixture.components[component]
         if device not in (None, "cpu"):
             raise InvalidInputError(f"mixtures over families are drawn on the CPU; got device={device!r}")
-        excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
+        excluded, ids = check_items(exclude, mixture, "exclude"), check_items(given, mixture, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = (mixture.exclude(excluded) if len(excluded) else mixture).condition(ids)
         n_kept = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))

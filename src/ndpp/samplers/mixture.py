@@ -1,7 +1,7 @@
 """Exact samples of a mixture of kernels, unconstrained or of one size.
 
-Law: P(S) = Σ_c w_c P_c(S), given items and exclusions allowed. Exact. A component is drawn, and then a set of it: by the component's own
-sampler, which is prepared when it is first needed. At most ``memory`` bytes of prepared components are kept, those used last.
+Distribution: P(S) = Σ_c w_c P_c(S), with given and excluded items. Exact. A component is drawn, and then a set from it, by the component's
+own sampler, which is prepared when it is first needed. The samplers used last stay in memory, at most ``memory`` bytes of them.
 
 Sets of one size of a mixture with shared ties: the probability of the size in each component would take long to compute, and is not
 needed. Component c is proposed with probability ∝ w_c ρ_c^(−k) det(I + ρ_c L_c) / Z_c, then a set of the kernel ρ_c L_c, which is accepted
@@ -33,9 +33,9 @@ from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import Draw, Draws, Engine, Sampler, joined
 
 COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
-"""Memory that a prepared component takes for its cached matrices, and per item."""
+"""Bytes that a prepared component takes for its cached matrices, and in addition per item."""
 MAX_PROPOSALS = 10**5
-"""A draw gives up after so many proposals."""
+"""Maximum number of proposals per draw."""
 TIED_ENGINE = "ndpp.samplers.gpu.mixture:TiedEngine"
 """Draws on a CUDA device from mixtures with shared ties. It imports this module, so it is loaded by name."""
 ENGINE_BATCH = 2**17
@@ -180,8 +180,8 @@ class MixtureSampler(Sampler):
                 kernel = mixture.components[component]
                 made: Sampler = kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
                 return made
-            mixture = mixture.only(component)
-        excluded, ids = check_items(exclude, mixture.n_items, "exclude"), check_items(given, mixture.n_items, "given")
+            mixture = mixture.only([component])
+        excluded, ids = check_items(exclude, mixture, "exclude"), check_items(given, mixture, "given")
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
         n_recent = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
@@ -252,8 +252,9 @@ class ComponentEngine:
 
     def _together(self, key: AnyArray, which: IntArray, drawn: IntArray) -> Draws:
         """Draw a sample of each of these components, of which as many as ``drawn`` says were drawn before; count them there."""
-        source, parts = self.sampler.store.make, []
+        source = self.sampler.store.make
         assert isinstance(source, KernelSource)
+        parts: list[Draws] = []
         present, counts = np.unique(which, return_counts=True)
         for c, count in zip(present.tolist(), counts.tolist()):
             sampler, own_key, before = source.sampler(c), _flipped(key, c + 1), int(drawn[c])

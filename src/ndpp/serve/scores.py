@@ -18,7 +18,7 @@ import numpy as np
 
 import ndpp
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp.laws.mixture import NEGLIGIBLE
+from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR
 from ndpp.laws.tied import TiedMixture
 
 MOST_ENTRIES = 50_000_000
@@ -95,7 +95,7 @@ class Scorer:
         found = None if self.table is None else _quick(self.table, basket, items)
         if found is not None and isinstance(self.law, TiedMixture):
             posterior = self.law.responsibilities(basket, whole=True)
-            probable = np.flatnonzero(posterior > NEGLIGIBLE)
+            probable = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
             odds = self.law.odds[probable] if items is None else self.law.odds[np.ix_(probable, items)]
             return np.asarray(found * (posterior[probable] @ odds))
         if found is not None:

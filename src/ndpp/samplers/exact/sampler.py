@@ -30,8 +30,8 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemIndex, LeverageTable
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import tilted_law
-from ndpp.linalg.schur import row_basis
+from ndpp.linalg import symmetric_part, tilted_law
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
 from ndpp.samplers.exact.ladder import Ladder
@@ -210,11 +210,26 @@ class Exact(Sampler):
                 count = min(2 * count, unbiased_count(self.kernel.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
+        last = self._last(state) if left == 1 else None
+        if last is not None:
+            return state._replace(inclusion=last, recentred=state.recentred + 1), count
         raise PrecisionError(
             f"the probabilities of the next item could not be computed to tolerance after {MAX_CIRCLES} attempts "
             f"(trace {inclusion.trace:.12g}, expected {left}; surviving fraction {inclusion.fraction:.1g}). "
             "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
         )
+
+    def _last(self, state: State) -> Inclusion | None:
+        """Return M of the last item, the diagonal of what eliminating the others leaves of L: no circle, so nothing cancels."""
+        chosen = np.concatenate([self.ladder.given, state.q])
+        given = eliminate(self.kernel.coordinates, chosen)
+        if given is None or given.null.size or given.loss > MAX_LOSS:
+            return None
+        M = given.to_z @ symmetric_part(given.M) @ given.to_z.T
+        trace = float(np.trace(M))
+        largest = float(np.abs(given.to_z).max() ** 2 * given.magnitudes.max())
+        is_exact = len(chosen) == 0  # the symmetric part of B is computed apart from its skew part
+        return Inclusion(M / trace, 1.0, 1.0) if is_exact or ROUNDING * largest < MAX_LOSS * trace else None
 
     def _plan(self, state: State, left: int) -> tuple[int, int]:
         """Return the rung and the number of nodes for ``left`` more items."""
@@ -247,9 +262,9 @@ _NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
     if candidates is not None:
-        allowed = check_items(candidates, kernel.n_items, "candidates")
-        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel.n_items, "given")))
-    excluded = check_items(exclude, kernel.n_items, "exclude")
+        allowed = check_items(candidates, kernel, "candidates")
+        kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel, "given")))
+    excluded = check_items(exclude, kernel, "exclude")
     return kernel.exclude(excluded) if len(excluded) else kernel
 
 

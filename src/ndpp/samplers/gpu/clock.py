@@ -14,10 +14,9 @@ from the time and the items it has.
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,9 +25,10 @@ from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import BudgetExceededError
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
 from ndpp.samplers.gpu.kernels.pivoted import invert_pivoted
+from ndpp.samplers.gpu.kernels.remaining import Forms, remaining_forms
 from ndpp.samplers.gpu.memory import free_memory
 from ndpp.samplers.gpu.proposals import Streams, accept
-from ndpp.samplers.gpu.spectra import Spectra
+from ndpp.samplers.gpu.spectra import Spectra, pairs, reals
 
 MAX_MOVES = 100_000
 """Maximum number of moves per sample."""
@@ -38,12 +38,12 @@ TIME_STEP = 1 << 20
 """First of the steps whose random numbers are times. Items use the steps below."""
 CAPACITY_STEP = 8
 """Space for items grows by so many."""
-MIN_LIVE_SHARE = 0.8
+MIN_LIVE_SHARE = 0.6
 """Finished samples are dropped once fewer than this share are still running."""
-EXPECTED_PROPOSALS, ROUND_FACTOR = (0.0, 6.0, 20.0, 64.0, np.inf), 1.2
-"""Samples are drawn together if they expect numbers of proposals between two of these. A first round has so many times the upper one."""
-MAX_PRODUCTS, PRODUCT_BYTES = 2**27, 100
-"""Maximum number of products l_ak f_k in memory, and how many bytes drawing items takes for each."""
+ROUND_FACTOR = 0.6
+"""Proposals of a first round, relative to the rank, the largest expected number. Found by timing on an H200; no draw depends on it."""
+MAX_PRODUCTS, PRODUCT_BYTES = 2**28, 80
+"""Maximum number of entries l_ak of proposals in memory where no kernel reads them from the tables, and bytes that each takes."""
 
 
 class Unfinished(NamedTuple):
@@ -56,9 +56,10 @@ class Unfinished(NamedTuple):
 
 
 class Remaining(NamedTuple):
-    """Z of every sample: f (S, K), H (S, m, 2K) and the rate (S,)."""
+    """Z of every sample: f (S, K), f r_Y (S, m, 2K) and H (S, m, 2K) as pairs of reals, the first conjugate; the rate (S,)."""
 
     f: Tensor
+    f_right: Tensor
     H: Tensor
     rate: Tensor
 
@@ -66,7 +67,7 @@ class Remaining(NamedTuple):
 class ClockGroup:
     """Samples whose clocks run together. ``which`` (S,) are their components in ``spectra``, ``index`` (S,) their numbers in the streams.
 
-    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``proposals`` (S,); ``unfinished``.
+    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``unfinished``.
     """
 
     def __init__(self, spectra: Spectra, streams: Streams, which: Tensor, index: Tensor) -> None:
@@ -74,15 +75,15 @@ class ClockGroup:
         self.spectra, self.streams = spectra, streams
         self.max_products = min(MAX_PRODUCTS, free_memory(which.device) // (4 * PRODUCT_BYTES))
         self.rows = torch.full((S, CAPACITY_STEP), spectra.n_rows, device=which.device)
-        self.n, self.proposals = torch.zeros_like(which), torch.zeros_like(which)
+        self.n = torch.zeros_like(which)
         self.unfinished: list[Unfinished] = []
         # Of the samples at the positions ``live`` of the results, in order:
         self.live, self.which, self.index = torch.arange(S, device=which.device), which, index
         self.x = torch.zeros(S, dtype=torch.float64, device=which.device)
         f = spectra.factors(which, self.x)
         self.rate = (spectra.multiplicity[which] * f.real).sum(1)
-        self.left = torch.zeros(S, CAPACITY_STEP, K, dtype=f.dtype, device=f.device)
-        self.right = torch.zeros(S, CAPACITY_STEP, 2 * K, dtype=torch.float64, device=f.device)
+        self.left = torch.zeros(S, CAPACITY_STEP, 2 * K, dtype=torch.float64, device=f.device)
+        self.right = torch.zeros_like(self.left)
         self.uniforms = self.right.new_empty(2, S, 0)
 
     def run(self) -> None:
@@ -107,11 +108,11 @@ class ClockGroup:
         risen = running & ~(remaining.rate <= (1 + RATE_TOLERANCE) * self.rate + RATE_TOLERANCE)
         appears = running & ~risen & (coin * self.rate < remaining.rate)
         rate, failed = self._add_items(remaining, appears, move)
-        for bad, bound in ((risen, self.rate), (failed, remaining.rate)):
-            for i in bad.nonzero()[:, 0].tolist():
-                at = int(self.live[i])
-                rows = self.rows[at, : int(self.n[at])].cpu().numpy()
-                self.unfinished.append(Unfinished(at, rows, float(x[i]), float(bound[i])))
+        bound = torch.where(risen, self.rate, remaining.rate)
+        for i in (risen | failed).nonzero()[:, 0].tolist():
+            at = int(self.live[i])
+            rows = self.rows[at, : int(self.n[at])].cpu().numpy()
+            self.unfinished.append(Unfinished(at, rows, float(x[i]), float(bound[i])))
         self.x = x
         self.rate = torch.where(running & ~risen & ~failed & (rate > NEGLIGIBLE_RATE), rate, 0.0)
         self._drop(self.rate > 0)
@@ -122,68 +123,61 @@ class ClockGroup:
         m, S = int(n.max()), len(n)
         f = self.spectra.factors(self.which, x)
         rate = (self.spectra.multiplicity[self.which] * f.real).sum(1)
-        left = _reals(self.left[:, :m] * f[:, None])
+        f_left, f_right = (
+            reals(pairs(part[:, :m]) * one[:, None]) for part, one in ((self.left, f), (self.right, f.conj()))
+        )
         if not m:
-            return Remaining(f, left, rate)
-        right = self.right[:, :m]
-        G = left @ right.mT
-        G.diagonal(dim1=1, dim2=2).add_((torch.arange(m, device=G.device) >= n[:, None]).double())
-        H = invert_pivoted(G) @ left
-        f_right = _reals(_complex(right) * f.conj()[:, None])
-        return Remaining(f, H, rate - torch.bmm(H.view(S, 1, -1), f_right.view(S, -1, 1))[:, 0, 0])
+            return Remaining(f, f_right, f_left, rate)
+        H = invert_pivoted(self.left[:, :m] @ f_right.mT, n) @ f_left
+        return Remaining(f, f_right, H, rate - torch.bmm(H.view(S, 1, -1), f_right.view(S, -1, 1))[:, 0, 0])
 
     def _add_items(self, remaining: Remaining, appears: Tensor, move: int) -> tuple[Tensor, Tensor]:
         """Draw an item of each sample in which one ``appears``; return the rates of what remains, and which samples failed."""
-        f, H, rate = remaining
+        f, f_right, H, rate = remaining
         chosen, failed = self._draw_items(remaining, appears.nonzero()[:, 0], move)
         # Z less what the new item explains: tr Z − qᵀZ²q / qᵀZq
-        right, added = self.right[:, : H.shape[1]], appears & ~failed
-        fl, r = _reals(self.spectra.left[chosen] * f), self.spectra.right[chosen]
-        z, y = (right @ fl[:, :, None])[:, :, 0], (H @ r[:, :, None])[:, :, 0]
-        row, column = fl - (z[:, None] @ H)[:, 0], r - (y[:, None] @ right)[:, 0]
-        value = (fl * r).sum(1) - (z * y).sum(1)
-        rest = rate - (_reals(_complex(row) * f) * column).sum(1) / value
-        self._append(chosen, added)
+        added, (left, right, own) = appears & ~failed, self.spectra.rows[chosen].unbind(1)
+        z, y = (f_right @ left[:, :, None])[:, :, 0], (H @ right[:, :, None])[:, :, 0]
+        row = reals(pairs(left) * f) - (z[:, None] @ H)[:, 0]
+        column = pairs(right) * f.conj() - pairs((y[:, None] @ f_right)[:, 0])
+        value = (own * reals(f.conj().resolve_conj())).sum(1) - (z * y).sum(1)
+        rest = rate - (row * reals(column)).sum(1) / value
+        self._append(chosen, left, right, added, H.shape[1])
         return torch.where(added, rest, rate), failed
 
     def _draw_items(self, remaining: Remaining, pending: Tensor, move: int) -> tuple[Tensor, Tensor]:
         """Return an item for each sample at the positions ``pending``, as a row of the tables, and which samples failed."""
-        (f, H, rate), spectra, right = remaining, self.spectra, self.right[:, : remaining.H.shape[1]]
-        bound = rate.clamp(max=1.0)  # Z ⪯ I, and Z ⪯ tr Z
+        f, f_right, H, rate = remaining
+        spectra, forms = self.spectra, Forms(reals(f.conj().resolve_conj()), f_right, H)
+        bound, every = rate.clamp(max=1.0), torch.arange(len(rate), device=rate.device)  # Z ⪯ I, and Z ⪯ tr Z
 
-        def probabilities(rows: Tensor, where: Tensor | None) -> Tensor:
-            some = (part if where is None else part[where] for part in (f, H, right, bound))
-            f_here, H_here, right_here, bound_here = some
-            fl, r = _reals(spectra.left[rows] * f_here[:, None]), spectra.right[rows]
-            value = (fl * r).sum(2) - ((fl @ right_here.mT) * (r @ H_here.mT)).sum(2)
-            return value / bound_here[:, None]
+        def probabilities(rows: Tensor, which: Tensor | None) -> Tensor:
+            which = every if which is None else which
+            return remaining_forms(forms, spectra.rows, rows, which) / bound[which, None]
 
         chosen, failed = torch.zeros_like(self.index), torch.zeros_like(self.index, dtype=torch.bool)
-        expected = f.shape[1] * 2 * (bound / rate)[pending]
-        for low, high in pairwise(EXPECTED_PROPOSALS):
-            some = pending[(expected > low) & (expected <= high)]
-            count = 8 * int(np.ceil(ROUND_FACTOR * min(high, f.shape[1] * 2 + 1) / 8))
-            for part in torch.split(some, max(1, self.max_products // (count * f.shape[1] + 1))) if len(some) else ():
-                drawn = accept(
-                    self.streams, spectra.items, self.index, part, move, count, PROBABILITY_TOLERANCE, probabilities,
-                    self.which * spectra.n_rows,
-                )  # fmt: skip
-                self.proposals[self.live] += drawn.proposals
-                chosen, failed = chosen + drawn.rows, failed | drawn.out_of_range
+        count = 8 * math.ceil(ROUND_FACTOR * spectra.rank / 8)
+        fit = len(pending) if forms.is_fused else max(1, self.max_products // (count * f.shape[1]))
+        for part in torch.split(pending, fit) if len(pending) else ():
+            drawn = accept(
+                self.streams, spectra.items, self.index, part, move, count, PROBABILITY_TOLERANCE, probabilities,
+                self.which * spectra.n_rows,
+            )  # fmt: skip
+            chosen, failed = chosen + drawn.rows, failed | drawn.out_of_range
         return chosen, failed
 
-    def _append(self, chosen: Tensor, added: Tensor) -> None:
-        """Store the row chosen by each sample in ``added``."""
+    def _append(self, chosen: Tensor, left: Tensor, right: Tensor, added: Tensor, m: int) -> None:
+        """Store the row chosen by each sample in ``added``, with its l and r̄. Samples have up to m items."""
         here = added.nonzero()[:, 0]
         at = self.live[here]
         n = self.n[at]
-        if len(here) and int(n.max()) + 1 > self.left.shape[1]:
+        if m == self.left.shape[1]:
             self.left, self.right = (
                 torch.nn.functional.pad(part, (0, 0, 0, CAPACITY_STEP)) for part in (self.left, self.right)
             )
         if self.left.shape[1] > self.rows.shape[1]:
             self.rows = torch.nn.functional.pad(self.rows, (0, CAPACITY_STEP), value=self.spectra.n_rows)
-        self.left[here, n], self.right[here, n] = self.spectra.left[chosen[here]], self.spectra.right[chosen[here]]
+        self.left[here, n], self.right[here, n] = left[here], right[here]
         self.rows[at, n] = chosen[here] - self.which[here] * self.spectra.n_rows
         self.n[at] += 1
 
@@ -193,13 +187,3 @@ class ClockGroup:
             self.live, self.which, self.index = self.live[live], self.which[live], self.index[live]
             self.x, self.rate, self.uniforms = self.x[live], self.rate[live], self.uniforms[:, live]
             self.left, self.right = self.left[live], self.right[live]
-
-
-def _reals(values: Tensor) -> Tensor:
-    """Return complex numbers (…, K) as pairs of reals (…, 2K)."""
-    return torch.view_as_real(values).flatten(-2)
-
-
-def _complex(pairs: Tensor) -> Tensor:
-    """Return complex numbers (…, K) from pairs of reals (…, 2K)."""
-    return torch.view_as_complex(pairs.reshape(*pairs.shape[:-1], -1, 2))

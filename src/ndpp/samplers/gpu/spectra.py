@@ -21,29 +21,32 @@ from torch import Tensor
 from ndpp._types import AnyArray, FloatArray
 from ndpp.items.table import alias_table
 from ndpp.samplers.gpu.kernels.propose import AliasTable
+from ndpp.samplers.gpu.kernels.remaining import COLUMNS
 
 TESTED_AT = 1.0, np.exp(-4.0), np.exp(-10.0)
 """Values of s at which a decomposition is tested."""
 SPECTRUM_TOLERANCE = 1e-10
 """Largest error of a resolvent from the decomposition, relative to its largest entry."""
+PADDED_TO = COLUMNS // 2
+"""The number of eigenvalues is a multiple of this."""
 RANK_TOLERANCE = 1e-13
 """Eigenvalues of Σ p_i q_i q_iᵀ below this, relative to the largest, are zero."""
 
 
 class Spectra(NamedTuple):
-    """Of C components: eigenvalues (C, K) and how often each counts; l (C·n, K) complex; the conjugate of r (C·n, 2K), as pairs of reals.
+    """Of C components: eigenvalues (C, K) and how often each counts; ``rows`` (C·n, 3, 2K), as pairs of reals: l, r̄ and the products lr.
 
     ``items`` proposes by leverage, ``alone`` by log(1 + o_i); ``alone_rate`` (C,) is the sum of the latter.
     """
 
     eigenvalues: Tensor
     multiplicity: Tensor
-    left: Tensor
-    right: Tensor
+    rows: Tensor
     items: AliasTable
     alone: AliasTable
     alone_rate: Tensor
     diagonal: Tensor
+    rank: int
 
     @property
     def n_rows(self) -> int:
@@ -58,7 +61,7 @@ class Spectra(NamedTuple):
 
 def n_bytes(n_rows: int, rank: int) -> int:
     """Return about how many bytes a component takes."""
-    return n_rows * (32 * rank + 48)
+    return n_rows * (24 * rank + 48)
 
 
 def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
@@ -67,24 +70,33 @@ def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
     p = torch.from_numpy(odds / (1 + odds)).to(device)
     F, F_inverse = _roots(torch.stack([(q * one[:, None]).mT @ q for one in p]) if r else q.new_zeros(C, 0, 0))
     B = F.mT @ core @ F
-    eigenvalues, multiplicity, V, V_inverse = _skew_parts(B) if _is_skew(core) else _parts(B)
+    eigenvalues, multiplicity, V, V_inverse = _padded(*(_skew_parts(B) if _is_skew(core) else _parts(B)))
     diagonal = _agrees(B, eigenvalues, multiplicity, V, V_inverse)
     K = V.shape[2]
-    to_left = torch.view_as_real(F_inverse.mT.to(V) @ (V * multiplicity[:, None])).flatten(2)
-    to_right = torch.view_as_real((F_inverse.mT.to(V) @ V_inverse.mT).conj().resolve_conj()).flatten(2)
-    left, right = q.new_empty(C, n, 2 * K), q.new_empty(C, n, 2 * K)
-    leverage = q.new_zeros(C, n)
+    to_left = reals(F_inverse.mT.to(V) @ (V * multiplicity[:, None]))
+    to_right = reals((F_inverse.mT.to(V) @ V_inverse.mT).conj().resolve_conj())
+    every, leverage = q.new_empty(C, n, 3, 2 * K), q.new_zeros(C, n)
     for c in range(C):
         rows = q * p[c].sqrt()[:, None]
-        torch.mm(rows, to_left[c], out=left[c])
-        torch.mm(rows, to_right[c], out=right[c])
+        left, right = rows @ to_left[c], rows @ to_right[c]
+        every[c, :, 0], every[c, :, 1], every[c, :, 2] = left, right, reals(pairs(left) * pairs(right).conj())
         leverage[c] = (rows @ F_inverse[c].mT).square().sum(1)
     rates = np.log1p(odds)
     return Spectra(
-        eigenvalues, multiplicity, torch.view_as_complex(left.view(C * n, K, 2)), right.view(C * n, 2 * K),
+        eigenvalues, multiplicity, every.view(C * n, 3, 2 * K),
         _tables(leverage.cpu().numpy(), device), _tables(rates, device),
-        torch.from_numpy(rates.sum(1)).to(device), diagonal,
+        torch.from_numpy(rates.sum(1)).to(device), diagonal, r,
     )  # fmt: skip
+
+
+def reals(values: Tensor) -> Tensor:
+    """Return complex numbers (…, K) as pairs of reals (…, 2K). The dot product of a and b̄ as reals is Re Σ ab."""
+    return torch.view_as_real(values).flatten(-2)
+
+
+def pairs(values: Tensor) -> Tensor:
+    """Return complex numbers (…, K) from pairs of reals (…, 2K)."""
+    return torch.view_as_complex(values.view(*values.shape[:-1], values.shape[-1] // 2, 2))
 
 
 def _roots(A: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,6 +151,15 @@ def _parts(B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return one, two, three, four
 
 
+def _padded(
+    values: Tensor, multiplicity: Tensor, V: Tensor, V_inverse: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the same with zeros up to a number of eigenvalues that kernels can process."""
+    more = -values.shape[1] % PADDED_TO
+    pad = torch.nn.functional.pad
+    return pad(values, (0, more)), pad(multiplicity, (0, more)), pad(V, (0, more)), pad(V_inverse, (0, 0, 0, more))
+
+
 def _agrees(B: Tensor, values: Tensor, multiplicity: Tensor, V: Tensor, V_inverse: Tensor) -> Tensor:
     """Tell for which components (C,) the decomposition gives the resolvents."""
     good = torch.ones(len(B), dtype=torch.bool, device=B.device)
@@ -158,5 +179,5 @@ def _tables(weights: FloatArray, device: torch.device) -> AliasTable:
     for c in np.flatnonzero(weights.sum(axis=1) > 0).tolist():
         threshold[c], alias[c] = alias_table(weights[c])
     alias += n * np.arange(C)[:, None]
-    parts = (torch.from_numpy(part.reshape(-1)).to(device) for part in (threshold, alias, weights))
-    return AliasTable(*parts, n)
+    parts = [torch.from_numpy(part.reshape(-1)).to(device) for part in (threshold, alias, weights)]
+    return AliasTable(parts[0], parts[1], parts[2], n)

@@ -62,10 +62,12 @@ class PreparedNaiveUp:
         sets = np.hstack([np.broadcast_to(kept_rows, (len(pairs), len(kept_rows))), pairs])
         chunks = np.array_split(sets, max(1, sets.size * sets.shape[1] // CHUNK))
         values = np.concatenate([minors(self.L, chunk) for chunk in chunks])
-        total = values.sum()
-        if not total > 0:
-            raise no_pair()
-        return pairs, values / total
+        if not values.any():  # so close to dependent that minors of the dense L are rounding
+            log_dets = np.array([self.kernel.log_det(self.kernel.catalogue_ids(rows)) for rows in sets])
+            if not len(log_dets) or log_dets.max() == -np.inf:
+                raise no_pair()
+            values = np.exp(log_dets - log_dets.max())
+        return pairs, values / values.sum()
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
         """Draw a pair that completes the rows kept; nothing is rejected."""

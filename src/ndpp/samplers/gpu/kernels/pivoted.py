@@ -11,45 +11,48 @@ from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, tl, triton
 
 
-def invert_pivoted(G: Tensor) -> Tensor:
-    """Return the inverses of matrices (b, n, n). A singular matrix gives infinite or undefined numbers."""
-    n = G.shape[1]
-    if not (runtime.usable(G.device) and 0 < n <= LARGEST and len(G)):
-        return invert_pivoted_plain(G)
-    out, tile = torch.empty_like(G), max(TILE, triton.next_power_of_2(n))
-    invert_pivoted_kernel[(len(G),)](G.contiguous(), out, n, N=tile, num_warps=1 if tile <= 32 else 4)
+def invert_pivoted(G: Tensor, n: Tensor) -> Tensor:
+    """Return the inverses of the first n (b,) rows and columns of matrices (b, m, m), zero elsewhere.
+
+    A singular matrix gives infinite or undefined numbers.
+    """
+    m = G.shape[1]
+    if not (runtime.usable(G.device) and 0 < m <= LARGEST and len(G)):
+        return invert_pivoted_plain(G, n)
+    out, tile = torch.empty_like(G), max(TILE, triton.next_power_of_2(m))
+    invert_pivoted_kernel[(len(G),)](G.contiguous(), n, out, m, N=tile, num_warps=1 if tile <= 32 else 4)
     return out
 
 
-def invert_pivoted_plain(G: Tensor) -> Tensor:
+def invert_pivoted_plain(G: Tensor, n: Tensor) -> Tensor:
     """Twin of :func:`invert_pivoted`."""
-    return torch.linalg.inv_ex(G)[0]
+    inside = torch.arange(G.shape[1], device=G.device) < n[:, None]
+    square = inside[:, :, None] & inside[:, None, :]
+    eye = torch.eye(G.shape[1], dtype=G.dtype, device=G.device)
+    return torch.where(square, torch.linalg.inv_ex(torch.where(square, G, eye))[0], 0.0)
 
 
-@jit(do_not_specialize=["n"])
-def invert_pivoted_kernel(G, out, n, N: tl.constexpr):
-    """Write the inverses of G (b, n, n), n ≤ N, to ``out``; twin: :func:`invert_pivoted_plain`.
+@jit(do_not_specialize=["m"])
+def invert_pivoted_kernel(G, counts, out, m, N: tl.constexpr):
+    """Write the inverses of the first ``counts`` (b,) rows and columns of G (b, m, m), m ≤ N, to ``out``.
 
-    Grid: b programs, one matrix each, in registers. Gauss–Jordan in place: for each column, exchange the row with the largest entry to the
-    diagonal, then eliminate. ``origin`` says which row of G is in which place; the columns of the result go back by it.
+    Twin: :func:`invert_pivoted_plain`. Grid: b programs, one matrix each, in registers. Gauss–Jordan in place: column p is eliminated by
+    the row k with the largest entry there, among those not used before. Rows stay where they are; at the end, row k is row p of the
+    inverse, and column p its column k.
     """
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    start, inside = tl.program_id(0).to(tl.int64) * n * n, (i < n) & (j < n)
-    A, origin = tl.load(G + start + i * n + j, mask=inside, other=0.0), j
+    b = tl.program_id(0).to(tl.int64)
+    n, start = tl.load(counts + b).to(tl.int32), b * m * m
+    inside = (i < n) & (j < n)
+    A = tl.load(G + start + i * m + j, mask=inside, other=0.0)
+    row_place, column_place = tl.where(i < n, -1, i), j
     for p in range(n):
-        size = tl.where((j == p) & (i >= p), tl.abs(A), -1.0)
-        largest = tl.max(tl.max(size, 1), 0)
-        k = tl.min(tl.min(tl.where(size == largest, i, N), 1), 0)
-        row_p = tl.sum(tl.where(i == p, A, 0.0), 0)[None, :]
-        row_k = tl.sum(tl.where(i == k, A, 0.0), 0)[None, :]
-        A = tl.where(i == p, row_k, tl.where(i == k, row_p, A))
-        origin_p, origin_k = (
-            tl.sum(tl.where(j == p, origin, 0), 1)[:, None],
-            tl.sum(tl.where(j == k, origin, 0), 1)[:, None],
-        )
-        origin = tl.where(j == p, origin_k, tl.where(j == k, origin_p, origin))
         column = tl.sum(tl.where(j == p, A, 0.0), 1)[:, None]
-        pivot = tl.sum(tl.where(j == p, row_k, 0.0), 1)[:, None]
-        row = tl.where(j == p, 1.0, row_k) / pivot
-        A = tl.where(i == p, row, tl.where(j == p, 0.0, A) - column * row)
-    tl.store(out + start + i * n + origin, A, mask=inside)
+        size = tl.where(row_place < 0, tl.abs(column), -1.0)
+        k = tl.min(tl.where(size == tl.max(size, 0)[None, :], i, N), 0)[None, :]
+        row = tl.sum(tl.where(i == k, A, 0.0), 0)[None, :]
+        pivot = tl.sum(tl.where(j == p, row, 0.0), 1)[:, None]
+        row = tl.where(j == p, 1.0, row) / pivot
+        A = tl.where(i == k, row, tl.where(j == p, 0.0, A) - column * row)
+        row_place, column_place = tl.where(i == k, p, row_place), tl.where(j == p, k, column_place)
+    tl.store(out + start + row_place * m + column_place, A, mask=(i < m) & (j < m) & (column_place < m))

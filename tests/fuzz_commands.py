@@ -1,0 +1,208 @@
+"""Commands with random options, killed at random times, or competing for a file; a part of :mod:`fuzz`.
+
+Commands run in a child of this process, which has imported everything already, so that a kill takes a tenth of a second and not two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ndpp
+from fuzz_files import FOLDER, check, mutated
+from ndpp.cli.app import run
+
+KINDS = ("fit", "sample", "complete")
+FIT = ["--rank", "4", "--epochs", "12", "--patience", "100", "--seed", "3", "--jobs", "1", "--noise", "0"]
+
+
+@cache
+def inputs() -> Path:
+    """Return a folder with a model, its baskets, and files that are neither."""
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name))
+    rng = np.random.default_rng(5)
+    labels = [f"item {i}" for i in range(12)]
+    kernel = ndpp.LowRankKernel(
+        rng.normal(size=(12, 4)), np.eye(4) + 0.3 * (np.triu(np.ones((4, 4)), 1) * 2 - 1), labels=None
+    )
+    kernel = ndpp.LowRankKernel(kernel.X, np.eye(4), labels=labels)
+    ndpp.save(kernel, folder / "model")
+    ndpp.save(ndpp.LowRankKernel(kernel.X, np.eye(4)), folder / "plain")
+    baskets = kernel.sample(200, rng=1)
+    for suffix in ("csv", "txt", "tsv", "parquet"):
+        baskets.write(folder / f"orders.{suffix}")
+    (folder / "half.txt").write_text("".join(f"item {i % 12}\t\n" for i in range(30)))
+    damage = random.Random(1)
+    for name in ("model", "orders.csv", "orders.parquet"):
+        (folder / f"bad-{name}").write_bytes(mutated((folder / name).read_bytes(), damage))
+    (folder / "empty").write_bytes(b"")
+    (folder / "folder").mkdir()
+    return folder
+
+
+def quietly(words: list[Any]) -> tuple[int, str]:
+    """Run a command here; return its exit code and what it said on standard error."""
+    out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
+    stdin = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(b"item 1\t\n"), encoding="utf-8")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            run([str(word) for word in words])
+    except SystemExit as ended:
+        return int(ended.code or 0), err.getvalue()
+    finally:
+        sys.stdin = stdin
+    return 0, err.getvalue()
+
+
+# -- command lines -----------------------------------------------------------------------------------------------------------
+
+COMMANDS = ["info", "sample", "complete", "recommend", "map", "evaluate", "nonsense", ""]
+FILES = ["model", "plain", "orders.csv", "orders.txt", "orders.tsv", "orders.parquet", "half.txt", "bad-model", "bad-orders.csv",
+         "bad-orders.parquet", "empty", "folder", "missing", "-"]  # fmt: skip
+OPTIONS = ["-n", "--size", "--given", "--exclude", "--seed", "--first", "--add", "-o", "--to", "--from", "--sampler", "--steps", "--jobs",
+           "--basket", "--item", "--top", "--bootstrap", "--start"]  # fmt: skip
+SWITCHES = ["--json", "--ids", "--labels", "--resume", "--help", "--debug", "--"]
+VALUES = ["0", "1", "2", "3", "-1", "4", "99", "1e3", "nan", "", "item 1", "item 1,item 2", "item", "\x1b[2J", "1,1", "2,x", "csv", "text",
+          "parquet", "exact", "walk", "cholesky", "basket", "greedy", str(2**63), str(2**64), "\ud800", "ß", "a" * 5000]  # fmt: skip
+
+
+def command_case(seed: int) -> None:
+    """Run a command line of words that may or may not fit together."""
+    draw, folder = random.Random(seed), inputs()
+    words: list[Any] = [draw.choice(COMMANDS)]
+    if draw.random() < 0.9:
+        words.append(folder / draw.choice(["model", "model", "plain", *FILES]) if draw.random() < 0.95 else "-")
+    if draw.random() < 0.4:
+        words.append(folder / draw.choice(FILES))
+    for _ in range(draw.randint(0, 4)):
+        if draw.random() < 0.25:
+            words.append(draw.choice(SWITCHES))
+        else:
+            option = draw.choice(OPTIONS)
+            value = draw.choice(VALUES)
+            words += [
+                option,
+                Path(FOLDER.name) / "out" / draw.choice(["o.txt", "o.csv", "o.json", "o.parquet", "o"])
+                if option == "-o"
+                else value,
+            ]
+    out = Path(FOLDER.name) / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    code, said = quietly(words)
+    check(code in (0, 1, 2), f"ended with code {code}: {words}")
+    check("unexpected; --debug" not in said, f"{words}: {said}")
+    check("Traceback" not in said or "--debug" in words, f"{words}: {said}")
+    check(
+        {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before, f"an input changed: {words}"
+    )
+    left = [path.name for path in out.iterdir() if path.name.startswith(".")]
+    check(not left, f"{words} left {left}")
+
+
+# -- children ----------------------------------------------------------------------------------------------------------------
+
+
+def start(words: list[Any]) -> int:
+    """Run a command in a child of this process; return its number."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(null, stream)
+            run([str(word) for word in words])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        finally:
+            os._exit(code)
+    return child
+
+
+def finish(child: int) -> int:
+    """Wait for a child; return its exit code, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def command(kind: str, output: Path, *, seed: int = 7) -> list[Any]:
+    """Return the words of a command that takes a few tenths of a second."""
+    folder = inputs()
+    if kind == "fit":
+        return ["fit", folder / "orders.csv", *FIT, "-o", output]
+    if kind == "sample":
+        return ["sample", folder / "model", "-n", 800, "--seed", seed, "--size", 2, "-o", output]
+    return ["complete", folder / "model", folder / "half.txt", "--add", 1, "-n", 20, "--seed", seed, "-o", output]
+
+
+@cache
+def reference(kind: str, seed: int = 7) -> tuple[bytes, float]:
+    """Return what a command writes when nothing happens to it, and how long that takes."""
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name))
+    code, said = quietly(command(kind, folder / "here.txt", seed=seed))  # loads what children then need not load
+    check(code == 0, f"{kind} failed: {said}")
+    began = time.monotonic()
+    check(finish(start(command(kind, folder / "child.txt", seed=seed))) == 0, f"{kind} failed in a child")
+    took = time.monotonic() - began
+    content = (folder / "child.txt").read_bytes()
+    check(content == (folder / "here.txt").read_bytes(), f"{kind} gives other bytes each time")
+    return content, took
+
+
+def kill_case(seed: int) -> None:
+    """Kill a command one to three times, resume it, and compare what it wrote."""
+    draw, kind = random.Random(seed), KINDS[seed % len(KINDS)]
+    whole, took = reference(kind)
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as name:
+        output = Path(name) / "out.txt"
+        part = output.with_name("out.txt.ndpp-part")
+        words = command(kind, output)
+        for _ in range(draw.randint(1, 3)):
+            child = start([*words, *(["--resume"] if part.exists() else [])])
+            time.sleep(draw.random() * took)
+            os.kill(child, signal.SIGKILL)
+            code = finish(child)
+            check(code in (0, -signal.SIGKILL), f"{kind} ended with code {code} after a kill")
+            if output.exists():
+                check(output.read_bytes() == whole, f"{kind}: another file was left by a kill")
+                output.unlink()
+        child = start([*words, *(["--resume"] if part.exists() else [])])
+        code = finish(child)
+        check(code == 0, f"{kind} cannot be resumed: code {code}, {sorted(os.listdir(name))}")
+        check(output.read_bytes() == whole, f"{kind}: another file after it was resumed")
+        left = sorted(set(os.listdir(name)) - {"out.txt"})
+        check(not left, f"{kind} left {left}")
+
+
+def writers_case(seed: int) -> None:
+    """Let two commands write one file at the same time: both may do so one after the other, or one is refused."""
+    draw, kind = random.Random(seed), ("sample", "complete")[seed % 2]
+    seeds = (7, 8)
+    wholes = [reference(kind, number)[0] for number in seeds]
+    took = reference(kind, 7)[1]
+    with tempfile.TemporaryDirectory(dir=FOLDER.name) as name:
+        output = Path(name) / "out.txt"
+        first = start(command(kind, output, seed=seeds[0]))
+        time.sleep(draw.choice([0.0, draw.random() * took]))
+        second = start(command(kind, output, seed=seeds[1]))
+        codes = [finish(first), finish(second)]
+        check(set(codes) <= {0, 1} and 0 in codes, f"codes {codes}")
+        done = [whole for whole, code in zip(wholes, codes) if code == 0]
+        check(output.read_bytes() in done, f"a file of neither of two writers of {kind}, codes {codes}")
+        left = sorted(set(os.listdir(name)) - {"out.txt"})
+        check(not left, f"writers left {left}")

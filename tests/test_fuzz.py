@@ -1,0 +1,67 @@
+"""Some cases of :mod:`fuzz`; ``make fuzz`` runs as many as there is time for."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fuzz
+import fuzz_kernels
+import only_posix
+from ndpp import LowRankKernel
+
+ONCE_WRONG = [68, 109, 151, 199, 214, 216, 223]
+"""Kernels that earlier versions were silently wrong about."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings(action="ignore"):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("kernels", 25), ("models", 400), ("folders", 200), ("baskets", 300), ("commands", 25)]
+)
+def test_cases(kind: str, count: int):
+    failures = [failure for seed in range(count) if (failure := fuzz.run_case(kind, seed))]
+    assert not failures
+
+
+@pytest.mark.parametrize("seed", ONCE_WRONG)
+def test_kernels_that_were_wrong_once(seed: int):
+    assert fuzz.run_case("kernels", seed) is None
+
+
+@only_posix.signals
+@pytest.mark.parametrize(("kind", "count"), [("kills", 3), ("writers", 2)])
+def test_processes(kind: str, count: int):
+    pytest.importorskip("torch")
+    failures = [failure for seed in range(count) if (failure := fuzz.run_case(kind, seed))]
+    assert not failures
+
+
+def test_wrong_answers_are_found(monkeypatch: pytest.MonkeyPatch):
+    """A negative control: a size distribution that is off by a millionth, and a kernel that warns without need."""
+    right = LowRankKernel.size_distribution
+
+    def wrong(kernel: LowRankKernel) -> np.ndarray:
+        sizes = right(kernel)
+        sizes[0] += 1e-6
+        return sizes
+
+    monkeypatch.setattr(LowRankKernel, "size_distribution", wrong)
+    failures = [failure for seed in range(8) if (failure := fuzz.run_case("kernels", seed))]
+    assert failures
+    assert all("size_distribution" in failure.problem for failure in failures)
+
+
+def test_few_harmless_kernels_are_warned_about(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fuzz_kernels.Tally, "warned", [])
+    monkeypatch.setattr(fuzz_kernels.Tally, "harmless", 0)
+    for seed in range(60):
+        assert fuzz.run_case("kernels", seed) is None
+    assert fuzz_kernels.Tally.harmless > 10
+    assert not [seed for seed, harmless, _ in fuzz_kernels.Tally.warned if harmless]
