@@ -106,7 +106,8 @@ class Law:
         --------
         >>> from ndpp.datasets import shelf_kernel
         >>> shelf_kernel().recommend(["bread"], n=2)
-        item    score
-        butter  3.175
+        item     score
+        butter   3.028
+        jam     0.9346
         """
         return load(RECOMMEND)(self, basket, n=n, candidates=candidates, ranking=ranking, unknown=unknown)
