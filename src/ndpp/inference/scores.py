@@ -16,10 +16,13 @@ from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.precision import say_precision
+from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
-from ndpp.linalg.schur import eliminate
+from ndpp.linalg.schur import ROUNDING, eliminate
+
+MARGIN = 8.0
+"""What one perturbation shows, times this, is taken for the rounding error."""
 
 
 def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArray:
@@ -61,10 +64,21 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     best = out.max()
     # Relative to the best score. If all are zero, what rounding may hide counts, as a part of the distribution of the next item.
     error = gains.noise[~is_zero].max() / best if best > 0 else gains.noise.max(initial=0.0)
+    if best > 0 and error > WARN_ERROR:  # a bound, usually far too high
+        error = min(error, _measured_error(kernel, rows, gains.values) / best)
     say_precision(float(error) + given.loss, "the scores of items")
     if kernel.coordinates.core.rank > kernel.rank:  # a direction was dropped
         kernel.check_precision()
     return out
+
+
+def _measured_error(kernel: LowRankKernel, rows: IntArray, values: FloatArray) -> float:
+    """Return how far gains move, times a margin, if the basket's rows of Q are off by as much as rounding explains."""
+    q, coords, rng = kernel.q_rows(rows), kernel.coordinates, np.random.default_rng(0)
+    moved = eliminate(coords, q * (1 + (ROUNDING + coords.noise) * rng.uniform(-1, 1, q.shape)))
+    if moved is None or moved.null.size:
+        return np.inf
+    return MARGIN * float(np.abs(Gains.fresh(kernel, moved).values - values).max())
 
 
 def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
