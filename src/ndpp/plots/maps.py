@@ -96,7 +96,7 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
     area = 200 * popularity[items] / popularity[items].max()
     for part, opacity in ((slice(LABELLED), 0.75), (slice(LABELLED, None), 0.3)):
-        axes.scatter(*points[part].T, s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
+        axes.scatter(points[part, 0], points[part, 1], s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
     for item, (x, y) in islice(places.items(), LABELLED):
         label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
         axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)
