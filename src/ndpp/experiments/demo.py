@@ -48,7 +48,7 @@ def run(
 ) -> Mixture:
     """Run the demonstration, write the mixture and pictures of it into the folder ``output``, and return the mixture.
 
-    It is learned from ``n_train`` baskets, with fewer missions and ties than by default, so that nobody has to wait; ``n_draws`` baskets
+    It is learned from ``n_train`` baskets, with fewer missions and ties than by default and without families, so that nobody has to wait; ``n_draws`` baskets
     are drawn from it. ``progress`` shows a progress bar during training.
     """
     baskets = capitalized(load_complete_journey())
@@ -57,7 +57,7 @@ def run(
     train = train[:n_train]
     _title(f"Learning {n_missions} kinds of trips, and ties between items, from {len(train):,} of them")
     began = time.perf_counter()
-    model = MixtureNDPP(n_missions, rank=rank, max_epochs=max_epochs, random_state=0, progress=progress)
+    model = MixtureNDPP(n_missions, rank=rank, families=None, max_epochs=max_epochs, random_state=0, progress=progress)
     model.fit(train, validation=validation)
     print(f"{model.n_iter_} passes over the baskets, {time.perf_counter() - began:.0f} s.\n")
     show_comparison(model, train, test)
