@@ -48,8 +48,8 @@ def run(
 ) -> Mixture:
     """Run the demonstration, write the mixture and pictures of it into the folder ``output``, and return the mixture.
 
-    It is learned from ``n_train`` baskets, with fewer missions and ties than by default and without families, so that nobody has to wait; ``n_draws`` baskets
-    are drawn from it. ``progress`` shows a progress bar during training.
+    It is learned from ``n_train`` baskets, with fewer missions and ties than by default and without families, so that nobody has to
+    wait; ``n_draws`` baskets are drawn from it. ``progress`` shows a progress bar during training.
     """
     baskets = capitalized(load_complete_journey())
     show_baskets(baskets)
