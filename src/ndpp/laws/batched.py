@@ -180,7 +180,7 @@ def _table(form: Form, baskets: Baskets) -> ItemTable:
     squares = (q * form.scale) ** 2
     norms = np.sqrt(squares.sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
-    noise = np.sqrt(squares @ form.noise**2) / norms
+    noise = np.sqrt(squares @ form.noise**2) / norms + form.kernel.ties.row_noise(at, norms)
     return ItemTable(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
