@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import figures_evaluation
 import figures_gpu
 import figures_learning
 import figures_scale
@@ -277,7 +278,10 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     quality, learning, scale, gpu, counters = (
         results.read(f"{folder}{name}.json") for name in ("quality", "learning", "scale", "gpu", "gpu_counters")
     )
-    texts["docs/learning.md"] = figures_learning.parts(quality["records"], learning)
+    compared = (results.read(f"{folder}{name}.json") for name in ("summary", "peers", "lookalike"))
+    texts["docs/learning.md"] = figures_learning.parts(quality["records"], learning) | figures_evaluation.parts(
+        *compared
+    )
     texts["docs/scale.md"] = figures_scale.parts(scale)
     out = {page: filled((root / page).read_text(encoding="utf-8"), parts) for page, parts in texts.items()}
     return out | {"docs/gpu.md": figures_gpu.page(gpu, counters)}

@@ -144,10 +144,14 @@ def basket_case(seed: int) -> None:
     labels = sorted({"".join(draw.choices(AWKWARD, k=draw.randint(1, 3))) for _ in range(draw.randint(1, 6))})
     sets = [draw.sample(labels, draw.randint(0, len(labels))) for _ in range(draw.randint(1, 6))]
     suffix = draw.choice([".txt", ".csv", ".tsv", ".txt.gz", ".csv.gz", ".parquet"])
+    names = [AWKWARD, range(-3, 9), None][draw.randrange(3)]
+    ids = None if names is None else draw.sample(names, len(sets))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"b{suffix}"
         try:
-            baskets = ndpp.Baskets.from_lists(sets, labels=labels)
+            baskets = ndpp.Baskets.from_lists(
+                sets, labels=labels, basket_ids=None if suffix.startswith(".txt") else ids
+            )
             baskets.write(path)
         except NDPPError:
             return  # refused before anything was written
@@ -157,7 +161,7 @@ def basket_case(seed: int) -> None:
             again = ndpp.Baskets.read(path, labels=labels, as_labels=True)
         except NDPPError as reason:
             raise Failure(f"written and then refused: {labels!r} {sets!r} {suffix}: {reason}") from None
-        check(again == baskets, f"read back otherwise: {labels!r} {sets!r} {suffix}: {again.to_lists()}")
+        check(again == baskets, f"read back otherwise: {labels!r} {sets!r} {ids!r} {suffix}: {again.to_lists()}")
         path.write_bytes(mutated(path.read_bytes(), draw))
         try:
             ndpp.Baskets.read(path)

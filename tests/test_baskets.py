@@ -698,6 +698,8 @@ def test_what_cannot_be_read_again_is_not_written(tmp_path: Path) -> None:
     repeated = Baskets.from_lists([[0], [1]], basket_ids=["A", "B"])[[0, 1, 0]]
     with pytest.raises(InvalidInputError, match="'A' occurs 2 times"):
         repeated.write(tmp_path / "x.csv")
+    with pytest.raises(InvalidInputError, match="'NA' cannot be the id of a basket in a table"):
+        Baskets.from_lists([[0]], basket_ids=["NA"]).write(tmp_path / "x.csv")
     with pytest.raises(InvalidInputError, match="different names"):
         made([[1]]).write(tmp_path / "x.csv", basket="item")
     assert not list(tmp_path.iterdir())

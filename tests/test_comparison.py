@@ -248,6 +248,14 @@ def test_the_tables():
     assert "±" not in str(metrics.compare_models(EVERY, TEST, rng=0, n_boot=0))
 
 
+def test_a_frame_has_a_row_per_model_and_metric():
+    pytest.importorskip("pandas")
+    found = metrics.compare_models(EVERY, TEST, rng=0, n_boot=20)
+    frame = found.to_frame()
+    values = [(row.name, one.name, one.value, one.low, one.n) for row in found.rows for one in row.estimates]
+    assert list(frame[["model", "metric", "value", "low", "n"]].itertuples(index=False, name=None)) == values
+
+
 def test_only_rankers():
     found = metrics.compare_models({"cosine": COSINE, "EASE": EASE}, TEST, rng=0, n_boot=0)
     (table,) = found.tables()

@@ -289,6 +289,10 @@ def test_reasons_add_up(trips, ranking, kind):
                 assert one.ties[0].log_factor == pytest.approx(one.tie)
 
 
+def test_reasons_take_labels(trips):
+    assert explain.reasons(trips, ["pasta", "beer"], n=2) == explain.reasons(trips, [0, 4], n=2)
+
+
 def test_reasons_name_the_mission_and_the_tie(trips):
     found = explain.reasons(trips, [0, 5], n=5)
     by_label = {one.label: one for one in found}

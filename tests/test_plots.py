@@ -230,6 +230,14 @@ def test_a_background_does_not_move_items_on_the_map():
     assert len(plots.embedding_map(background, n=12).axes[0].texts) == 12
 
 
+def test_only_prominent_items_have_labels_on_a_large_map():
+    kernel = make_kernel(300, 10, rng=0)
+    axes = plots.embedding_map(kernel, n=200).axes[0]
+    popular = np.argsort(-kernel.inclusion_probabilities(), kind="stable")[:60]
+    assert [text.get_text() for text in axes.texts] == [str(item) for item in popular]
+    assert len(axes.collections[0].get_offsets()) == 200
+
+
 def test_a_chain_of_items_is_an_arch_on_the_map():
     i = np.arange(11)
     across, up = _layout(np.exp(-(((i[:, None] - i) / 2) ** 2))).T

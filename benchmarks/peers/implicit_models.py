@@ -38,7 +38,7 @@ def peers(split: Split) -> list[dict]:
     neighbours = [{"K": K, "K1": K1, "B": B} for K, K1, B in product((20, 200), (0.3, 1.2, 5.0), (0.0, 0.4, 0.8))]
     factors = [
         {"factors": factors, "regularization": penalty, "alpha": alpha}
-        for factors, penalty, alpha in product((4, 16, 64), (1.0, 10.0, 100.0), (1.0, 10.0))
+        for factors, penalty, alpha in product((16, 64), (10.0, 100.0, 1000.0), (3.0, 10.0, 30.0))
     ]
     return [choose("BM25 neighbours", split, neighbours, bm25), choose("ALS", split, factors, als)]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from command import Done, end, spawn
 from ndpp.datasets import shelf_kernel
 
 ORDERS = 'order_id,product\nA-17,bread\nA-17,oat drink\nB-3,tea\n"C, 9",oat drink\nD-1,NA\nD-1,coffee \n'
+QUICK = ["--model", "ndpp", "--rank", 4, "--epochs", 1]
 COLUMNS = ["--basket", "order_id", "--item", "product"]
 LENIENT = ["--unknown", "skip", "--missing", "skip"]
 
@@ -115,7 +118,7 @@ def test_evaluation_counts_what_it_skips(shop):
 def test_splits_keep_their_ids_and_codes_are_names(shop):
     rows = [f"2026-{i},{85123 + 7 * (i % 3)}\n2026-{i},{71053 + i % 2}\n" for i in range(60)]
     (shop / "codes.csv").write_bytes(("order_id,product\n" + "".join(rows)).encode("utf-16"))
-    words = ["fit", "codes.csv", *COLUMNS, "-o", "codes", "--test", 20, "--epochs", 1, "--rank", 4]
+    words = ["fit", "codes.csv", *COLUMNS, "-o", "codes", "--test", 20, *QUICK]
     refused = run(shop, *words)
     assert "Name its encoding, for example --encoding utf-16" in refused.err
     assert run(shop, *words, "--encoding", "utf-16").code == 0
@@ -125,10 +128,7 @@ def test_splits_keep_their_ids_and_codes_are_names(shop):
     assert set(parts[0]) | set(parts[1]) == {f"2026-{i}" for i in range(60)}
     best = run(shop, "recommend", "codes", "codes.test.csv", "-n", 1, "--json")
     assert (best.code, best.json["basket_ids"]) == (0, list(parts[1]))
-    ids = run(
-        shop, "fit", "codes.csv", *COLUMNS, "-o", "ids", "--encoding", "utf-16", "--ids", "--epochs", 1, "--rank", 4
-    )
-    assert ids.code == 0
+    assert run(shop, "fit", "codes.csv", *COLUMNS, "-o", "ids", "--encoding", "utf-16", "--ids", *QUICK).code == 0
     assert ndpp.load(shop / "ids").n_items == 85138
 
 
@@ -156,3 +156,67 @@ def test_every_name_survives_or_is_refused_before_any_draw(shop, format):
     assert ndpp.Baskets.read(shop / "out", format=format, labels=kernel.labels, as_labels=True) == expected
     again = run(shop, "complete", "awkward", "out", "--from", format, "--size", 2, "--seed", 1)
     assert again.code == 0
+
+
+# Small things
+
+
+@pytest.mark.parametrize("command", ["recommend", "fit"])
+def test_help_shows_flags_without_a_value(shop, command):
+    assert not re.search(r"--(json|help|ids|resume)\b.*<", run(shop, command, "--help").out)
+    assert "<bool>" not in run(shop, "--help").out
+
+
+def test_names_with_commas_need_an_option_each(shop):
+    refused = run(shop, "recommend", "model", "--given", "bread,salt, coarse")
+    assert refused.code == 1
+    assert "Commas separate items: for a name that contains one, repeat --given or --exclude." in refused.err
+
+
+def test_columns_are_those_of_the_file_they_describe(shop):
+    shelf_kernel().sample(80, rng=0).write(shop / "seen.csv")
+    words = ["evaluate", "model", "orders.csv", *COLUMNS, *LENIENT, "--train", "seen.csv", "--bootstrap", 0, "--json"]
+    assert run(shop, *words).code == 0
+    (shop / "seen.csv").write_text("a,b\n1,2\n")
+    assert "seen.csv has no column 'order_id'; its columns are 'a', 'b'" in run(shop, *words).err
+
+
+def test_diagnosis_says_what_it_judges(shop):
+    told = run(shop, "diagnose", "model", "--size", 3, "--number", 20).out
+    assert "This is about the Markov chain, not about the fit of the model; for that, see ndpp evaluate." in told
+
+
+# The tutorial, by command
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+
+
+def test_the_tutorial_by_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        if ".csv" in block:
+            exec(compile(block, PAGE.name, "exec"), names)
+    assert sorted(os.listdir()) == ["orders.csv", "today.csv"]
+    words = ["fit", "orders.csv", *COLUMNS, "-o", "shop", "--test", 300, "--model", "ndpp", "--epochs", 12]
+    fitted = run(tmp_path, *words)
+    assert (fitted.code, fitted.err) == (0, "")
+    assert 'product 13, "size M"' in (ndpp.load(tmp_path / "shop").labels or ())
+    tested = run(
+        tmp_path, "evaluate", "shop", "shop.test.csv", "--train", "shop.train.csv", "--bootstrap", 50, "--json"
+    )
+    likely = {row["model"]: row["value"] for row in tested.json["results"] if row["metric"] == "log-likelihood"}
+    assert likely["model"] > likely["independent items"]
+    ids = ndpp.Baskets.read(tmp_path / "shop.test.csv").basket_ids or ()
+    assert len(ids) == 300
+    assert all(re.fullmatch(r"2026-\d{4}", str(i)) for i in ids)
+    assert run(tmp_path, "recommend", "shop", "today.csv", *COLUMNS).code == 1
+    assert run(tmp_path, "recommend", "shop", "today.csv", *COLUMNS, *LENIENT, "-n", 1, "-o", "best.csv").code == 0
+    best = {row["basket"]: row["item"] for row in table(tmp_path / "best.csv")}
+    assert list(best) == ["T-17", "T-18", "T-19"]
+    assert (best["T-17"], best["T-18"]) == ("pesto", "butter")
+    words = ["complete", "shop", "today.csv", *COLUMNS, *LENIENT, "--add", 2, "--seed", 0, "-o", "full.csv"]
+    assert run(tmp_path, *words).code == 0
+    rows = table(tmp_path / "full.csv")
+    assert [row["item"] for row in rows if row["added"] == "false"] == ["pasta", "bread", 'product 13, "size M"']
+    assert [sum(row["basket"] == i for row in rows) for i in best] == [3, 3, 3]

@@ -170,9 +170,9 @@ def test_remaining_items_are_those_of_the_clock(ties: str, device: str):
     tables, which = engine.spectra(0), torch.tensor([0, 1, 2], device=device)
     for Y in ([], [1], [2, 4]):
         group = ClockGroup(tables, Streams(stream_key(0), engine.device), which, which)
-        for a in Y:
+        for m, a in enumerate(Y):
             left, right, _ = tables.rows[which * N + a].unbind(1)
-            group._append(which * N + a, left, right, torch.ones(3, dtype=torch.bool, device=device))
+            group._append(which * N + a, left, right, torch.ones(3, dtype=torch.bool, device=device), m)
         x = torch.tensor([0.1, 1.0, 3.0], device=device, dtype=torch.float64)
         remaining = group._remaining(x)
         for c in range(3):

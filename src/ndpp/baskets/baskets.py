@@ -320,7 +320,7 @@ class Baskets(Shown):
         if kind == "text" and not len(self):
             raise InvalidInputError("a text file cannot hold zero baskets; write CSV or Parquet")
         if kind != "text" and self.basket_ids is not None:
-            files.check_distinct(self.basket_ids)
+            files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
         rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))
         files.write(target, rows, names, format=kind, columns=Columns(basket, item), basket_ids=self.ids_or_numbers)

@@ -207,10 +207,14 @@ def write_table(
             file.write(DELIMITERS[kind].join(map(field, record)) + "\n")
 
 
-def check_distinct(basket_ids: Sequence[Any]) -> None:
-    """Raise if two baskets have the same id, which a table would take for one basket."""
-    if len(set(map(str, basket_ids))) < len(basket_ids):
-        name, times = Counter(map(str, basket_ids)).most_common(1)[0]
+def check_table_ids(basket_ids: Sequence[Any]) -> None:
+    """Raise if two baskets have the same id, which a table would take for one basket, or if an id would be read as a missing one."""
+    names = Counter(map(str, basket_ids))
+    absent = next((name for name in names if name.strip() in MISSING), None)
+    if absent is not None:
+        raise InvalidInputError(f"{absent!r} cannot be the id of a basket in a table: it stands for a missing value")
+    if len(names) < len(basket_ids):
+        name, times = names.most_common(1)[0]
         raise InvalidInputError(
             f"a table cannot tell baskets of one id apart; {name!r} occurs {times} times. "
             "Write text, or give the baskets other basket_ids."

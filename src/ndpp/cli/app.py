@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import ndpp
 from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
 from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
 
+
+class _PlainFlags:
+    """Shows flags without the type of a value, which they do not take."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class Command(_PlainFlags, TyperCommand):
+    """A command."""
+
+
+class Group(_PlainFlags, TyperGroup):
+    """The command itself, ``ndpp``."""
+
+
 app = typer.Typer(
     name="ndpp",
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -51,7 +73,9 @@ def help_of(command: Callable[..., None]) -> str:
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         needs = name not in NO_ARGUMENTS
-        app.command(name, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(guarded(command))
+        app.command(name, cls=Command, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
+            guarded(command)
+        )
 
 
 def _version(wanted: bool) -> None:

@@ -27,6 +27,7 @@ VALIDATION = (
 )
 HELD_OUT = "Which item of each basket is held out; published numbers use largest-id."
 EASE = "EASE"
+JUDGED = "This is about the Markov chain, not about the fit of the model; for that, see ndpp evaluate."
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
 
 
@@ -137,6 +138,8 @@ def diagnose(
 ) -> None:
     """Compare a walk with exact samples, and report whether it has converged.
 
+    This judges a Markov chain that draws from the model, not how well the model fits; ndpp evaluate does that.
+
     \b
     Examples:
       ndpp diagnose model.safetensors --size 10
@@ -165,7 +168,7 @@ def diagnose(
     if not found.converged:
         verdict = "NOT CONVERGED: do not trust this walk at this length."
     table = Table(("functional", "R-hat", "effective draws"), worst)
-    emit(Report(data, table, notes=[*str(found).splitlines(), verdict]), output, as_json=json)
+    emit(Report(data, table, notes=[*str(found).splitlines(), verdict, JUDGED]), output, as_json=json)
 
 
 def _agreement(found: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
-from ndpp.baskets.lines import Columns
+from ndpp.baskets.lines import Columns, MissingColumnError
 from ndpp.cli.options import Format
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
 from ndpp.explain import missions
@@ -53,6 +53,7 @@ class Source(NamedTuple):
     encoding: str | None = None
     missing: str = "error"
     unknown: str = "error"
+    may_differ: bool = False
 
     @property
     def name(self) -> str:
@@ -60,9 +61,12 @@ class Source(NamedTuple):
         return "standard input" if self.path == "-" else self.path
 
     def sibling(self, path: str) -> Source:
-        """Return another file, to be read in the same way; a text file has no columns."""
+        """Return another file, to be read in the same way.
+
+        --basket and --item describe BASKETS: a text file has no columns, and another table may have those that ndpp writes.
+        """
         is_text = format_of(path, self.format) == "text"
-        return self._replace(path=path, **(Columns()._asdict() if is_text else {}))
+        return self._replace(path=path, may_differ=True, **(Columns()._asdict() if is_text else {}))
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
@@ -75,6 +79,10 @@ class Source(NamedTuple):
         how: dict[str, Any] = {"encoding": self.encoding, "missing": self.missing, "unknown": self.unknown, **options}
         try:
             return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **how)
+        except MissingColumnError as missing:
+            if not self.may_differ or not set(Columns()) <= set(missing.there):
+                raise
+            return self._replace(may_differ=False, **Columns()._asdict()).read(**options)
         except UnknownItemError as unknown:
             unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
             raise
@@ -151,6 +159,8 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool) -> IntArray
             return kernel.ids(names)
         except UnknownLabelError as unknown:
             unknown.advice = "Ids need --ids." if unknown.label.isdigit() else ""
+            if any("," in word for word in words or ()):
+                unknown.advice = "Commas separate items: for a name that contains one, repeat --given or --exclude."
             raise
     for name in names:
         if not name.isdigit():

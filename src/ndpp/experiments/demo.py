@@ -69,9 +69,27 @@ def run(
     return mixture
 
 
+CLEARER = {
+    "Mainstream": "Pasta sauce",
+    "Value": "Pasta sauce, value",
+    "Meat added": "Pasta sauce with meat",
+    "Premium - meat": "Hot dogs, premium",
+    "Economy - meat": "Hot dogs, economy",
+    "Premium - beef": "Hot dogs, beef",
+    "Kosher/specialty": "Hot dogs, kosher",
+    "Lean": "Beef, lean",
+    "Primal": "Beef, primal cuts",
+    "Garden plus": "Salad mix, garden plus",
+    "Regular garden": "Salad mix, regular",
+    "Beeralemalt liquors": "Beer and ale",
+    "Mexican saucessalsapicantee": "Mexican sauces and salsa",
+}
+"""Kinds of goods whose names in the data say too little."""
+
+
 def capitalized(baskets: Baskets) -> Baskets:
-    """Return the baskets with capitalized labels instead of upper-case ones."""
-    labels = tuple(label.capitalize() for label in baskets.labels or ())
+    """Return the baskets with capitalized labels instead of upper-case ones, and clearer ones where these say too little."""
+    labels = tuple(CLEARER.get(label.capitalize(), label.capitalize()) for label in baskets.labels or ())
     return Baskets(baskets.indptr, baskets.indices, baskets.n_items, labels)
 
 
@@ -99,7 +117,7 @@ def show_comparison(model: MixtureNDPP, train: Baskets, test: Baskets) -> None:
 
 def show_missions(mixture: Mixture) -> tuple[Mission, ...]:
     """Print the missions, similar components together, and return them."""
-    missions = explain.missions(mixture, n=10, n_items=4)
+    missions = explain.missions(mixture, n_items=4)
     _title("Why people come")
     print("Similar trips together; how many times as often an item is bought on them in brackets.\n")
     for mission in missions:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._show import html_table, to_frame
+from ndpp._show import html_table, printable, to_frame
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
@@ -64,7 +64,8 @@ class Pairs(NamedTuple):
     substitutes: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        return _text("go together", "stand in for each other", self, lambda p: f"{p.first.label} + {p.second.label}")
+        names = ("go together", "stand in for each other")
+        return _text(*names, self, lambda p: f"{printable(p.first.label)} + {printable(p.second.label)}")
 
     def __repr__(self) -> str:
         return str(self)
@@ -95,9 +96,9 @@ class Related(NamedTuple):
     substitutes: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        head = f"{self.item.label}: in {self.item.probability:.2%} of baskets\n"
+        head = f"{printable(self.item.label)}: in {self.item.probability:.2%} of baskets\n"
         pairs = Pairs(self.complements, self.substitutes)
-        return head + _text("goes with", "instead of it", pairs, lambda pair: pair.second.label)
+        return head + _text("goes with", "instead of it", pairs, lambda pair: printable(pair.second.label))
 
     def __repr__(self) -> str:
         return str(self)

@@ -11,7 +11,7 @@ from ndpp._types import Items, Jobs, RngLike
 from ndpp.baskets import Baskets
 
 RECOMMEND = "ndpp.inference.ranking:recommend"
-"""Recommendations build on laws."""
+"""Recommendations build on distributions, so they are loaded by name."""
 MEMORY = 256 * 2**20
 """Default for the maximum number of bytes of cached matrices."""
 
@@ -21,17 +21,14 @@ class Law:
 
     _sampler: ClassVar[str]
 
-    labels: tuple[str, ...] | None
-    n_items: int
-    max_size: int
-
     def _repr_html_(self) -> str:
-        facts: list[tuple[str, Any]] = [("items", self.n_items), ("largest sample", self.max_size)]
+        law: Any = self  # what is an attribute of a kernel may be a property of a mixture
+        facts: list[tuple[str, Any]] = [("items", law.n_items), ("largest sample", law.max_size)]
         for weight, name in sorted(
-            zip(getattr(self, "weights", ()), getattr(self, "names", None) or count()), reverse=True
+            zip(getattr(law, "weights", ()), getattr(law, "names", None) or count()), reverse=True
         ):
             facts.append((f"component {name}", f"{weight:.1%}"))
-        return html_table(repr(self).strip("<>"), ["labels", some(self.labels)], facts)
+        return html_table(repr(self).strip("<>"), ["labels", some(law.labels)], facts)
 
     def sampler(
         self,

@@ -223,8 +223,9 @@ def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture
 def _kernel(arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
     weights = arrays.get("weights")
     if weights is not None and weights.shape == (header.n_columns,):
-        most = IMPLAUSIBLE * entry_magnitudes(np.asarray(arrays["W"], np.float64))
-        if not ((weights > 0) & (weights <= most)).all():
+        W = np.asarray(arrays["W"], np.float64)
+        too_large = (weights > IMPLAUSIBLE * entry_magnitudes(W)) & (W.any(axis=0) | W.any(axis=1))
+        if too_large.any() or not (weights > 0).all():
             raise InvalidInputError("its weights are not those of any kernel that W can have come from")
     arrays = {"magnitudes" if name == "weights" else name: array for name, array in arrays.items()}
     return LowRankKernel(**arrays, labels=header.labels)

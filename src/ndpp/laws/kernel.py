@@ -164,9 +164,16 @@ class LowRankKernel(Judged, Law):
         ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
-        value, error = judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
+        value, error = self._log_det(ids)
         say_precision(error, f"the probabilities of {len(ids)} items")
         return value
+
+    def _log_det(self, ids: IntArray) -> tuple[float, float]:
+        return judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
+
+    def is_possible(self, rows: IntArray) -> bool:
+        """Return whether det L_S > 0 up to rounding, for a set S of rows of the support: whatever the scale of L."""
+        return self._log_det(self.catalogue_ids(rows))[0] > -np.inf
 
     def log_normalizer(self, size: int | None = None) -> float:
         """Return log Σ_S det(L_S) over all sets, log det(I + L), or over sets of one size, log e_k (−inf if none can occur)."""
@@ -310,6 +317,8 @@ class LowRankKernel(Judged, Law):
 
         In the columns of X, small directions would drown in the rounding errors of those that the given items take away.
         """
+        if len(rows) == self.rank:
+            return self._with(np.zeros_like(self.W), others, np.full(len(self.W), np.finfo(float).tiny))
         coords = self.coordinates
         remainder = eliminate(coords, self.q_rows(rows))
         if remainder is None or remainder.null.size:
@@ -317,8 +326,6 @@ class LowRankKernel(Judged, Law):
                 f"items {self.catalogue_ids(rows).tolist()} are too close to never occurring together for double precision. "
                 "Rescale X, or drop its smallest directions."
             )
-        if len(rows) == self.rank:
-            return self._with(np.zeros_like(self.W), others, np.full(len(self.W), np.finfo(float).tiny))
         G, W, magnitudes = remainder.kernel(coords.noise)
         X = Turned(self.X, coords.to_q, G)
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())

@@ -7,6 +7,8 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
+NOTHING = -160
+"""Power of two by which the magnitude of an exact zero is below all others."""
 
 
 def power_of_two(values: AnyArray) -> FloatArray:
@@ -20,9 +22,13 @@ def unit_of(A: AnyArray) -> float:
 
 
 def entry_magnitudes(W: FloatArray) -> FloatArray:
-    """Return m with |t W t'| ≤ √(Σ t_a² m_a) √(Σ t'_b² m_b): the larger of the row and column sums of |W| (Schur's test), 1 where zero."""
+    """Return m with |t W t'| ≤ √(Σ t_a² m_a) √(Σ t'_b² m_b): the larger of the row and column sums of |W| (Schur's test).
+
+    Where these are zero, m is far below the others: what is multiplied by zero has no rounding error.
+    """
     magnitudes = np.maximum(np.abs(W).sum(axis=0), np.abs(W).sum(axis=1))
-    return np.where(magnitudes > 0, magnitudes, 1.0)
+    positive = magnitudes[magnitudes > 0]
+    return np.where(magnitudes > 0, magnitudes, np.ldexp(positive.min(), NOTHING) if positive.size else 1.0)
 
 
 def congruence(T: FloatArray, W: FloatArray) -> FloatArray:

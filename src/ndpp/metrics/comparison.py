@@ -123,7 +123,7 @@ class Comparison(NamedTuple):
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a data frame of pandas, polars or pyarrow with a row per model and metric: its value and its interval."""
         found = [(row.name, one) for row in self.rows for one in row.estimates]
-        numbers = {name: [getattr(one, name) for _, one in found] for name in ("value", "low", "high", "n_baskets")}
+        numbers = {name: [getattr(one, name) for _, one in found] for name in ("value", "low", "high", "n")}
         return to_frame(
             {"model": [name for name, _ in found], "metric": [one.name for _, one in found], **numbers}, backend
         )

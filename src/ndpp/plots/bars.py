@@ -80,12 +80,13 @@ def mission_chart(found: Sequence[Mission]) -> Figure:
     ['35.0%, 2.1 items: beer 2.5×']
     """
     drawn, axes = _bar_chart([short(mission.name) for mission in found])
-    drawn.set_figwidth(drawn.get_figwidth() + 4.0)
-    bars = axes.barh(range(len(found)), [mission.share for mission in found], color=ATTRACT, height=0.7)
     typical = (", ".join(f"{short(one.label, 22)} {one.lift:.1f}×" for one in mission.items[:3]) for mission in found)
     notes = [f"{own.share:.1%}, {own.mean_size:.1f} items: {items}" for own, items in zip(found, typical)]
+    room = 1 + 0.03 * max(map(len, notes))  # of the notes, in lengths of the longest bar
+    drawn.set_figwidth(drawn.get_figwidth() - 3.0 + 2.4 * room)
+    bars = axes.barh(range(len(found)), [mission.share for mission in found], color=ATTRACT, height=0.7)
     axes.bar_label(bars, notes, padding=4, fontsize=8)
-    axes.set_xlim(0, 3.2 * max(mission.share for mission in found))  # room for the notes
+    axes.set_xlim(0, room * max(mission.share for mission in found))
     axes.set_xticks([])
     axes.set_xlabel("share of baskets, mean size, and typical items with their lift", loc="left")
     return drawn

@@ -10,6 +10,7 @@ close together instead: the angle is that between their profiles √P(component 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 LINES: tuple[dict[str, Any], ...] = ({"color": ATTRACT, "ls": "solid"}, {"color": REPEL, "ls": (0, (2, 1))})
 """Lines between complements and between substitutes."""
+
+LABELLED = 60
+"""Items of a map that have labels: more would hide each other."""
 
 
 def pair_graph(pairs: Pairs) -> Figure:
@@ -67,7 +71,7 @@ def pair_graph(pairs: Pairs) -> Figure:
 def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
     """Plot a map of the ``n`` most popular items, with lines between the complements in ``pairs``. O(n_items · r² + n³).
 
-    ``pairs`` is the result of :func:`ndpp.explain.strongest_pairs`.
+    The 60 most popular items are labelled; the others are points. ``pairs`` is the result of :func:`ndpp.explain.strongest_pairs`.
 
     Examples
     --------
@@ -80,7 +84,9 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
         raise InvalidInputError(f"n must be between 4 and {kernel.n_items}, the number of items; got {n}")
     popularity = kernel.inclusion_probabilities()
     items = np.argsort(-popularity, kind="stable")[:n]
-    places = dict(zip(items.tolist(), _layout(_similarity(kernel, items))))
+    points = _layout(_similarity(kernel, items))
+    points[:LABELLED] = _spread(points[:LABELLED])
+    places = dict(zip(items.tolist(), points))
     drawn = figure(9.5, 8.0)
     axes = drawn.add_subplot()
     axes.axis("off")
@@ -88,15 +94,23 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
         if pair.first.item in places and pair.second.item in places:
             ends = np.transpose([places[pair.first.item], places[pair.second.item]])
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
-    points = np.array(list(places.values()))
     area = 200 * popularity[items] / popularity[items].max()
-    axes.scatter(points[:, 0], points[:, 1], s=area + 8, color=NEUTRAL, alpha=0.75, lw=0, zorder=2)
-    for item, (x, y) in places.items():
+    axes.scatter(
+        points[:, 0],
+        points[:, 1],
+        s=area + 8,
+        color=NEUTRAL,
+        alpha=np.where(np.arange(n) < LABELLED, 0.75, 0.3),
+        lw=0,
+        zorder=2,
+    )
+    for item, (x, y) in islice(places.items(), LABELLED):
         label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
         axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)
     axes.margins(0.1)
     near = "of the same missions" if isinstance(kernel, Mixture) else "stand in for each other"
-    notes = [f"near each other: {near}", "larger: in more baskets"]
+    notes = [f"labels: the {LABELLED} in most baskets"] if n > LABELLED else []
+    notes += [f"near each other: {near}", "larger: in more baskets"]
     notes += ["blue line: go together"] if pairs else []
     drawn.supxlabel("    ·    ".join(notes), fontsize=9)
     return drawn
@@ -123,7 +137,7 @@ def _layout(cosines: FloatArray) -> FloatArray:
     walk = edges / np.sqrt(degree[:, None] * degree)
     vectors = np.linalg.eigh(walk)[1][:, -3:-1] / np.sqrt(degree)[:, None]
     vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])  # fix the sign
-    return _spread(np.argsort(np.argsort(vectors, axis=0), axis=0) / (len(vectors) - 1))
+    return np.argsort(np.argsort(vectors, axis=0), axis=0) / (len(vectors) - 1)
 
 
 def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, rounds: int = 80) -> FloatArray:

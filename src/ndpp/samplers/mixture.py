@@ -252,8 +252,9 @@ class ComponentEngine:
 
     def _together(self, key: AnyArray, which: IntArray, drawn: IntArray) -> Draws:
         """Draw a sample of each of these components, of which as many as ``drawn`` says were drawn before; count them there."""
-        source, parts = self.sampler.store.make, []
+        source = self.sampler.store.make
         assert isinstance(source, KernelSource)
+        parts: list[Draws] = []
         present, counts = np.unique(which, return_counts=True)
         for c, count in zip(present.tolist(), counts.tolist()):
             sampler, own_key, before = source.sampler(c), _flipped(key, c + 1), int(drawn[c])

@@ -43,7 +43,7 @@ MIN_LIVE_SHARE = 0.6
 ROUND_FACTOR = 0.6
 """Proposals of a first round, relative to the rank, the largest expected number. Found by timing on an H200; no draw depends on it."""
 MAX_PRODUCTS, PRODUCT_BYTES = 2**28, 80
-"""Maximum number of products l_ak f_k in memory, and how many bytes drawing items takes for each."""
+"""Maximum number of entries l_ak of proposals in memory where no kernel reads them from the tables, and bytes that each takes."""
 
 
 class Unfinished(NamedTuple):
@@ -67,7 +67,7 @@ class Remaining(NamedTuple):
 class ClockGroup:
     """Samples whose clocks run together. ``which`` (S,) are their components in ``spectra``, ``index`` (S,) their numbers in the streams.
 
-    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``proposals`` (S,); ``unfinished``.
+    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``unfinished``.
     """
 
     def __init__(self, spectra: Spectra, streams: Streams, which: Tensor, index: Tensor) -> None:
@@ -75,7 +75,7 @@ class ClockGroup:
         self.spectra, self.streams = spectra, streams
         self.max_products = min(MAX_PRODUCTS, free_memory(which.device) // (4 * PRODUCT_BYTES))
         self.rows = torch.full((S, CAPACITY_STEP), spectra.n_rows, device=which.device)
-        self.n, self.proposals = torch.zeros_like(which), torch.zeros_like(which)
+        self.n = torch.zeros_like(which)
         self.unfinished: list[Unfinished] = []
         # Of the samples at the positions ``live`` of the results, in order:
         self.live, self.which, self.index = torch.arange(S, device=which.device), which, index
@@ -108,11 +108,11 @@ class ClockGroup:
         risen = running & ~(remaining.rate <= (1 + RATE_TOLERANCE) * self.rate + RATE_TOLERANCE)
         appears = running & ~risen & (coin * self.rate < remaining.rate)
         rate, failed = self._add_items(remaining, appears, move)
-        for bad, bound in ((risen, self.rate), (failed, remaining.rate)):
-            for i in bad.nonzero()[:, 0].tolist():
-                at = int(self.live[i])
-                rows = self.rows[at, : int(self.n[at])].cpu().numpy()
-                self.unfinished.append(Unfinished(at, rows, float(x[i]), float(bound[i])))
+        bound = torch.where(risen, self.rate, remaining.rate)
+        for i in (risen | failed).nonzero()[:, 0].tolist():
+            at = int(self.live[i])
+            rows = self.rows[at, : int(self.n[at])].cpu().numpy()
+            self.unfinished.append(Unfinished(at, rows, float(x[i]), float(bound[i])))
         self.x = x
         self.rate = torch.where(running & ~risen & ~failed & (rate > NEGLIGIBLE_RATE), rate, 0.0)
         self._drop(self.rate > 0)
@@ -138,13 +138,11 @@ class ClockGroup:
         # Z less what the new item explains: tr Z − qᵀZ²q / qᵀZq
         added, (left, right, own) = appears & ~failed, self.spectra.rows[chosen].unbind(1)
         z, y = (f_right @ left[:, :, None])[:, :, 0], (H @ right[:, :, None])[:, :, 0]
-        row, column = (
-            reals(pairs(left) * f) - (z[:, None] @ H)[:, 0],
-            pairs(right) * f.conj() - pairs((y[:, None] @ f_right)[:, 0]),
-        )
+        row = reals(pairs(left) * f) - (z[:, None] @ H)[:, 0]
+        column = pairs(right) * f.conj() - pairs((y[:, None] @ f_right)[:, 0])
         value = (own * reals(f.conj().resolve_conj())).sum(1) - (z * y).sum(1)
         rest = rate - (row * reals(column)).sum(1) / value
-        self._append(chosen, left, right, added)
+        self._append(chosen, left, right, added, H.shape[1])
         return torch.where(added, rest, rate), failed
 
     def _draw_items(self, remaining: Remaining, pending: Tensor, move: int) -> tuple[Tensor, Tensor]:
@@ -159,21 +157,21 @@ class ClockGroup:
 
         chosen, failed = torch.zeros_like(self.index), torch.zeros_like(self.index, dtype=torch.bool)
         count = 8 * math.ceil(ROUND_FACTOR * spectra.rank / 8)
-        for part in torch.split(pending, max(1, self.max_products // (count * f.shape[1]))) if len(pending) else ():
+        fit = len(pending) if forms.is_fused else max(1, self.max_products // (count * f.shape[1]))
+        for part in torch.split(pending, fit) if len(pending) else ():
             drawn = accept(
                 self.streams, spectra.items, self.index, part, move, count, PROBABILITY_TOLERANCE, probabilities,
                 self.which * spectra.n_rows,
             )  # fmt: skip
-            self.proposals[self.live] += drawn.proposals
             chosen, failed = chosen + drawn.rows, failed | drawn.out_of_range
         return chosen, failed
 
-    def _append(self, chosen: Tensor, left: Tensor, right: Tensor, added: Tensor) -> None:
-        """Store the row chosen by each sample in ``added``, with its l and r̄."""
+    def _append(self, chosen: Tensor, left: Tensor, right: Tensor, added: Tensor, m: int) -> None:
+        """Store the row chosen by each sample in ``added``, with its l and r̄. Samples have up to m items."""
         here = added.nonzero()[:, 0]
         at = self.live[here]
         n = self.n[at]
-        if len(here) and int(n.max()) + 1 > self.left.shape[1]:
+        if m == self.left.shape[1]:
             self.left, self.right = (
                 torch.nn.functional.pad(part, (0, 0, 0, CAPACITY_STEP)) for part in (self.left, self.right)
             )

@@ -22,8 +22,11 @@ class DeviceRows:
     def __init__(self, kernel: LowRankKernel, device: torch.device, index: ItemIndex | None = None) -> None:
         self.kernel, self.device = kernel, device
         index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
-        parts = index.threshold, index.alias.astype(np.int64), index.leverage
-        self.table = AliasTable(*(torch.from_numpy(np.array(part)).to(device) for part in parts), kernel.n_rows)
+        threshold, alias, leverage = (
+            torch.from_numpy(np.array(part)).to(device)
+            for part in (index.threshold, index.alias.astype(np.int64), index.leverage)
+        )
+        self.table = AliasTable(threshold, alias, leverage, kernel.n_rows)
         fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
         self.q = self._all_rows() if fits else None
 

@@ -160,8 +160,8 @@ class TiedEngine(BatchEngine):
         n_items = self.sampler.kernel.n_items
         ids = index.new_full((len(index), max(part.ids.shape[1] for _, part in found)), n_items)
         sizes, on_cpu = torch.empty_like(index), torch.empty_like(index)
-        for at, part in found:
-            ids[at, : part.ids.shape[1]], sizes[at], on_cpu[at] = part
+        for at, drawn in found:
+            ids[at, : drawn.ids.shape[1]], sizes[at], on_cpu[at] = drawn
         return Proposals(ids, sizes, on_cpu)
 
     def _groups(self, spectra: Spectra, which: Tensor) -> Iterator[Tensor]:
@@ -189,9 +189,9 @@ class TiedEngine(BatchEngine):
                 at = int(places[sample.position])
                 ties = self.source.kernel(int(self.components[block][int(which[at])])).ties
                 rng = self._cpu_stream(key, int(index[at]))
-                rows = Clock.prepare(ties).resume(rng, sample.rows, sample.x, sample.bound).rows
-                tied = torch.nn.functional.pad(tied, (0, max(0, len(rows) - tied.shape[1])), value=spectra.n_rows)
-                tied[at, : len(rows)] = torch.from_numpy(rows).to(self.device)
+                drawn = Clock.prepare(ties).resume(rng, sample.rows, sample.x, sample.bound).rows
+                tied = torch.nn.functional.pad(tied, (0, max(0, len(drawn) - tied.shape[1])), value=spectra.n_rows)
+                tied[at, : len(drawn)] = torch.from_numpy(drawn).to(self.device)
                 on_cpu[at] = 1
         rows, sizes = _union(torch.cat([tied, self._alone(spectra, streams, which, index)], 1), spectra.n_rows)
         support = torch.from_numpy(np.append(base.support, self.sampler.kernel.n_items)).to(self.device)

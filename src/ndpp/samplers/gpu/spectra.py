@@ -96,7 +96,7 @@ def reals(values: Tensor) -> Tensor:
 
 def pairs(values: Tensor) -> Tensor:
     """Return complex numbers (…, K) from pairs of reals (…, 2K)."""
-    return torch.view_as_complex(values.unflatten(-1, (-1, 2)))
+    return torch.view_as_complex(values.view(*values.shape[:-1], values.shape[-1] // 2, 2))
 
 
 def _roots(A: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,5 +179,5 @@ def _tables(weights: FloatArray, device: torch.device) -> AliasTable:
     for c in np.flatnonzero(weights.sum(axis=1) > 0).tolist():
         threshold[c], alias[c] = alias_table(weights[c])
     alias += n * np.arange(C)[:, None]
-    parts = (torch.from_numpy(part.reshape(-1)).to(device) for part in (threshold, alias, weights))
-    return AliasTable(*parts, n)
+    parts = [torch.from_numpy(part.reshape(-1)).to(device) for part in (threshold, alias, weights)]
+    return AliasTable(parts[0], parts[1], parts[2], n)

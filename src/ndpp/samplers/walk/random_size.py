@@ -88,5 +88,5 @@ def nested_starts(kernel: LowRankKernel) -> tuple[IntArray | None, ...]:
             break
         except ImpossibleSizeError:  # the run ends earlier, or skips this size by adding a pair at once
             continue
-    possible = [k <= len(run) and kernel.log_det(run[:k]) > -np.inf for k in range(kernel.rank + 1)]
+    possible = [k <= len(run) and kernel.is_possible(kernel.rows_of(run[:k])) for k in range(kernel.rank + 1)]
     return tuple(kernel.rows_of(run[:k]) if possible[k] else None for k in range(kernel.rank + 1))

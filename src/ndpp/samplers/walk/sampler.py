@@ -185,7 +185,7 @@ class Walk(Sampler):
         possible = np.flatnonzero(self.kernel.coordinates.leverage)
         for _ in range(START_BUDGET):
             rows = possible[rng.choice(len(possible), self.size, replace=False, shuffle=False)]
-            if self.kernel.log_det(self.kernel.catalogue_ids(rows)) > -np.inf:
+            if self.kernel.is_possible(rows):
                 return rows
         raise BudgetExceededError(
             f"none of {START_BUDGET} uniform sets of {self.size} items has positive probability: such sets are rare. "
@@ -242,7 +242,7 @@ def _start_rows(kernel: LowRankKernel, size: int, start: Start) -> IntArray | No
     rows = kernel.rows_of(start, "start")
     if len(rows) != size:
         raise InvalidInputError(f"start must have {size} items, as size says; it has {len(rows)}")
-    if kernel.log_det(start) == -np.inf:
+    if not kernel.is_possible(rows):
         raise ZeroProbabilityError(
             f"start {sorted(map(int, start))} has probability zero; a chain must start at a set that can occur"
         )

@@ -19,6 +19,12 @@ class Forms(NamedTuple):
     f_right: Tensor
     H: Tensor
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether a kernel computes them, without intermediate results in memory."""
+        m, width = self.H.shape[1:]
+        return runtime.usable(self.f.device) and m <= LARGEST and width > 0 and width % COLUMNS == 0
+
 
 def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) -> Tensor:
     """Return q_aᵀZq_a = l_a f r_a − (l_a f r_Y)(H r_a) of proposals (P, c) for the samples at ``which`` (P,).
@@ -26,7 +32,7 @@ def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) ->
     Proposals are rows of ``table`` (N, 3, 2K), which has l_a, the conjugate of r_a and their products l_a r_a.
     """
     (P, c), (m, width) = rows.shape, forms.H.shape[1:]
-    if not (runtime.usable(rows.device) and m <= LARGEST and width % COLUMNS == 0 and width and rows.numel()):
+    if not forms.is_fused or not rows.numel():
         return remaining_forms_plain(forms, table, rows, which)
     out, tile = torch.empty(P, c, dtype=torch.float64, device=rows.device), max(TILE, triton.next_power_of_2(m))
     remaining_forms_kernel[(P, triton.cdiv(c, PROPOSALS))](
