@@ -59,7 +59,7 @@ def report(
     \b
     Examples:
       ndpp report model.safetensors -o report.html
-      ndpp report model.safetensors -o report.html --test model.test.csv --train model.train.csv
+      ndpp report model.safetensors -o report.html --test test.csv --train train.csv
     """
     check_output(output, ".html", ".htm", inputs=(model, test, train))
     require(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._show import html_table, text_table, to_frame
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
@@ -131,21 +131,27 @@ class PerCategory(NamedTuple):
     category_of: Sequence[Hashable]
     most: int
 
-    def check(self, n_items: int) -> PerCategory:
-        """Return the limit with categories as numbers."""
+    def limit(self, n_items: int) -> _Limit:
+        """Return the limit for scores of a catalogue."""
         if len(self.category_of) != n_items:
             problem = f"must have a category for each of {n_items} items; got {len(self.category_of)}"
             raise InvalidInputError(problem, argument="category_of")
         numbers: dict[Hashable, int] = {}
         codes = np.array([numbers.setdefault(name, len(numbers)) for name in self.category_of], np.int64)
-        return PerCategory(codes, check_count(self.most, "most", least=1))  # type: ignore[arg-type]
+        counts = np.bincount(codes)
+        place = np.arange(n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
+        return _Limit(codes, place >= check_count(self.most, "most", least=1))
+
+
+class _Limit(NamedTuple):
+    """The number of each item's category; and where, in order of category and score, items exceed the limit."""
+
+    codes: IntArray
+    exceeds: BoolArray
 
     def apply(self, scores: FloatArray) -> None:
-        """Set the scores of items to zero that exceed the limit of their category."""
-        order = np.lexsort((-scores, self.category_of))  # stable: ties go to the smaller id
-        counts = np.bincount(self.category_of)
-        place = np.arange(len(scores)) - np.repeat(np.cumsum(counts) - counts, counts)
-        scores[order[place >= self.most]] = 0.0
+        """Set the scores of items that exceed the limit to zero; of equal scores, the smaller id counts first."""
+        scores[np.lexsort((-scores, self.codes))[self.exceeds]] = 0.0
 
 
 def recommend(
@@ -193,7 +199,7 @@ def recommend(
     n, others = check_count(n, "n", least=1), _others(law, candidates)
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
-    limit = per_category and per_category.check(law.n_items)
+    limit = per_category and per_category.limit(law.n_items)
     scores = Ranking(ranking).scores(law, basket)
     scores[others] = 0.0
     return _best(law, scores, n, limit)
@@ -221,7 +227,7 @@ def recommend_many(
     """
     n, others = check_count(n, "n", least=1), _others(law, candidates)
     found: list[Recommendation | None] = []
-    step, limit = max(1, SCORES // max(1, law.n_items)), per_category and per_category.check(law.n_items)
+    step, limit = max(1, SCORES // max(1, law.n_items)), per_category and per_category.limit(law.n_items)
     for start in range(0, len(baskets), step):
         scores = Ranking(ranking).scores_or_nan(law, baskets[start : start + step])
         scores[:, others] *= 0.0  # NaN stays
@@ -236,7 +242,7 @@ def _others(law: LowRankKernel | Mixture, candidates: Items | None) -> IntArray:
     return np.setdiff1d(np.arange(law.n_items), check_items(candidates, law, "candidates"))
 
 
-def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int, limit: PerCategory | None) -> Recommendation:
+def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int, limit: _Limit | None) -> Recommendation:
     """Return the n best items that score above zero; ties go to the smaller id."""
     if limit is not None:
         limit.apply(scores)
