@@ -45,7 +45,10 @@ OTHERS = "abc|collections|enum|joblib|numpy|np|pandas|polars|pyarrow|scipy|sklea
 nitpick_ignore_regex = [
     (r"py:.*", rf"({OTHERS})\..*"),
     # Base classes that are not public, and properties that numpydoc lists among the attributes.
-    (r"py:class", r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel|precision\.Judged)"),
+    (
+        r"py:class",
+        r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|base\.Law|background\.BackgroundKernel|precision\.Judged)",
+    ),
     (r"py:class", r"ndpp\.(rows\.stores\.ChunkedRows|baskets\.shown\.Shown)"),
     (r"py:obj", r"(kernel|law)_"),
 ]

@@ -111,7 +111,7 @@ def _winners(metrics: dict[str, dict[str, list[float]]]) -> str:
     for name, own in metrics.items():
         better = [m for m in SHOWN if m in mixture and m in own and own[m][0] > mixture[m][0]]
         if better:
-            lost.append(f"{_title(name)} ({', '.join(better)})")
+            lost.append(f"{_title(name)} in {', '.join(better)}")
     return f"**Better than `MixtureNDPP`: {'; '.join(lost)}.**" if lost else "None is better than `MixtureNDPP`."
 
 

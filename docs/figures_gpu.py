@@ -20,7 +20,7 @@ kernel.sample(100, size=5, rng=0, device="cuda")
 sampler = ndpp.samplers.Exact.prepare(kernel, size=5, device="cuda")
 ```
 
-Estimators take it, too: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`. Walks run on the CPU.
+Mixtures take it, too ({doc}`mixtures`), and so do estimators: `ndpp.NDPP(rank=200, device="cuda").fit(baskets)`. Walks run on the CPU.
 
 It needs torch with CUDA (`pip install 'ndpp[gpu]'`); Triton, which comes with it on Linux, makes it faster and is not required. Without a
 CUDA device there is a warning, and the CPU draws.

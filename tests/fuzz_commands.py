@@ -25,7 +25,22 @@ from fuzz_files import FOLDER, check, mutated
 from ndpp.cli.app import run
 
 KINDS = ("fit", "sample", "complete")
-FIT = ["--rank", "4", "--epochs", "12", "--patience", "100", "--seed", "3", "--jobs", "1", "--noise", "0"]
+FIT = [
+    "--model",
+    "ndpp",
+    "--rank",
+    "4",
+    "--epochs",
+    "12",
+    "--patience",
+    "100",
+    "--seed",
+    "3",
+    "--jobs",
+    "1",
+    "--noise",
+    "0",
+]
 
 
 @cache

@@ -410,6 +410,8 @@ def test_blanks_at_the_ends_of_names_are_removed_and_said(tmp_path: Path) -> Non
     with pytest.warns(DataWarning, match=r"x.csv: removed blanks at the ends of 2 names, such as ' milk'"):
         found = Baskets.read(tmp_path / "x.csv")
     assert (found.labels, found.to_lists()) == (("milk", "tea"), [[1], [0, 1]])
+    (tmp_path / "y.csv").write_text("basket,item\nA,tea\n")
+    assert Baskets.read(tmp_path / "y.csv", labels=["tea ", "milk"]).to_lists() == [[0]]
     exact = Baskets.read(tmp_path / "x.csv", labels=["tea ", "tea", " milk"])
     assert exact.to_lists() == [[0], [1, 2]]
     (tmp_path / "items").write_text("tea \nmilk\n")

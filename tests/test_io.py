@@ -213,8 +213,8 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="4", ndpp_version="9.9")),
-        r"format version 4, written by ndpp 9\.9; this ndpp knows versions up to 3\. Upgrade with: pip install -U",
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="5", ndpp_version="9.9")),
+        r"format version 5, written by ndpp 9\.9; this ndpp knows versions up to 4\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),

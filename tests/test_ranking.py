@@ -25,6 +25,7 @@ from ndpp import (
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from oracles import subsets
+from test_families import law_of as family_law
 from test_mixture import general, tied
 
 N = 6
@@ -36,6 +37,8 @@ LAWS = {
     "excluded items": LowRankKernel(SKEW.X[:N], SKEW.W, background=[0.1, 0.5, 0.0, 2.0, 0.125, 9.0]).exclude([1]),
     "tied": tied("several", "generic"),
     "tied, disjoint items": tied("disjoint items", "generic"),
+    "families": family_law("several"),
+    "families, zero odds": family_law("zero odds").condition([1]),
     "mixture": general("several", "purely skew"),
     "mixture of skew and symmetric": Mixture(
         [LowRankKernel(SKEW.X[:N], SKEW.W), LowRankKernel(GENERIC.X[:N], np.eye(7))], [0.5, 0.5]

@@ -16,7 +16,7 @@ from ndpp.inference import (
     recommend,
     recommend_many,
 )
-from ndpp.laws import LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws import FamilyMixture, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
@@ -28,6 +28,7 @@ __all__ = [
     "NDPP",
     "ONDPP",
     "Baskets",
+    "FamilyMixture",
     "LowRankKernel",
     "Mixture",
     "MixtureNDPP",

@@ -26,7 +26,7 @@ from ndpp.metrics import independent_items
 
 N_ITEMS = 6
 SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
-QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
+QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0, "families": None}
 MISSIONS = np.array([[0.6, 0.6, 0.6, 0.6, 0.02, 0.02, 0.02, 0.02], [0.02, 0.02, 0.02, 0.02, 0.5, 0.5, 0.5, 0.5]])
 
 
@@ -140,7 +140,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
 
 def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     made, true = [], Expansion.at
-    monkeypatch.setattr(Expansion, "at", lambda parameters: made.append(run.step) or true(parameters))
+    monkeypatch.setattr(Expansion, "at", lambda *at: made.append(run.step) or true(*at))
     model = MixtureNDPP(**QUICK)
     run = model._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
     for _ in range(2 * mixture.RENEWAL):

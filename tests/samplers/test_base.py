@@ -13,7 +13,7 @@ import only_posix
 from ndpp import Baskets, LowRankKernel
 from ndpp._compiled import interruptible
 from ndpp.errors import BudgetExceededError, DeviceError, PartialResultError, PrecisionError
-from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
+from ndpp.samplers.base import Draw, Draws, Monitor, Sampler, stream, stream_key, streams
 
 KERNEL = LowRankKernel(np.eye(3), np.eye(3))
 
@@ -104,3 +104,12 @@ def test_numbas_disguise_of_an_interrupt_is_seen_through():
         inner.__cause__, outer.__cause__ = reason, inner
         with pytest.raises(seen), interruptible():
             raise outer
+
+
+def test_streams_are_those_of_single_samples():
+    """Also after draws that leave half a word over."""
+    key, indices = stream_key(3), [5, 0, 2**40, 7, 2**64 - 1]
+    for index, rng in zip(indices, streams(key, indices)):
+        own = stream(key, index)
+        for draw in (lambda g: g.random(5), lambda g: g.integers(0, 9, 3, dtype=np.int32), lambda g: g.bytes(5)):
+            np.testing.assert_array_equal(draw(rng), draw(own))

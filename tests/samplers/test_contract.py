@@ -30,10 +30,11 @@ from ndpp.samplers import (
     Walk,
 )
 from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.registry import CHOLESKY, NAIVE, SAMPLERS, SYMMETRIC, WALK
+from ndpp.samplers.registry import CHOLESKY, EXACT, NAIVE, SAMPLERS, SYMMETRIC, WALK
 
 VARIANTS = [
     *(variant for spec in SAMPLERS for variant in contract.variants(spec)),
+    *contract.variants(replace(EXACT, name="exact, by eigenvectors", symmetric_only=True)),
     Variant(
         "walk, thin",
         WALK,

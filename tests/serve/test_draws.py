@@ -45,7 +45,7 @@ def test_requests_share_what_is_prepared(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["purely skew", "duplicate rows", "singular L_A", "badly scaled rows", "rank-deficient X"]
+    "name", ["purely skew", "duplicate rows", "singular L_A", "badly scaled rows", "rank-deficient X", "symmetric"]
 )
 def test_awkward_kernels(name):
     kernel, compared = BY_NAME[name].kernel, 0

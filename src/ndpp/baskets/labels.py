@@ -43,11 +43,14 @@ class Rules(NamedTuple):
     def clean(self, values: Sequence[Any]) -> list[Any]:
         """Return the values with names stripped of blanks at their ends, and None for what is missing.
 
-        A name of the catalogue stays as it is.
+        A name of the catalogue stays as it is, and a name that lacks only the blanks of one in the catalogue stands for it.
         """
         known = frozenset(self.labels or ())
+        taken = known | MISSING
+        padded = {name: label for label in self.labels or () if (name := label.strip()) not in taken}
         words = {value: value if value in known else value.strip() for value in set(values) if isinstance(value, str)}
         self._say_stripped([value for value, word in words.items() if word and word != value])
+        words = {value: padded.get(word, word) for value, word in words.items()}
         absent = {"": None} if self.missing == "keep" else dict.fromkeys(MISSING - known)
         clean = {value: absent.get(word, word) for value, word in words.items()}
         return [clean[value] if isinstance(value, str) else None if value != value else value for value in values]

@@ -26,6 +26,7 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
 from ndpp.explain._law import Inclusions, Law, Share, label_of, law_of
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.tied import TiedMixture
@@ -242,7 +243,7 @@ class _Marginals(NamedTuple):
 
 def _covariances(law: Law, block: IntArray, others: IntArray) -> FloatArray:
     """Return Cov(a, b) of a kernel, and Σ_c w_c Cov_c(a, b) of a mixture, for a in ``block`` and b in ``others``."""
-    if isinstance(law, TiedMixture):
+    if isinstance(law, (TiedMixture, FamilyMixture)):
         return law.mean_covariances(block, others)
     if isinstance(law, Mixture):
         parts = (w * _possible_covariances(kernel, block, others) for w, kernel in zip(law.weights, law.components))

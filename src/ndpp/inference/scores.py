@@ -13,12 +13,16 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
 from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.precision import say_precision
+from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
-from ndpp.linalg.schur import eliminate
+from ndpp.linalg.schur import ROUNDING, eliminate
+
+MARGIN = 8.0
+"""What one perturbation shows, times this, is taken for the rounding error."""
 
 
 def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArray:
@@ -60,10 +64,21 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     best = out.max()
     # Relative to the best score. If all are zero, what rounding may hide counts, as a part of the distribution of the next item.
     error = gains.noise[~is_zero].max() / best if best > 0 else gains.noise.max(initial=0.0)
+    if best > 0 and error > WARN_ERROR:  # a bound, usually far too high
+        error = min(error, _measured_error(kernel, rows, gains.values) / best)
     say_precision(float(error) + given.loss, "the scores of items")
     if kernel.coordinates.core.rank > kernel.rank:  # a direction was dropped
         kernel.check_precision()
     return out
+
+
+def _measured_error(kernel: LowRankKernel, rows: IntArray, values: FloatArray) -> float:
+    """Return how far gains move, times a margin, if the basket's rows of Q are off by as much as rounding explains."""
+    q, coords, rng = kernel.q_rows(rows), kernel.coordinates, np.random.default_rng(0)
+    moved = eliminate(coords, q * (1 + (ROUNDING + coords.noise) * rng.uniform(-1, 1, q.shape)))
+    if moved is None or moved.null.size:
+        return np.inf
+    return MARGIN * float(np.abs(Gains.fresh(kernel, moved).values - values).max())
 
 
 def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
@@ -74,7 +89,7 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
     """
     out = scores_or_nan(kernel, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
-        if isinstance(kernel, TiedMixture):
+        if isinstance(kernel, (TiedMixture, FamilyMixture)):
             raise _impossible(baskets[i].tolist())
         next_item_scores(kernel, baskets[i])  # raises, and says why
     return out
@@ -83,8 +98,8 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
 def scores_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket, shape (len(baskets), n_items); NaN for baskets that never occur by themselves."""
     check_catalogue(law, baskets)
-    if isinstance(law, TiedMixture):
-        return _tied_scores(law, baskets)
+    if isinstance(law, (TiedMixture, FamilyMixture)):
+        return _bulk_scores(law, baskets)
     out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
     if isinstance(law, LowRankKernel):
         out, is_scored = scores(Form.of_kernel(law), baskets)
@@ -98,7 +113,7 @@ def scores_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
 def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
     ids = check_items(basket, mixture, "basket")
-    if isinstance(mixture, TiedMixture):
+    if isinstance(mixture, (TiedMixture, FamilyMixture)):
         return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
@@ -112,13 +127,33 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     return out
 
 
-def _tied_scores(mixture: TiedMixture, baskets: Baskets) -> FloatArray:
-    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J); NaN for impossible baskets."""
+def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
+    return np.asarray(posterior @ mixture.odds * next_item_scores_many(mixture.base, baskets))
+
+
+def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+    """Return the same for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for those that it does."""
+    touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
+    ties = next_item_scores_many(mixture.base, mixture.families_of(touched, len(baskets)))
+    out = posterior @ mixture.single_odds * ties[:, patterns.families]
+    states = mixture.state_posteriors(touched, posterior)
+    pair, item = patterns.items_of(touched.families)
+    out[touched.baskets[pair], item] = np.einsum("ik,ik->i", patterns.odds[item], states[pair])
+    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0
+    return np.asarray(out)
+
+
+def _bulk_scores(mixture: TiedMixture | FamilyMixture, baskets: Baskets) -> FloatArray:
+    """Return the scores of many baskets, NaN for impossible ones, from the posterior of the components of each."""
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
-    popularity = np.exp(log_posterior[possible] - total[possible]) @ mixture.odds
-    out[possible] = popularity * next_item_scores_many(mixture.base, baskets[possible])
+    posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
+    if isinstance(mixture, TiedMixture):
+        out[possible] = _tied_scores(mixture, posterior, rest)
+    else:
+        out[possible] = _family_scores(mixture, posterior, rest)
     return out
 
 

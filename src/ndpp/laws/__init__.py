@@ -1,7 +1,8 @@
 """Distributions over sets of items, and their files."""
 
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 
-__all__ = ["LowRankKernel", "Mixture", "load", "load_metadata", "save"]
+__all__ = ["FamilyMixture", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]

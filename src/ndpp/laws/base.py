@@ -85,7 +85,7 @@ class Law:
         >>> import ndpp, numpy as np
         >>> kernel = ndpp.LowRankKernel(np.eye(4), np.eye(4))
         >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
-        [[0, 1], [1, 3], [0, 1]]
+        [[0, 1], [1, 2], [0, 1]]
         """
         sampler = self.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
@@ -106,7 +106,8 @@ class Law:
         --------
         >>> from ndpp.datasets import shelf_kernel
         >>> shelf_kernel().recommend(["bread"], n=2)
-        item    score
-        butter  3.175
+        item     score
+        butter   3.028
+        jam     0.9346
         """
         return load(RECOMMEND)(self, basket, n=n, candidates=candidates, ranking=ranking, unknown=unknown)

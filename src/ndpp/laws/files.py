@@ -1,11 +1,11 @@
 """Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
 A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
-component_weights and perhaps log_normalizers; any other mixture ("mixture") has the arrays of component c under names such as "0.X". The
-header carries ``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels,
-the names of components, whatever the caller adds, such as the training configuration, and a digest of all of this
-(:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of a model is read. A file is replaced whole or not
-at all.
+component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well; any other mixture
+("mixture") has the arrays of component c under names such as "0.X". The header carries ``format`` ("ndpp-kernel"), ``format_version``,
+``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components, whatever the caller adds, such as the
+training configuration, and a digest of all of this (:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of
+a model is read. A file is replaced whole or not at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.
@@ -30,6 +30,7 @@ from ndpp._atomic import disk_errors, replacing, replacing_folder
 from ndpp._json import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.header import FORMAT, NO_DIGEST, ModelHeader, Shard, bad, parse, seal
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
@@ -93,10 +94,12 @@ def save(
 
 def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
     """Return X if it is not in memory, and all arrays that are."""
-    if isinstance(law, TiedMixture):
+    if isinstance(law, (TiedMixture, FamilyMixture)):
         X, arrays = _arrays(law.base)
         del arrays["background"]  # all ones
-        own = {"odds": law.odds, "component_weights": law.weights, "log_normalizers": law.known}
+        own = {"odds": law.odds, "component_weights": law.weights, "log_normalizers": getattr(law, "known", None)}
+        if isinstance(law, FamilyMixture):
+            own |= {"item_odds": law.patterns.odds, "families": law.patterns.families, "states": law.patterns.states}
         return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items() if array is not None}
     if isinstance(law, Mixture):
         arrays = {"component_weights": np.ascontiguousarray(law.weights)}
@@ -125,13 +128,14 @@ def _write(
     metadata: Mapping[str, Any] | None,
     shards: Sequence[Shard] = (),
 ) -> None:
-    kernel = law if isinstance(law, LowRankKernel) else law.base if isinstance(law, TiedMixture) else law.components[0]
+    is_tied, has_families = isinstance(law, TiedMixture), isinstance(law, FamilyMixture)
+    kernel = law if isinstance(law, LowRankKernel) else getattr(law, "base", None) or law.components[0]
     plain_kernel = isinstance(law, LowRankKernel) and law.background is None
     header = {
         "format": FORMAT,
-        "format_version": "3" if not plain_kernel else "2" if shards else "1",
+        "format_version": "4" if has_families else "3" if not plain_kernel else "2" if shards else "1",
         "ndpp_version": importlib.metadata.version("ndpp"),
-        "parametrisation": "xw" if law is kernel else "tied" if isinstance(law, TiedMixture) else "mixture",
+        "parametrisation": "xw" if law is kernel else "tied" if is_tied else "families" if has_families else "mixture",
         "n_items": str(law.n_items),
         "n_columns": str(kernel.X.shape[1]),
         "labels": _json(law.labels, "labels"),
@@ -141,6 +145,7 @@ def _write(
     } | ({"shards": _json(shards, "shards")} if shards else {})
     if isinstance(law, Mixture):
         header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
+        header |= {"n_families": str(kernel.n_items)} if has_families else {}
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         seal(temporary)
@@ -172,7 +177,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
         for name in names:
             if (dtype := file.get_slice(name).get_dtype()) not in DTYPES:
                 raise bad(path, f"{name} should be floats or ids; it is {dtype}")
-        lazy = lazy and "X" in wanted
+        lazy = lazy and "X" in wanted and not header.n_families
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
         if lazy:
@@ -182,7 +187,8 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
             arrays["X"] = open_shards(Path(path), header.shards)
     except (OSError, InvalidInputError, ValueError, KeyError) as reason:
         raise bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
-    for name, shape in {"X": (header.n_items, header.n_columns), "W": (header.n_columns, header.n_columns)}.items():
+    for name, n_rows in {"X": header.n_families or header.n_items, "W": header.n_columns}.items():
+        shape = n_rows, header.n_columns
         if name in arrays and (arrays[name].shape != shape or arrays[name].dtype.kind != "f"):
             raise bad(path, f"{name} should be {shape} floats; it is {arrays[name].shape}, {arrays[name].dtype}")
     if crc != header.crc32:
@@ -200,6 +206,8 @@ def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
         return wanted, {"support", "weights", "background"}
     if header.parametrisation == "tied":
         return wanted | {"odds", "component_weights"}, {"support", "weights", "log_normalizers"}
+    if header.parametrisation == "families":
+        return wanted | {"odds", "component_weights", "item_odds", "families", "states"}, {"weights"}
     each = range(header.n_components)
     wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
     return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
@@ -213,6 +221,9 @@ def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture
         odds, known = arrays.pop("odds"), arrays.pop("log_normalizers", None)
         base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
         return TiedMixture(odds, base, weights, names=header.names, log_normalizers=known)
+    if header.parametrisation == "families":
+        magnitudes = arrays.pop("weights", None)
+        return FamilyMixture(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
     parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
     for name, array in arrays.items():
         c, _, own = name.partition(".")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
 FORMAT = "ndpp-kernel"
-FORMAT_VERSION = 3
-"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3."""
-PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture")
+FORMAT_VERSION = 4
+"""The newest version that this library reads. Plain files are of version 1, folders of 2, backgrounds and mixtures of 3, families of 4."""
+PARAMETRISATIONS = ("xw",), ("xw", "tied", "mixture", "families")
 """Before version 3, and from then on."""
 FIELDS = {"format", "format_version", "ndpp_version", "parametrisation", "n_items", "n_columns", "labels", "crc32", "metadata", "shards",
           "n_components", "names"}  # fmt: skip
@@ -48,6 +48,7 @@ class ModelHeader(NamedTuple):
     shards: tuple[Shard, ...] = ()
     n_components: int = 1
     names: tuple[str, ...] | None = None
+    n_families: int | None = None
 
 
 def read_raw(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
@@ -121,7 +122,8 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         )
     if version < 1 or fields["parametrisation"] not in PARAMETRISATIONS[version > 2]:
         raise ValueError(f"format_version {version}, parametrisation {fields['parametrisation']!r}")
-    tied = fields["parametrisation"] == "tied"  # components are rows of one array
+    families = fields["parametrisation"] == "families"
+    tied = families or fields["parametrisation"] == "tied"  # components are rows of one array
     shards = tuple(_shard(entry) for entry in _list(fields.get("shards", "[]"), "shards") or ())
     if version < 3 and bool(shards) != (version == 2):
         raise ValueError(f"format_version {version}, {len(shards)} shards")
@@ -137,6 +139,7 @@ def _parsed(fields: dict[str, str], path: str | os.PathLike[str], *, n_arrays: i
         shards=shards,
         n_components=_count(fields.get("n_components", "1"), "n_components", most=MOST if tied else n_arrays),
         names=_words(fields.get("names", "null"), "names"),
+        n_families=_count(fields["n_families"], "n_families") if families else None,
     )
 
 

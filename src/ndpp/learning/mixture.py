@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ndpp._progress import ProgressBar
+from ndpp._progress import ProgressBar, progress_bar
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.patterns import Patterns
 from ndpp.laws.tied import TiedMixture
 from ndpp.learning import tied
 from ndpp.learning.base import BasketModel, estimator, number
-from ndpp.learning.batches import Batch, pack
+from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, start
+from ndpp.learning.families import FamilyBatch, FamilyData, find_families, find_patterns, law_arguments
 from ndpp.learning.fit import TrainingRun
 from ndpp.learning.loss import Loss, TrainingSettings
 from ndpp.learning.tied import Expansion, Missions
@@ -33,6 +38,9 @@ RENEWAL = 4
 """Steps for which an expansion of the ties' normalisers serves."""
 PROBE, RAISE = 0.97, 1.5
 """If the validation baskets are more probable with u, or X, times ``PROBE``, its penalty is raised by ``RAISE``."""
+
+PLAIN, PILOT = 0.05, 3
+"""Relative difference of log-likelihoods that decides at once whether families are used; below it, both are trained for some epochs."""
 
 
 @estimator
@@ -62,6 +70,10 @@ class MixtureNDPP(BasketModel):
         Baskets per step. By default 300, or as many as make 100 steps of a pass over the baskets.
     max_epochs : int
         Maximum number of epochs. In the second half of them the learning rate falls to a fortieth.
+    families : "auto", None or (n_items,) array_like
+        Whether to learn a mixture over families of items, variants that are bought together, instead (:class:`ndpp.FamilyMixture`). With
+        "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
+        or, if the difference is small, after three epochs of both. An array names the family of each item.
     patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
@@ -70,7 +82,7 @@ class MixtureNDPP(BasketModel):
     Attributes
     ----------
     law_ : Mixture
-        The learned mixture.
+        The learned mixture: a :class:`ndpp.FamilyMixture` if families are used.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
     history_, baseline_score_, ended_, n_iter_, n_features_in_, labels_
@@ -90,6 +102,7 @@ class MixtureNDPP(BasketModel):
     n_factors: int | None = None
     penalty: float = 10.0
     tie_penalty: float = 2.0
+    families: Any = "auto"
     max_epochs: int = 12
 
     def _shape(self, baskets: Baskets) -> Shape:
@@ -109,7 +122,8 @@ class MixtureNDPP(BasketModel):
         return Shape(n_missions, rank, n_factors)
 
     def _own_settings(self, shape: Shape) -> dict[str, Any]:
-        return shape._asdict() | {"penalty": self.penalty, "tie_penalty": self.tie_penalty}
+        own = {"penalty": self.penalty, "tie_penalty": self.tie_penalty, "families": np.asarray(self.families).tolist()}
+        return shape._asdict() | own
 
     def _dtype(self) -> torch.dtype:
         return torch.float32 if self.dtype is None else super()._dtype()
@@ -118,8 +132,47 @@ class MixtureNDPP(BasketModel):
         self, shape: Shape, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int
     ) -> MixtureRun:
         penalties = [number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")]
+        patterns = self._patterns(training, np.random.default_rng([seed, 2]))
+        if patterns is not None:
+            data = [FamilyData.of(patterns, baskets) for baskets in (training, held_out)]
+            states, judged = (part.states(patterns) for part in data)
+            begin = start(np.random.default_rng([seed, 1]), states, judged, shape)
+            tensors = Missions(*map(self._tensor, begin))
+            tensors = tensors._replace(X=tensors.X[: patterns.n_families].clone())
+            families = FamilyRun(patterns, data, penalties, settings, tensors, training, held_out, seed)
+            if not isinstance(self.families, str):
+                return families
         begin = start(np.random.default_rng([seed, 1]), training, held_out, shape)
-        return MixtureRun(penalties, settings, Missions(*map(self._tensor, begin)), training, held_out, seed)
+        run = MixtureRun(penalties, settings, Missions(*map(self._tensor, begin)), training, held_out, seed)
+        return run if patterns is None else self._better(run, families)
+
+    def _better(self, *runs: MixtureRun) -> MixtureRun:
+        """Return the run under which the validation baskets are more probable: at once if that is plain, or else after some epochs."""
+        values = [float(run.log_probs(run.now, run.validation).mean()) for run in runs]
+        if max(values) - min(values) < PLAIN * abs(max(values)):
+            epochs = min(PILOT, runs[0].settings.max_epochs)
+            total = epochs * sum(run.n_steps for run in runs)
+            with progress_bar(total, "with and without families", show=self.progress) as bar:
+                values = [max(run.epoch(bar)["validation"] for _ in range(epochs)) for run in runs]
+        return runs[int(np.argmax(values))]
+
+    def _patterns(self, baskets: Baskets, rng: np.random.Generator) -> Patterns | None:
+        """Return families and their states; None if there are none."""
+        if self.families is None:
+            return None
+        if isinstance(self.families, str):
+            if self.families != "auto":
+                raise InvalidInputError(
+                    f"must be 'auto', None or the family of each item; got {self.families!r}", argument="families"
+                )
+            families = find_families(rng, baskets)
+        else:
+            families = np.unique(np.asarray(self.families), return_inverse=True)[1].ravel()
+            if len(families) != baskets.n_items:
+                raise InvalidInputError(
+                    f"must be one per item; got {len(families)} for {baskets.n_items} items", argument="families"
+                )
+        return find_patterns(rng, baskets, families) if families.max() + 1 < baskets.n_items else None
 
     def _law(self, run: MixtureRun, parameters: Missions) -> Mixture:
         self.penalties_ = tuple(run.penalties)
@@ -127,6 +180,9 @@ class MixtureNDPP(BasketModel):
         W = tied.skew_pairs(exact.X.shape[1], torch.device("cpu"))
         weights = torch.softmax(exact.shares, 0)
         odds, X = exact.log_odds().exp().numpy(), exact.X.numpy()
+        if isinstance(run, FamilyRun):
+            own = law_arguments(run.patterns, odds)
+            return FamilyMixture(**own, X=X, W=W.numpy(), weights=weights.numpy(), labels=self.labels_)
         mixture = Mixture.tied(odds, X, W.numpy(), weights.numpy(), labels=self.labels_)
         assert isinstance(mixture, TiedMixture)
         return mixture.prepared()
@@ -164,22 +220,31 @@ class MixtureRun(TrainingRun):
         """Return the number of baskets per step where none is asked for."""
         return max(BATCH_SIZE, -(-len(self.baskets) // MAX_STEPS))
 
-    def pack(self, which: IntArray) -> Batch:
+    def pack(self, which: IntArray) -> Any:
         """Return the training baskets numbered ``which`` as a batch."""
         return pack(self.baskets, which, device=self.device, multiple=tied.MULTIPLE[self.device.type])
 
-    def loss(self, batch: Batch, scales: Tensor) -> Loss:
+    def loss(self, batch: Any, scales: Tensor) -> Loss:
         """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
         if self.expansion is None or self.step >= self.expansion[0] + RENEWAL:
-            self.expansion = self.step, Expansion.at(self.now)
+            self.expansion = self.step, Expansion.at(self.now, self.log_odds(self.now))
         ties = self.expansion[1]
         at = Missions(*(tensor.detach().requires_grad_() for tensor in self.now))
-        likelihood = tied.log_probs(at, tied.log_normalizers(at, ties), batch).mean() - ties.ties(at.X)
+        log_z = tied.log_normalizers(at, ties, self.log_odds(at))
+        likelihood = self.batch_log_probs(at, log_z, batch).mean() - ties.ties(at.X)
         prior = self.penalties[0] * at.factors.square().sum() + self.penalties[1] * at.X.square().sum()
         # Half an occurrence in one basket more: without it an item that never occurs would become impossible.
-        prior = prior - (at.bias / 2 - torch.nn.functional.softplus(at.bias)).sum()
+        prior = prior - (at.bias / 2 - F.softplus(at.bias)).sum()
         value = prior / len(self.baskets) - likelihood
         return Loss(value.detach(), Missions(*torch.autograd.grad(value, at)))
+
+    def log_odds(self, at: Missions) -> Tensor:
+        """Return the log-odds of what is tied, shape (C, rows of X)."""
+        return at.log_odds()
+
+    def batch_log_probs(self, at: Missions, log_z: Tensor, batch: Any) -> Tensor:
+        """Return log P of each basket of a batch, in its order."""
+        return tied.log_probs(at, log_z, batch)
 
     def relative_rates(self) -> tuple[float, ...]:
         """Return one rate for all."""
@@ -203,3 +268,45 @@ class MixtureRun(TrainingRun):
 
     def _noise_scales(self) -> Tensor:
         return torch.zeros(1, device=self.device)
+
+
+class FamilyRun(MixtureRun):
+    """Training of a mixture over families: missions have odds of states, and ties are between families."""
+
+    def __init__(self, patterns: Patterns, data: Sequence[FamilyData], *arguments: Any) -> None:
+        self.patterns, (self.data, self.held_out) = patterns, data
+        self.n_single, self.n_states = data[0].n_single, patterns.odds.shape[1]
+        super().__init__(*arguments)
+
+    def pack(self, which: IntArray) -> Any:
+        """Return the training baskets numbered ``which`` as a batch."""
+        return self.data.pack(which, self.now.X)
+
+    def log_odds(self, at: Missions) -> Tensor:
+        """Return the log-odds of the families, shape (C, F)."""
+        states = at.log_odds()
+        several = states[:, self.n_single :].reshape(len(states), -1, self.n_states)
+        return torch.cat([states[:, : self.n_single], several.logsumexp(2)], 1)
+
+    def batch_log_probs(self, at: Missions, log_z: Tensor, batch: FamilyBatch) -> Tensor:
+        """Return log P of each basket of a batch, in its order. Families of several items have no log-odds of their own, but states."""
+        n = self.n_single
+        missing = F.pad(at.bias[:n], (0, len(at.X) - n)), F.pad(at.factors[:n], (0, 0, 0, len(at.X) - n))
+        states = torch.addmm(at.bias[n:, None], at.factors[n:], at.missions.T).reshape(
+            -1, self.n_states, len(at.missions)
+        )
+        own = torch.logsumexp(states[batch.family] + batch.log_q[:, :, None], 1)  # (pairs, C)
+        extra = own.new_zeros(batch.families.n_baskets, len(at.missions)).index_add(0, batch.owner, own)
+        return tied.log_probs(at._replace(bias=missing[0], factors=missing[1]), log_z, batch.families, extra)
+
+    def log_probs(self, parameters: Missions, baskets: Baskets) -> FloatArray:
+        """Return log P of each basket."""
+        data = self.held_out if baskets is self.validation else FamilyData.of(self.patterns, baskets)
+        out, order = np.empty(len(baskets)), np.argsort(data.touched.sizes, kind="stable")
+        with torch.no_grad():
+            log_z = tied.log_normalizers(parameters, log_odds=self.log_odds(parameters))
+            for begin in range(0, len(out), tied.EVALUATED):
+                which = order[begin : begin + tied.EVALUATED]
+                batch = data.pack(which, parameters.X)
+                out[which] = self.batch_log_probs(parameters, log_z, batch).cpu().numpy()
+        return out

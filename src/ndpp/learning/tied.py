@@ -66,10 +66,11 @@ class Expansion(NamedTuple):
     curvature: Tensor
 
     @classmethod
-    def at(cls, parameters: Missions) -> Expansion:
-        """Return the expansion at these parameters, π being their shares."""
+    def at(cls, parameters: Missions, log_odds: Tensor | None = None) -> Expansion:
+        """Return the expansion at these parameters, π being their shares; ``log_odds`` (C, n), if they are not log Δ."""
         with torch.no_grad():
-            p, X, shares = torch.sigmoid(parameters.log_odds()), parameters.X.detach(), parameters.shares.softmax(0)
+            p = torch.sigmoid(parameters.log_odds() if log_odds is None else log_odds)
+            X, shares = parameters.X.detach(), parameters.shares.softmax(0)
             LU, pivots = _factorized(p, X)
             d, (row, column) = X.shape[1], _upper(X)
             inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(d, dtype=LU.dtype, device=LU.device).expand_as(LU))
@@ -93,15 +94,15 @@ class Expansion(NamedTuple):
         return ((self.in_X + self.curvature / 2 * move) * move).sum()
 
 
-def log_normalizers(parameters: Missions, ties: Expansion | None = None) -> Tensor:
+def log_normalizers(parameters: Missions, ties: Expansion | None = None, log_odds: Tensor | None = None) -> Tensor:
     """Return log Z_c of each mission in double precision: exactly, but without a gradient in X, or near an expansion."""
-    log_odds = parameters.log_odds()
+    log_odds = parameters.log_odds() if log_odds is None else log_odds
     free, p = F.softplus(log_odds).sum(1, dtype=torch.float64), torch.sigmoid(log_odds)
     return free + (_log_dets(_factorized(p, parameters.X)[0]) if ties is None else ties.missions(p))
 
 
-def log_probs(parameters: Missions, log_z: Tensor, batch: Batch) -> Tensor:
-    """Return log P of each basket in double precision, in the order of the batch."""
+def log_probs(parameters: Missions, log_z: Tensor, batch: Batch, extra: Tensor | None = None) -> Tensor:
+    """Return log P of each basket in double precision, in the order of the batch; ``extra`` (baskets, C) is added to the log-odds."""
     prior = torch.log_softmax(parameters.shares.double(), 0) - log_z
     ones = torch.ones_like(parameters.bias)
     table = torch.cat([parameters.X, parameters.factors, ones[:, None], parameters.bias[:, None]], 1)
@@ -114,7 +115,8 @@ def log_probs(parameters: Missions, log_z: Tensor, batch: Batch) -> Tensor:
         sums.append(block[..., d:].sum(1))
         ties.append(_log_ties(block[..., :d]))
     total = torch.cat(sums)
-    weights = (total[:, :-1] @ missions.T).double() + prior
+    weights = (total[:, :-1] @ missions.T if extra is None else torch.addmm(extra, total[:, :-1], missions.T)).double()
+    weights = weights + prior
     return torch.logsumexp(weights, 1) + total[:, -1].double() + torch.cat(ties)
 
 

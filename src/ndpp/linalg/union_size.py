@@ -4,31 +4,36 @@ T has the marginal kernel Q M Qᵀ with QᵀQ = I. An item of T brings the facto
 
     E z^|S| = Π_i (1 + (z − 1)p_i) · det(I − M + z H(z) M),        H(z) = Σ_i q_i q_iᵀ / (1 + (z − 1)p_i).
 
-H takes O(n r²) for each z. Items with p_i ≤ SMALL_P enter through Chebyshev moments in p, which are summed once: |z| ≤ 1 keeps the pole at
-p = 1/(1 − z) at a distance of ½ or more, so N_MOMENTS moments leave a relative error below 1e-15. The few other items are added one by one.
-Probabilities are Fourier coefficients on the unit circle, with an absolute error of a few roundings. They are computed inside a window
-that a Chernoff bound shows to miss less than MAX_MISSED.
+H takes O(n r²) for each z. Items with a small p_i (``LIGHT``) enter through Chebyshev moments in p, which are summed once: |z| ≤ 1 keeps
+the pole at p = 1/(1 − z) at a distance of ½ or more, so a few moments leave a relative error below 1e-15; the smaller p, the fewer. The few
+other items are added one by one. Probabilities are Fourier coefficients on the unit circle, with an absolute error of a few roundings. They
+are computed inside a window that a Chernoff bound shows to miss less than MAX_MISSED.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.linalg import block_diag
 
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.circle import nodes
 from ndpp.linalg.operations import NUMPY
 
-SMALL_P, N_MOMENTS = 0.05, 10
-"""Items with p up to this are *light*: they enter through so many Chebyshev moments. The others are *heavy*."""
+LIGHT = (0.004, 6), (0.05, 10)
+"""Items with p up to the last of these bounds are *light*: up to each bound, they enter through so many Chebyshev moments."""
+SMALL_P = LIGHT[-1][0]
+"""Items with a larger p are heavy."""
 MAX_MISSED = 1e-17
 """Maximum probability of all sizes outside the window."""
-_POINTS = SMALL_P / 2 * (1 + chebyshev.chebpts1(N_MOMENTS))
-_TO_MOMENTS = np.linalg.inv(chebyshev.chebvander(chebyshev.chebpts1(N_MOMENTS), N_MOMENTS - 1))
+_POINTS = np.concatenate([bound / 2 * (1 + chebyshev.chebpts1(count)) for bound, count in LIGHT])
+_TO_MOMENTS = block_diag(
+    *(np.linalg.inv(chebyshev.chebvander(chebyshev.chebpts1(count), count - 1)) for _, count in LIGHT)
+)
+N_MOMENTS = len(_POINTS)
 
 
 class SizeDistribution(NamedTuple):
@@ -66,25 +71,35 @@ class UnionSize(NamedTuple):
         moments, grams = np.zeros(N_MOMENTS), np.zeros((N_MOMENTS, r, r))
         heavy_p, heavy_q = [np.empty(0)], [np.empty((0, r))]
         for p, q in parts:
-            light = p <= SMALL_P
-            heavy_p.append(p[~light])
-            heavy_q.append(q[~light])
-            basis = chebyshev.chebvander(2 * p[light] / SMALL_P - 1, N_MOMENTS - 1)
-            moments += p[light] @ basis
-            for gram, column in zip(grams, basis.T):
-                gram += (q[light] * column[:, None]).T @ q[light]
+            heavy_p.append(p[p > SMALL_P])
+            heavy_q.append(q[p > SMALL_P])
+            first, lower = 0, -np.inf
+            for bound, count in LIGHT:
+                some = (lower < p) & (p <= bound)
+                here, rows = slice(first, first + count), q[some]
+                basis = chebyshev.chebvander(2 * p[some] / bound - 1, count - 1)
+                moments[here] += p[some] @ basis
+                for gram, column in zip(grams[here], basis.T):
+                    gram += (rows * column[:, None]).T @ rows
+                first, lower = first + count, bound
         return cls(marginal, np.concatenate(heavy_p), np.concatenate(heavy_q), moments, grams)
 
     def system(self, z: AnyArray) -> AnyArray:
         """Return I − M + z H(z) M for each z of an array (m,), shape (m, r, r)."""
-        H = np.stack([self._gram(partial(_factor, z=value)) for value in np.asarray(z, complex)])
-        return np.eye(len(self.marginal)) - self.marginal + z[:, None, None] * (H @ self.marginal)
+        r, change = len(self.marginal), np.asarray(z, complex)[:, None] - 1
+        light = (1 / (1 + change * _POINTS)) @ _TO_MOMENTS.T  # of G_t M in H(z) M, where G_t are the grams
+        HM = (light @ (self.grams @ self.marginal).reshape(N_MOMENTS, r * r)).reshape(len(z), r, r)
+        heavy, tied = 1 / (1 + change * self.heavy_p), self.heavy_q @ self.marginal
+        for matrix, weight in zip(HM, heavy) if len(self.heavy_p) else ():
+            matrix.real += (self.heavy_q * weight.real[:, None]).T @ tied
+            matrix.imag += (self.heavy_q * weight.imag[:, None]).T @ tied
+        return np.asarray(np.eye(r) - self.marginal + z[:, None, None] * HM)
 
     def log_mean(self, z: AnyArray, system: AnyArray | None = None) -> AnyArray:
         """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
         change = np.asarray(z, complex) - 1
-        light = np.log1p(np.multiply.outer(change, _POINTS)) / _POINTS @ _TO_MOMENTS.T @ self.moments
-        heavy = np.log1p(np.multiply.outer(change, self.heavy_p)).sum(axis=1)
+        light = _log1p(np.multiply.outer(change, _POINTS)) / _POINTS @ _TO_MOMENTS.T @ self.moments
+        heavy = _log1p(np.multiply.outer(change, self.heavy_p)).sum(axis=1)
         log_abs, log_unit = NUMPY.log_det(self.system(z) if system is None else system)
         return np.asarray(light + heavy + log_unit + log_abs)
 
@@ -123,5 +138,7 @@ class UnionSize(NamedTuple):
         return low, 2 * ((high - low) // 2 + 1)
 
 
-def _factor(p: FloatArray, z: complex) -> AnyArray:
-    return 1 / (1 + (z - 1) * p)
+def _log1p(values: AnyArray) -> AnyArray:
+    """Return log(1 + x) of complex numbers to full accuracy for small x, which NumPy's function has for real ones only."""
+    a, b = values.real, values.imag
+    return np.asarray(0.5 * np.log1p(a * (2 + a) + b * b) + 1j * np.arctan2(b, 1 + a))

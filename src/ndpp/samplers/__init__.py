@@ -5,6 +5,7 @@ from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.families import FamilySampler
 from ndpp.samplers.mixture import MixtureSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
@@ -19,6 +20,7 @@ __all__ = [
     "Draws",
     "Exact",
     "ExactUnion",
+    "FamilySampler",
     "MixtureSampler",
     "Monitor",
     "Naive",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -106,6 +106,16 @@ def stream(key: AnyArray, index: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, 0, index], np.uint64)))
 
 
+def streams(key: AnyArray, indices: Iterable[int]) -> Iterator[np.random.Generator]:
+    """Yield the streams of these samples, one at a time: one generator that moves on, which is much cheaper than a new one."""
+    bits = np.random.Philox(key=key)
+    rng, state = np.random.Generator(bits), bits.state
+    for index in indices:
+        state["state"]["counter"][3] = index
+        bits.state = state
+        yield rng
+
+
 class Sampler(ABC):
     """Base class. A sampler implements the draw of one set; this class draws many."""
 
@@ -120,10 +130,10 @@ class Sampler(ABC):
     def draw_batch(self, key: AnyArray, indices: Sequence[int]) -> list[Draw]:
         """Draw the sets with these indices. Samplers that process many sets at once override this."""
         draws: list[Draw] = []
-        for index in indices:
+        for rng in streams(key, indices):
             began = time.perf_counter()
             try:
-                draw = self.draw(stream(key, index))
+                draw = self.draw(rng)
             except PartialResultError as error:
                 error.partial = draws
                 raise

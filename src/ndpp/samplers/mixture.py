@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -54,7 +54,7 @@ class Drawer(Protocol):
 class Store:
     """What ``make`` gives for each component; the ``most`` used last stay in memory. It is empty when unpickled."""
 
-    def __init__(self, make: KernelSource | TiedSource, most: int) -> None:
+    def __init__(self, make: Callable[[int], Drawer], most: int) -> None:
         self.make, self.most = make, most
         self._recent: OrderedDict[int, Drawer] = OrderedDict()
         self._lock = threading.Lock()

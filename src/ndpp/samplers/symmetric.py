@@ -154,7 +154,7 @@ class EigenvectorLaw:
             return cls(expit(logits), np.empty((0, 0)), float(np.logaddexp(0, logits).sum()))
         tilt = _log_tilt(logits[logits > -np.inf], min(size, positive - 0.5)) if size else 0.0
         logits = logits + tilt
-        heads = _heads_table(expit(logits), expit(-logits), size)
+        heads = heads_table(expit(logits), expit(-logits), size)
         log_normalizer = np.log(heads[-1, size]) + np.logaddexp(0, logits).sum() - size * tilt if size else 0.0
         return cls(expit(logits), heads, float(log_normalizer))
 
@@ -163,7 +163,7 @@ class EigenvectorLaw:
         uniforms = rng.random(self.chance.size)
         if self.heads.size == 0:
             return np.flatnonzero(uniforms < self.chance)
-        return _given_heads(self.chance, self.heads, uniforms)
+        return given_heads(self.chance, self.heads, uniforms)
 
 
 def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -> ItemDraws:
@@ -207,7 +207,7 @@ def _log_tilt(logits: FloatArray, mean: float) -> float:
 
 
 @njit()
-def _heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
+def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
     """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
     heads = np.zeros((p.size + 1, most + 1))
     heads[0, 0] = 1.0
@@ -219,7 +219,7 @@ def _heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
 
 
 @njit()
-def _given_heads(p: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:
+def given_heads(p: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:
     """Return which coins show heads, given their number, from the last coin to the first."""
     left = heads.shape[1] - 1
     chosen = np.empty(left, np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 import ndpp
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
+from ndpp.items import LeverageTable
 from ndpp.items.base import look_up_cdf
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
@@ -60,13 +61,16 @@ class Drawer:
         if self._sampler is None:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
             return _by_parts(law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY), n, seed, stop)
-        if len(exclude) == 0 and candidates is None and (size is None or len(given) < size <= self.law.rank):
+        same, index = len(exclude) == 0 and candidates is None, self._sampler.index
+        if same and not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
             try:
                 return _shared(self._sampler, given, size, n, seed, stop)
             except PrecisionError:
                 pass  # as for a basket that never occurs: the careful way knows, and says so
-        own = Exact.prepare(self.law, size=size, given=given, exclude=exclude, candidates=candidates, memory=MEMORY)
-        return _by_parts(own, n, seed, stop)
+        # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
+        table: Any = (lambda _: index) if same and index is not None else LeverageTable.prepare
+        asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
+        return _by_parts(Exact.prepare(self.law, **asked, index=table, memory=MEMORY), n, seed, stop)
 
 
 def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, stop: Stop) -> list[list[int]]:

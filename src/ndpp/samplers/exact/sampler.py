@@ -14,12 +14,14 @@ leverage table, the cached circles (at most ``memory`` bytes) and one set of nod
 The radius follows the sample: as items are added, the remaining size drifts from its mean at the old radius, and the sampler re-centres on
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
 |Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
+
+A symmetric kernel needs no circle: on the CPU, ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part, tilted_law
@@ -38,6 +40,7 @@ from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
 from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
+from ndpp.samplers.exact.spectral import Spectrum, draw_spectral, is_symmetric
 
 TOLERANCES = Tolerances()
 MAX_CIRCLES = 8
@@ -62,14 +65,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Exact(Sampler):
-    """The library's default sampler.
+    """The library's default sampler. ``symmetric`` tells which route it takes: by eigenvectors if W is symmetric, else by circles.
 
     Examples
     --------
     >>> import numpy as np, ndpp
     >>> kernel = ndpp.LowRankKernel(np.eye(4), np.diag([1.0, 2.0, 3.0, 4.0]))
-    >>> ndpp.samplers.Exact.prepare(kernel, size=2).sample(1000, rng=0).baskets.sizes.max()
-    np.int64(2)
+    >>> sampler = ndpp.samplers.Exact.prepare(kernel, size=2)
+    >>> sampler.symmetric, sampler.sample(1000, rng=0).baskets.sizes.max()
+    (True, np.int64(2))
     """
 
     kernel: LowRankKernel
@@ -79,6 +83,7 @@ class Exact(Sampler):
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
     engine: Engine | None = field(default=None, repr=False)
+    symmetric: bool = False
 
     @classmethod
     def prepare(
@@ -121,10 +126,15 @@ class Exact(Sampler):
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
         sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        return with_engine(sampler, device, ENGINE)
+        sampler = with_engine(sampler, device, ENGINE)
+        return replace(sampler, symmetric=sampler.engine is None and is_symmetric(kernel))
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
+        if self.symmetric:
+            drawn = self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
+            counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
+            return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
         wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
         info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
@@ -137,7 +147,19 @@ class Exact(Sampler):
 
     def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
         """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
+        if self.symmetric:
+            return np.concatenate([self.given, self.draw_by_eigenvectors(rng, wanted).rows])
         return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
+
+    def draw_by_eigenvectors(self, rng: np.random.Generator, wanted: int | None) -> ItemDraws:
+        """Draw the items of one sample of a symmetric kernel in addition to the given ones: ``wanted`` of them, or any number if None."""
+        index = self.index
+        if wanted == 0 or index is None:
+            return ItemDraws(np.empty(0, np.int64), 0)
+        key = "eigenvectors", wanted
+        return draw_spectral(
+            rng, self.ladder.remember(key, lambda: Spectrum.prepare(index, self.ladder.given, wanted)), index
+        )
 
     def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
         """Draw the missing items; return the state with ``wanted`` items and the number of proposals."""

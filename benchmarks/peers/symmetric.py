@@ -1,0 +1,103 @@
+"""Time exact samples of symmetric kernels beside DPPy, in turns, on one core.
+
+    python benchmarks/peers/symmetric.py -o benchmarks/results/symmetric.json
+
+Both libraries draw sets of one size from the same kernel L = XXᵀ, X random. DPPy has its own environment and process, which waits while
+this one draws. Times are CPU times per set, the medians of the rounds; the peer's is that of its fastest mode. The mean of log det L_S
+shows that both draw from the same distribution.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndpp import LowRankKernel
+from ndpp._atomic import replacing
+from ndpp.experiments.record import machine
+from ndpp.samplers import Exact
+
+HERE = Path(__file__).resolve().parent
+PACKAGES = ("dppy==0.3.3",)
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def environment(folder: Path) -> Path:
+    """Return the interpreter of DPPy's environment, which is made if it is not there."""
+    python = folder / "dppy" / "bin" / "python"
+    if not python.exists():
+        venv.create(folder / "dppy", with_pip=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    return python
+
+
+def compare(
+    python: Path, folder: Path, *, n: int, rank: int, size: int, rounds: int, sets: tuple[int, int]
+) -> dict[str, Any]:
+    """Return medians and ratios of both libraries; ``sets`` are the numbers of sets per round, ours and theirs."""
+    X = np.random.default_rng(0).standard_normal((n, rank)) / np.sqrt(rank)
+    np.save(folder / "X.npy", X)
+    kernel = LowRankKernel(X, np.eye(rank))
+    began = time.process_time()
+    sampler = Exact.prepare(kernel, size=size)
+    preparation = time.process_time() - began
+    assert sampler.symmetric
+    sampler.sample(20, rng=0)
+    command = [str(python), str(HERE / "dppy_samples.py"), str(folder / "X.npy"), str(size)]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    ours, theirs, values = [], [], ([], [])
+    with subprocess.Popen(command, env=os.environ | ONE_THREAD, **pipes) as peer:
+        for i in range(rounds):
+            began = time.process_time()
+            draws = sampler.sample(sets[0], rng=i)
+            ours.append((time.process_time() - began) / sets[0])
+            print(sets[1], file=peer.stdin, flush=True)
+            found = json.loads(peer.stdout.readline())
+            theirs.append({mode: drawn["seconds"] for mode, drawn in found.items()})
+            values[0].extend(kernel.log_det(items) for items in draws.baskets[: sets[1]])
+            values[1].extend(kernel.log_det(items) for drawn in found.values() for items in drawn["sets"])
+        peer.stdin.close()
+    modes = {mode: float(np.median([one[mode] for one in theirs])) for mode in theirs[0]}
+    best, own = min(modes.values()), float(np.median(ours))
+    means = [[float(np.mean(v)), float(np.std(v) / np.sqrt(len(v)))] for v in values]
+    return {
+        "n": n, "rank": rank, "size": size, "ndpp": own, "ndpp preparation": preparation, "dppy": modes, "ratio": best / own,
+        "rounds": [ours, theirs], "mean log det and its standard error": dict(zip(("ndpp", "dppy"), means)),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", nargs="+", type=int, default=[2_000, 100_000])
+    parser.add_argument("--rank", type=int, default=100)
+    parser.add_argument("--size", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--folder", type=Path, default=Path("build/peers"), help="kernels and the environment go there")
+    parser.add_argument("-o", "--output", type=Path, default=Path("symmetric.json"))
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    python, records = environment(chosen.folder), []
+    for n in chosen.items:
+        sets = (200, max(2, 100_000 // n))
+        record = compare(
+            python, chosen.folder, n=n, rank=chosen.rank, size=chosen.size, rounds=chosen.rounds, sets=sets
+        )
+        records.append(record)
+        theirs = ", ".join(f"DPPy {mode} {1e3 * seconds:.3g} ms" for mode, seconds in record["dppy"].items())
+        print(f"n = {n:,}: ndpp {1e3 * record['ndpp']:.3g} ms, {theirs}: {record['ratio']:.3g} times", flush=True)
+        with replacing(chosen.output) as temporary:
+            temporary.write_text(
+                json.dumps({"machine": machine(), "records": records}, indent=1) + "\n", encoding="utf-8"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,345 @@
+"""Mixtures over families of items: variants of a product (colours, flavours, volumes of a series) that are bought together.
+
+A component has odds of the *states* of the families, and the ties are between families. With A(S) the families that S touches,
+
+    P_c(S) = G(A) / Z_c · Π_{g∈A} Σ_{s of g} a_cs Π_{i∈S_g} r_is,        G(A) = det(I + X W Xᵀ)_A.
+
+The weight of all non-empty sets of items of a family is its odds o_cg = Σ_s a_cs (Π_{i∈g} (1 + r_is) − 1), so A follows
+:class:`~ndpp.laws.tied.TiedMixture` with these odds (:attr:`FamilyMixture.touched`, whose Z_c are those above), and given A and c the items
+of its families are independent of each other. In other words, if f_cg(S_g) = Σ_s ρ_s Π Bernoulli(θ_is) is the distribution of the items
+of a family that is not tied, then r = θ/(1 − θ) and a_cs = ρ_s Π(1 − θ_is) / f_cg(∅). A family of one item with one state has a = o, r = 1.
+
+Everything is closed. Without some items, their r is 0. Given items J, the families that J touches are no longer tied, as they are in A for
+certain: their rows of X become 0, W becomes that of the base given them, and a_cs becomes ∝ a_cs Π_{i∈J_g} r_is, in units of its sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ndpp._types import FloatArray, IntArray, Items
+from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp.baskets import Baskets
+from ndpp.baskets.labels import check_labels
+from ndpp.errors import ImpossibleSizeError, InvalidInputError
+from ndpp.laws.background import BackgroundKernel
+from ndpp.laws.batched import log_dets
+from ndpp.laws.family_sizes import FamilySizes, distributions
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR, Mixture
+from ndpp.laws.patterns import Catalogue, FamilyComponents, Patterns, Touched, touched_weights
+from ndpp.laws.tied import TiedMixture
+
+BLOCK_ENTRIES = 2**21
+"""Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
+
+
+class FamilyMixture(Mixture):
+    """A mixture whose ties are between families of items, each of which comes in patterns.
+
+    Parameters
+    ----------
+    odds : (C, M) array_like
+        a: how popular each state is in each component, ≥ 0.
+    item_odds : (n, K) array_like
+        r: the odds of each item in the first, second, … state of its family. Entries beyond the states of a family are ignored.
+    families : (n,) array_like
+        The family of each item, in 0..F−1.
+    states : (M,) array_like
+        The family of each state.
+    X, W : (F, d) and (d, d) array_like
+        What ties families together, whatever the component: X W Xᵀ needs a positive semidefinite symmetric part.
+    weights, names : as for :class:`Mixture`
+    labels : sequence of str, optional
+        Names of the items.
+    magnitudes : (d,) array_like, optional
+        As for :class:`LowRankKernel`.
+
+    Attributes
+    ----------
+    touched : TiedMixture
+        The distribution of the families that a set touches.
+    patterns : Patterns
+        Families, states and odds of the items.
+
+    Examples
+    --------
+    Items 0 and 1 are variants of a product, either both wanted or rarely bought; item 2 is a family of its own.
+
+    >>> law = FamilyMixture([[0.1, 0.02, 1.0]], [[0.3, 9.0], [0.3, 9.0], [1.0, 0.0]], [0, 0, 1], [0, 0, 1], [[0.5], [0.5]], [[1.0]], [1.0])
+    >>> law.inclusion_probabilities().round(4), law.inclusion_probabilities(given=[0]).round(4)
+    (array([0.6414, 0.6414, 0.5483]), array([1.    , 0.8858, 0.5455]))
+    """
+
+    _sampler = "ndpp.samplers.families:FamilySampler"
+
+    def __init__(
+        self,
+        odds: Any,
+        item_odds: Any,
+        families: Any,
+        states: Any,
+        X: Any,
+        W: Any,
+        weights: Any,
+        *,
+        names: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+        magnitudes: Any = None,
+    ) -> None:
+        base = LowRankKernel(check_matrix(X, "X"), W, background=np.ones(len(X)), magnitudes=magnitudes)
+        patterns = Patterns.checked(families, states, item_odds, base.n_items)
+        odds = check_matrix(odds, "odds", shape=(None, len(patterns.states)))
+        if (odds < 0).any():
+            c, s = np.argwhere(odds < 0)[0]
+            raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and state {s} are {odds[c, s]:g}")
+        labels = check_labels(labels)
+        if labels is not None and len(labels) != len(patterns.odds):
+            raise InvalidInputError(f"labels must be {len(patterns.odds)} names, one per item; got {len(labels)}")
+        self._fill(odds, patterns, base, labels)
+        self._set(weights, len(odds), names)
+
+    def _fill(self, odds: Any, patterns: Patterns, base: LowRankKernel, labels: tuple[str, ...] | None) -> None:
+        self.odds, self.patterns, self.base = frozen(odds), patterns, base
+        self._catalogue = Catalogue(len(patterns.odds), labels)
+        self.components: Any = FamilyComponents(self)
+
+    def _changed(
+        self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
+    ) -> FamilyMixture:
+        made = object.__new__(FamilyMixture)
+        odds = self.odds if odds is None else odds
+        made._fill(odds, patterns or self.patterns, base or self.base, self.labels)
+        made._set(self.weights if weights is None else weights, len(odds), names)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<FamilyMixture of {len(self.weights)} components over {self.n_items} items in {self.base.n_items} families>"
+
+    @property
+    def _first(self) -> Any:
+        return self._catalogue
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger."""
+        return int(self.largest[self.weights > 0].max())
+
+    @cached_property
+    def largest(self) -> IntArray:
+        """The size of the largest set of each component: all items of the largest state of each family."""
+        counts = np.zeros(len(self.patterns.states) + 1, np.int64)
+        item, column = np.nonzero(self.patterns.odds)
+        np.add.at(counts, self.patterns.slots[self.patterns.families[item], column], 1)
+        own = np.where(self._by_state > 0, counts[:, None], 0)[self.patterns.slots]  # (F, K, C)
+        return np.asarray(own.max(axis=1).sum(axis=0))
+
+    @cached_property
+    def _by_state(self) -> FloatArray:
+        """a, shape (M + 1, C), with a row of zeros for slots without a state."""
+        return np.vstack([self.odds.T, np.zeros(len(self.odds))])
+
+    # -- all components at once ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def touched(self) -> TiedMixture:
+        """The distribution of the families that a set touches."""
+        return self.tilted(np.ones(1))
+
+    def tilted(self, z: FloatArray) -> TiedMixture:
+        """Return :attr:`touched` with item odds z r, z being one number or one per component."""
+        some = np.expm1(self.patterns.log_totals_at(z))
+        odds = self.patterns.by_family(self.odds.T * some).T
+        return TiedMixture(odds, self.base, self.weights, names=self.names)
+
+    def _parts(self, n_pairs: int) -> list[slice]:
+        step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])
+        return [slice(start, start + step) for start in range(0, n_pairs, step)]
+
+    def _log_sums(self, touched: Touched, logs: FloatArray) -> FloatArray:
+        """Return log Σ_s a_cs exp(logs) of the states of each touched family, shape (pairs, C)."""
+        top = logs.max(axis=1, initial=-np.inf, keepdims=True)
+        top[top == -np.inf] = 0.0
+        scaled, slots = np.exp(logs - top), self.patterns.slots[touched.families]
+        out = np.empty((len(logs), len(self.odds)))
+        for part in self._parts(len(logs)):
+            out[part] = np.einsum("pkc,pk->pc", self._by_state[slots[part]], scaled[part])
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(out) + top)
+
+    def state_posteriors(self, touched: Touched, posterior: FloatArray) -> FloatArray:
+        """Return Σ_c P(c | J) P(s | c, J_g) of the states of each touched family, shape (pairs, K), from P(c | J) of each basket J."""
+        weights, slots = touched_weights(touched, self.patterns), self.patterns.slots[touched.families]
+        out = np.empty(weights.shape)
+        for part in self._parts(len(out)):
+            own = self._by_state[slots[part]] * weights[part, :, None]  # (pairs, K, C)
+            total = own.sum(axis=1)
+            share = posterior[touched.baskets[part]] / np.where(total > 0, total, 1.0)
+            out[part] = np.einsum("pkc,pc->pk", own, share)
+        return out
+
+    def component_log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
+        touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))
+        values = self._log_sums(touched, touched.sums(self.patterns.log_odds))
+        first = np.flatnonzero(np.diff(touched.baskets, prepend=-1))
+        out[touched.baskets[first]] = np.add.reduceat(values, first, axis=0)
+        return (
+            out + log_dets(self.base, self.families_of(touched, len(baskets)))[:, None] - self.touched.log_normalizers()
+        )
+
+    def families_of(self, touched: Touched, n_baskets: int) -> Baskets:
+        """Return the families that each basket touches, as baskets."""
+        ends = np.cumsum(np.bincount(touched.baskets, minlength=n_baskets))
+        return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
+
+    def _log_whole(self, ids: IntArray) -> FloatArray:
+        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
+
+    def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
+        if size is not None and size < len(ids):
+            raise ImpossibleSizeError(f"size counts the given items; {len(ids)} are given, but size is {size}")
+        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            within = self._log_sums(one, self._log_inside(one)) - np.log(self.touched.odds[:, one.families].T)
+            out = self.touched._log_contained(one.families, None)
+            out = np.where(out > -np.inf, out + within.sum(axis=0), -np.inf)
+        if size is None:
+            return out
+        rest = self._given(ids)
+        for c in np.flatnonzero(out > -np.inf).tolist():
+            out[c] += FamilySizes(rest, c).log_at(size - len(ids))
+        return out
+
+    def _log_inside(self, touched: Touched) -> FloatArray:
+        """Return log of the weight of all sets of a touched family that contain its items, in each state, shape (pairs, K)."""
+        totals = np.append(self.patterns.log_totals, 0.0)[self.patterns.slots[touched.families]]
+        return np.asarray(touched.sums(self.patterns.log_odds - np.log1p(self.patterns.odds)) + totals)
+
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        return distributions(self)
+
+    # -- inclusion -----------------------------------------------------------------------------------------------------------
+
+    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
+        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
+        ids = check_items(given, self, "given")
+        posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
+        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
+        if size is None:
+            out = self._inclusions(ids, posterior[active], active)
+        else:
+            rest, out = self._given(ids), np.zeros(self.n_items)
+            for c in active.tolist():
+                out += posterior[c] * FamilySizes(rest, c).inclusions(size - len(ids))
+        out[ids] = 1.0
+        return clip_probabilities(out, "inclusion probabilities")
+
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C F r²), once."""
+        rest = 1 / (1 + self.touched.odds)
+        touched = (rest * (1 + self.touched._forms * rest))[:, self.patterns.families]
+        return clip_probabilities(touched * self._item_mass, "inclusion probabilities")
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties and families add to the missions."""
+        patterns, totals = self.patterns, np.append(np.exp(self.patterns.log_totals), 0.0)
+        (g, h), odds = (patterns.families[items] for items in (first, second)), self.touched.odds
+        q, other = (self.base.ties.q_rows(families) for families in (g, h))
+        theta, (row, column) = patterns.odds / (1 + patterns.odds), np.nonzero(g[:, None] == h)
+        slots = patterns.slots[g[row]]
+        both, inside = totals[slots] * theta[first[row]] * theta[second[column]], self.component_inclusions()
+        out = np.zeros((len(first), len(second)))
+        for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
+            mass, rest = self._item_mass[c], 1 / (1 + odds[c])
+            part = -np.multiply.outer(mass[first] * rest[g] ** 2, mass[second] * rest[h] ** 2)
+            part *= ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
+            touched = rest * (1 + self.touched._forms[c] * rest)  # P_c(g ∈ A) / o_cg
+            together = touched[g[row]] * (both * self._by_state[slots, c]).sum(axis=1)
+            part[row, column] = together - inside[c, first[row]] * inside[c, second[column]]
+            out += weight * part
+        return out
+
+    def _inclusions(self, ids: IntArray, posterior: FloatArray, active: IntArray) -> FloatArray:
+        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
+        forms = self.touched._forms[active]
+        if len(ids):
+            forms = forms - self.touched._explained(one.families, active)
+        rest = 1 / (1 + self.touched.odds[active])
+        out = posterior @ ((rest * (1 + forms * rest))[:, self.patterns.families] * self._item_mass[active])
+        # A family that is touched already: P(s | c, J) θ_is.
+        logs, theta = self._log_inside(one), self.patterns.odds / (1 + self.patterns.odds)
+        logs = np.exp(logs - logs.max(axis=1, keepdims=True))
+        for g, weights in zip(one.families.tolist(), logs):
+            states = self._by_state[self.patterns.slots[g]][:, active] * weights[:, None]  # (K, active)
+            total, members = states.sum(axis=0), self.patterns.members[g]
+            out[members] = theta[members] @ (states / np.where(total > 0, total, 1.0)) @ posterior
+        return np.asarray(out)
+
+    @cached_property
+    def _item_mass(self) -> FloatArray:
+        """Weight of the sets of its family that contain an item, relative to none of the family, shape (C, n)."""
+        patterns = self.patterns
+        totals = np.append(np.exp(patterns.log_totals), 0.0)[patterns.slots[patterns.families]]
+        return self._over_states(totals * patterns.odds / (1 + patterns.odds))
+
+    @cached_property
+    def single_odds(self) -> FloatArray:
+        """Odds of each item alone, without others of its family, in each component, shape (C, n)."""
+        return self._over_states(self.patterns.odds)
+
+    def _over_states(self, values: FloatArray) -> FloatArray:
+        """Return Σ_s a_cs values_is, shape (C, n)."""
+        slots = self.patterns.slots[self.patterns.families]
+        out = np.zeros((len(slots), len(self.odds)))
+        for k in range(slots.shape[1]):
+            out += self._by_state[slots[:, k]] * values[:, k, None]
+        return np.ascontiguousarray(out.T)
+
+    # -- mixtures again ------------------------------------------------------------------------------------------------------
+
+    def condition(self, items: Items) -> FamilyMixture:
+        """Return the distribution of the remaining items, given that these are in: again a mixture over the same families."""
+        ids = check_items(items, self)
+        if len(ids) == 0:
+            return self
+        return self._with(self.responsibilities(ids), lambda mixture: mixture._given(ids))
+
+    def _with(self, weights: FloatArray, change: Any) -> FamilyMixture:
+        """Return the components of positive weight of the changed mixture."""
+        kept, rest = np.flatnonzero(weights > 0), change(self)
+        names = None if self.names is None else [self.names[c] for c in kept]
+        return rest._changed(odds=rest.odds[kept], weights=weights[kept], names=names)  # type: ignore[no-any-return]
+
+    def _given(self, ids: IntArray) -> FamilyMixture:
+        """Return all components given items, with the weights that they had."""
+        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
+        odds, logs = self._by_state.copy(), touched_weights(one, self.patterns)
+        for slots, weights in zip(self.patterns.slots[one.families], logs):
+            states = self._by_state[slots] * weights[:, None]
+            total = states.sum(axis=0)
+            odds[slots] = states / np.where(total > 0, total, 1.0)
+        base, keep = self.base, np.ones(self.base.n_items)
+        keep[one.families] = 0.0
+        if keep.any():
+            base = base.condition(one.families)
+        untied = BackgroundKernel(
+            self.base.X * keep[:, None], base.W, background=np.ones(len(keep)), magnitudes=base._magnitudes
+        )
+        return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
+
+    def restrict(self, items: Items) -> FamilyMixture:
+        """Return the distribution given that only these items are in; ids stay those of the catalogue."""
+        return self.exclude(np.setdiff1d(np.arange(self.n_items), check_items(items, self)))
+
+    def exclude(self, items: Items) -> FamilyMixture:
+        """Return the distribution given that these items are not in; ids stay those of the catalogue."""
+        rest = self._changed(patterns=self.patterns.without(check_items(items, self)))
+        log_weights = self._log_weights + rest.touched.log_normalizers() - self.touched.log_normalizers()
+        return rest._changed(weights=np.exp(log_weights - logsumexp(log_weights)), names=self.names)

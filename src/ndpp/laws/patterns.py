@@ -1,0 +1,181 @@
+"""Which items of a family come together: its states, and the odds of the items in each of them.
+
+Every item belongs to one of F families, and every family has some of the M states. In state s the items of the family come independently
+with odds r_is, so a set of them has the weight Π r_is, and all sets together have Π (1 + r_is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._validation import check_matrix, frozen
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.laws.support import ItemRows
+
+
+class Touched(NamedTuple):
+    """The families that baskets touch: pairs of a basket and a family, sorted, and where the items of each pair begin in ``items``."""
+
+    baskets: IntArray
+    families: IntArray
+    items: IntArray
+    first: IntArray
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return the sum of ``values`` (n, K) over the items of each pair, shape (pairs, K)."""
+        return np.asarray(np.add.reduceat(values[self.items], self.first, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Families, states, and the odds of the items.
+
+    Attributes
+    ----------
+    families : (n,) array
+        The family of each item, below ``n_families``.
+    states : (M,) array
+        The family of each state.
+    odds : (n, K) array
+        The odds of each item in the first, second, … state of its family; 0 where it has fewer than K.
+    """
+
+    families: IntArray
+    states: IntArray
+    odds: FloatArray
+    n_families: int
+
+    @classmethod
+    def checked(cls, families: Any, states: Any, odds: Any, n_families: int) -> Patterns:
+        """Return the record; raise unless families and states are below ``n_families`` and odds are ≥ 0."""
+        odds = check_matrix(odds, "item_odds").astype(np.float64)
+        families, states = _numbers(families, "families", n_families), _numbers(states, "states", n_families)
+        if len(families) != len(odds) or not len(odds):
+            raise InvalidInputError(f"families must be one per row of item_odds; got {len(families)} for {len(odds)}")
+        if (odds < 0).any():
+            i, k = np.argwhere(odds < 0)[0]
+            raise InvalidInputError(f"item_odds must be ≥ 0; that of item {i} in state {k} is {odds[i, k]:g}")
+        most = int(np.bincount(states, minlength=1).max(initial=0))
+        if most > odds.shape[1]:
+            raise InvalidInputError(
+                f"item_odds must have a column per state of a family; one has {most} states, and there are {odds.shape[1]} columns"
+            )
+        made = cls(families, states, odds, n_families)
+        return made.with_odds(np.where(made.slots[families] < len(states), odds, 0.0))
+
+    def with_odds(self, odds: FloatArray) -> Patterns:
+        """Return the same families and states with other odds of the items."""
+        return Patterns(self.families, self.states, frozen(odds), self.n_families)
+
+    def without(self, items: IntArray) -> Patterns:
+        """Return the patterns in which some items never come."""
+        odds = self.odds.copy()
+        odds[items] = 0.0
+        return self.with_odds(odds)
+
+    @cached_property
+    def slots(self) -> IntArray:
+        """The states of each family, shape (F, K); M where there are fewer."""
+        out = np.full((self.n_families, self.odds.shape[1]), len(self.states))
+        order = np.argsort(self.states, kind="stable")
+        own = self.states[order]
+        out[own, np.arange(len(own)) - np.searchsorted(own, own)] = order
+        return out
+
+    @cached_property
+    def log_odds(self) -> FloatArray:
+        """The logarithms of the odds."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.odds))
+
+    @cached_property
+    def log_totals(self) -> FloatArray:
+        """Log of Π (1 + r_is) over the items of each state, shape (M,)."""
+        return np.asarray(self.log_totals_at(np.ones(1))[:, 0])
+
+    def log_totals_at(self, z: AnyArray) -> AnyArray:
+        """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi."""
+        item, column = np.nonzero(self.odds)
+        of_state = self.slots[self.families[item], column]
+        one = np.ones(len(item))
+        sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
+        return np.asarray(sums @ np.log1p(np.multiply.outer(self.odds[item, column], z)))
+
+    def by_family(self, values: AnyArray) -> AnyArray:
+        """Return the sum over the states of each family of ``values`` (M, m), shape (F, m)."""
+        one = np.ones(len(self.states))
+        sums = sparse.csr_array(
+            (one, (self.states, np.arange(len(one)))), shape=(self.n_families, len(one))
+        )  # a sparse sum, since some families may have no state
+        return np.asarray(sums @ values)
+
+    @cached_property
+    def members(self) -> list[IntArray]:
+        """The items of each family."""
+        order = np.argsort(self.families, kind="stable")
+        return np.split(order, np.searchsorted(self.families[order], np.arange(1, self.n_families)))
+
+    def items_of(self, families: IntArray) -> tuple[IntArray, IntArray]:
+        """Return all items of each of these families, and before them the position of the family."""
+        items = [self.members[g] for g in families.tolist()]
+        return np.repeat(np.arange(len(items)), [len(own) for own in items]), np.concatenate(
+            [np.empty(0, np.int64), *items]
+        )
+
+    def touched(self, baskets: Baskets) -> Touched:
+        """Return the families that each basket touches."""
+        owner = np.repeat(np.arange(len(baskets)), baskets.sizes)
+        key = owner * self.n_families + self.families[baskets.indices]
+        order = np.argsort(key, kind="stable")
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        key = key[order[first]]
+        return Touched(key // self.n_families, key % self.n_families, baskets.indices[order], first)
+
+
+class Catalogue(ItemRows):
+    """The items by id and label, where the rows of X are families."""
+
+    def __init__(self, n_items: int, labels: tuple[str, ...] | None) -> None:
+        self.X, self.labels, self._allowed = np.empty((n_items, 0)), labels, None
+
+
+class FamilyComponents(Sequence[Any]):
+    """The components as distributions of their own, made when asked for."""
+
+    def __init__(self, mixture: Any) -> None:
+        self.mixture = mixture
+
+    def __len__(self) -> int:
+        return len(self.mixture.odds)
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return [self[c] for c in range(len(self))[which]]
+        c = range(len(self))[which]
+        return self.mixture._changed(odds=self.mixture.odds[[c]], weights=np.ones(1), names=None)
+
+
+def touched_weights(touched: Touched, patterns: Patterns) -> FloatArray:
+    """Return the weight of the items of each pair in each state, largest 1, shape (pairs, K)."""
+    logs = touched.sums(patterns.log_odds)
+    top = logs.max(axis=1, initial=-np.inf, keepdims=True)
+    return np.exp(logs - np.where(top > -np.inf, top, 0.0))
+
+
+def _numbers(values: Any, name: str, n_families: int) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidInputError(f"{name} must be a flat sequence of numbers of families; got {values!r:.60}")
+    if array.size and not 0 <= array.min() <= array.max() < n_families:
+        raise InvalidInputError(
+            f"{name} must be in 0..{n_families - 1}, as X has {n_families} rows; they are in {array.min()}..{array.max()}"
+        )
+    return frozen(array.astype(np.int64))

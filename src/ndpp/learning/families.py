@@ -1,0 +1,187 @@
+"""Families of items found in baskets, and the training of a mixture over them.
+
+Items that often come together become families of bounded size (:func:`find_families`), and the sets of items in which each comes are
+summed up by a few states (:func:`find_patterns`). Missions are then learned as without families, with states in place of items and ties
+between families: with q_s(S_g) the probability of a non-empty set of items in state s, and states s with log-odds b_s + a_c + u_s·z_c,
+
+    P(S) = G(A) Σ_c (π_c / Z_c) Π_{g∈A} Σ_{s of g} Δ_cs q_s(S_g).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.laws.patterns import Patterns
+from ndpp.learning import tied
+from ndpp.learning.batches import Batch, pack
+
+MAX_FAMILY, N_STATES = 20, 6
+"""Most items of a family, and its states if it has more than one item."""
+LEAST_LIKENESS, EXTRA = 0.08, 5.0
+"""Least mean cosine of the items of a family, and what is added to the counts of items, so that rare ones do not look alike by chance."""
+ROUNDS, SMOOTH, MAX_SETS = 15, 2.0, 3000
+"""Rounds of EM for the states of a family, the number of average sets added to those of each state, and most sets to learn from."""
+MAX_PAIRS = 10**8
+"""Most pairs of items that are counted, with repeats; beyond that, families are found in a part of the baskets."""
+
+
+def find_families(
+    rng: np.random.Generator, baskets: Baskets, *, least: float = LEAST_LIKENESS, largest: int = MAX_FAMILY
+) -> IntArray:
+    """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
+    order = rng.permutation(len(baskets))
+    baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
+    matrix = baskets.to_csr().astype(np.float64)
+    counts = np.bincount(baskets.indices, minlength=baskets.n_items) + EXTRA
+    scaled = matrix @ sparse.diags_array(1 / np.sqrt(counts))
+    likeness = sparse.csr_array(scaled.T @ scaled)
+    likeness.data[likeness.data < least / largest] = 0.0
+    likeness.setdiag(0.0)
+    likeness.eliminate_zeros()
+    families = np.arange(baskets.n_items)
+    while True:
+        n = families.max() + 1
+        sizes = np.bincount(families, minlength=n)
+        groups = sparse.csr_array(
+            (np.ones(len(families)), (np.arange(len(families)), families)), shape=(len(families), n)
+        )
+        between = sparse.coo_array(groups.T @ likeness @ groups)
+        mean = between.data / (sizes[between.row] * sizes[between.col])
+        fits = (between.row != between.col) & (sizes[between.row] + sizes[between.col] <= largest) & (mean >= least)
+        row, col, mean = between.row[fits], between.col[fits], mean[fits]
+        if not len(row):
+            return families
+        order = np.lexsort([-col, mean])  # the last of each row is its best neighbour
+        best = np.full(n, -1)
+        best[row[order]] = col[order]
+        pairs = np.flatnonzero((best >= 0) & (best[best] == np.arange(n)))
+        target = np.arange(n)
+        target[pairs] = np.minimum(pairs, best[pairs])
+        if not len(pairs):
+            return families
+        families = np.unique(target[families], return_inverse=True)[1]
+
+
+def find_patterns(
+    rng: np.random.Generator, baskets: Baskets, families: IntArray, *, n_states: int = N_STATES
+) -> Patterns:
+    """Return families, renumbered so that those of one item come first, and states of the others by EM on the sets in which they come."""
+    sizes = np.bincount(families)
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.argsort(sizes > 1, kind="stable")] = np.arange(len(sizes))
+    families = rank[families]
+    n_single = int((sizes == 1).sum())
+    states = np.concatenate([np.arange(n_single), np.repeat(np.arange(n_single, len(sizes)), n_states)])
+    odds = np.zeros((len(families), n_states))
+    odds[:, 0] = 1.0
+    plain = Patterns(families, states, odds, len(sizes))
+    for members, sets in zip(plain.members[n_single:], _sets(plain, baskets, n_single)):
+        if len(sets) > MAX_SETS:
+            sets = sets[rng.choice(len(sets), MAX_SETS, replace=False)]
+        odds[members] = _states(rng, sets, n_states)
+    return plain.with_odds(odds)
+
+
+def _sets(patterns: Patterns, baskets: Baskets, first: int) -> Iterator[FloatArray]:
+    """Yield for each family from ``first`` on the non-empty sets of its items in baskets, a row of zeros and ones each."""
+    touched, place = patterns.touched(baskets), np.empty(len(patterns.families), np.int64)
+    for members in patterns.members:
+        place[members] = np.arange(len(members))
+    pair = np.repeat(np.arange(len(touched.first)), np.diff(touched.first, append=len(touched.items)))
+    order = np.argsort(patterns.families[touched.items], kind="stable")
+    bounds = np.searchsorted(patterns.families[touched.items[order]], np.arange(patterns.n_families + 1))
+    for g in range(first, patterns.n_families):
+        part = order[bounds[g] : bounds[g + 1]]
+        row = np.cumsum(np.diff(pair[part], prepend=-1) > 0) - 1
+        sets = np.zeros((len(np.unique(row)), len(patterns.members[g])))
+        sets[row, place[touched.items[part]]] = 1.0
+        yield sets
+
+
+def _states(rng: np.random.Generator, sets: FloatArray, n_states: int) -> FloatArray:
+    """Return the odds (items, states) of independent items, given that there is one, in each state of a mixture fitted to ``sets``."""
+    m = sets.shape[1]
+    average = (sets.sum(axis=0) + 0.5) / (len(sets) + 0.5 * m)
+    seeds = sets[rng.choice(len(sets), n_states)] if len(sets) else np.ones((n_states, m))
+    chances = np.clip(0.7 * seeds + 0.3 * average, 0.01, 0.95).T
+    share = np.full(n_states, 1 / n_states)
+    for _ in range(ROUNDS):
+        odds = chances / (1 - chances)
+        joint = sets @ np.log(odds) - np.log(np.expm1(np.log1p(odds).sum(axis=0))) + np.log(share)
+        member = np.exp(joint - joint.max(axis=1, keepdims=True, initial=-np.inf))
+        member /= member.sum(axis=1, keepdims=True)
+        total = member.sum(axis=0)
+        share = (total + 1) / (total + 1).sum()
+        mean = (sets.T @ member + SMOOTH * average[:, None]) / (total + SMOOTH)
+        chances = _untruncated(np.clip(mean, 1e-6, 0.999))
+    return np.asarray(chances / (1 - chances))
+
+
+def _untruncated(mean: FloatArray) -> FloatArray:
+    """Return chances of independent items that have these means given that one of them comes: θ = mean · (1 − Π(1 − θ))."""
+    theta = 0.9 * mean
+    for _ in range(8):
+        theta = np.clip(mean * -np.expm1(np.log1p(-theta).sum(axis=0)), 1e-4 * mean, 0.98)
+    return theta
+
+
+class FamilyBatch(NamedTuple):
+    """Touched families as baskets, and, for pairs of a basket and a family of several items, log q of the set in each state."""
+
+    families: Batch
+    owner: Tensor
+    family: Tensor
+    log_q: Tensor
+
+
+class FamilyData(NamedTuple):
+    """Baskets as the families that they touch. Pairs are those of a basket and a family of several items, counted from the first such."""
+
+    touched: Baskets
+    n_single: int
+    first: IntArray
+    family: IntArray
+    log_q: FloatArray
+
+    @classmethod
+    def of(cls, patterns: Patterns, baskets: Baskets) -> FamilyData:
+        """Return the data of many baskets; families of one item must come first."""
+        touched = patterns.touched(baskets)
+        n_single = int((np.bincount(patterns.families, minlength=patterns.n_families) == 1).sum())
+        ends = np.cumsum(np.bincount(touched.baskets, minlength=len(baskets)))
+        families = Baskets._trusted(np.concatenate([[0], ends]), touched.families, patterns.n_families, None)
+        several = touched.families >= n_single
+        own, log_q = touched.families[several], touched.sums(patterns.log_odds)[several]
+        log_q -= np.log(np.expm1(patterns.log_totals))[patterns.slots[own]]
+        first = np.searchsorted(touched.baskets[several], np.arange(len(baskets) + 1))
+        return cls(families, n_single, first, own - n_single, log_q)
+
+    def pack(self, which: IntArray, like: Tensor) -> FamilyBatch:
+        """Return some of the baskets as a batch on the device of ``like``."""
+        order = which[np.argsort(self.touched.sizes[which], kind="stable")]
+        families = pack(self.touched, order, device=like.device, multiple=tied.MULTIPLE[like.device.type])
+        counts = self.first[order + 1] - self.first[order]
+        rows = np.repeat(self.first[order] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        owner = torch.from_numpy(np.repeat(np.arange(len(order)), counts)).to(like.device)
+        family, log_q = (torch.from_numpy(array[rows]).to(like.device) for array in (self.family, self.log_q))
+        return FamilyBatch(families, owner, family, log_q.to(like.dtype))
+
+    def states(self, patterns: Patterns) -> Baskets:
+        """Return the baskets as sets of states: of each family that is touched, the one in which its items are most probable."""
+        ids, n_states = self.touched.indices.copy(), self.log_q.shape[1]
+        ids[ids >= self.n_single] = self.n_single + self.family * n_states + self.log_q.argmax(axis=1)
+        return Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)
+
+
+def law_arguments(patterns: Patterns, odds: FloatArray) -> dict[str, Any]:
+    """Return arguments of :class:`ndpp.FamilyMixture`, from odds of all non-empty sets of each state, shape (C, M)."""
+    odds = odds / np.expm1(patterns.log_totals)
+    return {"odds": odds, "item_odds": patterns.odds, "families": patterns.families, "states": patterns.states}

@@ -1,0 +1,243 @@
+"""Families of items: how they are found, and how mixtures over them are learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
+import torch
+
+import oracles
+from ndpp import FamilyMixture
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.laws.tied import TiedMixture
+from ndpp.learning import MixtureNDPP, families, fit, tied
+from ndpp.learning.classes import Shape
+from ndpp.learning.families import FamilyData, find_families, find_patterns
+from ndpp.learning.loss import TrainingSettings
+from ndpp.learning.mixture import FamilyRun
+from ndpp.learning.tied import Missions
+
+SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
+QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
+PLANTED = np.array([0, 0, 0, 1, 1, 1, 2, 2, 3, 4])
+"""Ten items: two families of three, one of two, and two single items."""
+
+
+def draw(n: int, seed: int, chance: float = 0.3) -> Baskets:
+    """Baskets that take a family with this chance, and then one of its items or nearly all of them."""
+    rng, rows = np.random.default_rng(seed), np.zeros((n, len(PLANTED)), bool)
+    for g in range(5):
+        members = np.flatnonzero(g == PLANTED)
+        takes, whole = rng.random(n) < chance, rng.random(n) < 0.5
+        rows[:, members] |= (takes & whole)[:, None] & (rng.random((n, len(members))) < 0.95)
+        one = np.flatnonzero(takes & ~whole)
+        rows[one, rng.choice(members, len(one))] = True
+    return Baskets.from_lists([np.flatnonzero(row) for row in rows], n_items=len(PLANTED))
+
+
+@pytest.fixture(scope="module")
+def baskets() -> Baskets:
+    return draw(600, 0)
+
+
+def run_of(few: Baskets, *, n_missions: int = 3, families: Any = PLANTED, **options: Any) -> FamilyRun:
+    model = MixtureNDPP(n_missions, rank=4, families=families, dtype="float64", **options)
+    run = model._run(Shape(n_missions, 4, 2), SETTINGS, few, few, 0)
+    assert isinstance(run, FamilyRun)
+    return run
+
+
+# -- families and their states -----------------------------------------------------------------------------------------
+
+
+def same_groups(found: np.ndarray, expected: np.ndarray) -> bool:
+    return np.array_equal(found[:, None] == found, expected[:, None] == expected)
+
+
+def test_planted_families_are_found(baskets: Baskets):
+    assert same_groups(find_families(np.random.default_rng(0), baskets, least=0.3), PLANTED)
+
+
+def test_families_are_bounded(baskets: Baskets):
+    found = find_families(np.random.default_rng(0), baskets, least=0.01, largest=2)
+    assert np.bincount(found).max() == 2
+    assert same_groups(find_families(np.random.default_rng(0), baskets, least=1.1), np.arange(10))
+
+
+def test_families_are_found_in_a_part_of_many_baskets(monkeypatch: pytest.MonkeyPatch, baskets: Baskets):
+    """Only as many baskets are read as the bound on pairs allows."""
+    monkeypatch.setattr(families, "MAX_PAIRS", 3000)
+    assert same_groups(find_families(np.random.default_rng(0), baskets, least=0.3), PLANTED)
+    monkeypatch.setattr(families, "MAX_PAIRS", 0)
+    assert same_groups(find_families(np.random.default_rng(0), baskets, least=0.3), np.arange(10))
+
+
+def test_states_are_those_of_the_planted_families():
+    """Half of the sets of a family hold one of three items, the others nearly all."""
+    baskets = draw(6000, 1)
+    patterns = find_patterns(np.random.default_rng(0), baskets, PLANTED, n_states=2)
+    assert np.bincount(patterns.states).tolist() == [1, 1, 2, 2, 2]  # single items come first
+    g = patterns.families[0]
+    members = patterns.members[g]
+    assert members.tolist() == [0, 1, 2]
+    chances = np.sort(patterns.odds[members] / (1 + patterns.odds[members]), axis=1)
+    assert (chances[:, 1] > 0.9).all()
+    assert (chances[:, 0] < 0.3).all()
+    data = FamilyData.of(patterns, baskets)
+    share = np.exp(data.log_q[data.family == g - data.n_single])
+    truth = {1: 0.5 / 3, 3: 0.5 * 0.95**3}
+    for k, p in truth.items():
+        sets = baskets.to_csr()[:, members].sum(axis=1)
+        own = share[sets[sets > 0] == k]
+        assert (own @ [0.5, 0.5]).mean() == pytest.approx(p, rel=0.15)
+
+
+def test_a_family_that_never_occurs():
+    patterns = find_patterns(np.random.default_rng(0), Baskets.from_lists([[0]] * 9, n_items=4), np.array([0, 1, 1, 1]))
+    assert np.isfinite(patterns.odds).all()
+    assert (patterns.odds[1:] > 0).all()
+
+
+# -- the likelihood ----------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_are_those_of_the_law(baskets: Baskets):
+    run, model = run_of(baskets), MixtureNDPP()
+    model.labels_ = None
+    sets = oracles.subsets(len(PLANTED))
+    values = run.log_probs(run.now, Baskets.from_lists(sets, n_items=len(PLANTED)))
+    assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-9)
+    law = model._law(run, run.now)
+    assert isinstance(law, FamilyMixture)
+    some = slice(0, 1024, 37)
+    assert values[some] == pytest.approx([law.log_prob(items) for items in sets[some]], abs=1e-9)
+    assert run.log_probs(run.now, baskets) == pytest.approx(law.log_probs(baskets), abs=1e-9)
+
+
+def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
+    few = baskets[:20]
+    run = run_of(few, n_missions=2)
+    rng = np.random.default_rng(3)
+    for tensor in run.now:
+        tensor += torch.from_numpy(0.3 * rng.standard_normal(tensor.shape))
+    loss = run.loss(run.pack(np.arange(20)), torch.zeros(1))
+    at = Missions(*(tensor.clone().requires_grad_() for tensor in run.now))
+    W, eye = tied.skew_pairs(4, at.X.device), torch.eye(4, dtype=torch.float64)
+    odds = run.log_odds(at)
+    # The slope in X is that of the mean of the determinants over missions, whatever the batch.
+    dets = torch.stack(
+        [torch.logdet(eye + W @ (at.X.detach().T @ (p[:, None] * at.X.detach()))) for p in odds.sigmoid()]
+    )
+    log_z, prior = torch.nn.functional.softplus(odds).sum(1) + dets, torch.log_softmax(at.shares, 0)
+    G, states, log_q = torch.eye(5, dtype=torch.float64) + at.X @ W @ at.X.T, at.log_odds(), iter(run.data.log_q)
+    values = []
+    for A in map(np.ndarray.tolist, run.data.touched):
+        value = prior - log_z
+        for g in A:
+            slots = run.patterns.slots[g]
+            alone = g < run.n_single
+            own = states[:, slots[0]] if alone else (states[:, slots] + torch.from_numpy(next(log_q))).logsumexp(1)
+            value = value + own
+        values.append(value.logsumexp(0) + torch.logdet(G[A][:, A]))
+    shrunk = 10 * at.factors.square().sum() + 2 * at.X.square().sum()
+    half = (at.bias / 2 - torch.nn.functional.softplus(at.bias)).sum()
+    value = (shrunk - half) / 20 - torch.stack(values).mean()
+    assert float(loss.value) == pytest.approx(value.item(), rel=1e-10)
+    p = odds.sigmoid().detach()
+    mean = sum(
+        share * torch.logdet(eye + W @ (at.X.T @ (row[:, None] * at.X)))
+        for share, row in zip(run.now.shares.softmax(0), p)
+    )
+    for found, exact in zip(loss.gradient, torch.autograd.grad(value + mean - mean.detach(), at)):
+        torch.testing.assert_close(found, exact, rtol=1e-8, atol=1e-10)
+
+
+# -- what is learned ---------------------------------------------------------------------------------------------------
+
+
+def test_families_are_used_where_items_come_in_variants():
+    train, test, scores = draw(3000, 0, 0.08), draw(4000, 5, 0.08), {}
+    for name, given in {"auto": "auto", "none": None, "planted": PLANTED}.items():
+        model = MixtureNDPP(2, rank=4, max_epochs=4, families=given, random_state=0).fit(train)
+        assert isinstance(model.law_, TiedMixture if name == "none" else FamilyMixture)
+        scores[name] = model.score(test)
+        assert model.score(test) == pytest.approx(model.law_.log_probs(test).mean())
+    assert scores["auto"] == pytest.approx(scores["planted"], abs=0.01)
+    assert scores["planted"] > scores["none"] + 0.05, scores
+
+
+def test_families_are_not_used_where_items_are_independent():
+    rng = np.random.default_rng(0)
+    rows = rng.random((800, 12)) < 0.3  # items meet often, and tell nothing about each other
+    model = MixtureNDPP(2, rank=4, max_epochs=2, random_state=0).fit(rows)
+    assert isinstance(model.law_, TiedMixture)
+
+
+def test_families_may_have_names(baskets: Baskets):
+    named, numbered = (
+        MixtureNDPP(**QUICK, families=given).fit(baskets) for given in ([f"f{g}" for g in PLANTED], PLANTED)
+    )
+    assert named.score(baskets) == numbered.score(baskets)
+
+
+def test_one_family_of_all_items(baskets: Baskets):
+    model = MixtureNDPP(**QUICK, families=np.zeros(10, int)).fit(baskets)
+    assert model.law_.base.n_items == 1
+    assert np.isfinite(model.score(baskets))
+
+
+def test_single_items_make_no_family(baskets: Baskets):
+    model = MixtureNDPP(**QUICK, families=np.arange(10)).fit(baskets)
+    assert isinstance(model.law_, TiedMixture)
+
+
+def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = QUICK | {"max_epochs": 3, "families": PLANTED}
+    whole = MixtureNDPP(**settings).fit(baskets)
+    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
+
+    def epoch(run: Any, bar: Any) -> Any:
+        if len(run.history) == 2:
+            raise RuntimeError("power cut")
+        return true(run, bar)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fit.TrainingRun, "epoch", epoch)
+        with pytest.raises(RuntimeError, match="power cut"):
+            MixtureNDPP(**settings, checkpoint=path).fit(baskets)
+    resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
+    assert np.array_equal(whole.law_.odds, resumed.law_.odds)
+    assert np.array_equal(whole.law_.base.X, resumed.law_.base.X)
+    with pytest.raises(InvalidInputError, match="another families"):
+        MixtureNDPP(**settings | {"families": None}, checkpoint=path).fit(baskets, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("none", "families must be 'auto', None or the family of each item; got 'none'"),
+        ([0, 1], "families must be one per item; got 2 for 10 items"),
+        (3, "families must be one per item; got 1 for 10 items"),
+    ],
+)
+def test_bad_families(given: Any, message: str, baskets: Baskets):
+    with pytest.raises(InvalidInputError, match=message):
+        MixtureNDPP(**QUICK, families=given).fit(baskets)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_training_on_a_gpu(baskets: Baskets):
+    there, here = (MixtureNDPP(**QUICK, families=PLANTED, device=device).fit(baskets) for device in ("cuda", "cpu"))
+    assert there.score(baskets) == pytest.approx(here.score(baskets), abs=0.02)
+
+
+def test_the_default_is_to_choose():
+    assert MixtureNDPP().families == "auto"

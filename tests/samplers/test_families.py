@@ -1,0 +1,104 @@
+"""Samples of mixtures over families against enumeration."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import laws
+import oracles
+from kernels import BY_NAME
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.samplers import families as module
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from test_families import CASES, N, law_of, mixed, plain
+
+every = pytest.mark.parametrize("name", CASES)
+
+
+@every
+def test_sets_of_any_size(name: str):
+    laws.assert_law(law_of(name).sample(800, rng=1), mixed(name))
+
+
+@every
+def test_sets_of_one_size(name: str):
+    size = 2 if name in ("zero odds", "one family") else 4
+    expected = mixed(name, lambda S: len(S) == size)
+    laws.assert_law(law_of(name).sample(500, size=size, rng=2), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "exclude", "size"), [((1,), (), None), ((2, 0), (4,), None), ((3,), (0,), 3), ((5, 0), (), 4)]
+)
+def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None):
+    draws = law_of("several").sample(800, given=given, exclude=exclude, size=size, rng=3)
+    expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
+    laws.assert_law(draws, expected)
+
+
+def test_one_component():
+    laws.assert_law(law_of("several").sample(800, component=1, rng=4), plain("several")[0][1])
+
+
+def test_a_draw_depends_on_seed_and_index_alone():
+    for size in (None, 3):
+        sampler = law_of("several").sampler(size=size)
+        whole = sampler.sample(40, rng=5).baskets.to_lists()
+        assert sampler.sample(40, rng=5, n_jobs=2).baskets.to_lists() == whole
+        assert sampler.sample(3, rng=5, first=17).baskets.to_lists() == whole[17:20]
+        assert pickle.loads(pickle.dumps(sampler)).sample(7, rng=5).baskets.to_lists() == whole[:7]
+        forgetful = law_of("several").sampler(size=size, memory=1)
+        assert forgetful.store.most == 1
+        assert forgetful.sample(12, rng=5).baskets.to_lists() == whole[:12]
+
+
+def test_errors():
+    law = law_of("zero odds")
+    with pytest.raises(ImpossibleSizeError, match="no set is larger than 5 items; got size 6"):
+        law.sample(size=6)
+    with pytest.raises(ImpossibleSizeError, match="at least 2, not 1"):
+        law.sample(size=1, given=[1, 2])
+    with pytest.raises(ZeroProbabilityError):
+        law.sample(given=[0])
+    with pytest.raises(InvalidInputError, match="on the CPU; got device='cuda'"):
+        law.sample(device="cuda")
+    several = law_of("several")
+    assert several.sample(2, given=range(N), rng=0).to_lists() == [list(range(N))] * 2
+    assert several.sample(2, exclude=range(N), rng=0).to_lists() == [[], []]
+    with pytest.raises(ImpossibleSizeError, match="no set is larger than 6"):
+        several.sample(given=range(N), size=7)
+
+
+def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.MonkeyPatch):
+    """Items of the families drawn without the condition that there is one follow another law."""
+
+    def unconditioned(self, rng: np.random.Generator, g: int) -> np.ndarray:
+        k = int(np.argmax(rng.random() * self.weights[g].sum() < np.cumsum(self.weights[g])))
+        members = self.patterns.members[g]
+        return members[rng.random(len(members)) < self.chances[members, k]]
+
+    monkeypatch.setattr(module.FamilyUnion, "pattern", unconditioned)
+    with pytest.raises(AssertionError):
+        laws.assert_law(law_of("several").sample(800, rng=1), mixed("several"))
+
+
+def test_control_ties_are_between_families():
+    """With the determinant over the items of a set, each with the row of its family, the law is another."""
+    case, ties = CASES["one component"], BY_NAME["generic"]
+    X = ties.X[case.families]
+    G, weights = np.eye(N) + X @ ties.W @ X.T, {}
+    families = np.eye(3) + ties.X[:3] @ ties.W @ ties.X[:3].T
+    for S, p in mixed("one component").items():
+        A = sorted({case.families[i] for i in S})
+        weights[S] = p * np.linalg.det(G[np.ix_(S, S)]) / np.linalg.det(families[np.ix_(A, A)])
+    wrong: oracles.Law = {S: float(w / sum(weights.values())) for S, w in weights.items()}
+    draws = law_of("one component").sample(3000, rng=1)
+    laws.assert_law(draws, mixed("one component"))
+    with pytest.raises(AssertionError):
+        laws.assert_law(draws, wrong)
