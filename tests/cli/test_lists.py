@@ -107,23 +107,14 @@ def category_of() -> dict[str, str]:
 def test_many_baskets_with_a_limit(shop):
     kernel = shelf_kernel()
     (shop / "orders.csv").write_text("basket,item\nA,bread\nA,tea\nB,pasta\n")
-    done = run(
-        shop,
-        "recommend",
-        "model",
-        "orders.csv",
-        "-n",
-        4,
-        "--category-of",
-        "categories.csv",
-        "--max-per-category",
-        1,
-        "--json",
-    )
+    words = ["recommend", "model", "orders.csv", "-n", 4, "--category-of", "categories.csv", "--max-per-category", 1]
     limit = ndpp.PerCategory([category_of()[label] for label in kernel.labels], 1)
-    for basket, own in zip((["bread", "tea"], ["pasta"]), done.json["recommendations"]):
-        best = ndpp.recommend(kernel, kernel.ids(basket), n=4, per_category=limit)
-        assert [one["item"] for one in own] == [kernel.labels[item] for item in best.items]
+    baskets = ndpp.Baskets.read(shop / "orders.csv", labels=kernel.labels)
+    best = [
+        [kernel.labels[item] for item in own.items]
+        for own in ndpp.recommend_many(kernel, baskets, n=4, per_category=limit)
+    ]
+    assert [[one["item"] for one in own] for own in run(shop, *words, "--json").json["recommendations"]] == best
 
 
 @pytest.mark.parametrize(

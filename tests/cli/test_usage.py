@@ -348,7 +348,7 @@ def test_the_shell_completes_commands_options_and_labels(capsys, monkeypatch, sh
         return capsys.readouterr().out.split()
 
     assert complete("rec") == ["recommend"]
-    assert complete("sample", "--exc") == ["--exclude"]
+    assert complete("sample", "--exc") == ["--exclude", "--exclude-file"]
     assert complete("sample", str(shelf), "--given", "b") == ["bread", "butter"]
     assert complete("sample", str(shelf), "--given", "tea,b") == ["tea,bread", "tea,butter"]
     assert complete("sample", "nowhere", "--given", "b") == []
