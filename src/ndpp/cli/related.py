@@ -62,7 +62,7 @@ def related(
         | {"substitutes": _records(one.substitutes, name)}
         for one in found
     ]
-    shown, notes = [], _notes(law)
+    shown, notes = [], _notes(law) if lines else []
     for one in found:
         own = str(name(one.item))
         for title, kind in ((f"goes with {own}", one.complements), (f"instead of {own}", one.substitutes)):
@@ -74,7 +74,7 @@ def related(
 def _catalogue(law: Law, pairs: Pairs, name: Callable[[Share], Any], popular: int) -> Report:
     """Return the report on the pairs of the catalogue."""
     data = {"popular": popular, **{kind: _records(own, name) for kind, own in pairs._asdict().items()}}
-    shown, notes = [], _notes(law)
+    shown, notes = [], _notes(law) if any(pairs) else []
     for title, kind in (("go together", pairs.complements), ("stand in for each other", pairs.substitutes)):
         shown.append(_shown(law, (title, ""), [(name(pair.first), name(pair.second)) for pair in kind], kind))
         notes += [] if kind else [f"No items {title}."]
