@@ -118,7 +118,7 @@ def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
     sizes, rows = T**2, np.linalg.norm(T, axis=1)
     by_norm = rows.max(initial=0) / np.maximum(rows, max(EPS * rows.max(initial=0), np.finfo(float).tiny))
     by_column = np.sqrt((T != 0) @ (sizes.sum(axis=0) * magnitudes)) / _direction_scale(T, magnitudes)
-    return EPS * np.minimum(by_norm, by_column)
+    return np.asarray(EPS * np.minimum(by_norm, by_column))
 
 
 class _Inner(NamedTuple):

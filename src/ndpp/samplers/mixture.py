@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -54,7 +54,7 @@ class Drawer(Protocol):
 class Store:
     """What ``make`` gives for each component; the ``most`` used last stay in memory. It is empty when unpickled."""
 
-    def __init__(self, make: Callable[[int], Drawer], most: int) -> None:
+    def __init__(self, make: Any, most: int) -> None:
         self.make, self.most = make, most
         self._recent: OrderedDict[int, Drawer] = OrderedDict()
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Store:
             if c in self._recent:
                 self._recent.move_to_end(c)
                 return self._recent[c]
-        made = self.make(c)
+        made: Drawer = self.make(c)
         with self._lock:
             self._recent[c] = made
             while len(self._recent) > self.most:
