@@ -211,7 +211,7 @@ function showMap() {
 
 function showMissions() {
   const found = state.model.missions.map((m) => make("li", {}, make("b", {}, percent(m.share)), " ", named(m.name), ": ",
-    ...m.items.slice(0, 5).flatMap((item, i) => [i ? ", " : "", named(item)])));
+    ...m.items.filter((item) => !m.name.includes(item)).slice(0, 5).flatMap((item, i) => [i ? ", " : "", named(item)])));
   $("missions").replaceChildren(...(found.length ? [make("h3", {}, "Missions of the model"), make("ul", { class: "facts" }, ...found.slice(0, 8))] : []));
 }
 
