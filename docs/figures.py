@@ -2,9 +2,9 @@
 
 Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
 is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
-and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), and of ``benchmarks/gpu.py``; docs/learning.md,
-docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this one; the table of docs/theory.md from the
-registry of samplers.
+and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``benchmarks/gpu.py`` and of
+``benchmarks/peers/symmetric.py``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
+one; the table of docs/theory.md from the registry of samplers.
 """
 
 from __future__ import annotations
@@ -246,6 +246,26 @@ def prepare(results: Results) -> str:
     return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
 
 
+def symmetric(results: Results) -> str:
+    found = results.read("benchmarks/results/symmetric.json")
+    records, targets = found["records"], {2_000: "≥ 10 ×", 100_000: "≥ 300 ×"}
+    first, last = records[0], records[-1]
+    rows = [
+        [
+            f"{row['n']:,}",
+            f"**{duration(row['ndpp'], 3)}**",
+            *(duration(seconds, 3) for seconds in row["dppy"].values()),
+            f"{row['ratio']:.0f} ×",
+            targets.get(row["n"], ""),
+        ]
+        for row in records
+    ]
+    header = ["items", "`Exact`", *(f"DPPy, `{mode}`" for mode in first["dppy"]), "faster than DPPy's best", "target"]
+    about = f"Rank {first['rank']}, {first['size']} items per set; median CPU time per set of {len(first['rounds'][0])} rounds. "
+    about += f"With {last['n']:,} items, `Exact` takes {last['ndpp'] / first['ndpp']:.2f} times as long as with {first['n']:,}."
+    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"
+
+
 # -- docs/theory.md ----------------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +279,9 @@ def costs(_: Results) -> str:
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "README.md": {"samplers": samplers_at_a_glance},
     "docs/theory.md": {"costs": costs},
-    "docs/benchmarks.md": {"answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare},
+    "docs/benchmarks.md": {
+        "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "symmetric": symmetric,
+    },
 }  # fmt: skip
 
 

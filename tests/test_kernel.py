@@ -406,7 +406,7 @@ def test_bad_kernels_are_refused(build, error, words):
         (lambda k: k.log_prob([2, 2]), InvalidInputError, "item 2 occurs 2 times"),
         (lambda k: k.log_det([0.5]), InvalidInputError, "integer item ids"),
         (lambda k: k.log_det([[0, 1]]), InvalidInputError, "flat sequence"),
-        (lambda k: k.log_det(["tea"]), InvalidInputError, "kernel.ids"),
+        (lambda k: k.log_det(["tea"]), InvalidInputError, "this kernel has no labels"),
         (lambda k: k.log_det([True, False]), InvalidInputError, "integer item ids"),
         (lambda k: k.condition([9]), InvalidInputError, "unknown item id 9"),
         (lambda k: k.restrict([9]), InvalidInputError, "unknown item id 9"),

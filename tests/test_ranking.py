@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from ndpp import (
     Baskets,
     LowRankKernel,
     Mixture,
+    PerCategory,
     Ranking,
     continuation_scores,
     greedy_map,
@@ -19,6 +22,7 @@ from ndpp import (
     recommend,
     recommend_many,
 )
+from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from oracles import subsets
 from test_families import law_of as family_law
@@ -180,3 +184,33 @@ def test_metrics_take_mixtures():
     baskets = mixture.sample(60, rng=0)
     assert metrics.log_likelihoods(mixture, baskets) == pytest.approx(mixture.log_probs(baskets))
     assert metrics.mean_percentile_rank(mixture, baskets, rng=0, n_boot=10).value > 40
+
+
+def test_a_limit_per_category_filters_the_ranked_list():
+    rng = np.random.default_rng(0)
+    kernel = make_kernel(40, 6, rng=1)
+    category_of = rng.integers(0, 5, 40).tolist()
+    baskets = Baskets.from_lists([[0], [3, 7], []], n_items=40)
+    candidates = np.flatnonzero(rng.random(40) < 0.8)
+    for most in (1, 3):
+        limit = PerCategory(category_of, most)
+        found = recommend_many(kernel, baskets, n=9, candidates=candidates, per_category=limit)
+        for basket, own in zip(baskets, found):
+            ranked = recommend(kernel, basket, n=40, candidates=candidates)
+            counts, kept = Counter(), []
+            for item in ranked.items.tolist():
+                counts[category_of[item]] += 1
+                if counts[category_of[item]] <= most:
+                    kept.append(item)
+            assert own.items.tolist() == kept[:9]
+            single = recommend(kernel, basket, n=9, candidates=candidates, per_category=limit)
+            assert single.items.tolist() == kept[:9]
+            np.testing.assert_allclose(single.scores, own.scores, rtol=1e-12)
+
+
+def test_a_limit_needs_a_category_per_item():
+    kernel = make_kernel(40, 6, rng=1)
+    with pytest.raises(InvalidInputError, match="category_of must have a category for each of 40 items; got 2"):
+        recommend(kernel, [], per_category=PerCategory(["a", "b"], 1))
+    with pytest.raises(InvalidInputError, match="most must be at least 1; got 0"):
+        recommend(kernel, [], per_category=PerCategory(["a"] * 40, 0))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ndpp import rows
 from ndpp.baskets import Baskets
 from ndpp.inference import (
+    PerCategory,
     Ranking,
     continuation_scores,
     continuation_scores_many,
@@ -31,6 +32,7 @@ __all__ = [
     "LowRankKernel",
     "Mixture",
     "MixtureNDPP",
+    "PerCategory",
     "Ranking",
     "SymmetricDPP",
     "continuation_scores",

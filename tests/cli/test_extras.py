@@ -15,6 +15,7 @@ from command import end, spawn, without
         ("torch", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
         ("sklearn", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
         ("pyarrow", ["sample", "SHELF", "-o", "x.parquet"], "data"),
+        ("jinja2", ["report", "SHELF", "-o", "x.html"], "cli"),
         ("fastapi", ["serve", "SHELF"], "serve"),
         ("matplotlib", ["reproduce", "fig1", "--quick", "-o", "results"], "plot"),
     ],

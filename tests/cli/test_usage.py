@@ -19,7 +19,7 @@ NAMES = [name for commands in COMMANDS.values() for name in commands]
 
 
 def test_all_commands_are_there():
-    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info serve"
+    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info related report serve"
     assert sorted(NAMES) == sorted(wanted.split())
 
 
@@ -348,7 +348,7 @@ def test_the_shell_completes_commands_options_and_labels(capsys, monkeypatch, sh
         return capsys.readouterr().out.split()
 
     assert complete("rec") == ["recommend"]
-    assert complete("sample", "--exc") == ["--exclude"]
+    assert complete("sample", "--exc") == ["--exclude", "--exclude-file"]
     assert complete("sample", str(shelf), "--given", "b") == ["bread", "butter"]
     assert complete("sample", str(shelf), "--given", "tea,b") == ["tea,bread", "tea,butter"]
     assert complete("sample", "nowhere", "--given", "b") == []

@@ -76,7 +76,7 @@ def read_text(source: PathOrFile, columns: Columns, rules: Rules, encoding: str 
         rows = [line.split() for line in lines]
     else:
         rows = [[word for part in line.split(separator) if (word := part.strip())] for line in lines]
-    words = [_unquoted(word) for word in chain.from_iterable(rows)]
+    words = [unquoted(word) for word in chain.from_iterable(rows)]
     return Long([i for i, row in enumerate(rows) for _ in row], len(rows), words).present(rules)
 
 
@@ -85,7 +85,8 @@ def _quoted(word: str) -> str:
     return json.dumps(word, ensure_ascii=False) if _NEEDS_QUOTES.search(word) else word
 
 
-def _unquoted(word: str) -> str:
+def unquoted(word: str) -> str:
+    """Return a word of a line of text without the quotes of a JSON string."""
     if len(word) > 1 and word[0] == word[-1] == '"':
         try:
             return str(json.loads(word))

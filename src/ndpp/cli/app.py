@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ndpp
-from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, serve
+from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
 from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
 
 
@@ -43,7 +43,14 @@ app = typer.Typer(
     epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
 )
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Models": {"fit": fit.fit, "info": info.info, "evaluate": evaluate.evaluate, "diagnose": evaluate.diagnose},
+    "Models": {
+        "fit": fit.fit,
+        "info": info.info,
+        "related": related.related,
+        "report": report.report,
+        "evaluate": evaluate.evaluate,
+        "diagnose": evaluate.diagnose,
+    },
     "Baskets": {
         "sample": draw.sample,
         "complete": draw.complete,

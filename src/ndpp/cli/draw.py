@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target, deliver
 from ndpp.cli.journal import read_made_with
+from ndpp.cli.lists import Lists
 from ndpp.cli.samplers import SPECS, WalkStart, prepare, sampler_option
 from ndpp.samplers.registry import EXACT, Request
 
@@ -29,7 +32,10 @@ def sample(
     size: o.Size = None,
     mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
+    only: o.Only = None,
+    candidates_file: o.CandidatesFile = None,
     exclude: o.Exclude = None,
+    exclude_file: o.ExcludeFile = None,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
     steps: Annotated[int | None, o.number("Steps of a walk; default: size².")] = None,
     start: Annotated[WalkStart, typer.Option(help="Where a walk starts.")] = WalkStart.uniform,
@@ -41,6 +47,8 @@ def sample(
     to: o.To = None,
     json: o.Json = False,
     ids: o.Ids = False,
+    encoding: o.Encoding = None,
+    unknown: o.UnknownItems = o.Unknown.error,
     resume: o.Resume = False,
 ) -> None:
     """Draw baskets from a model, one per line on standard output or into a file.
@@ -53,21 +61,23 @@ def sample(
       ndpp sample model.safetensors -n 20 --size 5 --seed 1
       ndpp sample model.safetensors -n 1000000 --jobs -1 -o baskets.parquet
       ndpp sample model.safetensors -n 5 --given bread,butter --exclude tea
+      ndpp sample model.safetensors -n 5 --candidates-file stock.txt --unknown skip
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model(model)
     target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, resume=resume)
+    target.check(model, candidates_file, exclude_file, resume=resume)
     if mission is not None:
         kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=ids)
-    allowed, excluded = files.exclude_items(kernel, exclude, fixed, ids=ids)
+    lists = Lists(only, candidates_file, exclude, exclude_file, ids, encoding, unknown)
+    allowed, chosen = lists.narrowed(kernel, fixed)
     ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, device))
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = _seed(seed, output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
-        "given": fixed.tolist(), "exclude": excluded.tolist(), "steps": steps, "start": start.value, "device": engine,
+        "given": fixed.tolist(), **chosen, "steps": steps, "start": start.value, "device": engine,
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -85,7 +95,10 @@ def complete(
     number: Annotated[int, o.number("Number of completions per basket.", "--number", "-n", least=1)] = 1,
     size: o.Size = None,
     add: Annotated[int | None, o.number("Items to add to each basket, instead of --size.")] = None,
+    only: o.Only = None,
+    candidates_file: o.CandidatesFile = None,
     exclude: o.Exclude = None,
+    exclude_file: o.ExcludeFile = None,
     seed: o.FreshSeed = None,
     jobs: o.Jobs = 1,
     device: o.Device = "cpu",
@@ -106,34 +119,41 @@ def complete(
     \b
     Examples:
       ndpp complete model.safetensors --given bread,butter --size 6 -n 3
-      ndpp complete model.safetensors --given 3,17 --size 8
       ndpp complete model.safetensors half.csv --add 2 -o full.csv
       cat half.txt | ndpp complete model.safetensors - --add 1
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=resume)
+    target = Target(output, to, json, None if ids else kernel.labels)
+    target.check(model, baskets, candidates_file, exclude_file, resume=resume)
     source = None if baskets is None else files.Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = files.given_baskets(kernel, given, source, ids=ids)
-    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, number, source is not None))
-    allowed, excluded = files.exclude_items(kernel, exclude, starts.indices, ids=ids)
+    target = target._replace(starts=Starts(starts, number, source is not None))
+    lists = Lists(only, candidates_file, exclude, exclude_file, ids, encoding, unknown)
+    allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
+    barred = _given_elsewhere(starts, chosen["only"])
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
         files.check_sizes(allowed, starts, sizes)
     seed = _seed(seed, output, resume=resume)
     made_with: dict[str, Any] = {
         "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": device,
-        "exclude": excluded.tolist(), "given": [items.tolist() for items in starts],
+        **chosen, "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
             begin = max(done, i * number)
-            ready = allowed.sampler(size=sizes[i], given=starts[i], device=device)
-            parts = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin)
-            yield from (part.baskets for part in parts)
+            ready = allowed.sampler(size=sizes[i], given=starts[i], exclude=barred[i], device=device)
+            yield from (p.baskets for p in ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin))
 
     deliver(draw, number * len(starts), target, made_with=made_with, resume=resume)
+
+
+def _given_elsewhere(starts: Baskets, only: list[int] | None) -> list[IntArray]:
+    """Return the items, for each basket, that are no candidates, but given in other baskets."""
+    others = np.setdiff1d(starts.indices, starts.indices if only is None else only)
+    return [np.setdiff1d(others, items) for items in starts]
 
 
 def _seed(seed: int | None, output: Path | None, *, resume: bool) -> int:

@@ -83,7 +83,7 @@ def evaluate(
         seen, other = (
             None if path is None else source.sibling(path).read_for(kernel, ids=ids) for path in (train, validation)
         )
-        models = {"model": kernel, **_baselines(kernel, seen, other)}
+        models = {"model": kernel, **baselines(kernel, seen, other)}
         found = metrics.compare_models(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed)
     notes = [*found.notes(), f"± is half the width of a {level:.0%} interval."]
     if seen is not None and EASE not in models:
@@ -97,7 +97,7 @@ def evaluate(
     emit(Report(data, table, [Table(*shown) for shown in found.tables()], notes), output, as_json=json)
 
 
-def _baselines(kernel: Law, train: Baskets | None, validation: Baskets | None) -> dict[str, Any]:
+def baselines(kernel: Law, train: Baskets | None, validation: Baskets | None) -> dict[str, Any]:
     """Return simple models to compare with, made from the baskets of --train or else from the model itself."""
     from ndpp import metrics
     from ndpp.metrics.regression import MAX_ITEMS

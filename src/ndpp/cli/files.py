@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import typer
 
 from ndpp._types import IntArray
@@ -176,16 +175,6 @@ def given_baskets(kernel: Law, given: Sequence[str] | None, source: Source | Non
     if source is not None:
         return source.read_for(kernel, ids=ids)
     return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
-
-
-def exclude_items(kernel: Law, words: Sequence[str] | None, given: IntArray, *, ids: bool) -> tuple[Law, IntArray]:
-    """Return the model without the items of --exclude, and their ids; none of them may be given."""
-    excluded = item_ids(kernel, words, ids=ids)
-    both = np.intersect1d(excluded, given)
-    if both.size:
-        name = str(both[0]) if ids or kernel.labels is None else kernel.labels[both[0]]
-        raise InvalidInputError(f"{name!r} is both given and excluded (--exclude); it can only be one of them")
-    return (kernel.exclude(excluded) if len(excluded) else kernel), excluded
 
 
 def check_sizes(kernel: Law, starts: Baskets, sizes: Sequence[int | None]) -> None:

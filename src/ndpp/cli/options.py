@@ -79,7 +79,7 @@ def _output(path: Path | None) -> Path | None:
 _MODEL = "A model file, as written by [bold]ndpp fit[/]."
 _REPLACED = "Write to this file instead of standard output; it is replaced atomically."
 _NUMBERS = "Whether integers in the file are labels (default), or ids, that is, positions in the catalogue."
-_UNKNOWN = "Items of the file that the model does not know; skip leaves them out and counts them."
+_UNKNOWN = "Items of files that the model does not know; skip leaves them out and counts them."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -89,8 +89,15 @@ MaybeBaskets = Annotated[
     str | None,
     typer.Argument(metavar="BASKETS", help="A file of baskets, each of them used as --given; - is standard input."),
 ]
+Items = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ITEM", help="Labels or ids of items.", autocompletion=_labels, show_default=False),
+]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
+Only = Annotated[list[str] | None, _items("The only items that may be added.", "--only")]
+CandidatesFile = Annotated[str | None, file("File of such items, one per line, or the column item of a table.")]
+ExcludeFile = Annotated[str | None, file("File of items that are in no basket.")]
 Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
 Seed = Annotated[int, number("Seed of all random numbers.")]
 FreshSeed = Annotated[int | None, number("Seed of all random numbers; default: a fresh one.")]

@@ -17,12 +17,11 @@ from ndpp.cli.files import (
     Source,
     check_output,
     check_sizes,
-    exclude_items,
     fingerprint,
     given_baskets,
-    item_ids,
     load_model,
 )
+from ndpp.cli.lists import CategoryFile, Lists
 from ndpp.cli.output import Report, emit, progress, working
 from ndpp.experiments.record import Table
 from ndpp.explain import Reason, reasons_many
@@ -30,6 +29,8 @@ from ndpp.inference import Ranking, greedy_map, recommend_many
 from ndpp.laws.kernel import LowRankKernel
 
 RANKING = "What a basket lacks: one item (completion), all that is still to come (continuation), or what is special of that (lift)."
+CATEGORY_OF = "Table of categories, with the columns item and category."
+CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 MEANING = {
     Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
@@ -49,7 +50,13 @@ def recommend(
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.COMPLETION,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
+    only: o.Only = None,
+    candidates_file: o.CandidatesFile = None,
     exclude: o.Exclude = None,
+    exclude_file: o.ExcludeFile = None,
+    category_of: Annotated[str | None, o.file(CATEGORY_OF)] = None,
+    max_per_category: Annotated[int | None, o.number("Most items of a category per basket.", least=1)] = None,
+    categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=CATEGORIES)] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -72,32 +79,48 @@ def recommend(
       ndpp recommend model.safetensors --given bread,butter -n 5
       ndpp recommend model.safetensors --given bread,butter --why
       ndpp recommend model.safetensors baskets.txt -o recommended.csv
+      ndpp recommend model.safetensors baskets.csv --candidates-file stock.txt --unknown skip
+      ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_output(output, inputs=(model, baskets))
+    check_output(output, inputs=(model, baskets, candidates_file, exclude_file, category_of))
     law = load_model(model)
     source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(law, given, source, ids=ids)
-    allowed = np.setdiff1d(np.arange(law.n_items), item_ids(law, exclude, ids=ids))
+    allowed = Lists(only, candidates_file, exclude, exclude_file, ids, encoding, unknown).allowed(law)
+    asked = CategoryFile(category_of, max_per_category, categories)
+    allowed, limit = asked.limit(law, allowed, ids=ids, encoding=encoding)
     names = law.labels if law.labels is not None and not ids else range(law.n_items)
     with working("recommending"):
-        best = (_why if why else _best)(law, starts, names, n=number, candidates=allowed, ranking=ranking)
+        make = _why if why else _best
+        best = make(law, starts, names, n=number, candidates=allowed, ranking=ranking, per_category=limit)
     impossible = sum(own is None for own in best)
     if impossible and source is None:
         ranking.scores(law, starts[0])  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
-    fields = (*FIELDS, *FACTORS) if why else FIELDS
-    keys = starts.ids_or_numbers
+    emit(_report(best, starts, ranking, FACTORS if why else (), from_file=source is not None), output, as_json=json)
+
+
+def _report(
+    best: Sequence[list[tuple[Any, ...]] | None],
+    starts: Baskets,
+    ranking: Ranking,
+    more: Sequence[str],
+    *,
+    from_file: bool,
+) -> Report:
+    """Return what is recommended, with ``more`` fields after the score."""
+    fields, keys = (*FIELDS, *more), starts.ids_or_numbers
     table = Table(fields, [(i, r, *one) for i, own in zip(keys, best) for r, one in enumerate(own or (), 1)])
     nested = [[dict(zip(fields[2:], one)) for one in own or ()] for own in best]
-    shown = None if source else Table(fields[2:], [line[2:] for line in table.lines])
+    shown = None if from_file else Table(fields[2:], [line[2:] for line in table.lines])
     notes = (MEANING[ranking] if table.lines else "No item scores above zero.",)
     data: dict[str, Any] = {"ranking": ranking.value, "recommendations": nested}
     if starts.basket_ids is not None:
         data["basket_ids"] = starts.basket_ids
-    emit(Report(data, table, shown, notes), output, as_json=json)
+    return Report(data, table, shown, notes)
 
 
 def _best(law: Law, baskets: Baskets, names: Sequence[Any], **options: Any) -> list[list[tuple[Any, ...]] | None]:
@@ -149,7 +172,7 @@ def map_(
     Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=False)
     source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
     starts = given_baskets(kernel, given, source, ids=ids)
-    allowed, _ = exclude_items(kernel, exclude, starts.indices, ids=ids)
+    allowed, _ = Lists(exclude=exclude, ids=ids).narrowed(kernel, starts.indices)
     if source:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []

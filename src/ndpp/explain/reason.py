@@ -21,7 +21,7 @@ from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.explain._law import Inclusions, Law, label_of, law_of
 from ndpp.explain.mission import Mission, missions
-from ndpp.inference import Ranking, Recommendation, recommend, recommend_many
+from ndpp.inference import PerCategory, Ranking, Recommendation, recommend, recommend_many
 from ndpp.laws.mixture import Mixture
 
 MOST = 1 - 1e-12
@@ -62,7 +62,13 @@ class Reason(NamedTuple):
 
 
 def reasons(
-    model: Any, basket: Items, *, n: int = 5, candidates: Items | None = None, ranking: Ranking = Ranking.COMPLETION
+    model: Any,
+    basket: Items,
+    *,
+    n: int = 5,
+    candidates: Items | None = None,
+    ranking: Ranking = Ranking.COMPLETION,
+    per_category: PerCategory | None = None,
 ) -> tuple[Reason, ...]:
     """Return why the ``n`` best items for a basket are recommended, best first.
 
@@ -79,7 +85,7 @@ def reasons(
     True
     """
     law = law_of(model)
-    best = recommend(law, basket, n=n, candidates=candidates, ranking=ranking)
+    best = recommend(law, basket, n=n, candidates=candidates, ranking=ranking, per_category=per_category)
     return Reader.of(law).reasons(check_items(basket, law, "basket"), best, Ranking(ranking))
 
 
@@ -90,10 +96,12 @@ def reasons_many(
     n: int = 5,
     candidates: Items | None = None,
     ranking: Ranking = Ranking.COMPLETION,
+    per_category: PerCategory | None = None,
 ) -> list[tuple[Reason, ...] | None]:
     """Return :func:`reasons` of each basket, None for baskets of probability zero."""
     law = law_of(model)
-    reader, found = Reader.of(law), recommend_many(law, baskets, n=n, candidates=candidates, ranking=ranking)
+    found = recommend_many(law, baskets, n=n, candidates=candidates, ranking=ranking, per_category=per_category)
+    reader = Reader.of(law)
     return [best and reader.reasons(basket, best, Ranking(ranking)) for basket, best in zip(baskets, found)]
 
 

@@ -2,6 +2,7 @@
 
 from ndpp.inference.greedy import greedy_map
 from ndpp.inference.ranking import (
+    PerCategory,
     Ranking,
     Recommendation,
     Recommendations,
@@ -13,6 +14,7 @@ from ndpp.inference.ranking import (
 from ndpp.inference.scores import next_item_scores, next_item_scores_many
 
 __all__ = [
+    "PerCategory",
     "Ranking",
     "Recommendation",
     "Recommendations",

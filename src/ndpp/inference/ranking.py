@@ -7,7 +7,7 @@ P(a ∈ S): what goes with this basket rather than with others, however popular 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._show import html_table, text_table, to_frame
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import ZeroProbabilityError
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference.scores import check_catalogue, next_item_scores, next_item_scores_many, scores_or_nan
 from ndpp.laws.batched import Form, scores
 from ndpp.laws.kernel import LowRankKernel
@@ -116,6 +116,44 @@ class Recommendations(list[Recommendation | None]):
         return html_table(f"Recommendations for {len(self):,} baskets", *self._table())
 
 
+class PerCategory(NamedTuple):
+    """At most ``most`` recommendations from each category: the ranked list, without what exceeds the limit of its category.
+
+    ``category_of`` has the category of each item of the catalogue. What is in the basket does not count.
+
+    Examples
+    --------
+    >>> kernel = LowRankKernel(np.eye(4), np.diag([4.0, 3.0, 2.0, 1.0]))
+    >>> recommend(kernel, [], n=3, per_category=PerCategory(["dairy", "dairy", "dairy", "bread"], 2)).items
+    array([0, 1, 3])
+    """
+
+    category_of: Sequence[Hashable]
+    most: int
+
+    def limit(self, n_items: int) -> _Limit:
+        """Return the limit for scores of a catalogue."""
+        if len(self.category_of) != n_items:
+            problem = f"must have a category for each of {n_items} items; got {len(self.category_of)}"
+            raise InvalidInputError(problem, argument="category_of")
+        numbers: dict[Hashable, int] = {}
+        codes = np.array([numbers.setdefault(name, len(numbers)) for name in self.category_of], np.int64)
+        counts = np.bincount(codes)
+        place = np.arange(n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
+        return _Limit(codes, place >= check_count(self.most, "most", least=1))
+
+
+class _Limit(NamedTuple):
+    """The number of each item's category; and where, in order of category and score, items exceed the limit."""
+
+    codes: IntArray
+    exceeds: BoolArray
+
+    def apply(self, scores: FloatArray) -> None:
+        """Set the scores of items that exceed the limit to zero; of equal scores, the smaller id counts first."""
+        scores[np.lexsort((-scores, self.codes))[self.exceeds]] = 0.0
+
+
 def recommend(
     law: LowRankKernel | Mixture,
     basket: Items,
@@ -124,6 +162,7 @@ def recommend(
     candidates: Items | None = None,
     ranking: Ranking = Ranking.COMPLETION,
     unknown: str = "error",
+    per_category: PerCategory | None = None,
 ) -> Recommendation:
     """Return the ``n`` items with the largest scores, best first; fewer if fewer score above zero.
 
@@ -145,6 +184,8 @@ def recommend(
     unknown : {"error", "skip"}
         What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
         :class:`~ndpp.errors.DataWarning`.
+    per_category : PerCategory, optional
+        Recommend at most so many items of each category.
 
     Examples
     --------
@@ -158,9 +199,10 @@ def recommend(
     n, others = check_count(n, "n", least=1), _others(law, candidates)
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
+    limit = per_category and per_category.limit(law.n_items)
     scores = Ranking(ranking).scores(law, basket)
     scores[others] = 0.0
-    return _best(law, scores, n)
+    return _best(law, scores, n, limit)
 
 
 def recommend_many(
@@ -170,6 +212,7 @@ def recommend_many(
     n: int = 10,
     candidates: Items | None = None,
     ranking: Ranking = Ranking.COMPLETION,
+    per_category: PerCategory | None = None,
 ) -> Recommendations:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
@@ -184,11 +227,11 @@ def recommend_many(
     """
     n, others = check_count(n, "n", least=1), _others(law, candidates)
     found: list[Recommendation | None] = []
-    step = max(1, SCORES // max(1, law.n_items))
+    step, limit = max(1, SCORES // max(1, law.n_items)), per_category and per_category.limit(law.n_items)
     for start in range(0, len(baskets), step):
         scores = Ranking(ranking).scores_or_nan(law, baskets[start : start + step])
         scores[:, others] *= 0.0  # NaN stays
-        found += [None if np.isnan(row[0]) else _best(law, row, n) for row in scores]
+        found += [None if np.isnan(row[0]) else _best(law, row, n, limit) for row in scores]
     return Recommendations(found, baskets.ids_or_numbers)
 
 
@@ -199,8 +242,10 @@ def _others(law: LowRankKernel | Mixture, candidates: Items | None) -> IntArray:
     return np.setdiff1d(np.arange(law.n_items), check_items(candidates, law, "candidates"))
 
 
-def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int) -> Recommendation:
+def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int, limit: _Limit | None) -> Recommendation:
     """Return the n best items that score above zero; ties go to the smaller id."""
+    if limit is not None:
+        limit.apply(scores)
     least = np.partition(scores, -n)[-n] if n < len(scores) else 0.0
     best = np.flatnonzero((scores >= least) & (scores > 0))
     best = best[np.argsort(-scores[best], kind="stable")[:n]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -51,7 +52,8 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     rows = kernel.rows_of(basket, "basket")
     if kernel.background is not None:
         return _scores_with_background(kernel, rows)
-    given = eliminate(kernel.coordinates, kernel.q_rows(rows))
+    q = kernel.q_rows(rows)
+    given = eliminate(kernel.coordinates, q)
     if given is None or given.null.size:
         raise _no_scores(kernel, rows)
     gains = Gains.fresh(kernel, given)
@@ -66,16 +68,19 @@ def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArr
     error = gains.noise[~is_zero].max() / best if best > 0 else gains.noise.max(initial=0.0)
     if best > 0 and error > WARN_ERROR:  # a bound, usually far too high
         error = min(error, _measured_error(kernel, rows, gains.values) / best)
-    say_precision(float(error) + given.loss, "the scores of items")
+    thin = kernel.row_noise(rows, np.linalg.norm(q * kernel.coordinates.scale, axis=1)).max(initial=0.0)
+    say_precision(float(error + 2 * thin) + given.loss, "the scores of items")
     if kernel.coordinates.core.rank > kernel.rank:  # a direction was dropped
         kernel.check_precision()
     return out
 
 
 def _measured_error(kernel: LowRankKernel, rows: IntArray, values: FloatArray) -> float:
-    """Return how far gains move, times a margin, if the basket's rows of Q are off by as much as rounding explains."""
+    """Return how far gains move, times a margin, if the basket's rows of Q and all of B are off by as much as rounding explains."""
     q, coords, rng = kernel.q_rows(rows), kernel.coordinates, np.random.default_rng(0)
-    moved = eliminate(coords, q * (1 + (ROUNDING + coords.noise) * rng.uniform(-1, 1, q.shape)))
+    error = ROUNDING * np.outer(coords.excess, coords.excess) * rng.uniform(-1, 1, coords.B.shape)
+    nearby = replace(coords, B=coords.B * (1 + error))
+    moved = eliminate(nearby, q * (1 + (ROUNDING + coords.noise) * rng.uniform(-1, 1, q.shape)))
     if moved is None or moved.null.size:
         return np.inf
     return MARGIN * float(np.abs(Gains.fresh(kernel, moved).values - values).max())

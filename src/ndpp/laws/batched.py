@@ -177,9 +177,10 @@ def _table(form: Form, baskets: Baskets) -> ItemTable:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
     q = form.kernel.ties.q_rows(at)
-    norms = np.sqrt(((q * form.scale) ** 2).sum(axis=1) + form.diagonal[at])
+    squares = (q * form.scale) ** 2
+    norms = np.sqrt(squares.sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
-    noise = np.sqrt((((q * form.scale) * form.noise) ** 2).sum(axis=1)) / norms
+    noise = np.sqrt(squares @ form.noise**2) / norms + form.kernel.ties.row_noise(at, norms)
     return ItemTable(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 

@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -74,7 +75,7 @@ def open_tensor(path: str | os.PathLike[str], name: str) -> FileRows:
             known = name in file.keys()  # noqa: SIM118  not a mapping
     except SafetensorError as reason:
         raise InvalidInputError(f"{str(path)!r} is truncated, corrupt or no safetensors file ({reason})") from None
-    entry = header[name] if known else {"dtype": "missing", "shape": []}
+    entry: dict[str, Any] = header[name] if known else {"dtype": "missing", "shape": []}
     shape = entry["shape"]
     if entry["dtype"] not in DTYPES or len(shape) != 2 or not all(0 < n <= MOST for n in shape):
         raise InvalidInputError(

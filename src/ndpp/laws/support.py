@@ -20,6 +20,8 @@ DENSE_ITEMS = 30_000
 """With more items, L is not formed as a matrix (7 GB)."""
 CHANGED = 0.05
 """Relative difference of ‖q‖² and the leverage, which may be 3 % too large, that shows that a row of X has changed."""
+THIN = 1e-5
+"""Norms of rows of Q, relative to the largest direction, below which their rounding errors are estimated."""
 CHANGED_SUM = 1e-6
 """Relative difference of a sum over q that shows the same, where Q is kept."""
 
@@ -127,6 +129,15 @@ class ItemRows:
         if isinstance(self.X, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
             self._check_unchanged(rows, Q)
         return Q
+
+    def row_noise(self, rows: IntArray, norms: FloatArray) -> FloatArray:
+        """Return the relative errors of rows of Q whose scaled norms are these, where they are so small that terms may have cancelled."""
+        coords, noise = self.coordinates, np.zeros(len(rows))
+        largest = coords.scale.max(initial=0.0)
+        small = norms < THIN * largest
+        if small.any():
+            noise[small] = np.abs(self.x_rows(rows[small])) @ coords.blur * largest / norms[small]
+        return noise
 
     def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
         """Yield X on the support in row blocks."""

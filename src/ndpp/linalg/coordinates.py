@@ -60,6 +60,8 @@ class Coordinates:
         Cancellation: the terms that B_ij is a sum of are up to |B_ij| · excess_i · excess_j, and rounding is judged by them.
     core : Core
         B with the directions that were dropped because rounding explains them. They count as errors.
+    blur : (d,) array
+        Rounding error of the rows of to_q: it leaves an error of |x_a| · blur in a row q_a, which matters where large terms cancel.
     smallest : float
         Smallest singular value of B, each entry divided by the magnitude of the terms it is a sum of.
     Q : (n, r) array or None
@@ -73,6 +75,7 @@ class Coordinates:
     noise: FloatArray
     excess: FloatArray
     core: Core
+    blur: FloatArray
     smallest: float
     Q: FloatArray | None
 
@@ -102,6 +105,7 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
         whole = np.vstack([T, lost])
         judged = _direction_scale(whole, magnitudes)
         core = Core(congruence(whole, W64), judged, _noise(whole, magnitudes) + inner.dropped / 2)
+    blur = EPS * np.abs(to_q).max(axis=1, initial=0.0)
     if inner.turn is not None:
         T, to_q = inner.turn.T @ T, to_q @ inner.turn
         noise = _noise(T, magnitudes)
@@ -110,7 +114,7 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
     leverage = np.minimum(leverage, 1.0, out=leverage)
     terms = inner.judged**2 / entry_magnitudes(B / np.outer(inner.scale, inner.scale))
     excess = np.maximum(1.0, np.sqrt(terms) / inner.scale)
-    return Coordinates(to_q, B, leverage, inner.scale, noise, excess, core, inner.smallest, Q)
+    return Coordinates(to_q, B, leverage, inner.scale, noise, excess, core, blur, inner.smallest, Q)
 
 
 def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
@@ -118,7 +122,7 @@ def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
     sizes, rows = T**2, np.linalg.norm(T, axis=1)
     by_norm = rows.max(initial=0) / np.maximum(rows, max(EPS * rows.max(initial=0), np.finfo(float).tiny))
     by_column = np.sqrt((T != 0) @ (sizes.sum(axis=0) * magnitudes)) / _direction_scale(T, magnitudes)
-    return EPS * np.minimum(by_norm, by_column)
+    return np.asarray(EPS * np.minimum(by_norm, by_column))
 
 
 class _Inner(NamedTuple):

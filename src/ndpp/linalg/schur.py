@@ -93,13 +93,13 @@ def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tupl
     if sign <= 0 or singular[-1] <= k * ROUNDING:
         return -np.inf, _hidden(rows, W, log_volume + float(np.log(singular.clip(k * ROUNDING)).sum()))
     # To first order, a change of core changes the result by tr core⁻¹ δcore. Entries of the factor are off by rounding of their column.
-    unit, inverse = rounding_of(len(W)), np.abs(np.linalg.inv(core)).T
-    errors = unit / (k * ROUNDING) * np.triu(np.broadcast_to(floor, factor.shape)) / height[:, None]
-    noise = np.linalg.norm(errors, axis=1)
-    most = float(np.linalg.norm(inverse * (noise[:, None] + noise + unit)))
+    unit = rounding_of(len(W))
+    floor *= unit / (k * ROUNDING)
+    most = float(np.linalg.norm(1 / singular) * (2 * np.linalg.norm(floor) / height.min() + unit))
     if most < NEGLIGIBLE:
         return float(log_abs) + log_volume, most
-    sizes = np.abs(factor) / height[:, None]
+    inverse, sizes = np.abs(np.linalg.inv(core)).T, np.abs(factor) / height[:, None]
+    errors = np.triu(np.broadcast_to(floor, factor.shape)) / height[:, None]
     columns = np.abs(balanced) @ sizes.T
     change = unit * (sizes @ columns) + errors @ columns + (errors @ (np.abs(balanced.T) @ sizes.T)).T
     return float(log_abs) + log_volume, float(np.linalg.norm(inverse * change))

@@ -95,15 +95,8 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
             ends = np.transpose([places[pair.first.item], places[pair.second.item]])
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
     area = 200 * popularity[items] / popularity[items].max()
-    axes.scatter(
-        points[:, 0],
-        points[:, 1],
-        s=area + 8,
-        color=NEUTRAL,
-        alpha=np.where(np.arange(n) < LABELLED, 0.75, 0.3),
-        lw=0,
-        zorder=2,
-    )
+    for part, opacity in ((slice(LABELLED), 0.75), (slice(LABELLED, None), 0.3)):
+        axes.scatter(points[part, 0], points[part, 1], s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
     for item, (x, y) in islice(places.items(), LABELLED):
         label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
         axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)

@@ -30,6 +30,7 @@ from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.items.table import ACCEPTANCE
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg import ZERO_WEIGHT, resolvent, symmetric_part, tilt_for
 from ndpp.linalg.schur import ROUNDING, condition_or_zero, rounding_of
 from ndpp.samplers.symmetric import EigenvectorLaw, draw_projection, given_heads, heads_table
@@ -64,8 +65,10 @@ class Spectrum(NamedTuple):
         tilt = 1.0 if wanted is None else tilt_for(coords, len(given) + wanted, given)
         Z, log_minor = condition_or_zero(resolvent(coords, np.array([tilt]))[0][0], given)
         chance, vectors = np.linalg.eigh(symmetric_part(Z))
+        # Rounding of a W in single precision may leave small negative eigenvalues, which count as zero.
+        chance = clip_probabilities(chance, "choice of an eigenvector", tolerance=REFUSE_ERROR)
         kept = chance > len(chance) * ROUNDING
-        chance, vectors = chance[kept].clip(max=1.0), vectors[:, kept]
+        chance, vectors = chance[kept], vectors[:, kept]
         heads = np.empty((0, 0)) if wanted is None else heads_table(chance, 1 - chance, wanted)
         if log_minor == -np.inf or (heads.size and not heads[-1, -1] > ZERO_WEIGHT):
             raise PrecisionError(

@@ -1,0 +1,159 @@
+"""Which items may come: lists of items and categories, on the command line and in files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ndpp._types import IntArray
+from ndpp._validation import check_items
+from ndpp.baskets.files import format_of, read, read_lines, unquoted
+from ndpp.baskets.labels import Rules, encode, many
+from ndpp.baskets.lines import Columns, Long, MissingColumnError
+from ndpp.cli.files import Law, Source, item_ids, require
+from ndpp.cli.options import Format
+from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
+from ndpp.inference import PerCategory
+
+TABLE = "The file needs the columns 'item' and 'category'"
+
+
+class Lists(NamedTuple):
+    """The items of --only and --candidates-file, without those of --exclude and --exclude-file; and how to read them."""
+
+    only: Sequence[str] | None = None
+    candidates_file: str | None = None
+    exclude: Sequence[str] | None = None
+    exclude_file: str | None = None
+    ids: bool = False
+    encoding: str | None = None
+    unknown: str = "error"
+
+    def candidates(self, law: Law) -> IntArray | None:
+        """Return the items that may come, None if they are not limited."""
+        if not self.only and self.candidates_file is None:
+            return None
+        found = np.union1d(item_ids(law, self.only, ids=self.ids), self._read(law, self.candidates_file))
+        if not len(found):
+            raise InvalidInputError(f"{self.candidates_file} names no item of the model")
+        return found
+
+    def excluded(self, law: Law) -> IntArray:
+        """Return the items that may not come."""
+        return np.union1d(item_ids(law, self.exclude, ids=self.ids), self._read(law, self.exclude_file))
+
+    def allowed(self, law: Law) -> IntArray:
+        """Return the candidates without the excluded items."""
+        candidates = self.candidates(law)
+        return np.setdiff1d(np.arange(law.n_items) if candidates is None else candidates, self.excluded(law))
+
+    def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, list[int] | None]]:
+        """Return the model of baskets that hold only given items and allowed ones, and what decided it; no given item may be excluded."""
+        candidates, excluded = self.candidates(law), self.excluded(law)
+        both = np.intersect1d(excluded, given)
+        if both.size:
+            name = str(both[0]) if self.ids or law.labels is None else law.labels[both[0]]
+            raise InvalidInputError(f"{name!r} is both given and excluded (--exclude); it can only be one of them")
+        if candidates is not None:
+            law = law.restrict(np.union1d(candidates, given))
+        chosen = {"only": None if candidates is None else candidates.tolist(), "exclude": excluded.tolist()}
+        return (law.exclude(excluded) if len(excluded) else law), chosen
+
+    def _read(self, law: Law, path: str | None) -> IntArray:
+        """Return the items of a file: one per line, or the column ``item`` of a table."""
+        if path is None:
+            return np.empty(0, np.int64)
+        labels = None if self.ids else law.labels
+        rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)
+        if format_of(path, None) == "text":
+            lines = [unquoted(line.strip()) for line in read_lines(path, self.encoding) if line.strip()]
+            words = Long(range(len(lines)), len(lines), lines).present(rules).values
+        else:
+            words = _read_table(path, rules, self.encoding)
+        try:
+            found, _ = encode(words, labels, unknown=self.unknown)
+        except UnknownLabelError as unknown:
+            raise InvalidInputError(f"{path}: {unknown}", advice="Leave such items out with {unknown:'skip'}") from None
+        known = (found >= 0) & (found < law.n_items)
+        if self.unknown == "skip" and not known.all():
+            new = [words[i] for i in np.flatnonzero(~known).tolist()]
+            text = f"{path}: skipped {many(len(set(new)), 'unknown item')}, such as {min(new)!r}"
+            warnings.warn(text, DataWarning, stacklevel=1)
+            found = found[known]
+        return check_items(np.unique(found), law.n_items)
+
+
+def _read_table(path: str, rules: Rules, encoding: str | None) -> Sequence[Any]:
+    try:
+        return list(read(path, None, Columns("item", "item"), rules, encoding).values)
+    except MissingColumnError as error:
+        error.advice = "A list of items is the column 'item' of a table, or a text file with an item per line"
+        raise
+
+
+class CategoryFile(NamedTuple):
+    """The file of --category-of, and what it limits: at most ``most`` items per category, only some categories."""
+
+    path: str | None = None
+    most: int | None = None
+    only: Sequence[str] | None = None
+
+    def limit(
+        self, law: Law, allowed: IntArray, *, ids: bool, encoding: str | None
+    ) -> tuple[IntArray, PerCategory | None]:
+        """Return the allowed items of the chosen categories, and the limit per category."""
+        asked = self.most is not None or bool(self.only)
+        require(
+            asked == (self.path is not None),
+            "--category-of goes with --max-per-category or --categories, and they with it",
+        )
+        if self.path is None:
+            return allowed, None
+        names, category = self._read(law, ids=ids, encoding=encoding)
+        without = allowed[category[allowed] < 0]
+        if len(without):
+            name = int(without[0]) if ids or law.labels is None else law.labels[int(without[0])]
+            raise InvalidInputError(
+                f"{self.path}: {many(len(without), 'item')} of the model that may be recommended "
+                f"{'has' if len(without) == 1 else 'have'} no category, such as {name!r}",
+                advice="Add them to the file, or leave them out with {exclude}",
+            )
+        if self.only:
+            chosen = [place for word in self.only for place in _places(word, names, self.path)]
+            allowed = allowed[np.isin(category[allowed], chosen)]
+        return allowed, None if self.most is None else PerCategory(category.tolist(), self.most)
+
+    def _read(self, law: Law, *, ids: bool, encoding: str | None) -> tuple[list[str], IntArray]:
+        """Return the names of the categories, and the number of the category of each item, −1 for items that have none."""
+        path = str(self.path)
+        format = None if format_of(path, None) != "text" else Format.csv
+        source = Source(path, format, "category", "item", encoding, unknown="skip")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # the file may hold products that the model does not know
+            try:
+                found = source.read_for(law, ids=ids)
+            except MissingColumnError as error:
+                error.advice = TABLE
+                raise
+        category = np.full(law.n_items, -1)
+        category[found.indices] = np.repeat(np.arange(len(found)), found.sizes)
+        twice = np.flatnonzero(np.bincount(found.indices, minlength=law.n_items) > 1)
+        if len(twice):
+            name = int(twice[0]) if ids or law.labels is None else law.labels[int(twice[0])]
+            raise InvalidInputError(f"{path}: item {name!r} has several categories; it can only have one")
+        return [str(name) for name in found.ids_or_numbers], category
+
+
+def _places(word: str, names: Sequence[str], path: str) -> list[int]:
+    """Return the places of the categories in a word of the command line, "a,b" or "a"."""
+    wanted = [word] if word in names else [name.strip() for name in word.split(",")]
+    for name in wanted:
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(names)[:8])}"
+            raise InvalidInputError(f"{path} has no category {name!r}; {hint}")
+    return [names.index(name) for name in wanted]

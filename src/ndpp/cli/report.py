@@ -1,0 +1,175 @@
+"""``ndpp report``: one page about a model, a single HTML file without scripts that needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import ndpp
+from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.cli import options as o
+from ndpp.cli.evaluate import baselines
+from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
+from ndpp.cli.guard import printable, say
+from ndpp.cli.output import cell, working
+from ndpp.cli.related import MOST_POPULAR
+from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.experiments.record import write_text
+from ndpp.explain import Pairs, missions, popularity, strongest_pairs
+from ndpp.laws.files import load_header
+from ndpp.laws.mixture import Mixture
+
+TEST = "Baskets that the model was not fitted on, to evaluate it."
+TRAIN = "Baskets that the model was fitted on, for the baselines of the evaluation."
+SHOWN = {"popular": 15, "pairs": 10}
+"""Items and pairs on the page."""
+COLUMNS, TICKS = 40, 12
+"""Most columns of the size distribution, and most of them with a number below."""
+SMALLEST_SHOWN = 0.0005
+"""Sizes of smaller share are left out at both ends."""
+MAP_ITEMS, MAP_LABELS = 2000, 60
+"""Largest catalogue that has a map, and most items on it."""
+
+
+def report(
+    model: o.Model,
+    output: Annotated[Path, o.file("The page to write, an .html file.", "--output", "-o", show_default=False)],
+    test: Annotated[str | None, o.file(TEST)] = None,
+    train: Annotated[str | None, o.file(TRAIN)] = None,
+    seed: o.Seed = 0,
+    ids: Annotated[bool, typer.Option("--ids", help="The baskets hold ids (0, 1, 2, …), not labels.")] = False,
+    from_: o.From = None,
+    basket: o.BasketColumn = "basket",
+    item: o.ItemColumn = "item",
+    encoding: o.Encoding = None,
+    missing: o.MissingValues = o.Missing.error,
+    unknown: o.UnknownItems = o.Unknown.error,
+) -> None:
+    """Write a page about a model: sizes of baskets, popular items, pairs, missions, a map and, with --test, an evaluation.
+
+    The page is one HTML file without scripts that loads nothing from elsewhere, so it can be mailed or archived.
+
+    \b
+    Examples:
+      ndpp report model.safetensors -o report.html
+      ndpp report model.safetensors -o report.html --test test.csv --train train.csv
+    """
+    check_output(output, ".html", ".htm", inputs=(model, test, train))
+    require(
+        output.suffix.lower() in (".html", ".htm"),
+        f"a report is a page; use a name that ends in .html, not {output.name!r}",
+    )
+    require(train is None or test is not None, "--train is for the evaluation, which needs --test")
+    law = load_model(model)
+    source = Source(test or "", from_, basket, item, encoding, missing, unknown)
+    with working("reading baskets"):
+        seen, other = (None if path is None else source.sibling(path).read_for(law, ids=ids) for path in (train, test))
+    if other is not None and not len(other):
+        raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
+    with working("describing the model") as now:
+        found = contents(law, observed=None if other is None else other.sizes)
+        now("evaluating")
+        evaluation = None if other is None else _evaluation(law, other, seen, seed)
+    head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
+    write_text(
+        output,
+        _template().render(
+            found, **head, evaluation=evaluation, test=printable(test or ""), written_by=ndpp.__version__
+        ),
+    )
+    say(f"{str(output)!r} describes {str(model)!r}")
+
+
+def contents(law: Law, *, observed: IntArray | None = None) -> dict[str, Any]:
+    """Return what the page says about a model; ``observed`` are sizes of baskets to compare with."""
+    sizes = law.size_distribution()
+    popular = popularity(law, min(law.n_items, MOST_POPULAR))
+    pairs = strongest_pairs(law, n=SHOWN["pairs"], least_probability=popular[-1].probability)
+    columns, mean = size_columns(sizes, observed), float(sizes @ np.arange(len(sizes)))
+    facts = {"items": law.n_items, "items per basket": mean, "empty baskets": f"{sizes[0]:.1%}"}
+    is_mixture = isinstance(law, Mixture)
+    facts |= {"components" if is_mixture else "rank": len(law.weights) if isinstance(law, Mixture) else law.rank}
+    return {
+        "kind": "Mixture of missions" if is_mixture else "Nonsymmetric determinantal point process",
+        "facts": {name: cell(value) for name, value in facts.items()},
+        "sizes": columns, "top": max(max(one["model"], one["observed"] or 0.0) for one in columns), "mean": mean,
+        "popular": popular[: SHOWN["popular"]],
+        "pairs": pairs,
+        "searched": len(popular), "n_items": law.n_items,
+        "missions": missions(law) if isinstance(law, Mixture) else (), "printable": printable,
+        "map": _map(law, pairs),
+    }  # fmt: skip
+
+
+def size_columns(model: FloatArray, observed: IntArray | None = None) -> list[dict[str, Any]]:
+    """Return the columns of the size distribution: several sizes to a column if there are many.
+
+    Examples
+    --------
+    >>> [(column["name"], round(column["model"], 2)) for column in size_columns(np.array([0.0, 0.25, 0.5, 0.25]))]
+    [('1', 0.25), ('2', 0.5), ('3', 0.25)]
+    """
+    there = np.zeros(0) if observed is None else np.bincount(observed) / len(observed)
+    both = np.zeros((2, max(len(model), len(there))))
+    both[0, : len(model)], both[1, : len(there)] = model, there
+    shown = np.flatnonzero((both >= SMALLEST_SHOWN).any(axis=0))
+    low, high = int(shown[0]), int(shown[-1])
+    width = -(-(high - low + 1) // COLUMNS)
+    starts = np.arange(low, high + 1, width)
+    shares = np.add.reduceat(both[:, : starts[-1] + width], starts, axis=1)
+    every, top = -(-len(starts) // TICKS), float(shares.max())
+    return [
+        {
+            "name": str(start) if width == 1 else f"{start}–{start + width - 1}", "tick": i % every == 0,
+            "model": own, "observed": None if observed is None else seen, "height": own / top, "seen_height": seen / top,
+        }
+        for i, (start, own, seen) in enumerate(zip(starts.tolist(), *shares.tolist()))
+    ]  # fmt: skip
+
+
+def _evaluation(law: Law, test: Baskets, train: Baskets | None, seed: int) -> dict[str, Any]:
+    from ndpp import metrics
+
+    found = metrics.compare_models({"model": law, **baselines(law, train, None)}, test, rng=seed)
+    return {"tables": found.tables(), "notes": [*found.notes(), "± is half the width of a 95% interval."]}
+
+
+def _map(law: Law, pairs: Pairs) -> str | None:
+    """Return a map of the popular items as SVG, None if there are too many or too few, or nothing to draw it with."""
+    n_items = int(np.count_nonzero(law.inclusion_probabilities()))
+    if not 4 <= n_items <= MAP_ITEMS:
+        return None
+    try:
+        from matplotlib import rc_context
+    except ImportError:
+        return None
+    from ndpp.plots import embedding_map
+
+    # Labels are text: no mathematics between dollar signs, and letters that the browser can select and recolour.
+    with (
+        warnings.catch_warnings(),
+        rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "ndpp"}),
+    ):
+        warnings.simplefilter("ignore", UserWarning)  # letters that matplotlib's font lacks: the browser has others
+        drawn, file = embedding_map(law, n=min(MAP_LABELS, n_items), pairs=pairs), io.StringIO()
+        drawn.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = "\n".join(map(printable, file.getvalue().split("\n")))
+    return re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+
+
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise MissingExtraError("jinja2", "cli", "`ndpp report`") from None
+    folder = jinja2.PackageLoader("ndpp.cli", "page")
+    return jinja2.Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template(
+        "report.html"
+    )

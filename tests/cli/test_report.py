@@ -1,0 +1,159 @@
+"""ndpp report writes one page that says what the library says, runs nothing and loads nothing."""
+
+from __future__ import annotations
+
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ndpp
+from command import end, spawn, without
+from ndpp import explain, metrics
+from ndpp.cli.report import size_columns
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "$\\frac{",
+    "a & b",
+    "\x1b[31mred",
+    "\u202eabc",
+    "tea",
+]
+
+
+class Page(HTMLParser):
+    """The elements and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+    def check_alone(self) -> None:
+        """Assert that the page runs nothing and loads nothing."""
+        assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form"} & set(self.tags)
+        for name, value in self.attributes:
+            assert not name.startswith("on")
+            if name in ("src", "href", "xlink:href"):
+                assert (value or "").startswith("#")
+            if name == "style":
+                assert "url(" not in (value or "").replace("url(#", "")
+
+
+def page_of(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def test_a_page_about_a_kernel(shelf, models, tmp_path):
+    done = end(spawn("report", shelf, "-o", "report.html", "--test", models / "orders.csv", cwd=tmp_path))
+    assert (done.code, done.out, done.err) == (0, "", "")
+    page, kernel = page_of(tmp_path / "report.html"), ndpp.load(shelf)
+    page.check_alone()
+    for share in explain.popularity(kernel, 12):
+        assert f"{share.label} {share.probability:.1%}" in page.text.replace(share.label, share.label + " ").replace(
+            "  ", " "
+        )
+    best = explain.strongest_pairs(kernel, n=1).complements[0]
+    assert f"{best.first.label} + {best.second.label}" in page.text
+    assert "Missions" not in page.text
+    assert "svg" in page.tags
+    baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
+    gain = metrics.compare_models({"model": kernel, "other": metrics.independent_margins(kernel)}, baskets, rng=0)
+    for _, lines in gain.tables():
+        assert all(value in page.text for value in lines[0])
+    assert "the test baskets" in page.text
+
+
+def test_a_page_about_a_mixture(call, mixture, tmp_path):
+    assert call("report", mixture, "-o", tmp_path / "report.html").code == 0
+    page, law = page_of(tmp_path / "report.html"), ndpp.load(mixture)
+    page.check_alone()
+    for mission in explain.missions(law):
+        assert mission.name in page.text
+        assert f"{mission.share:.1%} of baskets, {mission.mean_size:.1f} items each" in page.text
+    assert "Evaluation" not in page.text
+    assert "than their missions explain" in page.text
+    assert "svg" in page.tags
+
+
+def test_names_are_text(call, tmp_path):
+    kernel = ndpp.LowRankKernel(np.eye(7), np.eye(7) + np.triu(np.ones((7, 7)), 1) - np.tril(np.ones((7, 7)), -1))
+    ndpp.save(ndpp.LowRankKernel(kernel.X, kernel.W, labels=HOSTILE), tmp_path / "m<b>&.safetensors")
+    assert call("report", tmp_path / "m<b>&.safetensors", "-o", tmp_path / "r.html").code == 0
+    page = page_of(tmp_path / "r.html")
+    page.check_alone()
+    for label in [*HOSTILE[:4], "\\x1b[31mred", "\\u202eabc", "m<b>&.safetensors"]:
+        assert label in page.text
+    assert not set("\x1b\u202e") & set(page.text)
+
+
+def test_the_same_model_gives_the_same_page(call, shelf, tmp_path):
+    for name in "ab":
+        assert call("report", shelf, "-o", tmp_path / f"{name}.html").code == 0
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_without_matplotlib_there_is_no_map(shelf, tmp_path):
+    done = end(spawn("report", shelf, "-o", "report.html", cwd=tmp_path, env=without(tmp_path, "matplotlib")))
+    assert (done.code, done.err) == (0, "")
+    assert "svg" not in page_of(tmp_path / "report.html").tags
+
+
+def test_refusals(call, shelf, models, tmp_path):
+    assert "ends in .html" in " ".join(call("report", shelf, "-o", tmp_path / "r.csv").err.replace("│", " ").split())
+    assert call("report", shelf).code == 2
+    assert call("report", shelf, "-o", tmp_path / "r.html", "--train", models / "orders.csv").code == 2
+    none = call("report", shelf, "-o", tmp_path / "r.html", "--test", models / "none.csv")
+    assert (none.code, "none.csv holds no basket" in none.err) == (1, True)
+    strange = call("report", shelf, "-o", tmp_path / "r.html", "--test", models / "strange.csv")
+    assert "unknown label 'ale'" in strange.err
+    assert not list(tmp_path.iterdir())
+    skipped = call("report", shelf, "-o", tmp_path / "r.html", "--test", models / "strange.csv", "--unknown", "skip")
+    assert skipped.code == 0
+
+
+def test_many_sizes_share_columns():
+    p = np.full(100, 0.01)
+    columns = size_columns(p, np.arange(10, 50))
+    assert [columns[0]["name"], columns[-1]["name"]] == ["0–2", "99–101"]
+    assert len(columns) <= 40
+    assert sum(column["model"] for column in columns) == pytest.approx(1)
+    assert sum(column["observed"] for column in columns) == pytest.approx(1)
+    assert sum(column["tick"] for column in columns) <= 12
+    assert [column["name"] for column in size_columns(np.array([0.0, 1.0]))] == ["1"]
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path, width):
+    playwright = pytest.importorskip("playwright.sync_api")
+    if shutil.which("chromium") is None:
+        pytest.skip("needs chromium")
+    call("report", models / "shelf.safetensors", "-o", tmp_path / "a.html", "--test", models / "orders.csv")
+    call("report", mixture, "-o", tmp_path / "b.html")
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name in ("a.html", "b.html"):
+            page, asked, said = browser.new_page(viewport={"width": width, "height": 900}), [], []
+            page.on("request", lambda request, asked=asked: asked.append(request.url))
+            page.on("console", lambda message, said=said: said.append(message.text))
+            page.goto((tmp_path / name).as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert (asked, said) == ([(tmp_path / name).as_uri()], [])
+        browser.close()
