@@ -83,9 +83,7 @@ def fit(
     batch_size: Annotated[int | None, _training("Baskets per step.", 1)] = None,
     penalty: Annotated[float | None, _training("mixture: least penalty on what is popular in single missions.")] = None,
     tie_penalty: Annotated[float | None, _training("mixture: least penalty on ties.")] = None,
-    noise: Annotated[
-        float | None, _training("kernels: relative noise on the rows during training; 0 disables it.")
-    ] = None,
+    noise: Annotated[float | None, _training("kernels: relative noise on the rows in training; 0 for none.")] = None,
     alpha: Annotated[float | None, _training("kernels: weight of the penalty on the symmetric part.")] = None,
     beta: Annotated[float | None, _training("kernels: weight of the penalty on the skew part.")] = None,
     gamma: Annotated[float | None, _training("ondpp: weight of the rejection sampler's proposals.")] = None,
@@ -101,7 +99,6 @@ def fit(
       ndpp fit baskets.txt -o model.safetensors --missions 40 --seed 1
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
       ndpp fit orders.csv -o model.safetensors --test 500
-      ndpp fit baskets.txt -o model.safetensors --resume
     """
     part = part_path(output)
     _check_output(output, (baskets, validation, items), test=test)
@@ -109,14 +106,12 @@ def fit(
         _check_part(part, resume=resume)
         source = Source(baskets, from_, basket, item, encoding, missing)
         data, held_out = _read(source, validation, items, as_labels=labels)
-        require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
         options = {
             "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
             "batch_size": batch_size, "n_missions": missions, "penalty": penalty, "tie_penalty": tie_penalty,
             "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
         }  # fmt: skip
-        estimator = _estimator(family, options, jobs)
-        estimator.set_params(checkpoint=part, device=device, random_state=seed, progress=sys.stderr.isatty())
+        estimator = _estimator(family, options, jobs, checkpoint=part, device=device, random_state=seed)
         train = _set_aside(data, test, seed, output)
         _train(estimator, train, held_out, part, resume=resume)
         about = Provenance.of(estimator, source, train, seed)
@@ -196,7 +191,7 @@ def _read(
     return data, held_out
 
 
-def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> Any:
+def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None, **common: Any) -> Any:
     with working("loading torch"):
         from ndpp import learning
 
@@ -209,7 +204,7 @@ def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None) -> 
     for name in given:
         option = ALIASES.get(name, name).replace("_", "-")
         require(name in known, f"--{option} is not an option of --model {family.value}")
-    return estimator(**given)
+    return estimator(**given, **common, progress=sys.stderr.isatty())
 
 
 def _train(estimator: Any, train: Baskets, validation: Baskets | None, part: Path, *, resume: bool) -> None:
@@ -228,6 +223,7 @@ def _split_files(output: Path) -> tuple[Path, Path]:
 
 def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
     """Return the baskets to fit on; if some are set aside, write both parts next to the model."""
+    require(test < max(1, len(data)), f"--test must leave baskets to fit on, of {len(data):,}; got {test:,}")
     if not test:
         return data
     parts = data.split(0, test, rng=seed)

@@ -82,17 +82,22 @@ def greedy_map(
         chosen.extend(group)
         if len(chosen) >= size:
             break
-    if len(chosen) > size:
-        raise ImpossibleSizeError(
-            f"size {size} falls between two steps of the greedy sequence: after {len(chosen) - len(group)} items no "
-            f"single one has a gain, and {len(group)} are added at once. Ask for size {len(chosen)}."
-        )
-    if len(chosen) < size:
-        raise ImpossibleSizeError(
-            f"size {size} was asked for, but the greedy sequence ends after {len(chosen)} items: no candidate left has "
-            f"a gain that double precision can tell from zero. Ask for size {len(chosen)}, or allow more candidates."
-        )
+    if len(chosen) != size:
+        raise _no_set_of(size, len(chosen), len(group))
     return kernel.catalogue_ids(np.array(chosen, np.int64))
+
+
+def _no_set_of(size: int, found: int, last: int) -> ImpossibleSizeError:
+    """Return the error for a sequence that ends with ``found`` items, the last ``last`` of them added at once."""
+    if found > size:
+        return ImpossibleSizeError(
+            f"size {size} falls between two steps of the greedy sequence: after {found - last} items no "
+            f"single one has a gain, and {last} are added at once. Ask for size {found}."
+        )
+    return ImpossibleSizeError(
+        f"size {size} was asked for, but the greedy sequence ends after {found} items: no candidate left has "
+        f"a gain that double precision can tell from zero. Ask for size {found}, or allow more candidates."
+    )
 
 
 def _groups(kernel: LowRankKernel | Mixture, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:

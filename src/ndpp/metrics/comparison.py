@@ -180,11 +180,8 @@ def compare_models(
     seed = int(rng.integers(2**62))  # the same random sets and resamples for every model
     found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, np.random.default_rng(seed)))
     ranks = _ranks(models, held, base, k, Bootstrap(level, n_boot, np.random.default_rng(seed)))
-    areas = {
-        name: auc(model, baskets, level=level, n_boot=n_boot, rng=seed)
-        for name, model in models.items()
-        if has_probabilities(model)
-    }
+    settings: dict[str, Any] = {"level": level, "n_boot": n_boot, "rng": seed}
+    areas = {name: auc(model, baskets, **settings) for name, model in models.items() if has_probabilities(model)}
     rows = tuple(
         ModelScores(name, **found.by_model.get(name, {}), auc=areas.get(name), **ranks.by_model[name])
         for name in models
