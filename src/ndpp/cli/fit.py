@@ -98,7 +98,6 @@ def fit(
       ndpp fit orders.csv --basket order_id --item product -o model.safetensors
       ndpp fit baskets.txt -o model.safetensors --missions 40 --seed 1
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
-      ndpp fit orders.csv -o model.safetensors --test 500
     """
     part = part_path(output)
     _check_output(output, (baskets, validation, items), test=test)
