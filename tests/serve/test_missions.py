@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -52,3 +55,23 @@ def test_questions_are_answered_by_the_mixture(url, mixture):
     first = related["complements"][0]
     assert first["lift"] == pytest.approx(given[first["item"]] / mixture.inclusion_probabilities()[first["item"]])
     assert sorted(get(f"{url}/api/map").json()["items"]) == sorted(mixture.labels)
+
+
+def test_a_mixture_answers_before_its_sizes_are_known(monkeypatch, tmp_path):
+    """Sizes of hundreds of components take a minute; everything else is answered meanwhile."""
+    rng, may_end = np.random.default_rng(0), threading.Event()
+    skew = [[0.0, 1.0], [-1.0, 0.0]]
+    mixture = ndpp.Mixture.tied(np.exp(rng.normal(-1, 1, (70, 9))), rng.normal(size=(9, 2)), skew, np.full(70, 1 / 70))
+    ndpp.save(mixture, tmp_path / "m")
+    found = type(mixture).size_distribution
+    monkeypatch.setattr(type(mixture), "size_distribution", lambda law: may_end.wait(60) and found(law))
+    with serving(create_app(tmp_path / "m")) as url:
+        answer = post(f"{url}/api/probability", json={"basket": [1, 2]}).raise_for_status().json()
+        assert answer["log_prob"] == pytest.approx(mixture.log_prob([1, 2]))
+        assert (answer["size_probability"], answer["at_most"], answer["log_prob_of_size"]) == (None, None, None)
+        assert get(f"{url}/api/model").raise_for_status().json()["size_distribution"] is None
+        may_end.set()
+        deadline = time.monotonic() + 60
+        while (sizes := get(f"{url}/api/model").json()["size_distribution"]) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert sizes == pytest.approx(found(mixture).tolist())

@@ -126,7 +126,8 @@ def probability(model: Served, ask: s.ProbabilityAsk, stop: Stop) -> Answer:
     basket = model.ids(ask.basket)
     size, p = len(basket), np.clip(model.popularity[basket], 1e-300, 1 - 1e-12)
     log_prob = float(model.law.log_prob(basket))
-    of_size = float(model.sizes[size]) if size < len(model.sizes) else 0.0
+    sizes = model.sizes
+    of_size = 0.0 if sizes is None or size >= len(sizes) else float(sizes[size])
     independent = model.log_absent + float(np.log(p).sum() - np.log1p(-p).sum())
     chances = np.asarray(model.law.responsibilities(basket)) if model.missions else np.empty(0)
     shares = [(float(chances[list(mission.components)].sum()), mission.name) for mission in model.missions]
@@ -136,8 +137,8 @@ def probability(model: Served, ask: s.ProbabilityAsk, stop: Stop) -> Answer:
         "log_prob_of_size": _finite(log_prob - float(np.log(of_size))) if of_size > 0 else None,
         "log_lift": _finite(log_prob - independent),
         "size": size,
-        "size_probability": _share(of_size),
-        "at_most": _share(model.sizes[: size + 1].sum()),
+        "size_probability": None if sizes is None else _share(of_size),
+        "at_most": None if sizes is None else _share(sizes[: size + 1].sum()),
         "missions": [{"name": name, "probability": _share(share)} for share, name in probable],
     }
 
@@ -194,7 +195,7 @@ def describe(model: Served) -> Answer:
         "rank": model.rank,
         "labelled": model.labels is not None,
         "mean_size": float(model.popularity.sum()),
-        "size_distribution": np.clip(model.sizes, 0.0, 1.0).tolist(),
+        "size_distribution": None if model.sizes is None else np.clip(model.sizes, 0.0, 1.0).tolist(),
         "missions": [
             {
                 "name": mission.name,

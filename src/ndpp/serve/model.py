@@ -23,6 +23,8 @@ from ndpp.serve.labels import LabelIndex
 from ndpp.serve.scores import Scorer
 
 Item = int | str
+SIZED_AT_ONCE = 64
+"""Components of a mixture up to which its size distribution is awaited."""
 MISSION_ITEMS = 12
 """Items by which a mission is described."""
 
@@ -62,12 +64,20 @@ class Served:
         self._id_of = {label: i for i, label in enumerate(self.labels or ())}
         self._lock = threading.RLock()
         self.popularity: FloatArray = law.inclusion_probabilities()
-        self.sizes: FloatArray = np.asarray(law.size_distribution())
+        self.sizes: FloatArray | None = None
         self.scorer = Scorer.prepare(law)
         self.drawer = Drawer(law)
         names = [str(i) for i in range(self.n_items)] if self.labels is None else self.labels
         self.index = LabelIndex(names, self.popularity)
         self.drawer.warm(int(self.index.popular[0]))
+        finding = threading.Thread(target=self._find_sizes, name="ndpp-sizes", daemon=True)
+        finding.start()
+        if len(getattr(law, "weights", ())) <= SIZED_AT_ONCE:
+            finding.join()
+
+    def _find_sizes(self) -> None:
+        """Compute the size distribution, which takes a minute for hundreds of components; until then ``sizes`` is None."""
+        self.sizes = np.asarray(self.law.size_distribution())
 
     @classmethod
     def load(cls, path: Path) -> Served:

@@ -140,8 +140,8 @@ class ProbabilityAnswer(BaseModel):
     log_prob_of_size: float | None = Field(description="log P(S | |S| = k), among baskets of the same size.")
     log_lift: float | None = Field(description="log of P(S) over the probability of S if items were independent.")
     size: int
-    size_probability: Probability = Field(description="P(|S| = k)")
-    at_most: Probability = Field(description="P(|S| ≤ k)")
+    size_probability: Probability | None = Field(description="P(|S| = k); null while it is being computed.")
+    at_most: Probability | None = Field(description="P(|S| ≤ k); null while it is being computed.")
     missions: list[MissionShare] = Field(description="Probable missions of the basket; empty if the model has none.")
 
 
@@ -207,7 +207,9 @@ class ModelAnswer(BaseModel):
     rank: int | None
     labelled: bool
     mean_size: float
-    size_distribution: list[Probability] = Field(description="P(|S| = k) for k = 0, 1, …")
+    size_distribution: list[Probability] | None = Field(
+        description="P(|S| = k) for k = 0, 1, …; null while it is being computed, which takes a minute for hundreds of components."
+    )
     missions: list[MissionAnswer]
 
 

@@ -123,6 +123,11 @@ function likelihood(answer) {
 
 function showSizes({ size, size_probability: p, at_most: below }) {
   const all = state.model.size_distribution;
+  if (all === null || p === null) {
+    $("sizes").replaceChildren();
+    $("sizes-text").textContent = "How large baskets are is still being computed.";
+    return;
+  }
   let total = 0, end = 0;
   while (end < all.length - 1 && (total < 0.995 || end <= size)) total += all[end++];
   const shown = all.slice(0, Math.max(end, 4)), top = Math.max(...shown), width = 340 / shown.length;
@@ -236,7 +241,7 @@ async function refresh() {
   const turn = ++state.turn;
   showBasket();
   try {
-    state.model ??= await ask("model");
+    if (!state.model?.size_distribution) state.model = await ask("model");
     const answer = await ask("probability", { basket: state.basket });
     if (turn !== state.turn) return;
     const m = state.model;
