@@ -7,7 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from families import law_of as family_law
 from kernels import BY_NAME
+from mixtures import general, tied
 from ndpp import (
     Baskets,
     LowRankKernel,
@@ -25,8 +27,6 @@ from ndpp import (
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from oracles import subsets
-from test_families import law_of as family_law
-from test_mixture import general, tied
 
 N = 6
 SKEW, GENERIC = BY_NAME["purely skew"], BY_NAME["generic"]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import laws
 import oracles
+from families import CASES, N, law_of, mixed, plain
 from kernels import BY_NAME
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.samplers import families as module
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from test_families import CASES, N, law_of, mixed, plain
 
 every = pytest.mark.parametrize("name", CASES)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 import torch
 
 import laws
+from mixtures import ODDS, N, dense, enumerate_mixture, every, general, tied
 from ndpp import LowRankKernel, Mixture
 from ndpp._lazy import load
 from ndpp.errors import BudgetExceededError
@@ -30,9 +29,6 @@ from ndpp.samplers.gpu.kernels.remaining import Forms, remaining_forms, remainin
 from ndpp.samplers.gpu.mixture import TiedEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.mixture import ComponentEngine, MixtureSampler
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from test_mixture import ODDS, N, dense, enumerate_mixture, every, general, tied
 
 DEVICES = [
     "cpu",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import laws
+from mixtures import ODDS, dense, enumerate_mixture, general, tied
 from ndpp import LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.samplers import mixture as module
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from test_mixture import ODDS, dense, enumerate_mixture, general, tied
 
 every = pytest.mark.parametrize("odds", ODDS)
 

@@ -75,3 +75,20 @@ def test_a_mixture_answers_before_its_sizes_are_known(monkeypatch, tmp_path):
         while (sizes := get(f"{url}/api/model").json()["size_distribution"]) is None and time.monotonic() < deadline:
             time.sleep(0.05)
     assert sizes == pytest.approx(found(mixture).tolist())
+
+
+def test_a_mixture_over_families_is_served(tmp_path):
+    rng, families, states = np.random.default_rng(0), np.arange(12) // 3, np.repeat(np.arange(4), 2)
+    item_odds, skew = np.tile([0.3, 4.0], (12, 1)), [[0.0, 1.0], [-1.0, 0.0]]
+    X, state_odds = rng.normal(size=(4, 2)), rng.gamma(1.0, 0.05, size=(3, 8))
+    law = ndpp.FamilyMixture(state_odds, item_odds, families, states, X, skew, weights=[0.5, 0.3, 0.2])
+    ndpp.save(law, tmp_path / "m")
+    with serving(create_app(tmp_path / "m")) as url:
+        found = post(f"{url}/api/recommend", json={"basket": [1], "n": 4}).raise_for_status().json()["items"]
+        best = ndpp.recommend(law, [1], n=4)
+        assert [row["item"] for row in found] == best.items.tolist()
+        assert [row["score"] for row in found] == pytest.approx(best.scores.tolist())
+        drawn = post(f"{url}/api/complete", json={"basket": [1], "size": 4, "seed": 5}).raise_for_status().json()
+        assert drawn["baskets"][0]["items"] == law.sample(1, given=[1], size=4, rng=5).to_lists()[0]
+        for path in ("model", "map", "related?id=1", "items?q=1"):
+            get(f"{url}/api/{path}").raise_for_status()
