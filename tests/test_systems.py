@@ -168,7 +168,7 @@ def test_a_file_that_is_held_for_a_moment_is_replaced(tmp_path, monkeypatch):
 def test_baskets_are_written_over_old_ones(tmp_path, suffix):
     for baskets in (Baskets.from_lists([[0, 1]]), Baskets.from_lists([[0], [1, 2]])):
         baskets.write(tmp_path / f"x.{suffix}")
-        assert Baskets.read(tmp_path / f"x.{suffix}") == baskets
+        assert Baskets.read(tmp_path / f"x.{suffix}", as_labels=False).to_lists() == baskets.to_lists()
     assert len(list(tmp_path.iterdir())) == 1
 
 

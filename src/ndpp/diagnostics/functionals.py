@@ -63,7 +63,7 @@ def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n
     >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
     >>> found = functionals(kernel, kernel.sample(40, rng=0), n_chains=4, n_items=2)
     >>> found.names, found.values.shape
-    (('log det', 'size', 'item 1', 'item 2'), (4, 10, 4))
+    (('log det', 'size', 'item 0', 'item 1'), (4, 10, 4))
     """
     n_chains, n_items = check_count(n_chains, "n_chains", least=1), check_count(n_items, "n_items")
     if not len(baskets) or len(baskets) % n_chains:

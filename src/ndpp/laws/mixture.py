@@ -335,7 +335,7 @@ class Mixture(Law):
         --------
         >>> mixture = Mixture.tied([[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]], [[0.5]], [0.5, 0.5], names=["a", "b"])
         >>> mixture.sample(3, component="b", rng=0).to_lists()
-        [[1], [], [1]]
+        [[], [1], [1]]
         """
         sampler = self.sampler(
             size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
