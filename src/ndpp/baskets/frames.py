@@ -75,7 +75,7 @@ def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
             there = file.schema_arrow.names
             columns.find(there, name)
             return file.read(columns=there if columns.completions(there) else list(columns))
-    except (pyarrow.ArrowException, OSError) as reason:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:
         raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
 
 
