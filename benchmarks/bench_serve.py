@@ -1,6 +1,7 @@
 """Requests per second of ``ndpp serve`` on this machine, which the load generator shares: ``python benchmarks/bench_serve.py``.
 
-The model is a learned UK Retail kernel if ``NDPP_DATA`` has one, else a synthetic one of its shape (3,941 items, rank 200). Every run
+The model is that of ``--model``, or a learned UK Retail kernel if ``NDPP_DATA`` has one, else a synthetic one of its shape (3,941 items,
+rank 200). Its first 2,000 items are asked for. Every run
 is bounded in requests and in seconds. Besides the rate and the latencies it shows the server's own CPU time per request, which does
 not depend on what else the machine does.
 """
@@ -97,11 +98,13 @@ def cpu_seconds(pid: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=15.0, help="most seconds of each run")
+    parser.add_argument("--model", type=Path, help="model file to serve")
     parser.add_argument("tasks", nargs="*", default=list(RUNS))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        ndpp.save(model(), path)
+        path = options.model or Path(folder) / "model.safetensors"
+        if options.model is None:
+            ndpp.save(model(), path)
         words = [sys.executable, "-m", "ndpp.cli", "serve", str(path), "--port", "0"]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
             assert server.stderr is not None

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import ndpp
+from ndpp.errors import PrecisionError
+from ndpp.serve import answers
 from ndpp.serve.app import create_app
+from ndpp.serve.model import Served
 from servers import BREAKFAST, get, post, serving
 
 
@@ -75,6 +78,31 @@ def test_a_mixture_answers_before_its_sizes_are_known(monkeypatch, tmp_path):
         while (sizes := get(f"{url}/api/model").json()["size_distribution"]) is None and time.monotonic() < deadline:
             time.sleep(0.05)
     assert sizes == pytest.approx(found(mixture).tolist())
+
+
+@pytest.mark.parametrize("n_components", [2, 70])
+def test_a_size_distribution_that_cannot_be_computed(monkeypatch, tmp_path, caplog, n_components):
+    """A small model is refused, as it is when a file is replaced; of a large one the rest is served, and the log says why."""
+    odds, skew = np.full((n_components, 3), 0.5), [[0.0, 1.0], [-1.0, 0.0]]
+    mixture = ndpp.Mixture.tied(odds, np.ones((3, 2)), skew, np.full(n_components, 1 / n_components))
+    ndpp.save(mixture, tmp_path / "m")
+
+    def fail(law):
+        raise PrecisionError("too few digits")
+
+    monkeypatch.setattr(type(mixture), "size_distribution", fail)
+    if n_components == 2:
+        with pytest.raises(PrecisionError, match="too few digits"):
+            Served.load(tmp_path / "m")
+        return
+    with caplog.at_level("ERROR", logger="ndpp.serve"):
+        served = Served.load(tmp_path / "m")
+        deadline = time.monotonic() + 60
+        while not caplog.records and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert served.sizes is None
+    assert "no size distribution" in caplog.text
+    assert answers.describe(served)["size_distribution"] is None
 
 
 def test_a_mixture_over_families_is_served(tmp_path):

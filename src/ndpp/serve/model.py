@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -14,12 +15,13 @@ import numpy as np
 import ndpp
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_items
-from ndpp.errors import InvalidInputError, UnknownItemError, UnknownLabelError
+from ndpp.errors import InvalidInputError, NDPPError, UnknownItemError, UnknownLabelError
 from ndpp.explain import Mission, missions
 from ndpp.laws.files import INDEX, load_header
 from ndpp.serve.atlas import Atlas
 from ndpp.serve.draws import Drawer
 from ndpp.serve.labels import LabelIndex
+from ndpp.serve.logs import event
 from ndpp.serve.scores import Scorer
 
 Item = int | str
@@ -70,14 +72,17 @@ class Served:
         names = [str(i) for i in range(self.n_items)] if self.labels is None else self.labels
         self.index = LabelIndex(names, self.popularity)
         self.drawer.warm(int(self.index.popular[0]))
-        finding = threading.Thread(target=self._find_sizes, name="ndpp-sizes", daemon=True)
-        finding.start()
         if len(getattr(law, "weights", ())) <= SIZED_AT_ONCE:
-            finding.join()
+            self.sizes = np.asarray(law.size_distribution())
+        else:
+            threading.Thread(target=self._find_sizes, name="ndpp-sizes", daemon=True).start()
 
     def _find_sizes(self) -> None:
-        """Compute the size distribution, which takes a minute for hundreds of components; until then ``sizes`` is None."""
-        self.sizes = np.asarray(self.law.size_distribution())
+        """Compute the size distribution of hundreds of components, which takes a minute; until then ``sizes`` is None."""
+        try:
+            self.sizes = np.asarray(self.law.size_distribution())
+        except NDPPError as error:  # the rest of the model can be served
+            event("no size distribution", level=logging.ERROR, reason=str(error))
 
     @classmethod
     def load(cls, path: Path) -> Served:

@@ -125,7 +125,7 @@ function showSizes({ size, size_probability: p, at_most: below }) {
   const all = state.model.size_distribution;
   if (all === null || p === null) {
     $("sizes").replaceChildren();
-    $("sizes-text").textContent = "How large baskets are is still being computed.";
+    $("sizes-text").textContent = "How large baskets are is not known yet.";
     return;
   }
   let total = 0, end = 0;
