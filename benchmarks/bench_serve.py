@@ -1,9 +1,8 @@
 """Requests per second of ``ndpp serve`` on this machine, which the load generator shares: ``python benchmarks/bench_serve.py``.
 
 The model is that of ``--model``, or a learned UK Retail kernel if ``NDPP_DATA`` has one, else a synthetic one of its shape (3,941 items,
-rank 200). Its first 2,000 items are asked for. Every run
-is bounded in requests and in seconds. Besides the rate and the latencies it shows the server's own CPU time per request, which does
-not depend on what else the machine does.
+rank 200). Its first 2,000 items are asked for, once its size distribution is known. Every run is bounded in requests and in seconds.
+Besides the rate and the latencies it shows the server's own CPU time per request, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -110,6 +110,10 @@ def main() -> None:
             assert server.stderr is not None
             log = server.stderr
             url = json.loads(log.readline())["url"]
+            started = time.perf_counter()
+            while json.load(urlopen(url + "api/model"))["size_distribution"] is None:
+                time.sleep(1)
+            print(f"size distribution known after {time.perf_counter() - started:.0f} s")
             drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)
             for task in options.tasks:
                 requests, connections = RUNS[task]
