@@ -21,11 +21,15 @@ from ndpp.linalg import Coordinates
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.spectral import Spectrum
-from ndpp.samplers.gpu import clock, projections, spectra
+from ndpp.samplers.gpu import clock, projections, schedule, spectra
+from ndpp.samplers.gpu.circles import CircleKey
+from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.choose import choose, choose_plain
 from ndpp.samplers.gpu.kernels.propose import uniforms
 from ndpp.samplers.gpu.proposals import Streams
+from ndpp.samplers.gpu.samples import Samples
+from ndpp.samplers.gpu.schedule import Stage
 from ndpp.samplers.symmetric import given_heads, heads_table
 from samplers.test_gpu import on, on_devices
 
@@ -178,3 +182,71 @@ def test_eigenvectors_are_chosen_as_on_the_cpu(k: int, device: str):
     assert chosen.tolist() == [given_heads(chance, heads, row).tolist() for row in u]
     if runtime.usable(torch.device(device)):
         assert torch.equal(choose(*arrays, index, key, 7), chosen)
+
+
+# -- circles without negligible nodes ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def few_dropped_nodes_suffice(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(schedule, "MIN_DROPPED", 3)
+
+
+def wide_kernel() -> LowRankKernel:
+    """Sizes vary enough that the weights of many nodes are negligible."""
+    rng = np.random.default_rng(1)
+    skew = 0.05 * np.triu(rng.standard_normal((60, 60)))
+    return LowRankKernel(rng.standard_normal((90, 60)), np.eye(60) + skew - skew.T)
+
+
+@on_devices
+def test_nodes_that_are_dropped_change_no_probability(device: str):
+    """The circle with and without them, before the first item and later."""
+    kernel = wide_kernel()
+    engine = on(device, Exact.prepare(kernel, size=30)).engine
+    context = engine.context(Streams(stream_key(5), engine.device))
+    stage = next(stage for stage in engine.schedule(30) if stage.circle.kept)
+    items = torch.arange(90, device=device).expand(8, -1)
+    for begun in (0, stage.n, stage.n + 3):
+        samples = Samples.begin(torch.arange(8, device=device), 30, kernel.rank)
+        group = Group(context, samples, 0, engine.circles[stage.circle._replace(kept=0)], 30)
+        for _ in range(begun):
+            group.remove(group.draw())
+            group.condition()
+        fewer = Group(context, samples, begun, engine.circles[stage.circle], 30)
+        assert fewer.circle.half < group.circle.half
+        good = fewer.trusted & group.trusted
+        assert good.any()
+        values = [it.probabilities(items, None)[good].cpu().numpy() for it in (group, fewer)]
+        np.testing.assert_allclose(*values, atol=1e-9)
+
+
+@pytest.mark.parametrize("monitor", ["log_dropped", "edge"])
+def test_nodes_that_matter_and_are_dropped_are_noticed(monitor: str, monkeypatch: pytest.MonkeyPatch):
+    """With half of the nodes that are needed, no sample is trusted: either monitor alone suffices."""
+    kernel = wide_kernel()
+    engine = on("cpu", Exact.prepare(kernel, size=30)).engine
+    engine.tolerances = engine.tolerances._replace(trace=1e9 if monitor == "log_dropped" else engine.tolerances.trace)
+    if monitor == "edge":
+        monkeypatch.setattr(Group, "_log_dropped", lambda group: None)
+    context = engine.context(Streams(stream_key(5), engine.device))
+    circle = engine.schedule(30)[0].circle
+    assert circle.kept
+    samples = Samples.begin(torch.arange(4), 30, kernel.rank)
+    assert Group(context, samples, 0, engine.circles[circle], 30).trusted.all()
+    assert not Group(context, samples, 0, engine.circles[circle._replace(kept=circle.kept // 2)], 30).trusted.any()
+
+
+def test_samples_that_need_dropped_nodes_are_drawn_with_them():
+    """A schedule that drops too many: every sample leaves its circle, and the set sizes and probabilities are right."""
+    kernel = wide_kernel()
+    sampler = on("cpu", Exact.prepare(kernel, size=8))
+    first = sampler.engine.schedule(8)[0].circle
+    sampler.engine.planner.schedules[8] = [Stage(0, 8, CircleKey(first.rung, max(first.n_nodes, 12), 2))]
+    draws = sampler.sample(150, rng=3)
+    chances = kernel.inclusion_probabilities(size=8)
+    held = np.zeros((150, 90))
+    held[np.repeat(np.arange(150), 8), draws.baskets.indices] = 1
+    laws.assert_mean(held @ chances, chances @ chances)
+    assert draws.info["trace_error"].max() <= 2e-8
+    assert draws.info["recentred"].min() >= 2

@@ -74,10 +74,9 @@ class ExactEngine(BatchEngine):
         self.batch_factor = 1 if self.sampler.size is not None else FREE_SIZE_BATCH
         self.planner = Planner(self.context(Streams(PILOT_KEY, self.device)))
         self.spectra = None
-        q, sampler = self.device_rows.q, self.sampler
-        if sampler.size is None and not sampler.symmetric and q is not None:
-            if spectra.n_bytes(*q.shape) <= self.circles.memory:
-                self.spectra = spectra.of_kernel(q, sampler.kernel.coordinates.B, self.device_rows.table)
+        q = self.device_rows.q if self.sampler.size is None and not self.sampler.symmetric else None
+        if q is not None and spectra.n_bytes(*q.shape) <= self.circles.memory:
+            self.spectra = spectra.of_kernel(q, self.sampler.kernel.coordinates.B, self.device_rows.table)
 
     @classmethod
     def prepare(cls, sampler: Exact, device: torch.device) -> ExactEngine | None:
@@ -155,7 +154,7 @@ class ExactEngine(BatchEngine):
             projections = Projections(context, rng, count)
             return projections.samples_that_fit(self.max_samples), projections.draw
         schedule, run = self.schedule(count), Run(context, rng, self.max_samples)
-        stages = [(stage.circle.n_nodes, stage.stop) for stage in schedule]
+        stages = [(*stage.circle.halves, stage.stop) for stage in schedule]
         fit = samples_that_fit(self.device, self.sampler.kernel.rank, count, stages, self.max_samples)
         return fit, partial(run.draw, wanted=count, schedule=schedule)
 

@@ -22,7 +22,8 @@ SETTINGS = {
     24: (16, 4, 3, 1),
     32: (16, 8, 3, 1),
     64: (16, 8, 3, 2),
-    128: (16, 8, 2, 4),
+    96: (16, 8, 2, 2),
+    128: (16, 4, 2, 2),
 }
 """By the largest n: columns and rows of a tile, tiles fetched ahead, and warps per program. Chosen by timing on an H200;
 ``benchmarks/gpu.py --only kernels`` measures the result and ``docs/gpu.md`` shows it. Several warps must fetch ahead: they then share what
