@@ -74,7 +74,9 @@ def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
         with pyarrow.parquet.ParquetFile(source) as file:
             there = file.schema_arrow.names
             columns.find(there, name)
-            return file.read(columns=there if columns.completions(there) else list(columns))
+            table = file.read(columns=there if columns.completions(there) else list(columns))
+            table.validate(full=True)  # text that is not UTF-8 would fail only when it is looked at
+            return table
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:
         raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
 
