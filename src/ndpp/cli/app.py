@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import ndpp
 from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
-from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
+from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 
 
 class _PlainFlags:
@@ -98,7 +98,7 @@ def root(
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments."""
     install()
-    words = list(arguments)
+    ARGUMENTS.set(words := list(arguments))
     end = words.index("--") if "--" in words else len(words)
     if "--debug" in words[:end]:
         words.remove("--debug")

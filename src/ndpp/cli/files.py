@@ -87,7 +87,7 @@ class Source(NamedTuple):
             unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
             raise
 
-    def read_for(self, kernel: Law, *, ids: bool) -> Baskets:
+    def read_for(self, kernel: Law | Baskets, *, ids: bool) -> Baskets:
         """Return the baskets over the items of a model."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)

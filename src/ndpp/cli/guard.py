@@ -7,10 +7,11 @@ import functools
 import io
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
@@ -24,9 +25,11 @@ from ndpp.errors import Names, NDPPError
 P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
-FAILED, INTERRUPTED = 1, 130
+ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
+"""The words of the command line."""
+FAILED = 1
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
+ALIASES = {"format": "from", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""
@@ -114,8 +117,9 @@ def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
     """End the command with one line about the error, if it is a failure, and an exit code."""
     if isinstance(error, SystemExit):
         raise error
-    code = 0 if reader_left(error) else INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-    if code == INTERRUPTED:
+    interrupted = isinstance(error, KeyboardInterrupt)
+    code = 0 if reader_left(error) else 128 + (Interrupts.pressed or signal.SIGINT) if interrupted else FAILED
+    if interrupted:
         print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
     elif code == FAILED:
         print(f"ndpp: error: {message_of(error, names)}", file=sys.stderr)
