@@ -40,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
+    epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 or 143 interrupted.",
 )
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Models": {

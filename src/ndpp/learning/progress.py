@@ -20,6 +20,8 @@ TIMED = 4
 """Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
 WORTH_ASKING = 10.0
 """Seconds of training below which a smaller rank is not considered."""
+WORTH_SAYING = 0.9
+"""Share of the time above which a smaller rank is not mentioned."""
 
 
 LESS = "it fits as well or worse, more so in large catalogues"
@@ -67,7 +69,7 @@ def estimates(run: Any, narrower: Callable[[Any], tuple[int, Any, str] | None]) 
         less = [seconds_per_epoch(one[1]) for one in found if one is not None]
     except PrecisionError:
         return
-    if len(less) == len(found) and found[0] is not None and seconds_left(run, less) < total:
+    if len(less) == len(found) and found[0] is not None and seconds_left(run, less) < WORTH_SAYING * total:
         rank, _, cost = found[0]
         yield f"with rank {rank} at most about {duration(seconds_left(run, less))}; {cost}"
 
