@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from ndpp.errors import MissingExtraError
+from ndpp.errors import needing
 
 Part = TypeVar("Part", bound=Sized)
 
@@ -39,10 +39,8 @@ def progress_bar(
     if not show:
         yield ProgressBar()
         return
-    try:
+    with needing("rich", "cli", "A progress bar"):
         from rich import console, progress
-    except ImportError:
-        raise MissingExtraError("rich", "cli", "A progress bar") from None
     columns = (
         progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
         progress.TimeElapsedColumn(), progress.TextColumn(left), progress.TimeRemainingColumn(),

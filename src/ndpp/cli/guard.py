@@ -6,7 +6,6 @@ import errno
 import functools
 import io
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -19,13 +18,13 @@ from typer.models import OptionInfo
 
 from _ndpp_command import Interrupts
 from ndpp._atomic import WINDOWS
+from ndpp._show import printable
 from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 FAILED, INTERRUPTED = 1, 130
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
@@ -76,17 +75,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             end_with(KeyboardInterrupt() if Interrupts.pressed and not known else error, Options(command))
 
     return run
-
-
-def printable(text: str) -> str:
-    """Return the text with characters escaped that a terminal would obey: control characters, and marks that reorder a line.
-
-    Examples
-    --------
-    >>> printable("tea\\x1b[31m, 茶")
-    'tea\\\\x1b[31m, 茶'
-    """
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:

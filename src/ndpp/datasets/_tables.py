@@ -23,7 +23,7 @@ from scipy import sparse
 
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import BadLineError, records
-from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
+from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 MAX_ROWS = 100
 """Baskets of more rows are dropped, as in the literature."""
@@ -141,10 +141,8 @@ def _decoded(line: bytes) -> str:
 
 def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of the first sheet of a workbook."""
-    try:
+    with needing("openpyxl", "data", "Reading an Excel workbook (unlike a CSV export)"):
         import openpyxl
-    except ImportError:
-        raise MissingExtraError("openpyxl", "data", "Reading an Excel workbook (unlike a CSV export)") from None
     # In memory, since openpyxl seeks, which is slow in a compressed stream.
     book = openpyxl.load_workbook(io.BytesIO(source.read()), read_only=True, data_only=True)
     try:
