@@ -17,7 +17,7 @@ from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.metrics.estimates import Bootstrap, Column, Estimate, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, Column, Estimate, difference, mean_estimates
 from ndpp.metrics.likelihood import auc
 from ndpp.metrics.models import IndependentItems, has_probabilities, log_likelihoods, log_size_probabilities
 from ndpp.metrics.ranking import HeldOut, Holdout, held_out_ranks, hold_out
@@ -216,10 +216,10 @@ def _probabilities(models: Mapping[str, Any], baskets: Baskets, base: str | None
         n_zero = int(np.sum(values == -np.inf))
         columns[name] = {"log_likelihood": Column("log-likelihood", values, n_zero)}
         if base in likely and base != name:
-            columns[name]["gain"] = Column("log-likelihood gain", _difference(values, likely[base]), n_zero)
+            columns[name]["gain"] = Column("log-likelihood gain", difference(values, likely[base]), n_zero)
         if (size := log_size_probabilities(laws[name], baskets)) is not None:
             columns[name]["size"] = Column("log P(size)", size, n_zero)
-            columns[name]["content"] = Column("log P(items | size)", _difference(values, size), n_zero)
+            columns[name]["content"] = Column("log P(items | size)", difference(values, size), n_zero)
     return _Means.of(columns, _common(likely.values(), len(baskets)), baskets.sizes, bootstrap)
 
 
@@ -236,7 +236,7 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
             "ndcg": Column(f"NDCG@{k}", own.discounted(k), n_zero),
         }
         if base is not None and base != name:
-            gain = _difference(own.in_top(k), ranks[base].in_top(k))
+            gain = difference(own.in_top(k), ranks[base].in_top(k))
             columns[name]["hit_rate_gain"] = Column(f"hit rate@{k} gain", gain, n_zero)
     common = _common((own.percentile() for own in ranks.values()), len(held.items))
     return _Means.of(columns, common, held.sizes, bootstrap)
@@ -245,12 +245,6 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
 def _common(columns: Iterable[FloatArray], n: int) -> BoolArray:
     """Return where all columns are finite."""
     return np.asarray(np.all([np.ones(n, bool), *(values > -np.inf for values in columns)], axis=0))
-
-
-def _difference(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return first − second, −inf where either is."""
-    with np.errstate(invalid="ignore"):
-        return np.where((first > -np.inf) & (second > -np.inf), first - second, -np.inf)
 
 
 def _cell(estimate: Estimate | None) -> str:
