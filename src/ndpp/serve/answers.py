@@ -1,4 +1,4 @@
-"""Answers: what a model says to a request. Plain functions of a model, in threads; nothing here knows of HTTP."""
+"""Answers: what a model says to a request, and when to give up. Plain functions, in threads; nothing here knows of HTTP."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def probability(model: Served, ask: s.ProbabilityAsk, stop: Stop) -> Answer:
     }
 
 
-def related(model: Served, item: s.Item, n: int, *, ids: bool) -> Answer:
+def related(model: Served, item: s.Item, n: int, stop: Stop, *, ids: bool) -> Answer:
     """Return complements and substitutes: P(b | a) for every b, against P(b). The correlation ranks (see ``ndpp.explain``)."""
     chosen = model.ids([item], "item")
     a, p = int(chosen[0]), model.popularity
@@ -177,7 +177,7 @@ def _related_item(
     }
 
 
-def items(model: Served, query: str, limit: int, offset: int, *, ids: bool) -> Answer:
+def items(model: Served, query: str, limit: int, offset: int, stop: Stop, *, ids: bool) -> Answer:
     """Return the items whose names match."""
     found = model.index.search(query, limit, offset)
     names = model.names(found.items, ids=ids)
@@ -186,7 +186,7 @@ def items(model: Served, query: str, limit: int, offset: int, *, ids: bool) -> A
     return {"items": rows, "total": found.total}
 
 
-def describe(model: Served) -> Answer:
+def describe(model: Served, stop: Stop) -> Answer:
     """Return what there is to know about the model."""
     return {
         "name": model.name,
@@ -209,7 +209,7 @@ def describe(model: Served) -> Answer:
     }
 
 
-def atlas(model: Served) -> Answer:
+def atlas(model: Served, stop: Stop) -> Answer:
     """Return the map of the catalogue."""
     found = model.atlas
     chances = model.popularity[found.items].tolist()

@@ -22,10 +22,9 @@ from ndpp.errors import InvalidInputError
 from ndpp.serve import answers, batch, metrics, pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
-from ndpp.serve.holder import Holder
 from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
-from ndpp.serve.model import Served
-from ndpp.serve.work import Stop, Work
+from ndpp.serve.model import Holder
+from ndpp.serve.work import Work
 
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
@@ -79,7 +78,7 @@ def create_app(
     app.add_exception_handler(Exception, _failed)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for expected in problems.EXPECTED:
+    for expected in problems.KINDS:
         app.add_exception_handler(expected, _expected)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
@@ -92,9 +91,9 @@ def reply(answer: Any) -> Response:
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
-async def ask(request: Request, answer: Callable[..., Any], question: Any) -> Response:
+async def ask(request: Request, answer: Callable[..., Any], *question: Any, **options: Any) -> Response:
     """Have the current model answer a question in a thread."""
-    task = partial(answer, request.app.state.holder.current, question)
+    task = partial(answer, request.app.state.holder.current, *question, **options)
     return reply(await request.app.state.work.run(request, task))
 
 
@@ -110,23 +109,19 @@ async def items(
     ids: Flag = False,
 ) -> Response:
     """Search by prefix, part of a name or with typing errors; without a query, the most popular items."""
-
-    def task(model: Served, _: None, stop: Stop) -> Any:
-        return answers.items(model, q, limit, offset, ids=ids)
-
-    return await ask(request, task, None)
+    return await ask(request, answers.items, q, limit, offset, ids=ids)
 
 
 @api.get("/model", response_model=s.ModelAnswer, summary="Describe the model")
 async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
-    return await ask(request, lambda model, _, stop: answers.describe(model), None)
+    return await ask(request, answers.describe)
 
 
 @api.get("/map", response_model=s.MapAnswer, summary="Map of the catalogue")
 async def atlas(request: Request) -> Response:
     """Places of the most popular items: items that go with the same items lie close together."""
-    return await ask(request, lambda model, _, stop: answers.atlas(model), None)
+    return await ask(request, answers.atlas)
 
 
 @api.get("/related", response_model=s.RelatedAnswer, summary="Complements and substitutes")
@@ -141,11 +136,7 @@ async def related(
     named: s.Item | None = item if id is None else id
     if named is None or (item is not None and id is not None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
-
-    def task(model: Served, named: s.Item, stop: Stop) -> Any:
-        return answers.related(model, named, n, ids=ids)
-
-    return await ask(request, task, named)
+    return await ask(request, answers.related, named, n, ids=ids)
 
 
 @api.post("/recommend", response_model=s.RecommendAnswer, summary="What goes next")
