@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import IntArray
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.serve import schemas as s
 from ndpp.serve.draws import Wanted
@@ -30,10 +30,6 @@ def recommend(model: Served, ask: s.RecommendAsk, stop: Stop) -> Answer:
         )
     else:
         scores = model.law.inclusion_probabilities(given=basket)
-    return _best(model, ask, basket, scores, stop)
-
-
-def _best(model: Served, ask: s.RecommendAsk, basket: IntArray, scores: FloatArray, stop: Stop) -> Answer:
     scores = np.array(scores)
     scores[basket] = 0.0
     scores[model.ids(ask.exclude, "exclude")] = 0.0
@@ -49,8 +45,7 @@ def _best(model: Served, ask: s.RecommendAsk, basket: IntArray, scores: FloatArr
         {"item": name, "score": score} for name, score in zip(model.names(best, ids=ask.ids), scores[best].tolist())
     ]
     if ask.explain:
-        factors = _factors(model, basket, best, stop)
-        for row, own in zip(rows, factors):
+        for row, own in zip(rows, _factors(model, basket, best, stop)):
             row["because"] = _reasons(model, basket, own, ids=ask.ids)
     return {"items": rows}
 
@@ -156,25 +151,21 @@ def related(model: Served, item: s.Item, n: int, stop: Stop, *, ids: bool) -> An
     correlation = np.divide(covariance, sizes, out=np.zeros_like(p), where=sizes > 0)
     correlation[a] = 0.0
     order = np.argsort(-correlation, kind="stable")
-    kinds = []
-    for side, sign in ((order[:n], 1), (order[::-1][:n], -1)):
+    answer: Answer = {"item": model.names([a], ids=ids)[0], "probability": _share(p[a])}
+    for kind, side, sign in (("complements", order[:n], 1), ("substitutes", order[::-1][:n], -1)):
         chosen = side[sign * correlation[side] > ZERO]
-        kinds.append([_related_item(model, int(b), float(p[a]), given, correlation, ids=ids) for b in chosen])
-    name = model.names([a], ids=ids)[0]
-    return {"item": name, "probability": _share(p[a]), "complements": kinds[0], "substitutes": kinds[1]}
-
-
-def _related_item(
-    model: Served, b: int, p_a: float, given: FloatArray, correlation: FloatArray, *, ids: bool
-) -> Answer:
-    p_b, chance = float(model.popularity[b]), float(given[b])
-    return {
-        "item": model.names([b], ids=ids)[0],
-        "probability": _share(p_b),
-        "together": _share(p_a * chance),
-        "lift": chance / p_b,
-        "correlation": float(correlation[b]),
-    }
+        names, numbers = model.names(chosen, ids=ids), (p[chosen], given[chosen], correlation[chosen])
+        answer[kind] = [
+            {
+                "item": name,
+                "probability": _share(own),
+                "together": _share(p[a] * chance),
+                "lift": chance / own,
+                "correlation": value,
+            }
+            for name, own, chance, value in zip(names, *(values.tolist() for values in numbers))
+        ]
+    return answer
 
 
 def items(model: Served, query: str, limit: int, offset: int, stop: Stop, *, ids: bool) -> Answer:
