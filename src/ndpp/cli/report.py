@@ -79,12 +79,8 @@ def report(
         now("evaluating")
         evaluation = None if other is None else _evaluation(law, other, seen, seed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
-    write_text(
-        output,
-        _template().render(
-            found, **head, evaluation=evaluation, test=printable(test or ""), written_by=ndpp.__version__
-        ),
-    )
+    head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
+    write_text(output, _template().render(found, **head, evaluation=evaluation))
     say(f"{str(output)!r} describes {str(model)!r}")
 
 

@@ -122,12 +122,9 @@ def _opened(path: PathLike, delimiter: str) -> Iterator[Iterator[tuple[int, list
                 name, source = largest.filename.lower(), stack.enter_context(archive.open(largest))
             elif name.endswith(".gz"):
                 source = stack.enter_context(gzip.open(source))
-            workbook = name.endswith(".xlsx")
-            yield (
-                _workbook(source)
-                if workbook
-                else records(map(_decoded, source), str(path), delimiter=delimiter, quoted=delimiter == ",")
-            )
+            lines = map(_decoded, source)
+            plain = records(lines, str(path), delimiter=delimiter, quoted=delimiter == ",")
+            yield _workbook(source) if name.endswith(".xlsx") else plain
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as reason:
         raise InvalidInputError(f"{path} is not a complete archive: {reason}. Download it again.") from None
 
