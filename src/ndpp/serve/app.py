@@ -75,26 +75,20 @@ def create_app(
     app.include_router(health)
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=str(files("ndpp.serve") / "page")))
-    app.add_exception_handler(Exception, _failed)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    for expected in problems.KINDS:
-        app.add_exception_handler(expected, _expected)
+    for kind in (Exception, HTTPException, RequestValidationError, *problems.KINDS):
+        app.add_exception_handler(kind, _problem)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
     return Gate(app, Guard(token, host), counted)
 
 
-def reply(answer: Any) -> Response:
-    """Return an answer as JSON."""
-    body = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(body.encode("utf-8", "replace"), media_type="application/json")
-
-
 async def ask(request: Request, answer: Callable[..., Any], *question: Any, **options: Any) -> Response:
-    """Have the current model answer a question in a thread."""
-    task = partial(answer, request.app.state.holder.current, *question, **options)
-    return reply(await request.app.state.work.run(request, task))
+    """Have the current model answer a question in a thread; return the answer as JSON."""
+    found = await request.app.state.work.run(
+        request, partial(answer, request.app.state.holder.current, *question, **options)
+    )
+    body = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------------
@@ -208,20 +202,12 @@ async def counters(request: Request) -> Response:
 # -- what goes wrong ---------------------------------------------------------------------------------------------------------
 
 
-async def _expected(request: Request, error: Exception) -> Response:
+async def _problem(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        return problems.invalid(error.errors())
+    if isinstance(error, HTTPException):
+        return problems.of_status(error.status_code, str(error.detail), headers=error.headers)
     found = problems.of(error)
-    return await _failed(request, error) if found is None else problems.reply(found)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return problems.of_status(500, "something went wrong inside the server; its log says what")
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problems.of_status(error.status_code, str(error.detail), headers=error.headers)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return problems.invalid(error.errors())
+    if found is None:
+        return problems.of_status(500, "something went wrong inside the server; its log says what")
+    return problems.reply(found)
