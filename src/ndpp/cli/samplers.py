@@ -14,8 +14,13 @@ from ndpp.samplers.registry import EXACT, SAMPLERS, Request, SamplerSpec
 
 SPECS: dict[str, SamplerSpec] = {spec.name: spec for spec in SAMPLERS if spec.is_offered}
 WALKS: dict[str, SamplerSpec] = {name: spec for name, spec in SPECS.items() if spec.is_chain}
-WalkStart = StrEnum("WalkStart", "uniform greedy")
-"""Where a walk starts."""
+
+
+class WalkStart(StrEnum):
+    """Where a walk starts."""
+
+    uniform = "uniform"
+    greedy = "greedy"
 
 
 def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
