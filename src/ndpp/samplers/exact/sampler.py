@@ -15,13 +15,13 @@ The radius follows the sample: as items are added, the remaining size drifts fro
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
 |Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
 
-A symmetric kernel needs no circle: on the CPU, ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
+A symmetric kernel needs no circle: ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -125,9 +125,9 @@ class Exact(Sampler):
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
-        sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        sampler = with_engine(sampler, device, ENGINE)
-        return replace(sampler, symmetric=sampler.engine is None and is_symmetric(kernel))
+        found = index(kernel) if kernel.rank else None
+        sampler = cls(kernel, size, rows, found, ladder, law.law, symmetric=is_symmetric(kernel))
+        return with_engine(sampler, device, ENGINE)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
