@@ -6,6 +6,7 @@ again: by dask itself, or by a new pool for the batches that a broken pool did n
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
@@ -25,13 +26,18 @@ class _OneThread:
     """Holds BLAS to one thread while any number of overlapping users are inside, and restores the old number after the last."""
 
     def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
+        self._lock, self._users, self._modules = threading.Lock(), 0, 0
+        self._libraries: Any = None
         self._limits: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
+                if self._modules != len(
+                    sys.modules
+                ):  # finding libraries takes milliseconds, and new ones come with modules
+                    self._libraries, self._modules = threadpoolctl.ThreadpoolController(), len(sys.modules)
+                self._limits = self._libraries.limit(limits=1, user_api="blas")
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
