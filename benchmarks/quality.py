@@ -24,7 +24,7 @@ import numpy as np
 import threadpoolctl
 import torch
 
-from ndpp import Baskets, load_metadata, metrics, save
+from ndpp import Baskets, Mixture, load_metadata, metrics, save
 from ndpp import load as load_model
 from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
@@ -153,7 +153,8 @@ def training(model: Any) -> dict[str, Any]:
 
 def evaluate(model: Any, baseline: Any, test: Baskets) -> dict[str, Any]:
     """Return each metric as [value, low, high, number of baskets of probability zero]."""
-    found = metrics.compare_models({"": model, "independent items": baseline}, test, rng=0).rows[0].estimates
+    compared = {"": model, "independent items": baseline}
+    found = metrics.compare_models(compared, test, rng=0, by_size=not isinstance(model, Mixture)).rows[0].estimates
     return {e.name: [e.value, e.low, e.high, e.n_zero] for e in found}
 
 

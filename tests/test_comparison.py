@@ -135,6 +135,14 @@ def test_size_and_content_are_the_two_parts(name):
         )
 
 
+def test_the_parts_can_be_left_out():
+    whole, part = (rowed(metrics.compare_models(EVERY, TEST, rng=0, n_boot=50, by_size=by)) for by in (True, False))
+    for name, row in part.items():
+        assert (row.size, row.content) == (None, None)
+        assert row == whole[name]._replace(size=None, content=None)
+    assert whole["mixture"].size is not None
+
+
 def test_rare_sizes_keep_their_digits():
     """P(|S| = 30) is far below the rounding of a size distribution."""
     popular = metrics.IndependentItems(np.full(40, 1e-3))

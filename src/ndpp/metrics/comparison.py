@@ -139,11 +139,14 @@ def compare_models(
     level: float = 0.95,
     n_boot: int = 1000,
     rng: RngLike = None,
+    by_size: bool = True,
 ) -> Comparison:
     """Compute all metrics of several models on the same baskets; the table shows half the interval width after ±.
 
     ``models`` maps names to models. Gains are relative to the model named ``base``, by default the first that is
-    :func:`independent_items`, or else the first of all. The other parameters are those of :func:`hit_rate_at`.
+    :func:`independent_items`, or else the first of all. ``by_size=False`` leaves out how likelihood splits into that of the size and that of
+    the items: a mixture of hundreds of components takes minutes to compute the distribution of its size. The other parameters are those of
+    :func:`hit_rate_at`.
 
     Examples
     --------
@@ -178,7 +181,7 @@ def compare_models(
     k, rng = check_count(k, "k", least=1), np.random.default_rng(rng)
     held = hold_out(baskets, rng, holdout)
     seed = int(rng.integers(2**62))  # the same random sets and resamples for every model
-    found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, np.random.default_rng(seed)))
+    found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, np.random.default_rng(seed)), by_size)
     ranks = _ranks(models, held, base, k, Bootstrap(level, n_boot, np.random.default_rng(seed)))
     settings: dict[str, Any] = {"level": level, "n_boot": n_boot, "rng": seed}
     areas = {name: auc(model, baskets, **settings) for name, model in models.items() if has_probabilities(model)}
@@ -207,7 +210,9 @@ class _Means(NamedTuple):
         return cls(out, int(np.sum(~is_common)))
 
 
-def _probabilities(models: Mapping[str, Any], baskets: Baskets, base: str | None, bootstrap: Bootstrap) -> _Means:
+def _probabilities(
+    models: Mapping[str, Any], baskets: Baskets, base: str | None, bootstrap: Bootstrap, by_size: bool
+) -> _Means:
     """Return log-likelihoods, their two parts, and their gain over the base model."""
     laws = {name: model for name, model in models.items() if has_probabilities(model)}
     likely = {name: log_likelihoods(model, baskets) for name, model in laws.items()}
@@ -217,7 +222,8 @@ def _probabilities(models: Mapping[str, Any], baskets: Baskets, base: str | None
         columns[name] = {"log_likelihood": Column("log-likelihood", values, n_zero)}
         if base in likely and base != name:
             columns[name]["gain"] = Column("log-likelihood gain", _difference(values, likely[base]), n_zero)
-        if (size := log_size_probabilities(laws[name], baskets)) is not None:
+        size = log_size_probabilities(laws[name], baskets) if by_size else None
+        if size is not None:
             columns[name]["size"] = Column("log P(size)", size, n_zero)
             columns[name]["content"] = Column("log P(items | size)", _difference(values, size), n_zero)
     return _Means.of(columns, _common(likely.values(), len(baskets)), baskets.sizes, bootstrap)
