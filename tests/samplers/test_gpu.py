@@ -112,7 +112,7 @@ def test_every_conditional_law_is_the_enumerated_one(case: Case, device: str):
             assert seen >= size  # of 4·size laws most are trusted on the common circles
 
 
-DRAWS = 2000
+DRAWS = 1000
 """As many as the negative control needs."""
 
 
@@ -128,7 +128,7 @@ def test_law_of_the_draws(case: Case, device: str):
 @on_devices
 def test_law_given_and_without_items(device: str):
     case = BY_NAME["generic"]
-    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(5 * DRAWS, rng=2)
+    draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(DRAWS, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
