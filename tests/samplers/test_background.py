@@ -46,7 +46,7 @@ def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPa
     size = (case.n_items + 1) // 2
     monkeypatch.setattr(module, "propose_from", lambda *arguments: proposal.prepare(*arguments[:4]))
     sampler = kernel_of(case).sampler(size=size)
-    draws = sampler.sample(1_000, rng=2)
+    draws = sampler.sample(700, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))
     laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
 
@@ -80,7 +80,7 @@ def test_the_better_proposal_is_chosen():
 def test_given_and_excluded_items(name: str, given: tuple[int, ...], exclude: tuple[int, ...], size: int | None):
     """Items 0, 2 and 7 have no background, and alone no weight: given such items, there is no kernel for the rest."""
     case = BY_NAME[name]
-    draws = kernel_of(case).sample(1_000, size=size, given=given, exclude=exclude, rng=4)
+    draws = kernel_of(case).sample(700, size=size, given=given, exclude=exclude, rng=4)
     laws.assert_law(draws, oracles.enumerate_law(dense(case), size, given, exclude))
 
 
