@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from ndpp.errors import MissingExtraError
+from ndpp.errors import needing
 
 Part = TypeVar("Part", bound=Sized)
 
@@ -49,10 +49,8 @@ def progress_bar(
     if show is False or callable(show):
         yield ProgressBar(say=show or None)
         return
-    try:
+    with needing("rich", "cli", "A progress bar"):
         from rich import console, progress
-    except ImportError:
-        raise MissingExtraError("rich", "cli", "A progress bar") from None
     columns = (
         progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
         progress.TimeElapsedColumn(), progress.TextColumn(left), progress.TimeRemainingColumn(),

@@ -13,7 +13,7 @@ import numpy as np
 from ndpp._atomic import replacing
 from ndpp.baskets.labels import MISSING, Rules
 from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 
@@ -105,9 +105,7 @@ def _narwhals(frame: Any) -> Any:
 
 
 def _pyarrow(purpose: str) -> Any:
-    try:
+    with needing("pyarrow", "data", purpose):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "data", purpose) from None
     return pyarrow

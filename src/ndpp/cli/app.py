@@ -43,23 +43,14 @@ app = typer.Typer(
     epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 or 143 interrupted.",
 )
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Models": {
-        "fit": fit.fit,
-        "info": info.info,
-        "related": related.related,
-        "report": report.report,
-        "evaluate": evaluate.evaluate,
-        "diagnose": evaluate.diagnose,
-    },
-    "Baskets": {
-        "sample": draw.sample,
-        "complete": draw.complete,
-        "recommend": recommend.recommend,
-        "map": recommend.map_,
-        "serve": serve.serve,
-    },
-    "Experiments": {"demo": experiments.demo, "reproduce": experiments.reproduce, "bench": experiments.bench},
+    panel: {command.__name__.removesuffix("_"): command for command in commands}
+    for panel, commands in {
+        "Models": (fit.fit, info.info, related.related, report.report, evaluate.evaluate, evaluate.diagnose),
+        "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
+        "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
+    }.items()
 }
+"""The commands by panel of the help page and by name."""
 NO_ARGUMENTS = ("demo", "bench")
 """Commands that run without any argument; the others show their help instead."""
 

@@ -26,18 +26,8 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 
 OTHER_FORMATS = (
-    ".parquet",
-    ".tsv",
-    ".xlsx",
-    ".xls",
-    ".ods",
-    ".html",
-    ".pdf",
-    ".arrow",
-    ".feather",
-    ".npz",
-    ".safetensors",
-)
+    ".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors",
+)  # fmt: skip
 """Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
 
 Law = LowRankKernel | Mixture

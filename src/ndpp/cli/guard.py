@@ -6,7 +6,6 @@ import errno
 import functools
 import io
 import os
-import re
 import signal
 import sys
 import traceback
@@ -20,6 +19,7 @@ from typer.models import OptionInfo
 
 from _ndpp_command import Interrupts
 from ndpp._atomic import WINDOWS
+from ndpp._show import printable
 from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")
@@ -28,7 +28,6 @@ DEBUG = ContextVar("debug", default=False)
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The words of the command line."""
 FAILED = 1
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 ALIASES = {"format": "from", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
@@ -79,17 +78,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             end_with(KeyboardInterrupt() if Interrupts.pressed and not known else error, Options(command))
 
     return run
-
-
-def printable(text: str) -> str:
-    """Return the text with characters escaped that a terminal would obey: control characters, and marks that reorder a line.
-
-    Examples
-    --------
-    >>> printable("tea\\x1b[31m, 茶")
-    'tea\\\\x1b[31m, 茶'
-    """
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:

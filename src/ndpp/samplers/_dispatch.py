@@ -7,6 +7,7 @@ again: by dask itself, or by a new pool for the batches that a broken pool did n
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
@@ -47,7 +48,8 @@ class _OneThread:
     """Holds BLAS to one thread while any number of overlapping users are inside, and restores the old number after the last."""
 
     def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
+        self._lock, self._users, self._modules = threading.Lock(), 0, 0
+        self._libraries: Any = None
         self._limits: Any = None
 
     def __enter__(self) -> None:
@@ -55,13 +57,19 @@ class _OneThread:
         try:
             with _uninterrupted(), self._lock:  # threadpoolctl looks for libraries in a callback
                 if self._users == 0:
-                    self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
+                    self._limits = self._known_libraries().limit(limits=1, user_api="blas")
                 self._users += 1
                 entered = True
         except BaseException:
             if entered:
                 self.__exit__()
             raise
+
+    def _known_libraries(self) -> threadpoolctl.ThreadpoolController:
+        """Finding libraries takes milliseconds; new ones come with new modules."""
+        if self._modules != len(sys.modules):
+            self._libraries, self._modules = threadpoolctl.ThreadpoolController(), len(sys.modules)
+        return self._libraries
 
     def __exit__(self, *_: object) -> None:
         with _uninterrupted(), self._lock:
