@@ -37,7 +37,7 @@ def seconds_left(run: Any, per_epoch: Sequence[float]) -> float:
     """Return how long training goes on at most, if an epoch of each run takes so long."""
     first, last = len(run.history), run.settings.max_epochs
     together = max(0, min(last, run.pilot) - first)
-    return sum(per_epoch) * together + max(per_epoch) * (last - first - together)
+    return float(sum(per_epoch) * together + max(per_epoch) * (last - first - together))
 
 
 def remaining(run: Any, ended: str | None) -> str:
