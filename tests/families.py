@@ -84,8 +84,9 @@ def masses(name: str, keep=lambda S: True) -> np.ndarray:
 def mixed(name: str, keep=lambda S: True) -> oracles.Law:
     """P(S) = Σ w_c P_c(S), given that S is one to ``keep``."""
     out: oracles.Law = {}
+    total = masses(name, keep).sum()
     for law, weight in zip(*plain(name)):
         for S, p in law.items():
             if keep(S):
-                out[S] = out.get(S, 0.0) + weight * p / masses(name, keep).sum()
+                out[S] = out.get(S, 0.0) + weight * p / total
     return out

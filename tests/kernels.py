@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +105,9 @@ def data_folder() -> Path:
     return Path(os.environ.get("NDPP_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 
 
+@cache
 def learned(name: str) -> Case:
-    """The learned UK Retail kernel "A" or "B" (n = 3,941, d = 200); skips the test where the file is absent."""
+    """The learned UK Retail kernel "A" or "B" (n = 3,941, d = 200), read and prepared once; skips the test where the file is absent."""
     path = data_folder() / "kernels" / f"uk_retail_{name}.npz"
     if not path.exists():
         pytest.skip(f"learned kernel {name} is not at {path}; point NDPP_DATA at the folder of real data")

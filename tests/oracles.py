@@ -248,9 +248,7 @@ def exact_law(X: Any, W: Any) -> ExactLaw:
 def _exact_law(X_bytes: bytes, W_bytes: bytes, shape: tuple[int, int]) -> ExactLaw:
     X, x_shift = _integers(np.frombuffer(X_bytes).reshape(shape))
     W, w_shift = _integers(np.frombuffer(W_bytes).reshape(shape[1], shape[1]))
-    L = (X @ W @ X.T).tolist()
-    values = tuple(_bareiss([[L[i][j] for j in S] for i in S]) for S in subsets(shape[0]))
-    return ExactLaw(values, 2 * x_shift + w_shift)
+    return ExactLaw(tuple(_principal_minors((X @ W @ X.T).tolist())), 2 * x_shift + w_shift)
 
 
 def _integers(A: Array) -> tuple[Any, int]:
@@ -259,6 +257,35 @@ def _integers(A: Array) -> tuple[Any, int]:
     shift = max((q.bit_length() - 1 for _, q in ratios), default=0)
     whole = np.array([p << (shift - q.bit_length() + 1) for p, q in ratios] + [None], dtype=object)[:-1]
     return whole.reshape(A.shape), shift
+
+
+def _principal_minors(L: list[list[int]]) -> list[int]:
+    """Determinants of all principal submatrices, by bit mask.
+
+    Sets that begin with the same items share the elimination of those; where that meets a zero pivot, each of the sets
+    that begin so is eliminated by itself, with pivoting.
+    """
+    n = len(L)
+    values = [1] * (1 << n)
+
+    def begin_with(mask: int, last: int, first: int, A: list[list[int]]) -> None:
+        """All sets of ``mask``, whose minor is ``last``, and items from ``first`` on, of which A is left."""
+        for k, top in enumerate(A):
+            chosen, pivot = mask | 1 << first + k, top[k]
+            if pivot:
+                values[chosen] = pivot
+                rest = [
+                    [(a * pivot - row[k] * b) // last for a, b in zip(row[k + 1 :], top[k + 1 :])] for row in A[k + 1 :]
+                ]
+                begin_with(chosen, pivot, first + k + 1, rest)
+                continue
+            for more in range(1 << n - first - k - 1):
+                whole = chosen | more << first + k + 1
+                S = [a for a in range(n) if whole >> a & 1]
+                values[whole] = _bareiss([[L[i][j] for j in S] for i in S])
+
+    begin_with(0, 1, 0, L)
+    return values
 
 
 def _bareiss(A: list[list[int]]) -> int:

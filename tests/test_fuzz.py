@@ -12,7 +12,7 @@ import fuzz_kernels
 import only_posix
 from ndpp import LowRankKernel
 
-ONCE_WRONG = [68, 109, 151, 199, 214, 216, 223]
+ONCE_WRONG = [68, 109, 151, 199, 214, 216, 223, 6032]
 """Kernels that earlier versions were silently wrong about."""
 
 
@@ -22,9 +22,7 @@ def _quiet():
         yield
 
 
-@pytest.mark.parametrize(
-    ("kind", "count"), [("kernels", 25), ("models", 400), ("folders", 200), ("baskets", 300), ("commands", 25)]
-)
+@pytest.mark.parametrize(("kind", "count"), [("models", 400), ("folders", 200), ("baskets", 300), ("commands", 25)])
 def test_cases(kind: str, count: int):
     failures = [failure for seed in range(count) if (failure := fuzz.run_case(kind, seed))]
     assert not failures
@@ -58,7 +56,7 @@ def test_wrong_answers_are_found(monkeypatch: pytest.MonkeyPatch):
     assert all("size_distribution" in failure.problem for failure in failures)
 
 
-def test_few_harmless_kernels_are_warned_about(monkeypatch: pytest.MonkeyPatch):
+def test_kernels_are_right_and_few_harmless_ones_are_warned_about(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fuzz_kernels.Tally, "warned", [])
     monkeypatch.setattr(fuzz_kernels.Tally, "harmless", 0)
     for seed in range(60):

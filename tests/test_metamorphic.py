@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -45,6 +46,12 @@ def probabilities(kernel: LowRankKernel, order: np.ndarray | None = None) -> dic
     return found
 
 
+@cache
+def as_written(case: Case) -> dict[str, np.ndarray]:
+    """The same of a kernel as it stands in the table."""
+    return probabilities(case.kernel)
+
+
 def score(kernel: LowRankKernel, items: list[int]) -> np.ndarray:
     try:
         scores = ndpp.next_item_scores(kernel, items)
@@ -64,7 +71,7 @@ def test_items_in_another_order(case: Case):
     order = np.random.default_rng(1).permutation(case.n_items)
     X = np.empty_like(case.X)
     X[order] = case.X
-    assert_same(probabilities(case.kernel), probabilities(LowRankKernel(X, case.W), order))
+    assert_same(as_written(case), probabilities(LowRankKernel(X, case.W), order))
 
 
 @every_case
@@ -72,14 +79,14 @@ def test_items_in_another_order(case: Case):
 def test_another_unit(case: Case, power: int):
     """X · 2^p and W / 4^p are the same L, bit for bit."""
     other = LowRankKernel(np.ldexp(case.X, power), np.ldexp(case.W, -2 * power))
-    assert_same(probabilities(case.kernel), probabilities(other))
+    assert_same(as_written(case), probabilities(other))
 
 
 @every_case
 def test_columns_in_other_units(case: Case):
     powers = np.random.default_rng(2).integers(-12, 13, case.W.shape[0])
     X, W = np.ldexp(case.X, powers), np.ldexp(np.ldexp(case.W, -powers), -powers[:, None])
-    assert_same(probabilities(case.kernel), probabilities(LowRankKernel(X, W)))
+    assert_same(as_written(case), probabilities(LowRankKernel(X, W)))
 
 
 @every_case
@@ -89,12 +96,12 @@ def test_columns_in_another_basis(case: Case):
     A = sl.qr(np.random.default_rng(3).standard_normal((d, d)))[0]
     W = A.T @ case.W @ A
     exact = (W + W.T) / 2 if not np.any(case.W - case.W.T) else (W - W.T) / 2 if not np.any(case.W + case.W.T) else W
-    assert_same(probabilities(case.kernel), probabilities(LowRankKernel(case.X @ A, exact)), 1e-8)
+    assert_same(as_written(case), probabilities(LowRankKernel(case.X @ A, exact)), 1e-8)
 
 
 @every_case
 def test_the_transpose_is_the_same_distribution(case: Case):
-    assert_same(probabilities(case.kernel), probabilities(LowRankKernel(case.X, case.W.T)))
+    assert_same(as_written(case), probabilities(LowRankKernel(case.X, case.W.T)))
 
 
 @every_case

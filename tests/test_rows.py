@@ -15,7 +15,6 @@ import dask.array as da
 import h5py
 import numpy as np
 import pytest
-import zarr
 from safetensors.numpy import load_file
 
 import ndpp
@@ -60,6 +59,8 @@ def hdf5(X: np.ndarray, folder: Path) -> Any:
 
 
 def zarr_array(X: np.ndarray, folder: Path) -> Any:
+    import zarr  # takes a second
+
     out = zarr.create_array(store=folder / "X.zarr", shape=X.shape, chunks=(100, 3), dtype=X.dtype)
     out[:] = X
     return out

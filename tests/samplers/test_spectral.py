@@ -21,7 +21,7 @@ from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import spectral
 from ndpp.samplers.symmetric import heads_table
 
-DRAWS = 5_000
+DRAWS = 1_000
 """As many as the negative controls below need."""
 
 

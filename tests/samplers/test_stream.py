@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import joblib
 import pytest
 import threadpoolctl
@@ -46,6 +48,19 @@ def test_streams_that_overlap_give_blas_its_threads_back():
         assert blas_threads() == [1] * len(before)
         second.close()
         assert blas_threads() == before
+
+
+def test_blas_libraries_are_looked_for_again_only_once_modules_were_imported(monkeypatch):
+    """Reading the list of loaded libraries would take longer than many a draw."""
+    sampler, find, found = Exact.prepare(make_kernel(30, 6, rng=0)), threadpoolctl.ThreadpoolController, []
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", lambda: found.append(find()) or found[-1])
+    monkeypatch.setitem(sys.modules, "a_new_module", sys)
+    for _ in range(3):
+        sampler.sample(1, rng=0)
+    assert len(found) == 1
+    monkeypatch.setitem(sys.modules, "another_new_module", sys)
+    sampler.sample(1, rng=0)
+    assert len(found) == 2
 
 
 def blas_threads() -> list[int]:

@@ -38,7 +38,7 @@ def test_symmetric_kernels(name, size):
 
 def test_law_over_many_draws():
     case = BY_NAME["symmetric"]
-    draws = SymmetricTree.prepare(case.kernel, size=2).sample(5_000, rng=0)
+    draws = SymmetricTree.prepare(case.kernel, size=2).sample(2_000, rng=0)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
@@ -99,7 +99,7 @@ def test_sets_of_eigenvectors(size):
     weight = {E: float(np.prod(values[list(E)])) for E in sets}
     law = {E: w / sum(weight.values()) for E, w in weight.items() if w}
     choice, rng = EigenvectorLaw.prepare(values, size=size), np.random.default_rng(5)
-    laws.assert_law([choice.draw(rng) for _ in range(20_000)], law)
+    laws.assert_law([choice.draw(rng) for _ in range(2_000)], law)
     np.testing.assert_allclose(choice.log_normalizer, np.log(sum(weight.values())), atol=1e-13)
 
 

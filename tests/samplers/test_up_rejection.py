@@ -38,7 +38,7 @@ def draw_pairs(up, kept, n_draws, seed):
     return [rows for rows, _ in draws], np.array([info["proposals"] for _, info in draws])
 
 
-DRAWS = 500
+DRAWS = 400
 """As many as the negative controls need."""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -23,9 +23,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
-
-if TYPE_CHECKING:
-    from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""

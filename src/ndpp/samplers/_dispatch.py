@@ -6,9 +6,12 @@ again: by dask itself, or by a new pool for the batches that a broken pool did n
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import threadpoolctl
@@ -21,21 +24,55 @@ Task = TypeVar("Task")
 Drawn = TypeVar("Drawn")
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C, and SIGTERM where it is handled, until the end: raised in a callback from C, it would be lost."""
+    caught: list[tuple[Any, ...]] = []
+    handlers = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number)) and threading.current_thread() is threading.main_thread()
+    }
+    try:
+        for number in handlers:
+            signal.signal(number, lambda *signalled: caught.append(signalled))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if caught:
+            handlers[caught[0][0]](*caught[0])
+
+
 class _OneThread:
     """Holds BLAS to one thread while any number of overlapping users are inside, and restores the old number after the last."""
 
     def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
+        self._lock, self._users, self._modules = threading.Lock(), 0, 0
+        self._libraries: Any = None
         self._limits: Any = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
-            self._users += 1
+        entered = False
+        try:
+            with _uninterrupted(), self._lock:  # threadpoolctl looks for libraries in a callback
+                if self._users == 0:
+                    self._limits = self._known_libraries().limit(limits=1, user_api="blas")
+                self._users += 1
+                entered = True
+        except BaseException:
+            if entered:
+                self.__exit__()
+            raise
+
+    def _known_libraries(self) -> threadpoolctl.ThreadpoolController:
+        """Finding libraries takes milliseconds; new ones come with new modules."""
+        if self._modules != len(sys.modules):
+            self._libraries, self._modules = threadpoolctl.ThreadpoolController(), len(sys.modules)
+        return self._libraries
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
+        with _uninterrupted(), self._lock:
             self._users -= 1
             if self._users == 0:
                 self._limits.restore_original_limits()

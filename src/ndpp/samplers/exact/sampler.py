@@ -18,13 +18,13 @@ another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (s
 With a leverage table and Q in memory, items are drawn in one compiled call (:mod:`.chain`), which releases the interpreter's lock.
 ``info["doubts"]`` counts the proposals that single precision could not decide there.
 
-A symmetric kernel needs no circle: on the CPU, ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
+A symmetric kernel needs no circle: ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -130,9 +130,9 @@ class Exact(Sampler):
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
-        sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        sampler = with_engine(sampler, device, ENGINE)
-        return replace(sampler, symmetric=sampler.engine is None and is_symmetric(kernel))
+        found = index(kernel) if kernel.rank else None
+        sampler = cls(kernel, size, rows, found, ladder, law.law, symmetric=is_symmetric(kernel))
+        return with_engine(sampler, device, ENGINE)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
