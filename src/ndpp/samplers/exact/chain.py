@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpp._compiled import njit
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.items import ItemIndex, LeverageTable, table
 from ndpp.items.base import check_total
@@ -66,7 +66,7 @@ def _draw_chain(
     arrays: TableArrays,
     Q: FloatArray,
     Z: FloatArray,
-    log_w: FloatArray,
+    log_w: ComplexArray,
     M: FloatArray,
     rows: IntArray,
     q: FloatArray,
