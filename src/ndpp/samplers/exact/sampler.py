@@ -15,7 +15,8 @@ The radius follows the sample: as items are added, the remaining size drifts fro
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
 |Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
 
-A symmetric kernel needs no circle: on the CPU, ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
+On the CPU, two kinds of samples need no circle: those of a symmetric kernel (:mod:`.spectral`, O(k r²) per sample), and those of any size
+if the kernel has well-conditioned eigenvectors, as learned kernels do (:mod:`.eigenclock`, O(k² r) per move of a clock).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from ndpp.linalg import symmetric_part, tilted_law
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
+from ndpp.samplers.clock import RATE_TOLERANCE
+from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
@@ -135,11 +138,30 @@ class Exact(Sampler):
             drawn = self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
             counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
             return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
+        clock = self.clock if self.size is None else None
+        if clock is not None:
+            assert isinstance(self.index, LeverageTable)
+            drawn = clock.draw(rng, self.index, self.given)
+            counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
+            return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
         wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
         info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
         info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
+
+    @property
+    def clock(self) -> EigenClock | None:
+        """What draws samples of any size; None if they need circles."""
+        found = self.ladder.remember("clock", self._clock)
+        return found if isinstance(found, EigenClock) else None
+
+    def _clock(self) -> EigenClock | tuple[()]:
+        if type(self.index) is not LeverageTable:
+            return ()
+        clock, mean = EigenClock.prepare(self.kernel), float(self.size_law @ np.arange(len(self.size_law)))
+        agrees = clock is not None and abs(clock.rate(self.given) - mean) <= RATE_TOLERANCE * (1 + mean)
+        return clock if clock is not None and agrees else ()
 
     def draw_count(self, rng: np.random.Generator) -> int:
         """Draw the number of items in addition to the given ones."""
