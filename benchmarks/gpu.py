@@ -130,6 +130,12 @@ def million(kernel: LowRankKernel, n_items: int = 10**6) -> LowRankKernel:
     return LowRankKernel(X, kernel.W)
 
 
+def symmetric(n_items: int = 4000, rank: int = 100) -> LowRankKernel:
+    """Return a symmetric kernel of this rank, whose directions differ by a factor of 50 in scale."""
+    rng = np.random.default_rng(0)
+    return LowRankKernel(rng.standard_normal((n_items, rank)) * np.geomspace(1, 0.02, rank) / 8, np.eye(rank))
+
+
 def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int = 400) -> Json:
     """Time whole steps: batch, noise, loss, gradient, Adam, running mean."""
     from ndpp.learning import NDPP, fit
@@ -242,7 +248,9 @@ def run(arguments: argparse.Namespace) -> None:
         report.add(training=training_step("cuda"))
     if "others" in chosen:
         for name, kernel, size, count, repeats in (
-            ("B", B, 10, 65_536, 3), ("B", B, 50, 8_192, 3), ("A", A, 100, 2_048, 2), ("B", B, 100, 2_048, 2), ("B", B, None, 32_768, 2),
+            ("B", B, 10, 65_536, 3), ("B", B, 50, 8_192, 3), ("A", A, 100, 4_096, 3), ("B", B, 100, 4_096, 3),
+            ("A", A, None, 131_072, 3), ("B", B, None, 131_072, 3),
+            ("symmetric", symmetric(), 10, 131_072, 3), ("symmetric", symmetric(), None, 131_072, 3),
         ):  # fmt: skip
             report.rate(name, partial(on_device, kernel, size), count, repeats)
 

@@ -99,9 +99,7 @@ def replay(engine: ExactEngine, wanted: int, ceiling: Json, S: int, stride: int)
         rest = list(range(first + 1, stop))
         steps += [(n, False, len(rest) / len(rest[::stride])) for n in rest[::stride]]
         for n, entering, weight in steps:
-            for name, call, traffic, flops in parts(
-                engine, S, wanted, n, circle.n_nodes // 2, max(1, stop - 1), entering
-            ):
+            for name, call, traffic, flops in parts(engine, S, wanted, n, circle.halves[0], max(1, stop - 1), entering):
                 ms = milliseconds(call, 2)
                 ideal = 1e3 * max(traffic / ceiling["copy_TB_s"], flops / ceiling["fp64_TFLOP_s"]) * 1e-12
                 for i, value in enumerate((ms, traffic, flops, ideal)):

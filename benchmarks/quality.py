@@ -145,6 +145,7 @@ def training(model: Any) -> dict[str, Any]:
     kernel = getattr(model.law_, "base", model.law_)  # a mixture has the ties of all its missions there
     return {
         "rank": kernel.X.shape[1], "skew_share": getattr(model, "skew_share", 0.0), "device": model.device,
+        "where": torch.cuda.get_device_name() if model.device != "cpu" else machine()["cpu"],
         "epochs": model.n_iter_, "ended": model.ended_, "steps": model.history_[-1]["step"],
         "seconds": sum(record["seconds"] for record in model.history_),
         "validation": max(record["validation"] for record in model.history_),
@@ -192,9 +193,8 @@ def main() -> None:
             if reason := done.exception():
                 print(f"{waiting[done]}: {reason!r}", flush=True)
                 continue
-            where = torch.cuda.get_device_name() if done.result().get("device", "cpu") != "cpu" else about["cpu"]
             if done.result()["metrics"]:
-                write(chosen.output, done.result() | {"where": where, "versions": about["versions"]})
+                write(chosen.output, {"where": about["cpu"], "versions": about["versions"]} | done.result())
             figures = "  ".join(f"{name} {row[0]:.4g}" for name, row in done.result()["metrics"].items())
             named = " ".join(str(part) for part in waiting[done] if part is not None)
             print(f"{time.perf_counter() - began:6.0f} s  {named}: {figures}", flush=True)

@@ -8,7 +8,8 @@ folders   Folders of shards, treated alike.
 baskets   Baskets with awkward labels, written and read again in every format; then files with bytes changed.
 commands  Command lines of random options, with good, damaged and missing files. A command ends with code 0, 1 or 2, and never with an
           exception it does not know.
-kills     ``fit``, ``sample`` and ``complete``, killed at random times and resumed: the same bytes as without.
+kills     ``fit``, ``sample`` and ``complete``, or one of them (``--command fit``), killed at random times and resumed: the same bytes
+          as without.
 writers   Two commands that write one file at once: it is that of one of them, whole.
 
 A case is a number: ``--only kernels 17`` repeats case 17. The exit status is 1 if any case failed.
@@ -23,10 +24,11 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzz_commands import command_case, kill_case, writers_case
+from fuzz_commands import KILLED, KINDS, command_case, kill_case, writers_case
 from fuzz_files import Failure, basket_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
 
@@ -102,13 +104,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=240.0, help="time for all kinds together")
     parser.add_argument("--count", type=int, help="most cases per kind")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--command", choices=KINDS, help="what is killed; all in turn by default")
     parser.add_argument("--only", nargs=2, metavar=("KIND", "CASE"), help="repeat one case, with its traceback")
     chosen = parser.parse_args()
+    if chosen.command:
+        CASES["kills"] = partial(kill_case, kinds=(chosen.command,))
     if chosen.only:
         CASES[chosen.only[0]](int(chosen.only[1]))
         return 0
     done, failures = run(chosen.kinds, first=chosen.first, seconds=chosen.seconds, count=chosen.count)
     print(f"{done} cases, {len(failures)} failed")
+    for command, kills in sorted(KILLED.items()):
+        print(f"kills: {command} was killed {kills} times")
     if Tally.warned or Tally.harmless:
         needless = [seed for seed, harmless, _ in Tally.warned if harmless]
         print(

@@ -14,6 +14,8 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,14 @@ from fuzz_files import FOLDER, check, mutated
 from ndpp.cli.app import run
 
 KINDS = ("fit", "sample", "complete")
+KILLED: Counter[str] = Counter()
+"""How many runs of each command were killed before they were done."""
 FIT = [
     "--model",
     "ndpp",
     "--rank",
     "4",
-    "--epochs",
+    "--max-epochs",
     "12",
     "--patience",
     "100",
@@ -179,9 +183,9 @@ def reference(kind: str, seed: int = 7) -> tuple[bytes, float]:
     return content, took
 
 
-def kill_case(seed: int) -> None:
+def kill_case(seed: int, *, kinds: Sequence[str] = KINDS) -> None:
     """Kill a command one to three times, resume it, and compare what it wrote."""
-    draw, kind = random.Random(seed), KINDS[seed % len(KINDS)]
+    draw, kind = random.Random(seed), kinds[seed % len(kinds)]
     whole, took = reference(kind)
     with tempfile.TemporaryDirectory(dir=FOLDER.name) as name:
         output = Path(name) / "out.txt"
@@ -193,6 +197,7 @@ def kill_case(seed: int) -> None:
             os.kill(child, signal.SIGKILL)
             code = finish(child)
             check(code in (0, -signal.SIGKILL), f"{kind} ended with code {code} after a kill")
+            KILLED[kind] += code != 0
             if output.exists():
                 check(output.read_bytes() == whole, f"{kind}: another file was left by a kill")
                 output.unlink()

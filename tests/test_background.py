@@ -310,7 +310,7 @@ def test_errors_of_sizes_and_given_items():
     kernel = LowRankKernel(np.eye(3)[:, :2], [[0.0, 1.0], [-1.0, 0.0]], background=[0.0, 0.0, 1.0])
     with pytest.raises(ImpossibleSizeError, match="no set is larger than 3"):
         kernel.sample(size=4)
-    with pytest.raises(ImpossibleSizeError, match="at least 2, not 1"):
+    with pytest.raises(ImpossibleSizeError, match="2 are given, but size is 1: ask for at least 2"):
         kernel.inclusion_probabilities(1, [0, 2])
     with pytest.raises(ImpossibleSizeError, match="no set is larger"):
         kernel.sample(size=4, given=[0, 1, 2])

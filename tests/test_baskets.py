@@ -736,11 +736,12 @@ def test_write_to_what_is_no_file(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
 
 
-def test_a_parquet_file_with_a_damaged_column_name_is_refused(tmp_path):
-    """The name of a column is no UTF-8 any more; pyarrow raises a UnicodeDecodeError, or an error of its own."""
+@pytest.mark.parametrize(("old", "new"), [(b"basket", b"baske\xd0"), (b"tea", b"te\xd0")])
+def test_a_parquet_file_with_a_damaged_name_is_refused(tmp_path, old, new):
+    """The name of a column or of an item is no UTF-8 any more; pyarrow raises a UnicodeDecodeError, or an error of its own."""
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'ndpp[data]'")
     path = tmp_path / "x.parquet"
-    Baskets.from_lists([["a", "b"]]).write(path)
-    path.write_bytes(path.read_bytes().replace(b"basket", b"baske\xd0"))
+    Baskets.from_lists([["tea", "b"]]).write(path)
+    path.write_bytes(path.read_bytes().replace(old, new))
     with pytest.raises(InvalidInputError, match="is not a readable Parquet file"):
         Baskets.read(path)

@@ -264,6 +264,8 @@ def test_what_cannot_be():
     with pytest.raises(ImpossibleSizeError, match="2 are given, but size is 1"):
         mixture.inclusion_probabilities(1, [0, 1])
     assert mixture.log_prob([0, 2]) == -np.inf
+    with pytest.raises(InvalidInputError, match="component is for mixtures, and this is a single kernel; got 'party'"):
+        mixture.base.sample(1, component="party")
 
 
 def test_a_mission_without_weight_and_a_catalogue_of_one_item():

@@ -1,48 +1,56 @@
-"""The progress bar, on standard error."""
+"""The progress of long jobs: a bar on standard error, or lines for a function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+import sys
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from ndpp.errors import MissingExtraError
+from ndpp.errors import needing
 
 Part = TypeVar("Part", bound=Sized)
 
 
 class ProgressBar(NamedTuple):
-    """A progress bar; without ``shown`` it does nothing."""
+    """A progress bar; without ``shown`` and ``say`` it does nothing."""
 
     shown: Any = None
     task: Any = None
+    say: Callable[[str], None] | None = None
 
     def advance(self, count: int = 1) -> None:
         """Advance by ``count``."""
         if self.shown is not None:
             self.shown.advance(self.task, count)
 
-    def tell(self, what: str) -> None:
-        """Replace the description."""
+    def tell(self, what: str, line: str = "") -> None:
+        """Replace the description; where there is no bar, say ``line`` instead."""
         if self.shown is not None:
             self.shown.update(self.task, description=what)
+        elif self.say is not None:
+            self.say(line or what)
 
 
 @contextmanager
 def progress_bar(
-    total: int, what: str, *, done: int = 0, show: bool = True, keep: bool = True, left: str = "left"
+    total: int,
+    what: str,
+    *,
+    done: int = 0,
+    show: bool | Callable[[str], None] = True,
+    keep: bool = True,
+    left: str = "left",
 ) -> Iterator[ProgressBar]:
     """Yield a bar for ``total`` steps, ``done`` of them completed. ``keep`` leaves it on the screen at the end.
 
-    ``left`` is the text before the remaining time.
+    ``left`` is the text before the remaining time. If ``show`` is a function, there is no bar, and it is called with each line.
     """
-    if not show:
-        yield ProgressBar()
+    if show is False or callable(show):
+        yield ProgressBar(say=show or None)
         return
-    try:
+    with needing("rich", "cli", "A progress bar"):
         from rich import console, progress
-    except ImportError:
-        raise MissingExtraError("rich", "cli", "A progress bar") from None
     columns = (
         progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
         progress.TimeElapsedColumn(), progress.TextColumn(left), progress.TimeRemainingColumn(),
@@ -50,6 +58,14 @@ def progress_bar(
     screen = console.Console(stderr=True)
     with progress.Progress(*columns, console=screen, transient=not keep, redirect_stdout=False) as shown:
         yield ProgressBar(shown, shown.add_task(what, total=total, completed=done))
+
+
+def say_line(line: str, show: bool | Callable[[str], None]) -> None:
+    """Say a line: to the function ``show``, or on standard error if it is true."""
+    if callable(show):
+        show(line)
+    elif show:
+        sys.stderr.write(line + "\n")
 
 
 def counted(parts: Iterator[Part], total: int, show: bool | str, what: str) -> Iterator[Part]:

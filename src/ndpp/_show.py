@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
@@ -9,9 +10,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from ndpp._validation import check_choice
-from ndpp.errors import MissingExtraError
+from ndpp.errors import needing
 
-BACKENDS = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+BACKENDS = ("pandas", "polars", "pyarrow")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal would obey or cannot show: control characters, marks that reorder a line, halves of characters."""
 MOST_ROWS = 20
 """Rows of a table on the screen."""
 WIDEST = 40
@@ -20,26 +23,24 @@ WIDEST = 40
 
 def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None) -> Any:
     """Return a data frame of pandas, polars or pyarrow; without a ``backend``, of the first of them that is installed."""
-    if backend is None:
-        backend = next((name for name in BACKENDS if find_spec(name)), "pandas")
-    maker = BACKENDS[check_choice(backend, "backend", tuple(BACKENDS))]
-    try:
-        module = import_module(backend)
-    except ImportError:
-        raise MissingExtraError(backend, "data", "to_frame()") from None
-    return getattr(module, maker)({name: list(values) for name, values in columns.items()})
+    import narwhals as nw
+
+    name = check_choice(backend or next(filter(find_spec, BACKENDS), "pandas"), "backend", BACKENDS)
+    with needing(name, "data", "to_frame()"):
+        package = import_module(name)
+    return nw.from_dict({name: list(values) for name, values in columns.items()}, backend=package).to_native()
 
 
-def printable(text: str, width: int = WIDEST) -> str:
-    """Return a text with control characters escaped, cut to a width.
+def printable(text: str, width: int | None = None) -> str:
+    """Return a text with the characters escaped that a terminal would obey or cannot show, and cut to a width.
 
     Examples
     --------
-    >>> printable("tea\\x1b[31m"), printable("a long name", 6)
-    ('tea\\\\x1b[31m', 'a lon…')
+    >>> printable("tea\\x1b[31m, 茶"), printable("a long name", 6)
+    ('tea\\\\x1b[31m, 茶', 'a lon…')
     """
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= width else text[: width - 1] + "…"
+    text = CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def some(labels: Sequence[str] | None) -> str:
@@ -60,7 +61,8 @@ def _cells(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> tuple[list[
     shown = lines[:MOST_ROWS]
     numeric = [all(isinstance(line[i], int | float | None) for line in shown) for i in range(len(header))]
     cells = [
-        [f"{value:.4g}" if isinstance(value, float) else printable(str(value)) for value in line] for line in shown
+        [f"{value:.4g}" if isinstance(value, float) else printable(str(value), WIDEST) for value in line]
+        for line in shown
     ]
     return [list(header), *cells], numeric, len(lines) - len(shown)
 

@@ -5,7 +5,8 @@ Errors carry their information in fields, from which the message is built. Code 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from string import Formatter
 from typing import Any
@@ -193,6 +194,15 @@ class MissingExtraError(NDPPError, ImportError):
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed. Run: pip install 'ndpp[{extra}]'"
         )
+
+
+@contextmanager
+def needing(package: str, extra: str, purpose: str) -> Iterator[None]:
+    """Turn a failed import of an optional dependency into a :class:`MissingExtraError`."""
+    try:
+        yield
+    except ImportError:
+        raise MissingExtraError(package, extra, purpose) from None
 
 
 class PartialResultError(NDPPError):

@@ -47,7 +47,7 @@ def test_fit_shows_the_baseline_beside_the_score(call, models, tmp_path):
     baskets[:200].write(tmp_path / "train.csv")
     baskets[200:].write(tmp_path / "other.csv")
     words = ["fit", tmp_path / "train.csv", "-o", tmp_path / "m.safetensors", "--validation", tmp_path / "other.csv"]
-    words += ["--rank", 6, "--epochs", 2]
+    words += ["--rank", 6, "--max-epochs", 2]
     told = call(*words, "--json").json
     train, other = (ndpp.Baskets.read(tmp_path / name, labels=kernel.labels) for name in ("train.csv", "other.csv"))
     expected = metrics.mean_log_likelihood(metrics.independent_items(train), other, n_boot=0).value

@@ -69,7 +69,7 @@ def test_version(call):
         (["sample", "SHELF", "--mission", "1"], "--mission is for mixtures"),
         (["sample", "MIXTURE", "--sampler", "walk", "-k", "2"], "mixtures are drawn by --sampler exact"),
         (["fit", "FILE", "-o", "x.safetensors", "--test", "300"], "must leave baskets to fit on, of 300; got 300"),
-        (["fit", "FILE", "-o", "x.safetensors", "--epochs", "0"], "--epochs"),
+        (["fit", "FILE", "-o", "x.safetensors", "--max-epochs", "0"], "--max-epochs"),
         (["fit", "FILE"], "--output"),
         (
             ["fit", "FILE", "-o", "x.safetensors", "--model", "symmetric", "--gamma", "1"],

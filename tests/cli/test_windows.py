@@ -49,7 +49,7 @@ def test_an_interrupted_run_is_resumed(call, shelf, tmp_path, monkeypatch):
 
 def test_a_model_is_fitted_and_told_of(call, models, tmp_path):
     out = tmp_path / "model.safetensors"
-    words = ["fit", models / "orders.csv", "-o", out, "--epochs", 2, "--rank", 4, "--jobs", 1, "--test", 20]
+    words = ["fit", models / "orders.csv", "-o", out, "--max-epochs", 2, "--rank", 4, "--jobs", 1, "--test", 20]
     for _ in range(2):
         assert call(*words).code == 0
     assert call("info", out, "-o", tmp_path / "about.txt").code == 0

@@ -308,12 +308,12 @@ def test_compiled_judging_equals_plain():
     hits = np.flatnonzero(coins < chances)
     assert 3 < len(hits) < 90
     for wanted in (1, 3, len(hits), 90):
-        accepted, extremes = table_module._accept(Q, places, M, coins, ceiling, wanted)
+        accepted, extremes = table_module.accept(Q, places, M, coins, ceiling, wanted, np.inf)[:2]
         np.testing.assert_array_equal(accepted, hits[:wanted])
         seen = chances[: accepted[-1] + 1] if len(accepted) == wanted else chances
         np.testing.assert_allclose(extremes, [min(0.5, seen.min()), max(0.5, seen.max())])
     M[0, 1] = M[1, 0] = np.nan
-    assert np.isnan(table_module._accept(Q, places, M, coins, ceiling, 90)[1]).all()
+    assert np.isnan(table_module.accept(Q, places, M, coins, ceiling, 90, 1.0)[1]).all()
 
 
 def test_budget_error_carries_the_count_and_what_was_drawn(kernel):

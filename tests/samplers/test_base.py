@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 import only_posix
 from ndpp import Baskets, LowRankKernel
 from ndpp._compiled import interruptible
 from ndpp.errors import BudgetExceededError, DeviceError, PartialResultError, PrecisionError
+from ndpp.samplers._dispatch import ONE_BLAS_THREAD
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler, stream, stream_key, streams
 
 KERNEL = LowRankKernel(np.eye(3), np.eye(3))
@@ -71,7 +76,8 @@ def test_parts_that_a_device_returns_are_joined():
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------------
 
 INTERRUPTS = """
-import os, signal, threading
+import faulthandler, os, signal, threading
+faulthandler.dump_traceback_later(400, exit=True)  # an interrupt was lost: where are we?
 import numpy as np
 import ndpp
 from ndpp.samplers import Cholesky, Exact
@@ -95,6 +101,29 @@ for kind in (Exact, Cholesky):
 def test_an_interrupt_inside_compiled_code_is_a_keyboard_interrupt():
     done = subprocess.run([sys.executable, "-c", INTERRUPTS], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["Exact"] * 30 + ["Cholesky"] * 30, done.stderr
+
+
+@only_posix.signals
+def test_an_interrupt_while_libraries_are_searched_is_not_lost(monkeypatch):
+    """threadpoolctl searches in a callback from C, where Python only reports an exception and goes on."""
+    limits = threadpoolctl.threadpool_limits
+
+    def search(*args, **options):
+        @ctypes.CFUNCTYPE(None)
+        def callback() -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):
+                pass
+
+        callback()
+        return limits(*args, **options)
+
+    monkeypatch.setattr(threadpoolctl, "threadpool_limits", search)
+    users = ONE_BLAS_THREAD._users
+    with pytest.raises(KeyboardInterrupt):
+        LowRankKernel(np.eye(3), np.eye(3)).sample(3, rng=0)
+    assert ONE_BLAS_THREAD._users == users
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_numbas_disguise_of_an_interrupt_is_seen_through():

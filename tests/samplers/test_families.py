@@ -58,7 +58,7 @@ def test_errors():
     law = law_of("zero odds")
     with pytest.raises(ImpossibleSizeError, match="no set is larger than 5 items; got size 6"):
         law.sample(size=6)
-    with pytest.raises(ImpossibleSizeError, match="at least 2, not 1"):
+    with pytest.raises(ImpossibleSizeError, match="2 are given, but size is 1: ask for at least 2"):
         law.sample(size=1, given=[1, 2])
     with pytest.raises(ZeroProbabilityError):
         law.sample(given=[0])

@@ -122,7 +122,7 @@ def test_law_of_the_draws(case: Case, device: str):
     for size in [None, max(oracles.possible_sizes(case.L))]:
         draws = on(device, Exact.prepare(case.kernel, size=size)).sample(DRAWS, rng=1)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
-        assert draws.info["trace_error"].max() <= 2e-8
+        assert "trace_error" not in draws.info or draws.info["trace_error"].max() <= 2e-8
 
 
 @on_devices
@@ -181,7 +181,7 @@ def test_what_is_tried_for_samples_that_no_circle_suits():
     task, seen = run.Task(run.Kind.SCHEDULED, samples, 0, CircleKey(6, 2)), []
     while task.kind is not run.Kind.ON_CPU:
         (task,) = trying._retries(task, samples)
-        seen.append((task.kind, *task.circle))
+        seen.append((task.kind, *task.circle[:2]))
     own = [(run.Kind.OWN, *circle) for circle in ((6, 4), (6, full), (8, full), (4, full))]
     assert seen == [*own, (run.Kind.ON_CPU, 4, full)]
     samples.basis[:, 0] = engine.device_rows.take(torch.tensor([0, 3]))
@@ -398,7 +398,8 @@ def test_cuda_by_name():
 def test_cuda_memory_runs_out():
     """A real shortage, not a staged one."""
     rng = np.random.default_rng(0)
-    kernel = LowRankKernel(rng.standard_normal((500, 60)), np.eye(60))
+    skew = np.triu(rng.standard_normal((60, 60)))
+    kernel = LowRankKernel(rng.standard_normal((500, 60)), np.eye(60) + skew - skew.T)
     sampler = Exact.prepare(kernel, size=20, device="cuda")
     whole = sampler.sample(3000, rng=0).baskets.to_lists()
     torch.cuda.empty_cache()
@@ -472,16 +473,19 @@ FUSED = {
     "correction a tile": (_corrected, [(2, 16, 2, 4, 8), (4, 2, 18, 18), (2, 2, 2)]),
     "correction three tiles": (_corrected, [(2, 41, 1, 4, 24), (2, 2, 42, 42), (2, 1, 2)]),
     "correction more tiles than fit": (_corrected, [(1, 67, 1, 4, 8), (1, 2, 68, 68), (1, 1, 2)]),
+    "correction in two turns": (_corrected, [(2, 99, 2, 4, 24), (4, 2, 100, 100), (2, 2, 2)]),
     "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
     "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),
     "invert by blocks": (_inverted(45), [(2, 2, 50, 50)]),
     "invert whole blocks": (_inverted(32), [(2, 2, 32, 32)]),
+    "invert more blocks": (_inverted(99), [(2, 2, 100, 100)]),
     "border the first": (_bordered, [(5, 2, 10, 10), (5, 2, 10, 10), (5, 4, 1), (5, 4, 1)]),
     "border": (_bordered, [(5, 2, 10, 10), (5, 2, 10, 10), (5, 4, 7), (5, 4, 7)]),
     "border by one tile": (_bordered, [(3, 2, 16, 16), (3, 2, 16, 16), (3, 4, 16), (3, 4, 16)]),
     "border a large one": (_bordered, [(2, 2, 40, 40), (2, 2, 40, 40), (2, 4, 39), (2, 4, 39)]),
     "border up to the capacity": (_bordered, [(2, 2, 64, 64), (2, 2, 64, 64), (2, 4, 64), (2, 4, 64)]),
+    "border more than 64 rows": (_bordered, [(2, 2, 100, 100), (2, 2, 100, 100), (2, 4, 99), (2, 4, 99)]),
 }
 
 

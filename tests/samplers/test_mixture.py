@@ -64,7 +64,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch):
     mixture = tied("disjoint items", "generic")
     with pytest.raises(ImpossibleSizeError, match="no set is larger than 2 items; got size 3"):
         mixture.sample(size=3)
-    with pytest.raises(ImpossibleSizeError, match="at least 2, not 1"):
+    with pytest.raises(ImpossibleSizeError, match="2 are given, but size is 1: ask for at least 2"):
         mixture.sample(size=1, given=[0, 1])
     with pytest.raises(ZeroProbabilityError):
         mixture.sample(given=[0, 2])

@@ -13,6 +13,7 @@ from ndpp.errors import PrecisionError
 from ndpp.serve import answers
 from ndpp.serve.app import create_app
 from ndpp.serve.model import Served
+from ndpp.serve.work import Stop
 from servers import BREAKFAST, get, post, serving
 
 
@@ -102,7 +103,7 @@ def test_a_size_distribution_that_cannot_be_computed(monkeypatch, tmp_path, capl
             time.sleep(0.01)
     assert served.sizes is None
     assert "no size distribution" in caplog.text
-    assert answers.describe(served)["size_distribution"] is None
+    assert answers.describe(served, Stop(60))["size_distribution"] is None
 
 
 def test_a_mixture_over_families_is_served(tmp_path):

@@ -34,6 +34,7 @@ LONGEST_FIELD = 131_072
 NAME_FORMAT = "Name its format with {format}"
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
+_SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which UTF-8 does not have
 _NEEDS_QUOTES = re.compile(r'^["\ufeff\s]|\s$|[\t\n\r\0]')
 
 
@@ -131,28 +132,19 @@ def _delimiter(text: str, columns: Columns, default: str) -> str:
 def check_names(kind: str, names: Iterable[str]) -> None:
     """Raise if files of this format cannot hold one of these names, before anything is written."""
     names = list(names)
-    try:
-        whole = "".join(names).encode()
-    except UnicodeEncodeError as reason:
-        wrong = next(name for name in names if not _is_text(name))
-        raise InvalidInputError(
-            f"no file can hold the label {wrong!r}: {reason.reason}", advice="Write ids with {as_labels:False}."
-        ) from None
-    if kind in DELIMITERS and (b"\0" in whole or len(whole) > LONGEST_FIELD):
-        for name in names:
-            if "\0" in name or len(name) >= LONGEST_FIELD:
-                raise InvalidInputError(
-                    f"a {kind} file cannot hold the label {name[:80]!r}: it has a NUL or is longer than {LONGEST_FIELD - 1:,}",
-                    advice="Write text or Parquet, or ids with {as_labels:False}.",
-                )
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    whole = "".join(names)
+    doubtful = kind in DELIMITERS and ("\0" in whole or len(whole) >= LONGEST_FIELD)
+    for name in names if doubtful or _SURROGATES.search(whole) else ():  # each of them only if any may be wrong
+        if _SURROGATES.search(name):
+            raise InvalidInputError(
+                f"no file can hold the label {name!r}: surrogates not allowed",
+                advice="Write ids with {as_labels:False}.",
+            )
+        if kind in DELIMITERS and ("\0" in name or len(name) >= LONGEST_FIELD):
+            raise InvalidInputError(
+                f"a {kind} file cannot hold the label {name[:80]!r}: it has a NUL or is longer than {LONGEST_FIELD - 1:,}",
+                advice="Write text or Parquet, or ids with {as_labels:False}.",
+            )
 
 
 def write(

@@ -13,7 +13,7 @@ import numpy as np
 from ndpp._atomic import replacing
 from ndpp.baskets.labels import MISSING, Rules
 from ndpp.baskets.lines import COMPLETION, SKIP, Columns, Long, MissingColumnError
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 
 PathOrFile: TypeAlias = str | os.PathLike[str] | IO[Any]
 
@@ -74,7 +74,9 @@ def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
         with pyarrow.parquet.ParquetFile(source) as file:
             there = file.schema_arrow.names
             columns.find(there, name)
-            return file.read(columns=there if columns.completions(there) else list(columns))
+            table = file.read(columns=there if columns.completions(there) else list(columns))
+            table.validate(full=True)  # text that is not UTF-8 would fail only when it is looked at
+            return table
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as reason:
         raise InvalidInputError(f"{name} is not a readable Parquet file: {reason}") from None
 
@@ -103,9 +105,7 @@ def _narwhals(frame: Any) -> Any:
 
 
 def _pyarrow(purpose: str) -> Any:
-    try:
+    with needing("pyarrow", "data", purpose):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "data", purpose) from None
     return pyarrow

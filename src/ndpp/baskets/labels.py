@@ -49,16 +49,13 @@ class Rules(NamedTuple):
         taken = known | MISSING
         padded = {name: label for label in self.labels or () if (name := label.strip()) not in taken}
         words = {value: value if value in known else value.strip() for value in set(values) if isinstance(value, str)}
-        self._say_stripped([value for value, word in words.items() if word and word != value])
+        if names := [value for value, word in words.items() if word and word != value]:
+            text = f"{self.name}: removed blanks at the ends of {many(len(names), 'name')}, such as {min(names)!r}"
+            warnings.warn(text, DataWarning, stacklevel=3)
         words = {value: padded.get(word, word) for value, word in words.items()}
         absent = {"": None} if self.missing == "keep" else dict.fromkeys(MISSING - known)
         clean = {value: absent.get(word, word) for value, word in words.items()}
         return [clean[value] if isinstance(value, str) else None if value != value else value for value in values]
-
-    def _say_stripped(self, names: list[str]) -> None:
-        if names:
-            text = f"{self.name}: removed blanks at the ends of {many(len(names), 'name')}, such as {min(names)!r}"
-            warnings.warn(text, DataWarning, stacklevel=4)
 
     def items(self, values: Sequence[Any]) -> Any:
         """Return integers if the values are ids, else strings."""

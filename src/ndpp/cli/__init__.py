@@ -1,7 +1,7 @@
 """The command ``ndpp``: each subcommand parses its options, calls the library, and prints or saves the result.
 
-Exit codes: 0 success; 1 failure, with one line on standard error; 2 wrong usage; 130 interrupted. Results go to standard output or to
-the file named by ``-o``; progress, warnings and errors go to standard error.
+Exit codes: 0 success; 1 failure, with one line on standard error; 2 wrong usage; 130 or 143 interrupted. Results go to standard output or
+to the file named by ``-o``; progress, warnings and errors go to standard error.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import ndpp
 from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
-from ndpp.cli.guard import DEBUG, end_with, guarded, install, reader_left
+from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 
 
 class _PlainFlags:
@@ -40,26 +40,17 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
+    epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 or 143 interrupted.",
 )
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Models": {
-        "fit": fit.fit,
-        "info": info.info,
-        "related": related.related,
-        "report": report.report,
-        "evaluate": evaluate.evaluate,
-        "diagnose": evaluate.diagnose,
-    },
-    "Baskets": {
-        "sample": draw.sample,
-        "complete": draw.complete,
-        "recommend": recommend.recommend,
-        "map": recommend.map_,
-        "serve": serve.serve,
-    },
-    "Experiments": {"demo": experiments.demo, "reproduce": experiments.reproduce, "bench": experiments.bench},
+    panel: {command.__name__.removesuffix("_"): command for command in commands}
+    for panel, commands in {
+        "Models": (fit.fit, info.info, related.related, report.report, evaluate.evaluate, evaluate.diagnose),
+        "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
+        "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
+    }.items()
 }
+"""The commands by panel of the help page and by name."""
 NO_ARGUMENTS = ("demo", "bench")
 """Commands that run without any argument; the others show their help instead."""
 
@@ -98,7 +89,7 @@ def root(
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments."""
     install()
-    words = list(arguments)
+    ARGUMENTS.set(words := list(arguments))
     end = words.index("--") if "--" in words else len(words)
     if "--debug" in words[:end]:
         words.remove("--debug")

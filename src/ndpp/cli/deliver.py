@@ -14,11 +14,12 @@ from typing import IO, Any, NamedTuple
 from ndpp._atomic import one_writer, replacing
 from ndpp._json import to_json
 from ndpp._progress import ProgressBar
+from ndpp._show import printable
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
 from ndpp.baskets.lines import COMPLETION
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
-from ndpp.cli.guard import Interrupted, printable, say
+from ndpp.cli.guard import Interrupted, say
 from ndpp.cli.journal import Journal
 from ndpp.cli.options import Format
 from ndpp.cli.output import progress

@@ -172,6 +172,4 @@ def diagnose(
 
 
 def _agreement(found: Any) -> dict[str, Any]:
-    return {
-        "agrees": found.agrees, "largest": found.largest, "limit": found.limit, "worst": found.worst, "n_draws": found.n_draws,
-    }  # fmt: skip
+    return {name: getattr(found, name) for name in ("agrees", "largest", "limit", "worst", "n_draws")}

@@ -26,18 +26,8 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 
 OTHER_FORMATS = (
-    ".parquet",
-    ".tsv",
-    ".xlsx",
-    ".xls",
-    ".ods",
-    ".html",
-    ".pdf",
-    ".arrow",
-    ".feather",
-    ".npz",
-    ".safetensors",
-)
+    ".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors",
+)  # fmt: skip
 """Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
 
 Law = LowRankKernel | Mixture
@@ -87,7 +77,7 @@ class Source(NamedTuple):
             unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
             raise
 
-    def read_for(self, kernel: Law, *, ids: bool) -> Baskets:
+    def read_for(self, kernel: Law | Baskets, *, ids: bool) -> Baskets:
         """Return the baskets over the items of a model."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,52 +15,33 @@ from ndpp._atomic import one_writer, part_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
-from ndpp.cli.guard import ALIASES, Interrupted
 from ndpp.cli.output import Report, emit, working
-from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
+from ndpp.cli.training import Family, make_estimator, train, with_settings
+from ndpp.errors import UnfinishedRunError
 from ndpp.experiments.record import Table
 from ndpp.explain import missions as missions_of
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
 
-
-class Family(StrEnum):
-    """Families of models."""
-
-    mixture = "mixture"
-    ndpp = "ndpp"
-    ondpp = "ondpp"
-    symmetric = "symmetric"
-
-
-ESTIMATORS = {
-    Family.mixture: "MixtureNDPP",
-    Family.ndpp: "NDPP",
-    Family.ondpp: "ONDPP",
-    Family.symmetric: "SymmetricDPP",
-}
 FAMILIES = (
     "mixture: missions with ties between items; a single kernel is faster to fit and less accurate: ndpp, where items attract and "
     "repel, ondpp, cheap to sample by rejection, or symmetric, where items only repel."
 )
 RANK = "Columns of the ties, or of a kernel, where it is also the largest size of a basket; default: by the number of items."
+MISSIONS = "Components of a mixture; default: by the data."
 SHOWN = 3
 """Missions that are named at the end."""
 VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
 TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
 
 
-def _training(help: str, least: int | None = None, name: str | None = None) -> Any:
-    panel = "Training (default: the estimator's own)"
-    return o.number(help, *([name] if name else []), least=least, rich_help_panel=panel, show_default=False)
-
-
+@with_settings
 def fit(
     baskets: o.BasketFile,
     output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)],
     family: Annotated[Family, typer.Option("--model", metavar="NAME", help=FAMILIES)] = Family.mixture,
     rank: Annotated[int | None, o.number(RANK, "--rank", "-r", least=1)] = None,
-    missions: Annotated[int | None, o.number("Components of a mixture; default: by the data.", least=1)] = None,
+    missions: Annotated[int | None, o.number(MISSIONS, "--missions", "--n-missions", least=1)] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     test: Annotated[int, o.number(TEST)] = 0,
     seed: o.Seed = 0,
@@ -77,21 +56,15 @@ def fit(
     item: o.ItemColumn = "item",
     encoding: o.Encoding = None,
     missing: o.MissingValues = o.Missing.error,
-    epochs: Annotated[int | None, _training("Maximum number of epochs.", 1, "--epochs")] = None,
-    patience: Annotated[int | None, _training("Epochs without progress before the learning rate drops.", 1)] = None,
-    learning_rate: Annotated[float | None, _training("Learning rate of Adam.")] = None,
-    batch_size: Annotated[int | None, _training("Baskets per step.", 1)] = None,
-    penalty: Annotated[float | None, _training("mixture: least penalty on what is popular in single missions.")] = None,
-    tie_penalty: Annotated[float | None, _training("mixture: least penalty on ties.")] = None,
-    noise: Annotated[float | None, _training("kernels: relative noise on the rows in training; 0 for none.")] = None,
-    alpha: Annotated[float | None, _training("kernels: weight of the penalty on the symmetric part.")] = None,
-    beta: Annotated[float | None, _training("kernels: weight of the penalty on the skew part.")] = None,
-    gamma: Annotated[float | None, _training("ondpp: weight of the rejection sampler's proposals.")] = None,
+    epochs: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
+    **settings: Any,
 ) -> None:
     """Fit a model to baskets: by default a mixture of shopping missions with ties between items.
 
-    OUTPUT.ndpp-part holds the state of training after every epoch; after Ctrl-C or a crash, the same command with --resume
-    continues and produces the same model. CSV and Parquet files are in long form, with one row for each item of each basket.
+    Standard error shows how long training takes at most, and a line per epoch or, on a terminal, a bar. OUTPUT.ndpp-part holds the
+    state of training after every epoch: after Ctrl-C or a crash, the same command with --resume continues and produces the same model,
+    and with --resume --max-epochs N, N being the epochs done, makes a model of what is there. CSV and Parquet files are in long form,
+    with one row for each item of each basket.
 
     \b
     Examples:
@@ -100,20 +73,20 @@ def fit(
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
     part = part_path(output)
-    _check_output(output, (baskets, validation, items), test=test)
+    _check_output(output, (baskets, validation, items, settings["families"]), test=test)
     with one_writer(output):
         _check_part(part, resume=resume)
         source = Source(baskets, from_, basket, item, encoding, missing)
         data, held_out = _read(source, validation, items, as_labels=labels)
-        options = {
-            "rank": rank, "max_epochs": epochs, "patience": patience, "learning_rate": learning_rate,
-            "batch_size": batch_size, "n_missions": missions, "penalty": penalty, "tie_penalty": tie_penalty,
-            "noise": noise, "alpha": alpha, "beta": beta, "gamma": gamma,
-        }  # fmt: skip
-        estimator = _estimator(family, options, jobs, checkpoint=part, device=device, random_state=seed)
-        train = _set_aside(data, test, seed, output)
-        _train(estimator, train, held_out, part, resume=resume)
-        about = Provenance.of(estimator, source, train, seed)
+        settings |= {"rank": rank, "n_missions": missions}
+        if epochs is not None:
+            warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
+            settings["max_epochs"] = settings["max_epochs"] or epochs
+        common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
+        estimator = make_estimator(family, settings, data, jobs, as_labels=labels, **common)
+        kept = _set_aside(data, test, seed, output)
+        train(estimator, kept, held_out, part, resume=resume)
+        about = Provenance.of(estimator, source, kept, seed)
         save(estimator.law_, output, metadata=asdict(about))
         part.unlink(missing_ok=True)
     emit(about.report(output, estimator.law_), None, as_json=json)
@@ -135,12 +108,16 @@ class Provenance:
     @classmethod
     def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
         """Return how a fitted estimator was made."""
-        omitted = ("checkpoint", "progress", "init", "random_state")
+        omitted = ("checkpoint", "progress", "random_state")
         return cls(
             model=type(estimator).__name__,
             baskets={"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
             seed=seed,
-            settings={name: value for name, value in estimator.get_params().items() if name not in omitted},
+            settings={
+                name: repr(value) if name == "init" and value is not None else value
+                for name, value in estimator.get_params().items()
+                if name not in omitted
+            },
             epochs=estimator.n_iter_,
             ended=estimator.ended_,
             validation_log_likelihood=max(epoch["validation"] for epoch in estimator.history_),
@@ -188,31 +165,6 @@ def _read(
             other = source.sibling(validation)
             held_out = other.read(n_items=data.n_items) if data.labels is None else other.read_with(data.labels)
     return data, held_out
-
-
-def _estimator(family: Family, options: Mapping[str, Any], jobs: int | None, **common: Any) -> Any:
-    with working("loading torch"):
-        from ndpp import learning
-
-        if jobs is not None:
-            import torch
-
-            torch.set_num_threads(jobs)
-    estimator = getattr(learning, ESTIMATORS[family])
-    given, known = {name: value for name, value in options.items() if value is not None}, estimator().get_params()
-    for name in given:
-        option = ALIASES.get(name, name).replace("_", "-")
-        require(name in known, f"--{option} is not an option of --model {family.value}")
-    return estimator(**given, **common, progress=sys.stderr.isatty())
-
-
-def _train(estimator: Any, train: Baskets, validation: Baskets | None, part: Path, *, resume: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingInterruptedWarning)  # reported below, with how to continue
-        estimator.fit(train, validation=validation, resume=resume)
-    if estimator.ended_ == "interrupted":
-        saved = f"saved training up to epoch {estimator.n_iter_} in {os.fspath(part)!r}; --resume continues"
-        raise Interrupted(saved if part.exists() else "no epoch was finished, so nothing was saved")
 
 
 def _split_files(output: Path) -> tuple[Path, Path]:

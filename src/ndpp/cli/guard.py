@@ -6,11 +6,11 @@ import errno
 import functools
 import io
 import os
-import re
+import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
@@ -19,14 +19,16 @@ from typer.models import OptionInfo
 
 from _ndpp_command import Interrupts
 from ndpp._atomic import WINDOWS
+from ndpp._show import printable
 from ndpp.errors import Names, NDPPError
 
 P = ParamSpec("P")
 DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
-FAILED, INTERRUPTED = 1, 130
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-ALIASES = {"format": "from", "max_epochs": "epochs", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
+ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
+"""The words of the command line."""
+FAILED = 1
+ALIASES = {"format": "from", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
 SWITCHES = {("as_labels", "True"): "--labels", ("as_labels", "False"): "--ids", ("resume", "True"): "--resume"}
 """Options without a value."""
@@ -78,17 +80,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def printable(text: str) -> str:
-    """Return the text with characters escaped that a terminal would obey: control characters, and marks that reorder a line.
-
-    Examples
-    --------
-    >>> printable("tea\\x1b[31m, 茶")
-    'tea\\\\x1b[31m, 茶'
-    """
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def say(text: str) -> None:
     """Print a line on standard error if it is a terminal."""
     if sys.stderr.isatty():
@@ -114,8 +105,9 @@ def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
     """End the command with one line about the error, if it is a failure, and an exit code."""
     if isinstance(error, SystemExit):
         raise error
-    code = 0 if reader_left(error) else INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-    if code == INTERRUPTED:
+    interrupted = isinstance(error, KeyboardInterrupt)
+    code = 0 if reader_left(error) else 128 + (Interrupts.pressed or signal.SIGINT) if interrupted else FAILED
+    if interrupted:
         print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
     elif code == FAILED:
         print(f"ndpp: error: {message_of(error, names)}", file=sys.stderr)

@@ -96,7 +96,8 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
         facts["sd_of_size"] = float(np.sqrt(law @ (np.arange(len(law)) - facts["mean_size"]) ** 2))
         notes = _bars(law, "P(size)")
     found = missions(model) if isinstance(model, Mixture) else ()
-    data = {**facts, "size_law": law, "missions": [_mission(one) for one in found], "training": header.metadata}
+    shown = [one._asdict() | {"items": [item._asdict() for item in one.items]} for one in found]
+    data = {**facts, "size_law": law, "missions": shown, "training": header.metadata}
     notes += [*_most_frequent(frequencies, model.labels, top), *_listed(found)]
     return Report(data, _facts({**facts, **header.metadata}, path.name), notes=notes)
 
@@ -108,10 +109,6 @@ def _shape(model: Law, header: ModelHeader) -> dict[str, Any]:
         "columns": header.n_columns, "rank": model.rank, "items_that_can_occur": len(model.support),
         "precision": str(model.X.dtype),
     }  # fmt: skip
-
-
-def _mission(one: Mission) -> dict[str, Any]:
-    return one._asdict() | {"items": [item._asdict() for item in one.items]}
 
 
 def _listed(found: Sequence[Mission]) -> list[str]:

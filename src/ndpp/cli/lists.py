@@ -11,6 +11,7 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp._validation import check_items
+from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
@@ -18,8 +19,6 @@ from ndpp.cli.files import Law, Source, item_ids, require
 from ndpp.cli.options import Format
 from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
 from ndpp.inference import PerCategory
-
-TABLE = "The file needs the columns 'item' and 'category'"
 
 
 class Lists(NamedTuple):
@@ -113,7 +112,7 @@ class CategoryFile(NamedTuple):
         )
         if self.path is None:
             return allowed, None
-        names, category = self._read(law, ids=ids, encoding=encoding)
+        names, category = read_groups(self.path, "category", law, ids=ids, encoding=encoding)
         without = allowed[category[allowed] < 0]
         if len(without):
             name = int(without[0]) if ids or law.labels is None else law.labels[int(without[0])]
@@ -127,25 +126,28 @@ class CategoryFile(NamedTuple):
             allowed = allowed[np.isin(category[allowed], chosen)]
         return allowed, None if self.most is None else PerCategory(category.tolist(), self.most)
 
-    def _read(self, law: Law, *, ids: bool, encoding: str | None) -> tuple[list[str], IntArray]:
-        """Return the names of the categories, and the number of the category of each item, −1 for items that have none."""
-        path = str(self.path)
-        format = None if format_of(path, None) != "text" else Format.csv
-        source = Source(path, format, "category", "item", encoding, unknown="skip")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # the file may hold products that the model does not know
-            try:
-                found = source.read_for(law, ids=ids)
-            except MissingColumnError as error:
-                error.advice = TABLE
-                raise
-        category = np.full(law.n_items, -1)
-        category[found.indices] = np.repeat(np.arange(len(found)), found.sizes)
-        twice = np.flatnonzero(np.bincount(found.indices, minlength=law.n_items) > 1)
-        if len(twice):
-            name = int(twice[0]) if ids or law.labels is None else law.labels[int(twice[0])]
-            raise InvalidInputError(f"{path}: item {name!r} has several categories; it can only have one")
-        return [str(name) for name in found.ids_or_numbers], category
+
+def read_groups(
+    path: str, column: str, law: Law | Baskets, *, ids: bool, encoding: str | None
+) -> tuple[list[str], IntArray]:
+    """Return the names in a column of a table of items, and which of them each item has, −1 for items without any."""
+    source = Source(
+        path, None if format_of(path, None) != "text" else Format.csv, column, "item", encoding, unknown="skip"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the file may hold products that the model does not know
+        try:
+            found = source.read_for(law, ids=ids)
+        except MissingColumnError as error:
+            error.advice = f"The file needs the columns 'item' and '{column}'"
+            raise
+    group = np.full(law.n_items, -1)
+    group[found.indices] = np.repeat(np.arange(len(found)), found.sizes)
+    twice = np.flatnonzero(np.bincount(found.indices, minlength=law.n_items) > 1)
+    if len(twice):
+        name = int(twice[0]) if ids or law.labels is None else law.labels[int(twice[0])]
+        raise InvalidInputError(f"{path}: item {name!r} has several {column[:-1]}ies; it can only have one")
+    return [str(name) for name in found.ids_or_numbers], group
 
 
 def _places(word: str, names: Sequence[str], path: str) -> list[int]:

@@ -12,29 +12,12 @@ import typer
 from ndpp.errors import NDPPError
 from ndpp.laws.files import load_header
 
-
-class Format(StrEnum):
-    """File formats of baskets."""
-
-    text = "text"
-    csv = "csv"
-    tsv = "tsv"
-    parquet = "parquet"
-
-
-class Unknown(StrEnum):
-    """What to do about items that the model does not know."""
-
-    error = "error"
-    skip = "skip"
-
-
-class Missing(StrEnum):
-    """What to do about missing values."""
-
-    error = "error"
-    skip = "skip"
-    keep = "keep"
+Format = StrEnum("Format", "text csv tsv parquet")
+"""File formats of baskets."""
+Unknown = StrEnum("Unknown", "error skip")
+"""What to do about items that the model does not know."""
+Missing = StrEnum("Missing", "error skip keep")
+"""What to do about missing values."""
 
 
 def number(help: str, *names: str, least: float | None = 0, **more: Any) -> Any:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ndpp._json import to_json
 from ndpp._progress import ProgressBar, progress_bar
-from ndpp.cli.guard import printable
+from ndpp._show import printable
 from ndpp.experiments.record import Table, write_text
 
 NUMERIC = int | float | np.number | None

@@ -91,11 +91,9 @@ def _notes(law: Law) -> list[str]:
 
 def _shown(law: Law, header: Sequence[str], names: Sequence[tuple[Any, ...]], pairs: Sequence[Pair]) -> Table:
     """Return a table for people; only mixtures have a column of ties."""
-    if isinstance(law, Mixture):
-        numbers: list[tuple[float, ...]] = [(pair.lift, pair.tie, pair.together) for pair in pairs]
-        return Table((*header, "lift", "by ties", "together"), [(*own, *n) for own, n in zip(names, numbers)])
-    numbers = [(pair.lift, pair.together) for pair in pairs]
-    return Table((*header, "lift", "together"), [(*own, *n) for own, n in zip(names, numbers)])
+    by_ties = ("by ties",) if isinstance(law, Mixture) else ()
+    lines = [(*own, pair.lift, *(pair.tie for _ in by_ties), pair.together) for own, pair in zip(names, pairs)]
+    return Table((*header, "lift", *by_ties, "together"), lines)
 
 
 def _lines(pairs: Pairs, name: Callable[[Share], Any]) -> list[tuple[Any, ...]]:

@@ -12,15 +12,16 @@ import numpy as np
 import typer
 
 import ndpp
+from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.evaluate import baselines
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
-from ndpp.cli.guard import printable, say
+from ndpp.cli.guard import say
 from ndpp.cli.output import cell, working
 from ndpp.cli.related import MOST_POPULAR
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 from ndpp.experiments.record import write_text
 from ndpp.explain import Pairs, missions, popularity, strongest_pairs
 from ndpp.laws.files import load_header
@@ -78,12 +79,8 @@ def report(
         now("evaluating")
         evaluation = None if other is None else _evaluation(law, other, seen, seed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
-    write_text(
-        output,
-        _template().render(
-            found, **head, evaluation=evaluation, test=printable(test or ""), written_by=ndpp.__version__
-        ),
-    )
+    head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
+    write_text(output, _template().render(found, **head, evaluation=evaluation))
     say(f"{str(output)!r} describes {str(model)!r}")
 
 
@@ -165,10 +162,8 @@ def _map(law: Law, pairs: Pairs) -> str | None:
 
 
 def _template() -> Any:
-    try:
+    with needing("jinja2", "cli", "`ndpp report`"):
         import jinja2
-    except ImportError:
-        raise MissingExtraError("jinja2", "cli", "`ndpp report`") from None
     folder = jinja2.PackageLoader("ndpp.cli", "page")
     return jinja2.Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template(
         "report.html"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +43,8 @@ def serve(
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
     settings = Settings(str(model), host, port, None if token_file is None else str(token_file), workers, seconds)
+    if callable(signal.getsignal(signal.SIGTERM)):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:
         run(settings)
     except ModelFileError:

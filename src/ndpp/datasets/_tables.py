@@ -23,7 +23,7 @@ from scipy import sparse
 
 from ndpp.baskets import Baskets
 from ndpp.baskets.lines import BadLineError, records
-from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
+from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 MAX_ROWS = 100
 """Baskets of more rows are dropped, as in the literature."""
@@ -122,12 +122,9 @@ def _opened(path: PathLike, delimiter: str) -> Iterator[Iterator[tuple[int, list
                 name, source = largest.filename.lower(), stack.enter_context(archive.open(largest))
             elif name.endswith(".gz"):
                 source = stack.enter_context(gzip.open(source))
-            workbook = name.endswith(".xlsx")
-            yield (
-                _workbook(source)
-                if workbook
-                else records(map(_decoded, source), str(path), delimiter=delimiter, quoted=delimiter == ",")
-            )
+            lines = map(_decoded, source)
+            plain = records(lines, str(path), delimiter=delimiter, quoted=delimiter == ",")
+            yield _workbook(source) if name.endswith(".xlsx") else plain
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as reason:
         raise InvalidInputError(f"{path} is not a complete archive: {reason}. Download it again.") from None
 
@@ -141,10 +138,8 @@ def _decoded(line: bytes) -> str:
 
 def _workbook(source: Any) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of the first sheet of a workbook."""
-    try:
+    with needing("openpyxl", "data", "Reading an Excel workbook (unlike a CSV export)"):
         import openpyxl
-    except ImportError:
-        raise MissingExtraError("openpyxl", "data", "Reading an Excel workbook (unlike a CSV export)") from None
     # In memory, since openpyxl seeks, which is slow in a compressed stream.
     book = openpyxl.load_workbook(io.BytesIO(source.read()), read_only=True, data_only=True)
     try:

@@ -11,10 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
+from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 TIMEOUT = 60.0
 """Seconds to wait for the server."""
@@ -38,7 +37,9 @@ def fetch(url: str, *, sha256: str, folder: str | os.PathLike[str] | None = None
             f"must be an http or https address that ends in a file name; got {url!r}", argument="url"
         )
     target = (cache_folder() if folder is None else Path(folder)) / name
-    pooch, requests = _packages()
+    with needing("pooch", "data", "Downloading a data set"):
+        import pooch
+        import requests
     by_hand = "Try again later, or download it by hand and pass its path to the loader."
     try:
         with _quiet(pooch.get_logger()):
@@ -72,12 +73,3 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _packages() -> tuple[Any, Any]:
-    try:
-        import pooch
-        import requests
-    except ImportError as missing:
-        raise MissingExtraError(missing.name or "pooch", "data", "Downloading a data set") from None
-    return pooch, requests

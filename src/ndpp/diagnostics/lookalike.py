@@ -21,7 +21,7 @@ from ndpp._lazy import load
 from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 
 FEATURES = (
     "size", "mean log-frequency", "least log-frequency", "largest log-frequency",
@@ -161,10 +161,8 @@ def _pairs(baskets: Baskets) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
 
 def _out_of_fold(X: FloatArray, y: BoolArray, n_folds: int, rng: np.random.Generator) -> FloatArray:
     """Return for each basket the probability to be real, by a classifier of the other folds."""
-    try:
+    with needing("scikit-learn", "learn", "The classifier test"):
         make = load(CLASSIFIER)
-    except ImportError:
-        raise MissingExtraError("scikit-learn", "learn", "The classifier test") from None
     fold, scores = np.empty(len(y), np.int64), np.empty(len(y))
     for kind in (y, ~y):
         fold[kind] = rng.permutation(np.arange(kind.sum()) % n_folds)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._show import html_table, printable, to_frame
+from ndpp._show import WIDEST, html_table, printable, to_frame
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
@@ -66,7 +66,9 @@ class Pairs(NamedTuple):
 
     def __str__(self) -> str:
         names = ("go together", "stand in for each other")
-        return _text(*names, self, lambda p: f"{printable(p.first.label)} + {printable(p.second.label)}")
+        return _text(
+            *names, self, lambda p: f"{printable(p.first.label, WIDEST)} + {printable(p.second.label, WIDEST)}"
+        )
 
     def __repr__(self) -> str:
         return str(self)
@@ -97,9 +99,9 @@ class Related(NamedTuple):
     substitutes: tuple[Pair, ...]
 
     def __str__(self) -> str:
-        head = f"{printable(self.item.label)}: in {self.item.probability:.2%} of baskets\n"
+        head = f"{printable(self.item.label, WIDEST)}: in {self.item.probability:.2%} of baskets\n"
         pairs = Pairs(self.complements, self.substitutes)
-        return head + _text("goes with", "instead of it", pairs, lambda pair: printable(pair.second.label))
+        return head + _text("goes with", "instead of it", pairs, lambda pair: printable(pair.second.label, WIDEST))
 
     def __repr__(self) -> str:
         return str(self)

@@ -8,7 +8,6 @@ P(a ∈ S): what goes with this basket rather than with others, however popular 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,9 +17,15 @@ from ndpp._show import html_table, text_table, to_frame
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference.scores import check_catalogue, next_item_scores, next_item_scores_many, scores_or_nan
-from ndpp.laws.batched import Form, scores
+from ndpp.errors import InvalidInputError
+from ndpp.inference.scores import (
+    check_catalogue,
+    each_or_nan,
+    next_item_scores,
+    next_item_scores_many,
+    scores_or_nan,
+)
+from ndpp.laws.batched import Form
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 
@@ -282,11 +287,4 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
 
 def _continuation_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     check_catalogue(law, baskets)
-    out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
-    if isinstance(law, LowRankKernel):
-        out, is_scored = scores(Form.of_marginal(law), baskets)
-        out[~is_scored] = np.nan
-    for i in np.flatnonzero(~is_scored):
-        with suppress(ZeroProbabilityError):
-            out[i] = continuation_scores(law, baskets[i])
-    return out
+    return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import logsumexp
@@ -22,11 +24,12 @@ from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import ROUNDING, eliminate
 
+Law: TypeAlias = LowRankKernel | Mixture
 MARGIN = 8.0
 """What one perturbation shows, times this, is taken for the rounding error."""
 
 
-def next_item_scores(kernel: LowRankKernel | Mixture, basket: Items) -> FloatArray:
+def next_item_scores(kernel: Law, basket: Items) -> FloatArray:
     """Return P(J ∪ i) / P(J), J being the basket, for every item i of the catalogue: what completes a basket that lacks one item.
 
     For a kernel this is det L_{J∪i} / det L_J = L_ii − L_iJ L_J⁻¹ L_Ji. For what else a basket that has begun will hold, see
@@ -86,7 +89,7 @@ def _measured_error(kernel: LowRankKernel, rows: IntArray, values: FloatArray) -
     return MARGIN * float(np.abs(Gains.fresh(kernel, moved).values - values).max())
 
 
-def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+def next_item_scores_many(kernel: Law, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket as an array of shape (len(baskets), n_items).
 
     Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is close to
@@ -100,18 +103,25 @@ def next_item_scores_many(kernel: LowRankKernel | Mixture, baskets: Baskets) -> 
     return out
 
 
-def scores_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+def scores_or_nan(law: Law, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket, shape (len(baskets), n_items); NaN for baskets that never occur by themselves."""
     check_catalogue(law, baskets)
     if isinstance(law, (TiedMixture, FamilyMixture)):
         return _bulk_scores(law, baskets)
+    return each_or_nan(law, baskets, next_item_scores, Form.of_kernel)
+
+
+def each_or_nan(
+    law: Law, baskets: Baskets, score: Callable[[Law, IntArray], FloatArray], form: Callable[[LowRankKernel], Form]
+) -> FloatArray:
+    """Return ``score`` of each basket, NaN for impossible ones: of a kernel in stacked products with ``form``, where these are reliable."""
     out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
     if isinstance(law, LowRankKernel):
-        out, is_scored = scores(Form.of_kernel(law), baskets)
+        out, is_scored = scores(form(law), baskets)
         out[~is_scored] = np.nan
     for i in np.flatnonzero(~is_scored):
         with suppress(ZeroProbabilityError):
-            out[i] = next_item_scores(law, baskets[i])
+            out[i] = score(law, baskets[i])
     return out
 
 
@@ -132,13 +142,8 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     return out
 
 
-def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
-    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
-    return np.asarray(posterior @ mixture.odds * next_item_scores_many(mixture.base, baskets))
-
-
 def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
-    """Return the same for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for those that it does."""
+    """Return popularity times tie for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for the others."""
     touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
     ties = next_item_scores_many(mixture.base, mixture.families_of(touched, len(baskets)))
     out = posterior @ mixture.single_odds * ties[:, patterns.families]
@@ -155,10 +160,10 @@ def _bulk_scores(mixture: TiedMixture | FamilyMixture, baskets: Baskets) -> Floa
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
-    if isinstance(mixture, TiedMixture):
-        out[possible] = _tied_scores(mixture, posterior, rest)
-    else:
+    if isinstance(mixture, FamilyMixture):
         out[possible] = _family_scores(mixture, posterior, rest)
+    else:  # popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)
+        out[possible] = posterior @ mixture.odds * next_item_scores_many(mixture.base, rest)
     return out
 
 
@@ -179,7 +184,7 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
     return out
 
 
-def check_catalogue(law: LowRankKernel | Mixture, baskets: Baskets) -> None:
+def check_catalogue(law: Law, baskets: Baskets) -> None:
     """Raise unless law and baskets are over the same items."""
     if baskets.n_items != law.n_items:
         raise InvalidInputError(

@@ -7,7 +7,7 @@ samplers, tree samplers and the up-steps of the walk all reduce to such draws, w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -15,10 +15,8 @@ from numpy.random import Generator
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
-
-if TYPE_CHECKING:
-    from ndpp.laws.kernel import LowRankKernel
 
 
 class ItemDraws(NamedTuple):

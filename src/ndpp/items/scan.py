@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import Generator
 
 from ndpp._types import FloatArray
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, invert_cdf, nonnegative
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
-
-if TYPE_CHECKING:
-    from ndpp.laws.kernel import LowRankKernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,8 @@
 The leverages ℓ_a = ‖q_a‖² sum to r. If 0 ⪯ M ⪯ c·I then q_aᵀ M q_a ≤ c ℓ_a. Proposing a with probability ℓ_a / r and accepting it
 with probability q_aᵀ M q_a / (c ℓ_a) is therefore exact. The acceptance rate is tr(M) / (c r), whatever n and the kernel.
 
+Acceptances are decided in single precision, unless its rounding might matter: then in double precision, so that draws are the same.
+
 Cost: O(n) to prepare a Walker–Vose alias table [Vose, IEEE Trans. Softw. Eng. 1991]; O(1) to propose an item, O(r²) to accept or
 reject it.
 """
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -21,13 +23,23 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
-
-if TYPE_CHECKING:
-    from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""
+FILTERING = 1.0
+"""Multiplies the error bound below which an acceptance is decided in double precision. No draw depends on it from 1 to ∞."""
 ACCEPTANCE = "acceptance of an item proposed by its leverage"
+
+
+class TableArrays(NamedTuple):
+    """What compiled code needs of a :class:`LeverageTable`, which explains it."""
+
+    threshold: FloatArray
+    alias: AnyArray
+    leverage: FloatArray
+    total: float
+    budget: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +107,7 @@ class LeverageTable(ItemIndex):
         missing, proposals = n_draws, 0
         while missing:
             if proposals >= self.budget * n_draws:
-                raise BudgetExceededError(
-                    f"{proposals} proposals gave {n_draws - missing} of {n_draws} items; the expected acceptance rate "
-                    f"is {rate:.3g}. Pass a tighter bound than {bound:.3g}, raise the budget, or use a Tree.",
-                    count=proposals,
-                    partial=np.concatenate(drawn),
-                )
+                raise self.over_budget(np.concatenate(drawn), n_draws, rate, bound)
             # tr M is often an integer; rounding keeps its last digit from deciding how many random numbers are used.
             needed = round(1.1 * missing / rate, 6)
             n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
@@ -111,6 +118,16 @@ class LeverageTable(ItemIndex):
             missing -= accepted.size
             proposals += n_rows if missing else int(accepted[-1]) + 1
         return ItemDraws(np.concatenate(drawn), proposals)
+
+    def over_budget(self, drawn: IntArray, n_draws: int, rate: float, bound: float) -> BudgetExceededError:
+        """Return the error for draws that need more proposals than the budget has."""
+        count = self.budget * n_draws
+        return BudgetExceededError(
+            f"{count} proposals gave {len(drawn)} of {n_draws} items; the expected acceptance rate "
+            f"is {rate:.3g}. Pass a tighter bound than {bound:.3g}, raise the budget, or use a Tree.",
+            count=count,
+            partial=drawn,
+        )
 
     def _accepted(
         self, rows: IntArray, uniforms: FloatArray, M: FloatArray, factor: FloatArray | None, bound: float, wanted: int
@@ -123,7 +140,7 @@ class LeverageTable(ItemIndex):
         Q, places = self.kernel.coordinates.Q, rows
         if Q is None:
             Q, places = self.kernel.q_rows(rows), np.arange(len(rows))
-        accepted, extremes = _accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling, wanted)
+        accepted, extremes, _ = accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling, wanted, FILTERING)
         if not (extremes[0] >= 0 and extremes[-1] <= 1):
             clip_probabilities(extremes, ACCEPTANCE)
         return accepted
@@ -156,38 +173,92 @@ def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> Int
     return rows
 
 
-@njit(fastmath={"contract", "reassoc"})
-def _accept(
-    Q: FloatArray, places: IntArray, M: FloatArray, uniforms: FloatArray, ceiling: FloatArray, wanted: int
-) -> tuple[IntArray, FloatArray]:
-    """Return the first ``wanted`` i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], and the range of these ratios.
+@njit(error_model="numpy")
+def draw_one(
+    rng: Generator, table: TableArrays, Q: FloatArray, M: FloatArray, filtering: float
+) -> tuple[int, int, int, float, float]:
+    """Do what :meth:`LeverageTable.draw_counted` does for one row, with ``bound`` 1 and Q in memory.
 
-    Proposals are processed in small groups, so that little is computed beyond the last one wanted.
+    Returns the row (−1 if the budget is spent), the proposals, how many of them were decided in double precision, and the least and the
+    largest of those acceptance probabilities, 0.5 if there are none; the caller checks them.
     """
-    step, r, found = 32, Q.shape[1], 0
-    accepted = np.empty(min(wanted, places.size), np.int64)
-    extremes = np.array([0.5, 0.5])
-    q, product = np.empty((step, r)), np.empty((step, r))
-    for start in range(0, places.size, step):
-        stop = min(start + step, places.size)
+    rate, proposals, doubts, low, high = np.trace(M) / table.total, 0, 0, 0.5, 0.5
+    while proposals < table.budget:
+        n_rows = int(min(max(round(1.1 / rate, 6) + 8, 16), BLOCK, table.budget - proposals))
+        uniforms = rng.random((3, n_rows))
+        rows = look_up(table.threshold, table.alias, uniforms)
+        accepted, extremes, unsure = accept(Q, rows, M, uniforms[2], table.leverage[rows], 1, filtering)
+        doubts += unsure
+        if not math.isfinite(extremes[0]):
+            return -1, proposals, doubts, extremes[0], extremes[0]
+        low, high = min(low, extremes[0]), max(high, extremes[1])
+        if accepted.size:
+            return rows[accepted[0]], proposals + accepted[0] + 1, doubts, low, high
+        proposals += n_rows
+    return -1, proposals, doubts, low, high
+
+
+@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
+def accept(
+    Q: FloatArray,
+    places: IntArray,
+    M: FloatArray,
+    uniforms: FloatArray,
+    ceiling: FloatArray,
+    wanted: int,
+    filtering: float,
+) -> tuple[IntArray, FloatArray, int]:
+    """Return the first ``wanted`` i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], and range and number of ratios in doubt.
+
+    Ratios are computed in single precision, for small groups of proposals. One that lies so close to its uniform, to 0 or to 1 that
+    rounding might matter is in doubt and computed again in double precision, so that every decision is that of double precision.
+    ``filtering`` multiplies the bound on rounding: ∞ decides everything in double precision.
+    """
+    n, r, found, doubts = places.size, Q.shape[1], 0, 0
+    step = 8 if n < 24 else 16 if n < 64 else 32
+    accepted, extremes = np.empty(min(wanted, n), np.int64), np.array([0.5, 0.5])
+    q, product, single = np.empty((step, r), np.float32), np.empty((step, r), np.float32), M.astype(np.float32)
+    norm = math.sqrt((M * M).sum())
+    for start in range(0, n, step):
+        stop = min(start + step, n)
         for i in range(start, stop):
-            q[i - start] = Q[places[i]]
-        np.dot(q, M, product)
-        for i in range(start, stop):
-            weight = 0.0
+            scale = 1.0 / math.sqrt(ceiling[i])
             for b in range(r):
-                weight += q[i - start, b] * product[i - start, b]
-            chance = weight / ceiling[i]
-            if not math.isfinite(chance):
-                return accepted[:found], np.array([chance])
-            extremes[0] = min(extremes[0], chance)
-            extremes[1] = max(extremes[1], chance)
+                q[i - start, b] = np.float32(scale * Q[places[i], b])
+        np.dot(q, single, product)
+        for i in range(start, stop):
+            chance, length = 0.0, 0.0
+            for b in range(r):
+                chance += q[i - start, b] * product[i - start, b]
+                length += q[i - start, b] * q[i - start, b]
+            # Rounding q twice and M once, and sums of r products: |error| ≤ γ |q|ᵀ|M||q| ≤ γ ‖M‖ ‖q‖², γ = (r + 3)u, u = 2⁻²⁴. The
+            # rest of γ covers terms of second order and the double precision that this is compared with.
+            error = filtering * ((r + 16) * 2.0**-24 * 1.01 * norm * length + 1e-30)
+            if not (abs(chance - uniforms[i]) > error and chance > error and chance < 1.0 - error):
+                chance = _quadratic_form(Q[places[i]], M) / ceiling[i]
+                doubts += 1
+                if not math.isfinite(chance):
+                    return accepted[:found], np.array([chance, chance]), doubts
+                extremes[0] = min(extremes[0], chance)
+                extremes[1] = max(extremes[1], chance)
             if uniforms[i] < chance:
                 accepted[found] = i
                 found += 1
                 if found == wanted:
-                    return accepted, extremes
-    return accepted[:found], extremes
+                    return accepted, extremes, doubts
+    return accepted[:found], extremes, doubts
+
+
+@njit(fastmath={"contract", "reassoc"})
+def _quadratic_form(q: FloatArray, M: FloatArray) -> float:
+    """Return qᵀMq."""
+    total = 0.0
+    for a in range(q.size):
+        part = 0.0
+        for b in range(q.size):
+            part += M[a, b] * q[b]
+        total += q[a] * part
+    return total
 
 
 @njit()

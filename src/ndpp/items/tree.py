@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import Generator
@@ -22,9 +21,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, nonnegative, row_weights
-
-if TYPE_CHECKING:
-    from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.kernel import LowRankKernel
 
 LEAST_LEAF = 8
 """With fewer rows per leaf, another level of nodes would cost more than it saves."""

@@ -23,7 +23,7 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.precision import never_together, say_precision
+from ndpp.laws.precision import check_given, never_together, say_precision
 from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background
@@ -113,13 +113,10 @@ class BackgroundKernel(LowRankKernel):
 
     # -- probabilities -------------------------------------------------------------------------------------------------------
 
-    def log_det(self, items: Items) -> float:
-        """Return log det(L_S), −inf where it is zero. O(k²d + k³)."""
-        ids = check_items(items, self)
+    def _log_det(self, ids: IntArray) -> tuple[float, float]:
+        """Return log det(L_S), −inf where it is zero, and no estimate of its error. O(k²d + k³)."""
         if len(ids) == 0:
-            return 0.0
-        if not self.can_occur(ids).all():
-            return -np.inf
+            return 0.0, 0.0
         # With rows x_i / √δ_i, det L_S / Πδ_i sums the minors of the low-rank part over all sets that hold the items with δ = 0.
         odds, x = self.background[ids], self.x_rows(self.rows_of(ids))
         alone = odds > 0
@@ -127,17 +124,13 @@ class BackgroundKernel(LowRankKernel):
         coords = coordinates(x, self.W, magnitudes=self._magnitudes)
         popularity = float(np.log(odds[alone]).sum())
         if coords.rank == 0:
-            return popularity if alone.all() else -np.inf
+            return popularity if alone.all() else -np.inf, 0.0
         assert coords.Q is not None
-        return popularity + tilted_law(coords, 1.0, coords.Q[~alone]).log_weight
+        return popularity + tilted_law(coords, 1.0, coords.Q[~alone]).log_weight, 0.0
 
-    def log_normalizer(self, size: int | None = None) -> float:
-        """Return log Σ_S det(L_S) over all sets, log det(I + L), or over those of one size, log e_k (−inf where none can occur)."""
-        if size is None:
-            return float(np.log1p(self.odds).sum()) + self.ties.log_normalizer()
-        value, error = self._log_elementary(check_count(size, "size"))
-        say_precision(error, f"log e_{size}")
-        return value
+    @cached_property
+    def _log_alone(self) -> float:
+        return float(np.log1p(self.odds).sum())
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
@@ -237,7 +230,7 @@ class BackgroundKernel(LowRankKernel):
         return self.ties.q_rows(self.rows_of(tied))
 
     def _log_mass(self, tied: Any) -> float:
-        return float(np.log1p(self.odds).sum()) + tilted_law(self.ties.coordinates, 1.0, self._q(tied)).log_weight
+        return self._log_alone + tilted_law(self.ties.coordinates, 1.0, self._q(tied)).log_weight
 
     def _marginal(self, tied: Any) -> FloatArray:
         law = tilted_law(self.ties.coordinates, 1.0, self._q(tied))
@@ -291,19 +284,10 @@ class BackgroundKernel(LowRankKernel):
             return None, ids[:0]
         return (self._condition_alone(ids[alone]) if alone.any() else self), ids[~alone]
 
-    def condition(self, items: Items) -> LowRankKernel:
-        """Return the distribution of the remaining items, given that these are in: L − L_{:,A} L_A⁻¹ L_{A,:} on the others.
-
-        Raises
-        ------
-        ZeroProbabilityError
-            The items never occur together.
-        NoConditionalKernelError
-            They do, but det L_A = 0, which takes items without a background; use ``given=`` instead.
-        """
-        if len(self.rows_of(items)) == self.n_rows:
+    def _given(self, rows: IntArray) -> LowRankKernel:
+        if len(rows) == self.n_rows:
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a distribution")
-        rest, tied = self.given_alone(items)
+        rest, tied = self.given_alone(self.catalogue_ids(rows))
         assert rest is not None
         if not len(tied):
             return rest
@@ -324,12 +308,3 @@ class BackgroundKernel(LowRankKernel):
         L = super().to_dense()
         L[self.support, self.support] += self.odds
         return L
-
-
-def check_given(size: int, n_given: int) -> int:
-    """Return the size of sets that contain ``n_given`` items; raise where it is smaller."""
-    if check_count(size, "size") < n_given:
-        raise ImpossibleSizeError(
-            f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}"
-        )
-    return size

@@ -9,17 +9,22 @@ from ndpp._lazy import load
 from ndpp._show import html_table, some
 from ndpp._types import Items, Jobs, RngLike
 from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
 
 RECOMMEND = "ndpp.inference.ranking:recommend"
 """Recommendations build on distributions, so they are loaded by name."""
-MEMORY = 256 * 2**20
-"""Default for the maximum number of bytes of cached matrices."""
 
 
 class Law:
     """A distribution over sets of items. Samplers import this package, so a distribution names its sampler and loads it on first use."""
 
     _sampler: ClassVar[str]
+    _memory: ClassVar[int] = 256 * 2**20
+    """Default for the maximum number of bytes of cached matrices."""
+
+    def component(self, which: int | str) -> int:
+        """Return the number of a component of a mixture, given by number or name."""
+        raise InvalidInputError(f"is for mixtures, and this is a single kernel; got {which!r}", argument="component")
 
     def _repr_html_(self) -> str:
         law: Any = self  # what is an attribute of a kernel may be a property of a mixture
@@ -36,14 +41,19 @@ class Law:
         size: int | None = None,
         given: Items = (),
         exclude: Items = (),
-        memory: int = MEMORY,
+        memory: int | None = None,
         device: str | None = None,
+        component: int | str | None = None,
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again.
 
         Parameters as in :meth:`sample`.
         """
-        return load(self._sampler).prepare(self, size=size, given=given, exclude=exclude, memory=memory, device=device)
+        options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
+        memory = self._memory if memory is None else memory
+        return load(self._sampler).prepare(
+            self, size=size, given=given, exclude=exclude, memory=memory, device=device, **options
+        )
 
     def sample(
         self,
@@ -55,8 +65,9 @@ class Law:
         rng: RngLike = None,
         n_jobs: Jobs = None,
         device: str | None = None,
-        memory: int = MEMORY,
+        memory: int | None = None,
         progress: bool = False,
+        component: int | str | None = None,
     ) -> Baskets:
         """Draw exact samples.
 
@@ -74,11 +85,13 @@ class Law:
             Workers, as joblib counts them, or a dask cluster; each holds BLAS to one thread.
         device : str, optional
             None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
-        memory : int
-            Maximum bytes of cached matrices. Peak memory in addition to X is this, a table of 20n bytes, and about
-            130 r² √size bytes per worker.
+        memory : int, optional
+            Maximum bytes of cached matrices, by default 256 MB, of a mixture 2 GB. Peak memory in addition to X is this, a table of
+            20n bytes, and about 130 r² √size bytes per worker.
         progress : bool
             Show a progress bar.
+        component : int or str, optional
+            Draw from one component of a mixture, given by number or name.
 
         Examples
         --------
@@ -86,8 +99,14 @@ class Law:
         >>> kernel = ndpp.LowRankKernel(np.eye(4), np.eye(4))
         >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
         [[0, 1], [1, 2], [0, 1]]
+        >>> odds, ties = [[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]]
+        >>> mixture = ndpp.Mixture.tied(odds, ties, [[0.5]], [0.5, 0.5], names=["a", "b"])
+        >>> mixture.sample(3, component="b", rng=0).to_lists()
+        [[], [1], [1]]
         """
-        sampler = self.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
+        sampler = self.sampler(
+            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
+        )
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets
 

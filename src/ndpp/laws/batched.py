@@ -86,7 +86,12 @@ class Stack(NamedTuple):
 
 def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return log det L_J of each basket J, −inf where it is zero."""
-    out, is_known = _log_minors(Form.of_kernel(kernel), baskets)
+    form, possible = Form.of_kernel(kernel), _possible(kernel, baskets)
+    out, is_known = np.full(len(baskets), -np.inf), ~possible
+    for chosen in _chunks(baskets.sizes, possible):
+        part = baskets[chosen]
+        for stack in _stacks(form, part, _table(form, part)):
+            out[chosen[stack.numbers]], is_known[chosen[stack.numbers]] = stack.log_dets, True
     for i in np.flatnonzero(~is_known):
         out[i] = kernel.log_det(baskets[i])
     return out
@@ -95,25 +100,6 @@ def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
 def log_probs(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """Return log P(J) of each basket J."""
     return log_dets(kernel, baskets) - kernel.log_normalizer()
-
-
-def log_inclusions(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    """Return log P(J ⊆ S) of each basket J, −inf where it is zero."""
-    out, is_known = _log_minors(Form.of_marginal(kernel), baskets)
-    for i in np.flatnonzero(~is_known):
-        out[i] = kernel.log_mass(baskets[i]) - kernel.log_normalizer()
-    return out
-
-
-def _log_minors(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
-    """Return log det A_J of each basket, and which of them are reliable."""
-    possible = _possible(form.kernel, baskets)
-    out, is_known = np.full(len(baskets), -np.inf), ~possible
-    for chosen in _chunks(baskets.sizes, possible):
-        part = baskets[chosen]
-        for stack in _stacks(form, part, _table(form, part)):
-            out[chosen[stack.numbers]], is_known[chosen[stack.numbers]] = stack.log_dets, True
-    return out, is_known
 
 
 def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:

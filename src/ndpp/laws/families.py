@@ -23,23 +23,22 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp._validation import check_items, check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
-from ndpp.errors import ImpossibleSizeError, InvalidInputError
+from ndpp.errors import InvalidInputError
 from ndpp.laws.background import BackgroundKernel
 from ndpp.laws.batched import log_dets
-from ndpp.laws.family_sizes import FamilySizes, distributions
+from ndpp.laws.family_sizes import FamilySizes, distributions, tilts
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR, Mixture
-from ndpp.laws.patterns import Catalogue, FamilyComponents, Patterns, Touched, touched_weights
-from ndpp.laws.tied import TiedMixture
+from ndpp.laws.patterns import Catalogue, Patterns, Touched, touched_weights
+from ndpp.laws.tied import SharedTies, TiedMixture
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
 
 
-class FamilyMixture(Mixture):
+class FamilyMixture(SharedTies):
     """A mixture whose ties are between families of items, each of which comes in patterns.
 
     Parameters
@@ -107,7 +106,6 @@ class FamilyMixture(Mixture):
     def _fill(self, odds: Any, patterns: Patterns, base: LowRankKernel, labels: tuple[str, ...] | None) -> None:
         self.odds, self.patterns, self.base = frozen(odds), patterns, base
         self._catalogue = Catalogue(len(patterns.odds), labels)
-        self.components: Any = FamilyComponents(self)
 
     def _changed(
         self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
@@ -125,10 +123,9 @@ class FamilyMixture(Mixture):
     def _first(self) -> Any:
         return self._catalogue
 
-    @property
-    def max_size(self) -> int:
-        """No sample is larger."""
-        return int(self.largest[self.weights > 0].max())
+    def single(self, c: int) -> FamilyMixture:
+        """Return component c as a mixture of its own."""
+        return self._changed(odds=self.odds[[c]], weights=np.ones(1), names=None)
 
     @cached_property
     def largest(self) -> IntArray:
@@ -145,6 +142,15 @@ class FamilyMixture(Mixture):
         return np.vstack([self.odds.T, np.zeros(len(self.odds))])
 
     # -- all components at once ----------------------------------------------------------------------------------------------
+
+    def tilts(self, size: int) -> FloatArray:
+        """Return log ρ_c with which about ``size`` items are expected of each component: a guess, which serves proposals only."""
+        return tilts(self, size)
+
+    def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
+        """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
+        touched = self.touched if np.ndim(log_tilt) == 0 else self.tilted(np.exp(log_tilt))
+        return touched.log_normalizers()
 
     @cached_property
     def touched(self) -> TiedMixture:
@@ -198,12 +204,7 @@ class FamilyMixture(Mixture):
         ends = np.cumsum(np.bincount(touched.baskets, minlength=n_baskets))
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
 
-    def _log_whole(self, ids: IntArray) -> FloatArray:
-        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
-
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
-        if size is not None and size < len(ids):
-            raise ImpossibleSizeError(f"size counts the given items; {len(ids)} are given, but size is {size}")
         one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
         with np.errstate(divide="ignore", invalid="ignore"):
             within = self._log_sums(one, self._log_inside(one)) - np.log(self.touched.odds[:, one.families].T)
@@ -227,19 +228,13 @@ class FamilyMixture(Mixture):
 
     # -- inclusion -----------------------------------------------------------------------------------------------------------
 
-    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
-        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
-        ids = check_items(given, self, "given")
-        posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
-        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is None:
-            out = self._inclusions(ids, posterior[active], active)
-        else:
-            rest, out = self._given(ids), np.zeros(self.n_items)
-            for c in active.tolist():
-                out += posterior[c] * FamilySizes(rest, c).inclusions(size - len(ids))
-        out[ids] = 1.0
-        return clip_probabilities(out, "inclusion probabilities")
+            return self._inclusions(ids, shares, active)
+        rest, out = self._given(ids), np.zeros(self.n_items)
+        for c, share in zip(active.tolist(), shares):
+            out += share * FamilySizes(rest, c).inclusions(size - len(ids))
+        return out
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C F r²), once."""

@@ -35,7 +35,7 @@ from ndpp.laws.header import FORMAT, NO_DIGEST, ModelHeader, Shard, bad, parse, 
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import crc32, inside, open_shards, open_tensor, write_shards
-from ndpp.laws.tied import TiedMixture
+from ndpp.laws.tied import SharedTies, TiedMixture
 from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 
@@ -94,10 +94,12 @@ def save(
 
 def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
     """Return X if it is not in memory, and all arrays that are."""
-    if isinstance(law, (TiedMixture, FamilyMixture)):
+    if isinstance(law, SharedTies):
         X, arrays = _arrays(law.base)
         del arrays["background"]  # all ones
-        own = {"odds": law.odds, "component_weights": law.weights, "log_normalizers": getattr(law, "known", None)}
+        own: dict[str, Any] = {"odds": law.odds, "component_weights": law.weights}
+        if isinstance(law, TiedMixture):
+            own |= {"log_normalizers": law.known}
         if isinstance(law, FamilyMixture):
             own |= {"item_odds": law.patterns.odds, "families": law.patterns.families, "states": law.patterns.states}
         return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items() if array is not None}

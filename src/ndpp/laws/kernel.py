@@ -27,7 +27,7 @@ from ndpp.errors import (
     PrecisionError,
 )
 from ndpp.laws.base import Law
-from ndpp.laws.precision import Judged, never_together, say_precision
+from ndpp.laws.precision import Judged, check_given, never_together, say_precision
 from ndpp.linalg import entry_magnitudes, inclusion_matrix, log_elementary, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate, judged_minor
@@ -178,10 +178,15 @@ class LowRankKernel(Judged, Law):
     def log_normalizer(self, size: int | None = None) -> float:
         """Return log Σ_S det(L_S) over all sets, log det(I + L), or over sets of one size, log e_k (−inf if none can occur)."""
         if size is None:
-            return self.free_law().log_weight
+            return self._log_alone + self.ties.free_law().log_weight
         value, error = self._log_elementary(check_count(size, "size"))
         say_precision(error, f"log e_{size}")
         return value
+
+    @property
+    def _log_alone(self) -> float:
+        """The logarithm of the weight of all sets of items that come by themselves."""
+        return 0.0
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
@@ -246,12 +251,8 @@ class LowRankKernel(Judged, Law):
 
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
         """Return ``size`` if some set of that size contains the items with rows ``given`` of Q; raise otherwise."""
-        size = check_count(size, "size")
         n_given = 0 if given is None else len(given)
-        if size < n_given:
-            raise ImpossibleSizeError(
-                f"size counts the given items; {n_given} are given, so it must be at least {n_given}, not {size}"
-            )
+        size = check_given(size, n_given)
         if size > self.rank:
             self.log_normalizer(size)  # raises where the rank is uncertain
             raise ImpossibleSizeError(
@@ -283,9 +284,10 @@ class LowRankKernel(Judged, Law):
             They do, but det L_A = 0, so the remaining items are not an L-ensemble; use ``given=`` instead.
         """
         rows = self.rows_of(items)
-        if len(rows) == 0:
-            return self
-        if self.log_det(items) == -np.inf:
+        return self._given(rows) if len(rows) else self
+
+    def _given(self, rows: IntArray) -> LowRankKernel:
+        if self.log_det(self.catalogue_ids(rows)) == -np.inf:
             if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
                 raise never_together(len(rows))
             raise NoConditionalKernelError(
@@ -294,7 +296,7 @@ class LowRankKernel(Judged, Law):
                 "Pass them as given= to sample() or inclusion_probabilities() instead."
             )
         if len(rows) == self.n_rows:
-            raise InvalidInputError("all items of the kernel are given; nothing is left to have a law")
+            raise InvalidInputError("all items of the kernel are given; nothing is left to have a distribution")
         others = np.delete(self.support, rows)
         rest = self._condition_in_columns(rows, others)
         if rest is not None and rest.is_precise:

@@ -15,13 +15,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ndpp._lazy import load
-from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownLabelError, ZeroProbabilityError
 from ndpp.laws.base import Law
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.precision import check_given
 
 WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
@@ -60,7 +61,7 @@ class Mixture(Law):
     array([0. , 0. , 0.5, 0. ])
     """
 
-    _sampler = "ndpp.samplers.mixture:MixtureSampler"
+    _sampler, _memory = "ndpp.samplers.mixture:MixtureSampler", MEMORY
     components: Sequence[LowRankKernel]
     weights: FloatArray
     names: tuple[str, ...] | None
@@ -220,6 +221,8 @@ class Mixture(Law):
         ``size`` is the size of S, the items included, if it is known.
         """
         ids = check_items(items, self)
+        if size is not None and not whole:
+            check_given(size, len(ids))
         log_posterior = self._log_weights + (self._log_whole(ids) if whole else self._log_contained(ids, size))
         total = _log_sum(log_posterior)
         if total == -np.inf:
@@ -244,18 +247,23 @@ class Mixture(Law):
 
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
         """Return log P_c(ids ⊆ S, |S| = size) of all components; of any size if None."""
-        if size is not None and size < len(ids):
-            raise ImpossibleSizeError(f"size counts the given items; {len(ids)} are given, but size is {size}")
         return np.array([kernel.log_mass(ids, size) - kernel.log_normalizer() for kernel in self.components])
 
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
         ids = check_items(given, self, "given")
         posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
-        out = np.zeros(self.n_items)
-        for c in np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR).tolist():
-            out += posterior[c] * self.components[c].inclusion_probabilities(size, ids)
+        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
+        out = self._mean_inclusions(ids, size, active, posterior[active])
+        out[ids] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
+
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return Σ_c P(c | ids ⊆ S) P_c(a ∈ S | ids ⊆ S, |S| = size) over the components with a share, for items beside ``ids``."""
+        out = np.zeros(self.n_items)
+        for c, share in zip(active.tolist(), shares):
+            out += share * self.components[c].inclusion_probabilities(size, ids)
+        return out
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
@@ -297,51 +305,6 @@ class Mixture(Law):
         possible = np.flatnonzero(weights > 0).tolist()
         names = None if self.names is None else [self.names[c] for c in possible]
         return Mixture([change(self.components[c]) for c in possible], weights[possible], names=names)
-
-    # -- drawing -------------------------------------------------------------------------------------------------------------
-
-    def sampler(
-        self,
-        *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
-        memory: int = MEMORY,
-        device: str | None = None,
-        component: int | str | None = None,
-    ) -> Any:
-        """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again."""
-        options: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "memory": memory, "device": device}
-        number = None if component is None else self.component(component)
-        return load(self._sampler).prepare(self, **options, component=number)
-
-    def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
-        rng: RngLike = None,
-        n_jobs: Jobs = None,
-        device: str | None = None,
-        memory: int = MEMORY,
-        progress: bool = False,
-        component: int | str | None = None,
-    ) -> Baskets:
-        """Draw exact samples, of the mixture or of one ``component``, by number or name. Parameters as for kernels.
-
-        Examples
-        --------
-        >>> mixture = Mixture.tied([[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]], [[0.5]], [0.5, 0.5], names=["a", "b"])
-        >>> mixture.sample(3, component="b", rng=0).to_lists()
-        [[], [1], [1]]
-        """
-        sampler = self.sampler(
-            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
-        )
-        baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
-        return baskets
 
 
 def _log_sum(values: AnyArray) -> float:

@@ -6,7 +6,6 @@ with odds r_is, so a set of them has the weight Π r_is, and all sets together h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -145,22 +144,6 @@ class Catalogue(ItemRows):
 
     def __init__(self, n_items: int, labels: tuple[str, ...] | None) -> None:
         self.X, self.labels, self._allowed = np.empty((n_items, 0)), labels, None
-
-
-class FamilyComponents(Sequence[Any]):
-    """The components as distributions of their own, made when asked for."""
-
-    def __init__(self, mixture: Any) -> None:
-        self.mixture = mixture
-
-    def __len__(self) -> int:
-        return len(self.mixture.odds)
-
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return [self[c] for c in range(len(self))[which]]
-        c = range(len(self))[which]
-        return self.mixture._changed(odds=self.mixture.odds[[c]], weights=np.ones(1), names=None)
 
 
 def touched_weights(touched: Touched, patterns: Patterns) -> FloatArray:

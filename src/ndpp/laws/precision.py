@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from ndpp._types import FloatArray
-from ndpp.errors import PrecisionError, PrecisionWarning, ZeroProbabilityError
+from ndpp._validation import check_count
+from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, ZeroProbabilityError
 from ndpp.laws.support import ItemRows
 from ndpp.linalg import TiltedLaw, rounding_error, tilted_law
 
@@ -67,6 +68,15 @@ def say_precision(error: float, what: str, *, stacklevel: int = 3) -> None:
             PrecisionWarning,
             stacklevel=stacklevel,
         )
+
+
+def check_given(size: int, n_given: int) -> int:
+    """Return the size of sets that contain ``n_given`` items; raise where it is smaller."""
+    if check_count(size, "size") < n_given:
+        raise ImpossibleSizeError(
+            f"size counts the given items; {n_given} are given, but size is {size}: ask for at least {n_given}"
+        )
+    return size
 
 
 def never_together(n_given: int) -> ZeroProbabilityError:

@@ -12,21 +12,23 @@ component keeps its odds, and the ties become those of the base given J. All of 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
-from ndpp._types import AnyArray, FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_matrix, clip_probabilities, frozen
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._validation import check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.background import BackgroundKernel
+from ndpp.laws.base import Law
 from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR, Mixture
+from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.schur import ROUNDING
 from ndpp.rows.scaled import Scaled
@@ -37,35 +39,48 @@ COLUMNS = 320
 """Columns of a matrix product, which is slow with few. It affects speed only."""
 
 
-class TiedComponents(Sequence[LowRankKernel]):
-    """The components as kernels that share X; each is built when it is requested."""
+class Components(Sequence[Any]):
+    """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
 
-    def __init__(self, odds: FloatArray, base: LowRankKernel) -> None:
-        self.odds, self.base = odds, base
+    def __init__(self, mixture: SharedTies) -> None:
+        self.mixture = mixture
 
     def __len__(self) -> int:
-        return len(self.odds)
+        return len(self.mixture.odds)
 
-    @overload
-    def __getitem__(self, which: int) -> LowRankKernel: ...
-    @overload
-    def __getitem__(self, which: slice) -> Sequence[LowRankKernel]: ...
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self[c] for c in range(len(self))[which]]
-        return self.tilted(which, 0.0)
+        return self.mixture.single(range(len(self))[which])
 
-    def tilted(self, which: int, log_tilt: float) -> BackgroundKernel:
-        """Return the kernel ρL of a component."""
-        odds, base = np.exp(log_tilt) * np.asarray(self.odds[which], np.float64), self.base
-        return BackgroundKernel(
-            Scaled(base.X, np.sqrt(odds), is_shared=True),
-            base.W,
-            labels=base.labels,
-            support=base._allowed,
-            magnitudes=base._magnitudes,
-            background=odds,
-        )
+
+class SharedTies(Mixture):
+    """Base class: components with odds of their own, rows of ``odds``, and the ties of one ``base`` for all."""
+
+    odds: AnyArray
+    base: LowRankKernel
+
+    @property
+    def components(self) -> Components:  # type: ignore[override]
+        """The components."""
+        return Components(self)
+
+    @abstractmethod
+    def single(self, c: int) -> Law:
+        """Return component c."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> IntArray:
+        """The size of the largest set of each component."""
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger."""
+        return int(self.largest[self.weights > 0].max())
+
+    def _log_whole(self, ids: IntArray) -> FloatArray:
+        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
 
 
 class _State(NamedTuple):
@@ -76,7 +91,7 @@ class _State(NamedTuple):
     log_z: FloatArray
 
 
-class TiedMixture(Mixture):
+class TiedMixture(SharedTies):
     """What :meth:`Mixture.tied` returns. Its costs do not grow with C times the size of X.
 
     Attributes
@@ -103,7 +118,6 @@ class TiedMixture(Mixture):
             c, i = np.argwhere(odds < 0)[0]
             raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and item {i} are {odds[c, i]:g}")
         self.odds, self.base = frozen(odds), base
-        self.components: TiedComponents = TiedComponents(self.odds, base)
         self._set(weights, len(odds), names)
         self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
         if self.known is not None and self.known.shape != self.weights.shape:
@@ -117,10 +131,11 @@ class TiedMixture(Mixture):
     def _first(self) -> LowRankKernel:
         return self.base
 
-    @property
-    def max_size(self) -> int:
-        """No sample is larger."""
-        return int(self.largest[self.weights > 0].max())
+    def single(self, c: int, log_tilt: float = 0.0) -> BackgroundKernel:
+        """Return the kernel ρL of component c, which shares X with the others."""
+        odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
+        options: dict[str, Any] = {"support": base._allowed, "magnitudes": base._magnitudes, "background": odds}
+        return BackgroundKernel(Scaled(base.X, np.sqrt(odds), is_shared=True), base.W, labels=base.labels, **options)
 
     @cached_property
     def largest(self) -> IntArray:
@@ -187,9 +202,6 @@ class TiedMixture(Mixture):
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
         return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self.log_normalizers())
 
-    def _log_whole(self, ids: IntArray) -> FloatArray:
-        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
-
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
         if size is not None:
             return super()._log_contained(ids, size)
@@ -222,19 +234,14 @@ class TiedMixture(Mixture):
         rows = self.base.ties.q_rows(self.base.rows_of(ids)) / np.sqrt(1 + odds)[:, :, None]
         return odds, rows, np.eye(len(ids)) + rows @ N @ rows.swapaxes(1, 2)
 
-    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
-        """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in."""
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:
-            return super().inclusion_probabilities(size, given)
-        ids = check_items(given, self, "given")
-        posterior = self.responsibilities(ids)
-        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
+            return super()._mean_inclusions(ids, size, active, shares)
         forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
         odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
         out = np.zeros(self.n_items)
-        out[self.base.support] = posterior[active] @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
-        out[ids] = 1.0
-        return clip_probabilities(out, "inclusion probabilities")
+        out[self.base.support] = shares @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
+        return out
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
@@ -280,15 +287,8 @@ class TiedMixture(Mixture):
         names = None if self.names is None else [self.names[c] for c in possible]
         return TiedMixture(self.odds[possible], change(self.base), weights[possible], names=names)
 
-    def restrict(self, items: Items) -> Mixture:
-        """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        return self._on(self.base.restrict(items))
-
-    def exclude(self, items: Items) -> Mixture:
-        """Return the distribution given that these items are not in; ids stay those of the catalogue."""
-        return self._on(self.base.exclude(items))
-
-    def _on(self, base: LowRankKernel) -> Mixture:
+    def _narrowed(self, change: Any) -> Mixture:
+        base = change(self.base)
         narrowed = TiedMixture(self.odds, base, self.weights, names=self.names)
         log_weights = self._log_weights + narrowed.log_normalizers() - self.log_normalizers()
         return TiedMixture(self.odds, base, np.exp(log_weights - logsumexp(log_weights)), names=self.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -14,6 +15,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ndpp._json import check_same
+from ndpp._progress import say_line
 from ndpp._types import FloatArray, Items, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -26,6 +28,7 @@ from ndpp.learning.fit import TrainingRun, train
 from ndpp.learning.loss import TrainingProblem, TrainingSettings
 from ndpp.learning.models import KernelFamily, Parameters, PopularityStart, TrainingStart, inner_matrix
 from ndpp.learning.objective import Likelihood
+from ndpp.learning.progress import LESS, estimates
 from ndpp.metrics.models import independent_items
 
 DEFAULT_RANK = 200
@@ -49,7 +52,7 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     device: str = "cpu"
     dtype: str | None = None
     random_state: Any = None
-    progress: bool = False
+    progress: bool | Callable[[str], None] = False
 
     @abstractmethod
     def _shape(self, baskets: Baskets) -> Any:
@@ -66,6 +69,14 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     @abstractmethod
     def _law(self, run: Any, parameters: Any) -> Any:
         """Return the learned distribution."""
+
+    @abstractmethod
+    def _described(self, shape: Any) -> str:
+        """Return the sizes of the parameters in words."""
+
+    @abstractmethod
+    def _narrower(self, run: Any) -> tuple[int, Any, str] | None:
+        """Return about half the rank, a run with it, to be timed, and what it costs; None if the rank cannot be smaller."""
 
     def _possible(self, baskets: Baskets, shape: Any, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
@@ -97,9 +108,17 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         seed = _seed(self.random_state) if saved is None else int(saved.record["seed"])
         possible = self._possible(baskets, shape, "baskets")
         training, held_out = self._parts(possible, held_out, shape, np.random.default_rng([seed, 0]))
+        about = (
+            f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
+        )
+        say_line(f"{about}, and {len(held_out):,} to validate", self.progress)
         run = self._run(shape, settings, training, held_out, seed)
-        outcome = train(run, made_with=made_with, path=self.checkpoint, resume=saved, progress=self.progress)
-        self.law_ = self._law(run, outcome.parameters)
+        if saved is not None:
+            run.restore(saved)
+        for line in estimates(run, self._narrower) if self.progress else ():
+            say_line(line, self.progress)
+        outcome = train(run, made_with=made_with, path=self.checkpoint, progress=self.progress)
+        self.law_ = self._law(run.lead, outcome.parameters)
         self.history_, self.ended_ = outcome.history, outcome.ended
         self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
         self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
@@ -259,6 +278,18 @@ class LowRankDPP(BasketModel):
     ) -> TrainingRun:
         problem, start = self._problem(training, shape, np.random.default_rng([seed, 1]))
         return TrainingRun(problem, settings, start, training, held_out, seed)
+
+    def _described(self, shape: int) -> str:
+        return f"rank {shape}"
+
+    def _narrower(self, run: TrainingRun) -> tuple[int, TrainingRun, str] | None:
+        full, rank = run.now.X.shape[1], max(run.now.X.shape[1] // 2, self._family().ranks(run.baskets.n_items)[0])
+        baskets, held_out = (part.select(max_size=rank) for part in (run.baskets, run.validation))
+        if rank >= full or not len(baskets) or not len(held_out):
+            return None
+        lost = len(run.baskets) - len(baskets)
+        cost = f"it would drop {lost:,} of {len(run.baskets):,} baskets, which are larger" if lost else LESS
+        return rank, self._run(rank, run.settings, baskets, held_out, run.seed), cost
 
     def _law(self, run: TrainingRun, parameters: Parameters) -> LowRankKernel:
         return _kernel(run.problem, parameters, self.labels_)

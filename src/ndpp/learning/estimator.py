@@ -48,8 +48,9 @@ class NDPP(LowRankDPP):
         Type of the parameters. Default: float64 on the CPU, float32 on a GPU. Determinants always use float64.
     random_state : int, numpy.random.Generator, or RandomState, optional
         Seed.
-    progress : bool
-        Show a progress bar.
+    progress : bool or callable
+        Say how long training takes at most, from some steps that are timed and undone, and show a progress bar. A function, such as
+        ``print``, is called with a line of text per epoch instead.
 
     Attributes
     ----------

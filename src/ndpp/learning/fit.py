@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import Batch, shuffled
 from ndpp.learning.loss import Loss, TrainingSettings, log_probs, loss_and_gradient, pack_for
+from ndpp.learning.progress import epochs_run, remaining
 
 BATCH_SIZE, MIN_STEPS, MAX_STEPS = 100, 50, 200
 """Default number of baskets per step, and bounds on the steps per epoch. An epoch repeats passes over the baskets until it
@@ -53,33 +54,31 @@ class TrainingOutcome(NamedTuple):
 
 
 def train(
-    run: TrainingRun,
+    run: Any,
     *,
     made_with: Mapping[str, Any],
     path: str | os.PathLike[str] | None = None,
-    resume: checkpoint.Checkpoint | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[str], None] = False,
 ) -> TrainingOutcome:
-    """Train from the start or from a checkpoint until the validation log-likelihood no longer rises.
+    """Train a :class:`TrainingRun`, or a contest of several, until the validation log-likelihood no longer rises.
 
     Every epoch writes a checkpoint to ``path`` that includes ``made_with``. Ctrl-C ends training with the best
     parameters so far.
     """
-    if resume is not None:
-        run.restore(resume)
     ended, max_epochs = run.ended, run.settings.max_epochs
+    total, done = (run.n_steps * epochs_run(run, epochs) for epochs in (max_epochs, len(run.history)))
     try:
-        total, done = max_epochs * run.n_steps, len(run.history) * run.n_steps
         with progress_bar(total, "epoch 1", done=done, show=progress, left="at most") as bar:
             while ended is None:
                 if len(run.history) >= max_epochs:
                     ended = "max_epochs"
                     break
                 now = run.epoch(bar)
-                bar.tell(f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}")
                 ended = run.ended
                 if path is not None:
                     checkpoint.write(path, run.tensors(), {**run.record(), "made_with": dict(made_with)})
+                told = f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
+                bar.tell(told, told + remaining(run, ended))
     except KeyboardInterrupt:
         ended = "interrupted"
         if not run.history:
@@ -123,6 +122,10 @@ class TrainingRun:
 
     state: ClassVar[tuple[str, ...]] = ("best_value", "rate", "bad", "drops", "step", "history")
     """Attributes that a checkpoint stores as JSON."""
+    evaluations: ClassVar[int] = 1
+    """How often an epoch evaluates the validation baskets."""
+    pilot: ClassVar[int] = 0
+    """Epochs for which several runs are trained: none."""
 
     def __init__(
         self, problem: Any, settings: TrainingSettings, start: Any, baskets: Baskets, validation: Baskets, seed: int
@@ -139,6 +142,16 @@ class TrainingRun:
         steps_per_pass = max(1, round(len(baskets) / self.batch_size))
         self.passes = -(-MIN_STEPS // steps_per_pass)
         self.n_steps = self.passes * steps_per_pass
+
+    @property
+    def runs(self) -> list[TrainingRun]:
+        """The runs that are trained: this one."""
+        return [self]
+
+    @property
+    def lead(self) -> TrainingRun:
+        """The run whose parameters are kept: this one."""
+        return self
 
     @property
     def learning_rate(self) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar
@@ -12,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndpp._progress import ProgressBar, progress_bar
+from ndpp._progress import ProgressBar
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -25,9 +27,11 @@ from ndpp.learning import tied
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, start
+from ndpp.learning.contest import Contest
 from ndpp.learning.families import FamilyBatch, FamilyData, find_families, find_patterns, law_arguments
 from ndpp.learning.fit import TrainingRun
 from ndpp.learning.loss import Loss, TrainingSettings
+from ndpp.learning.progress import LESS
 from ndpp.learning.tied import Expansion, Missions
 
 OCCURRENCES, MAX_MISSIONS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
@@ -130,7 +134,7 @@ class MixtureNDPP(BasketModel):
 
     def _run(
         self, shape: Shape, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int
-    ) -> MixtureRun:
+    ) -> MixtureRun | Contest:
         penalties = [number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")]
         patterns = self._patterns(training, np.random.default_rng([seed, 2]))
         if patterns is not None:
@@ -146,15 +150,25 @@ class MixtureNDPP(BasketModel):
         run = MixtureRun(penalties, settings, Missions(*map(self._tensor, begin)), training, held_out, seed)
         return run if patterns is None else self._better(run, families)
 
-    def _better(self, *runs: MixtureRun) -> MixtureRun:
-        """Return the run under which the validation baskets are more probable: at once if that is plain, or else after some epochs."""
+    def _better(self, *runs: MixtureRun) -> MixtureRun | Contest:
+        """Return the run under which the validation baskets are more probable, if that is plain, or else a contest of some epochs."""
         values = [float(run.log_probs(run.now, run.validation).mean()) for run in runs]
         if max(values) - min(values) < PLAIN * abs(max(values)):
-            epochs = min(PILOT, runs[0].settings.max_epochs)
-            total = epochs * sum(run.n_steps for run in runs)
-            with progress_bar(total, "with and without families", show=self.progress) as bar:
-                values = [max(run.epoch(bar)["validation"] for _ in range(epochs)) for run in runs]
+            return Contest(runs, min(PILOT, runs[0].settings.max_epochs))
         return runs[int(np.argmax(values))]
+
+    def _described(self, shape: Shape) -> str:
+        return f"{shape.n_missions} missions, ties of rank {shape.rank}"
+
+    def _narrower(self, run: MixtureRun) -> tuple[int, MixtureRun, str] | None:
+        rank = 2 * (run.now.X.shape[1] // 4)
+        if not rank:
+            return None
+        other = copy.copy(run)
+        other.expansion = None
+        start = run.now._replace(X=run.now.X[:, :rank])
+        TrainingRun.__init__(other, run.problem, run.settings, start, run.baskets, run.validation, run.seed)
+        return rank, other, LESS
 
     def _patterns(self, baskets: Baskets, rng: np.random.Generator) -> Patterns | None:
         """Return families and their states; None if there are none."""
@@ -192,6 +206,7 @@ class MixtureRun(TrainingRun):
     """Training of a mixture; ``problem`` holds the least penalties, ``penalties`` those in force."""
 
     state: ClassVar[tuple[str, ...]] = (*TrainingRun.state, "penalties")
+    evaluations: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -209,11 +224,12 @@ class MixtureRun(TrainingRun):
     def epoch(self, bar: ProgressBar) -> dict[str, float]:
         """Make one epoch's steps, judge the result, and adapt the penalties to it."""
         self.expansion = None  # as after a restart
-        record = super().epoch(bar)
+        began, record = time.perf_counter(), super().epoch(bar)
         for i, part in enumerate(("factors", "X")):
             smaller = self.mean._replace(**{part: PROBE * getattr(self.mean, part)})
             better = self.log_probs(smaller, self.validation).mean() > record["validation"]
             self.penalties[i] = max(self.problem[i], self.penalties[i] * (RAISE if better else 1 / RAISE))
+        record["seconds"] = time.perf_counter() - began
         return record
 
     def default_batch_size(self) -> int:

@@ -102,6 +102,8 @@ def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tupl
     errors = np.triu(np.broadcast_to(floor, factor.shape)) / height[:, None]
     columns = np.abs(balanced) @ sizes.T
     change = unit * (sizes @ columns) + errors @ columns + (errors @ (np.abs(balanced.T) @ sizes.T)).T
+    if np.any(magnitudes > 2 * entry_magnitudes(W)):  # W is a difference of larger terms, and off by rounding of those
+        change += ROUNDING * np.outer(sizes.sum(axis=1), sizes.sum(axis=1))
     return float(log_abs) + log_volume, float(np.linalg.norm(inverse * change))
 
 

@@ -17,7 +17,7 @@ from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.metrics.estimates import Bootstrap, Column, Estimate, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, Column, Estimate, difference, mean_estimates
 from ndpp.metrics.likelihood import auc
 from ndpp.metrics.models import IndependentItems, has_probabilities, log_likelihoods, log_size_probabilities
 from ndpp.metrics.ranking import HeldOut, Holdout, held_out_ranks, hold_out
@@ -144,9 +144,9 @@ def compare_models(
     """Compute all metrics of several models on the same baskets; the table shows half the interval width after ±.
 
     ``models`` maps names to models. Gains are relative to the model named ``base``, by default the first that is
-    :func:`independent_items`, or else the first of all. ``by_size=False`` leaves out how likelihood splits into that of the size and that of
-    the items: a mixture of hundreds of components takes minutes to compute the distribution of its size. The other parameters are those of
-    :func:`hit_rate_at`.
+    :func:`independent_items`, or else the first of all. ``by_size=False`` leaves out how the likelihood splits into that of the size and
+    that of the items: a mixture of hundreds of components takes minutes to compute the distribution of its size. The other parameters
+    are those of :func:`hit_rate_at`.
 
     Examples
     --------
@@ -221,11 +221,11 @@ def _probabilities(
         n_zero = int(np.sum(values == -np.inf))
         columns[name] = {"log_likelihood": Column("log-likelihood", values, n_zero)}
         if base in likely and base != name:
-            columns[name]["gain"] = Column("log-likelihood gain", _difference(values, likely[base]), n_zero)
+            columns[name]["gain"] = Column("log-likelihood gain", difference(values, likely[base]), n_zero)
         size = log_size_probabilities(laws[name], baskets) if by_size else None
         if size is not None:
             columns[name]["size"] = Column("log P(size)", size, n_zero)
-            columns[name]["content"] = Column("log P(items | size)", _difference(values, size), n_zero)
+            columns[name]["content"] = Column("log P(items | size)", difference(values, size), n_zero)
     return _Means.of(columns, _common(likely.values(), len(baskets)), baskets.sizes, bootstrap)
 
 
@@ -242,7 +242,7 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
             "ndcg": Column(f"NDCG@{k}", own.discounted(k), n_zero),
         }
         if base is not None and base != name:
-            gain = _difference(own.in_top(k), ranks[base].in_top(k))
+            gain = difference(own.in_top(k), ranks[base].in_top(k))
             columns[name]["hit_rate_gain"] = Column(f"hit rate@{k} gain", gain, n_zero)
     common = _common((own.percentile() for own in ranks.values()), len(held.items))
     return _Means.of(columns, common, held.sizes, bootstrap)
@@ -251,12 +251,6 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
 def _common(columns: Iterable[FloatArray], n: int) -> BoolArray:
     """Return where all columns are finite."""
     return np.asarray(np.all([np.ones(n, bool), *(values > -np.inf for values in columns)], axis=0))
-
-
-def _difference(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return first − second, −inf where either is."""
-    with np.errstate(invalid="ignore"):
-        return np.where((first > -np.inf) & (second > -np.inf), first - second, -np.inf)
 
 
 def _cell(estimate: Estimate | None) -> str:

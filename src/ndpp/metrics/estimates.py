@@ -121,6 +121,12 @@ class Column(NamedTuple):
         return self._replace(values=self.values[chosen])
 
 
+def difference(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return first − second, −inf where either is."""
+    with np.errstate(invalid="ignore"):
+        return np.where((first > -np.inf) & (second > -np.inf), first - second, -np.inf)
+
+
 def mean_estimates(columns: Sequence[Column], sizes: IntArray, bootstrap: Bootstrap) -> list[Estimate]:
     """Return the means of columns of finite values, with intervals from the same resamples."""
     table = np.stack([column.values for column in columns], axis=1) if columns else np.empty((len(sizes), 0))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ndpp._types import IntArray, RngLike
 from ndpp.baskets import Baskets
-from ndpp.metrics.estimates import Bootstrap, Column, Estimate, mean_estimate, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, Column, Estimate, difference, mean_estimate, mean_estimates
 from ndpp.metrics.models import log_likelihoods
 
 SETS_PER_BASKET, SET_ITEMS = 10, 20_000
@@ -55,9 +55,7 @@ def log_likelihood_gain(
     :func:`mean_log_likelihood`.
     """
     bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
-    ours, theirs = log_likelihoods(kernel, baskets), log_likelihoods(baseline, baskets)
-    possible = (ours > -np.inf) & (theirs > -np.inf)
-    values = np.where(possible, ours, -np.inf) - np.where(possible, theirs, 0.0)
+    values = difference(log_likelihoods(kernel, baskets), log_likelihoods(baseline, baskets))
     return mean_estimate("log-likelihood gain", values, baskets.sizes, bootstrap)
 
 

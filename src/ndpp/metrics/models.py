@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,12 @@ from scipy import sparse
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
-from ndpp.inference import next_item_scores, next_item_scores_many
-from ndpp.laws.base import Law
-from ndpp.laws.batched import Form
-from ndpp.laws.batched import scores as batched_scores
+from ndpp.errors import InvalidInputError, PrecisionError
+from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 
+Law = LowRankKernel | Mixture
 RARE_SIZE = 1e-12
 """Size distributions have an absolute error of about 1e-15; probabilities below this are computed to full relative accuracy."""
 
@@ -123,7 +120,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
     """
     model = _model(kernel, baskets)
-    if _is_law(model):
+    if isinstance(model, Law):
         return np.asarray(model.log_probs(baskets))
     if not has_probabilities(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
@@ -133,7 +130,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
 def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
     """Return log P(|S| = k) for the size k of each basket; None if the model cannot say, or not precisely."""
     model = _model(kernel, baskets)
-    if not _is_law(model):
+    if not isinstance(model, Law):
         found = getattr(model, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
     law, (sizes, where) = model.size_distribution(), np.unique(baskets.sizes, return_inverse=True)
@@ -149,7 +146,7 @@ def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
 def has_probabilities(kernel: Any) -> bool:
     """Return whether the model assigns probabilities to baskets."""
     model = _law(kernel)
-    return _is_law(model) or hasattr(model, "log_likelihoods")
+    return isinstance(model, Law) or hasattr(model, "log_likelihoods")
 
 
 def scores(kernel: Any, baskets: Baskets) -> FloatArray:
@@ -159,27 +156,9 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     ``scores``.
     """
     model = _model(kernel, baskets)
-    if _is_law(model):
-        return _law_scores(model, baskets)
+    if isinstance(model, Law):
+        return scores_or_nan(model, baskets)
     return np.asarray(model.scores(baskets), np.float64)
-
-
-def _law_scores(law: Any, baskets: Baskets) -> FloatArray:
-    if isinstance(law, LowRankKernel):
-        out, is_scored = batched_scores(Form.of_kernel(law), baskets)
-        out[~is_scored] = np.nan
-        for i in np.flatnonzero(~is_scored):
-            with suppress(ZeroProbabilityError):
-                out[i] = next_item_scores(law, baskets[i])
-        return out
-    out = np.full((len(baskets), law.n_items), np.nan)
-    if len(possible := np.flatnonzero(law.log_probs(baskets) > -np.inf)):
-        out[possible] = next_item_scores_many(law, baskets[possible])
-    return out
-
-
-def _is_law(model: Any) -> bool:
-    return isinstance(model, Law)
 
 
 def _law(model: Any) -> Any:
@@ -190,7 +169,7 @@ def _law(model: Any) -> Any:
 def _model(kernel: Any, baskets: Baskets) -> Any:
     """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
     model = _law(kernel)
-    if not _is_law(model) and not hasattr(model, "scores"):
+    if not isinstance(model, Law) and not hasattr(model, "scores"):
         raise InvalidInputError(
             f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
             "An estimator must be fitted first."

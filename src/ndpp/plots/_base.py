@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,10 +21,8 @@ STYLES: tuple[Any, ...] = ("-", "--", "-.", *_DASHES)
 
 def figure(width: float, height: float) -> Figure:
     """Return an empty figure of this width and height in inches."""
-    try:
+    with needing("matplotlib", "plot", "A picture"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "A picture") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import AnyArray, IntArray
-from ndpp.errors import MissingExtraError
+from ndpp.errors import needing
 from ndpp.rows.base import Blocks, Rows, check_shape, precision, slices
 
 
@@ -54,10 +54,8 @@ class HDF5Rows(ChunkedRows):
 
 
 def _reopen(filename: str, name: str) -> HDF5Rows:
-    try:
+    with needing("h5py", "scale", "An HDF5 dataset"):
         import h5py
-    except ImportError:
-        raise MissingExtraError("h5py", "scale", "An HDF5 dataset") from None
     return HDF5Rows(h5py.File(filename, "r")[name])
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ndpp._lazy import load
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError, needing
 from ndpp.samplers.base import Sampler
 
 if TYPE_CHECKING:
@@ -36,10 +36,8 @@ def cuda_device(device: str | None) -> torch.device | None:
     name, _, number = str(device).partition(":")
     if name != "cuda" or not (number.isdigit() or (number == "" and ":" not in str(device))):
         raise InvalidInputError(f"must be None, 'cpu', 'cuda' or 'cuda:1'; got {device!r}", argument="device")
-    try:
+    with needing("torch", "gpu", f"Drawing on {device!r}"):
         import torch
-    except ImportError:
-        raise MissingExtraError("torch", "gpu", f"Drawing on {device!r}") from None
     if not torch.cuda.is_available():
         warnings.warn(
             f"the device {device!r} is not available: torch {torch.__version__} finds no CUDA device. Drawing on the CPU "

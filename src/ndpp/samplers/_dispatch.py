@@ -6,9 +6,11 @@ again: by dask itself, or by a new pool for the batches that a broken pool did n
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import threadpoolctl
@@ -21,6 +23,26 @@ Task = TypeVar("Task")
 Drawn = TypeVar("Drawn")
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C, and SIGTERM where it is handled, until the end: raised in a callback from C, it would be lost."""
+    caught: list[tuple[Any, ...]] = []
+    handlers = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number)) and threading.current_thread() is threading.main_thread()
+    }
+    try:
+        for number in handlers:
+            signal.signal(number, lambda *signalled: caught.append(signalled))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if caught:
+            handlers[caught[0][0]](*caught[0])
+
+
 class _OneThread:
     """Holds BLAS to one thread while any number of overlapping users are inside, and restores the old number after the last."""
 
@@ -29,13 +51,20 @@ class _OneThread:
         self._limits: Any = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
-            self._users += 1
+        entered = False
+        try:
+            with _uninterrupted(), self._lock:  # threadpoolctl looks for libraries in a callback
+                if self._users == 0:
+                    self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
+                self._users += 1
+                entered = True
+        except BaseException:
+            if entered:
+                self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
+        with _uninterrupted(), self._lock:
             self._users -= 1
             if self._users == 0:
                 self._limits.restore_original_limits()

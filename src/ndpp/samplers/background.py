@@ -27,8 +27,9 @@ from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
 from ndpp.items.table import alias_table, look_up
-from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel, check_given
+from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.precision import check_given
 from ndpp.linalg import tilted_law
 from ndpp.linalg.union_size import SizeDistribution, UnionSize
 from ndpp.samplers.base import Draw, Draws, Engine, Sampler, stream

@@ -14,22 +14,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_items
-from ndpp.errors import ImpossibleSizeError, InvalidInputError
+from ndpp._types import FloatArray, IntArray
+from ndpp.errors import InvalidInputError
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.background import check_given
 from ndpp.laws.families import FamilyMixture
-from ndpp.laws.family_sizes import tilts
-from ndpp.laws.mixture import MEMORY
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.background import SizedUnion
-from ndpp.samplers.mixture import COMPONENT_BYTES, ITEM_BYTES, MixtureSampler, Store
+from ndpp.samplers.mixture import MixtureSampler
 
 
 class FamilyUnion(NamedTuple):
@@ -78,38 +74,16 @@ class FamilySampler(MixtureSampler):
     """
 
     @classmethod
-    def prepare(  # type: ignore[override]
-        cls,
-        mixture: FamilyMixture,
-        *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
-        memory: int = MEMORY,
-        device: str | None = None,
-        component: int | None = None,
-    ) -> FamilySampler:
-        """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``; ``component`` is a number."""
-        mixture = mixture if component is None else mixture.components[component]
+    def _checked_device(cls, device: str | None) -> None:
         if device not in (None, "cpu"):
             raise InvalidInputError(f"mixtures over families are drawn on the CPU; got device={device!r}")
-        excluded, ids = check_items(exclude, mixture, "exclude"), check_items(given, mixture, "given")
-        size = None if size is None else check_given(size, len(ids))
-        rest = (mixture.exclude(excluded) if len(excluded) else mixture).condition(ids)
-        n_kept = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
-        left, log_tilt, log_mass = None, np.zeros(len(rest.weights)), np.zeros(len(rest.weights))
-        touched = rest.touched
-        if size is not None:
-            left = size - len(ids)
-            if left > rest.max_size:
-                raise ImpossibleSizeError(f"no set is larger than {rest.max_size + len(ids)} items; got size {size}")
-            log_tilt = tilts(rest, left)
-            touched = rest.tilted(np.exp(log_tilt))
-            log_mass = touched.log_normalizers() - rest.touched.log_normalizers() - left * log_tilt
-            log_mass[rest.largest < left] = -np.inf
-        weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-        make = partial(_union, rest, touched, left, log_tilt, memory // n_kept)
-        return cls(mixture, ids, np.cumsum(weights), Store(make, n_kept))
+
+    @classmethod
+    def _source(cls, mixture: FamilyMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
+        touched = mixture.touched if log_tilt is None else mixture.tilted(np.exp(log_tilt))
+        return partial(
+            _union, mixture, touched, size, np.zeros(len(mixture.odds)) if log_tilt is None else log_tilt, memory
+        )
 
 
 def _union(
@@ -117,5 +91,5 @@ def _union(
 ) -> FamilyUnion:
     patterns = mixture.patterns.with_odds(mixture.patterns.odds * np.exp(log_tilt[c]))
     some = np.append(mixture.odds[c] * np.expm1(patterns.log_totals), 0.0)
-    union = SizedUnion.of(touched.components.tilted(c, 0.0), np.empty(0, np.int64), None, memory)
+    union = SizedUnion.of(touched.single(c), np.empty(0, np.int64), None, memory)
     return FamilyUnion(union, patterns, some[patterns.slots], patterns.odds / (1 + patterns.odds), size)

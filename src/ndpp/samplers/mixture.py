@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,13 +25,16 @@ from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.background import BackgroundKernel, check_given
+from ndpp.laws.background import BackgroundKernel
+from ndpp.laws.families import FamilyMixture
 from ndpp.laws.mixture import MEMORY, Mixture
+from ndpp.laws.precision import check_given
 from ndpp.laws.tied import TiedMixture
 from ndpp.samplers._device import cuda_device, with_engine
 from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import Draw, Draws, Engine, Sampler, joined
 
+Tied: TypeAlias = TiedMixture | FamilyMixture
 COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
 """Bytes that a prepared component takes for its cached matrices, and in addition per item."""
 MAX_PROPOSALS = 10**5
@@ -127,7 +130,7 @@ class TiedSource(NamedTuple):
 
     def kernel(self, c: int) -> BackgroundKernel:
         """Return ρ_c L_c."""
-        return self.mixture.components.tilted(c, 0.0 if self.log_tilt is None else float(self.log_tilt[c]))
+        return self.mixture.single(c, 0.0 if self.log_tilt is None else float(self.log_tilt[c]))
 
     def __call__(self, c: int) -> TiedSets:
         """Return what draws from component c."""
@@ -173,10 +176,9 @@ class MixtureSampler(Sampler):
         component: int | None = None,
     ) -> Sampler:
         """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``; ``component`` is a number."""
-        found = cuda_device(device)
-        device = None if found is None else str(found)
+        device = cls._checked_device(device)
         if component is not None:
-            if found is None or not isinstance(mixture, TiedMixture):
+            if device is None or not isinstance(mixture, TiedMixture):
                 kernel = mixture.components[component]
                 made: Sampler = kernel.sampler(size=size, given=given, exclude=exclude, memory=memory, device=device)
                 return made
@@ -185,24 +187,29 @@ class MixtureSampler(Sampler):
         size = None if size is None else check_given(size, len(ids))
         rest = mixture.exclude(excluded) if len(excluded) else mixture
         n_recent = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
-        if isinstance(rest, TiedMixture):
-            sampler = cls._tied(mixture, rest, size, ids, memory // n_recent, n_recent)
+        if isinstance(rest, (TiedMixture, FamilyMixture)):
+            sampler = cls._shared(mixture, rest, size, ids, memory // n_recent, n_recent)
             return with_engine(sampler, device, TIED_ENGINE)
         weights = rest.responsibilities(ids, size=size)
         source = KernelSource(rest, size, ids, memory // n_recent, device)
         sampler = cls(mixture, ids[:0], np.cumsum(weights), Store(source, n_recent))
-        return sampler if found is None else replace(sampler, engine=ComponentEngine(sampler))
+        return sampler if device is None else replace(sampler, engine=ComponentEngine(sampler))
 
     @classmethod
-    def _tied(
-        cls, mixture: Mixture, rest: TiedMixture, size: int | None, ids: IntArray, memory: int, n_recent: int
+    def _checked_device(cls, device: str | None) -> str | None:
+        """Return the GPU to draw on, None for the CPU."""
+        found = cuda_device(device)
+        return None if found is None else str(found)
+
+    @classmethod
+    def _shared(
+        cls, mixture: Mixture, rest: Tied, size: int | None, ids: IntArray, memory: int, n_recent: int
     ) -> MixtureSampler:
-        if len(ids):
+        if isinstance(rest, TiedMixture) and len(ids) == rest.base.n_rows:
             rest.responsibilities(ids)  # raises if they never occur together
-        if len(ids) == rest.base.n_rows:
             if size not in (None, len(ids)):
                 raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-            return cls(mixture, ids, np.empty(0), Store(TiedSource(rest, None, None, memory), 1))
+            return cls(mixture, ids, np.empty(0), Store(cls._source(rest, None, None, memory), 1))
         rest = rest.condition(ids)  # type: ignore[assignment]
         left, log_tilt, log_mass = None, None, np.zeros(len(rest.weights))
         if size is not None:
@@ -213,7 +220,12 @@ class MixtureSampler(Sampler):
             log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - left * log_tilt
             log_mass[rest.largest < left] = -np.inf
         weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-        return cls(mixture, ids, np.cumsum(weights), Store(TiedSource(rest, left, log_tilt, memory), n_recent))
+        return cls(mixture, ids, np.cumsum(weights), Store(cls._source(rest, left, log_tilt, memory), n_recent))
+
+    @classmethod
+    def _source(cls, mixture: Any, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
+        """Return what makes the drawer of a component."""
+        return TiedSource(mixture, size, log_tilt, memory)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted items of the catalogue."""

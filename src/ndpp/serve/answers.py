@@ -1,4 +1,4 @@
-"""Answers: what a model says to a request. Plain functions of a model, in threads; nothing here knows of HTTP."""
+"""Answers: what a model says to a request, and when to give up. Plain functions, in threads; nothing here knows of HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import IntArray
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.serve import schemas as s
 from ndpp.serve.draws import Wanted
@@ -30,10 +30,6 @@ def recommend(model: Served, ask: s.RecommendAsk, stop: Stop) -> Answer:
         )
     else:
         scores = model.law.inclusion_probabilities(given=basket)
-    return _best(model, ask, basket, scores, stop)
-
-
-def _best(model: Served, ask: s.RecommendAsk, basket: IntArray, scores: FloatArray, stop: Stop) -> Answer:
     scores = np.array(scores)
     scores[basket] = 0.0
     scores[model.ids(ask.exclude, "exclude")] = 0.0
@@ -49,8 +45,7 @@ def _best(model: Served, ask: s.RecommendAsk, basket: IntArray, scores: FloatArr
         {"item": name, "score": score} for name, score in zip(model.names(best, ids=ask.ids), scores[best].tolist())
     ]
     if ask.explain:
-        factors = _factors(model, basket, best, stop)
-        for row, own in zip(rows, factors):
+        for row, own in zip(rows, _factors(model, basket, best, stop)):
             row["because"] = _reasons(model, basket, own, ids=ask.ids)
     return {"items": rows}
 
@@ -143,7 +138,7 @@ def probability(model: Served, ask: s.ProbabilityAsk, stop: Stop) -> Answer:
     }
 
 
-def related(model: Served, item: s.Item, n: int, *, ids: bool) -> Answer:
+def related(model: Served, item: s.Item, n: int, stop: Stop, *, ids: bool) -> Answer:
     """Return complements and substitutes: P(b | a) for every b, against P(b). The correlation ranks (see ``ndpp.explain``)."""
     chosen = model.ids([item], "item")
     a, p = int(chosen[0]), model.popularity
@@ -156,28 +151,24 @@ def related(model: Served, item: s.Item, n: int, *, ids: bool) -> Answer:
     correlation = np.divide(covariance, sizes, out=np.zeros_like(p), where=sizes > 0)
     correlation[a] = 0.0
     order = np.argsort(-correlation, kind="stable")
-    kinds = []
-    for side, sign in ((order[:n], 1), (order[::-1][:n], -1)):
+    answer: Answer = {"item": model.names([a], ids=ids)[0], "probability": _share(p[a])}
+    for kind, side, sign in (("complements", order[:n], 1), ("substitutes", order[::-1][:n], -1)):
         chosen = side[sign * correlation[side] > ZERO]
-        kinds.append([_related_item(model, int(b), float(p[a]), given, correlation, ids=ids) for b in chosen])
-    name = model.names([a], ids=ids)[0]
-    return {"item": name, "probability": _share(p[a]), "complements": kinds[0], "substitutes": kinds[1]}
+        names, numbers = model.names(chosen, ids=ids), (p[chosen], given[chosen], correlation[chosen])
+        answer[kind] = [
+            {
+                "item": name,
+                "probability": _share(own),
+                "together": _share(p[a] * chance),
+                "lift": chance / own,
+                "correlation": value,
+            }
+            for name, own, chance, value in zip(names, *(values.tolist() for values in numbers))
+        ]
+    return answer
 
 
-def _related_item(
-    model: Served, b: int, p_a: float, given: FloatArray, correlation: FloatArray, *, ids: bool
-) -> Answer:
-    p_b, chance = float(model.popularity[b]), float(given[b])
-    return {
-        "item": model.names([b], ids=ids)[0],
-        "probability": _share(p_b),
-        "together": _share(p_a * chance),
-        "lift": chance / p_b,
-        "correlation": float(correlation[b]),
-    }
-
-
-def items(model: Served, query: str, limit: int, offset: int, *, ids: bool) -> Answer:
+def items(model: Served, query: str, limit: int, offset: int, stop: Stop, *, ids: bool) -> Answer:
     """Return the items whose names match."""
     found = model.index.search(query, limit, offset)
     names = model.names(found.items, ids=ids)
@@ -186,7 +177,7 @@ def items(model: Served, query: str, limit: int, offset: int, *, ids: bool) -> A
     return {"items": rows, "total": found.total}
 
 
-def describe(model: Served) -> Answer:
+def describe(model: Served, stop: Stop) -> Answer:
     """Return what there is to know about the model."""
     return {
         "name": model.name,
@@ -209,7 +200,7 @@ def describe(model: Served) -> Answer:
     }
 
 
-def atlas(model: Served) -> Answer:
+def atlas(model: Served, stop: Stop) -> Answer:
     """Return the map of the catalogue."""
     found = model.atlas
     chances = model.popularity[found.items].tolist()

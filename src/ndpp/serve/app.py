@@ -22,10 +22,9 @@ from ndpp.errors import InvalidInputError
 from ndpp.serve import answers, batch, metrics, pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
-from ndpp.serve.holder import Holder
 from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
-from ndpp.serve.model import Served
-from ndpp.serve.work import Stop, Work
+from ndpp.serve.model import Holder
+from ndpp.serve.work import Work
 
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
@@ -76,26 +75,20 @@ def create_app(
     app.include_router(health)
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=str(files("ndpp.serve") / "page")))
-    app.add_exception_handler(Exception, _failed)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    for expected in problems.EXPECTED:
-        app.add_exception_handler(expected, _expected)
+    for kind in (Exception, HTTPException, RequestValidationError, *problems.KINDS):
+        app.add_exception_handler(kind, _problem)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
     return Gate(app, Guard(token, host), counted)
 
 
-def reply(answer: Any) -> Response:
-    """Return an answer as JSON."""
-    body = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+async def ask(request: Request, answer: Callable[..., Any], *question: Any, **options: Any) -> Response:
+    """Have the current model answer a question in a thread; return the answer as JSON."""
+    found = await request.app.state.work.run(
+        request, partial(answer, request.app.state.holder.current, *question, **options)
+    )
+    body = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
-
-
-async def ask(request: Request, answer: Callable[..., Any], question: Any) -> Response:
-    """Have the current model answer a question in a thread."""
-    task = partial(answer, request.app.state.holder.current, question)
-    return reply(await request.app.state.work.run(request, task))
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------------
@@ -110,23 +103,19 @@ async def items(
     ids: Flag = False,
 ) -> Response:
     """Search by prefix, part of a name or with typing errors; without a query, the most popular items."""
-
-    def task(model: Served, _: None, stop: Stop) -> Any:
-        return answers.items(model, q, limit, offset, ids=ids)
-
-    return await ask(request, task, None)
+    return await ask(request, answers.items, q, limit, offset, ids=ids)
 
 
 @api.get("/model", response_model=s.ModelAnswer, summary="Describe the model")
 async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
-    return await ask(request, lambda model, _, stop: answers.describe(model), None)
+    return await ask(request, answers.describe)
 
 
 @api.get("/map", response_model=s.MapAnswer, summary="Map of the catalogue")
 async def atlas(request: Request) -> Response:
     """Places of the most popular items: items that go with the same items lie close together."""
-    return await ask(request, lambda model, _, stop: answers.atlas(model), None)
+    return await ask(request, answers.atlas)
 
 
 @api.get("/related", response_model=s.RelatedAnswer, summary="Complements and substitutes")
@@ -141,11 +130,7 @@ async def related(
     named: s.Item | None = item if id is None else id
     if named is None or (item is not None and id is not None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
-
-    def task(model: Served, named: s.Item, stop: Stop) -> Any:
-        return answers.related(model, named, n, ids=ids)
-
-    return await ask(request, task, named)
+    return await ask(request, answers.related, named, n, ids=ids)
 
 
 @api.post("/recommend", response_model=s.RecommendAnswer, summary="What goes next")
@@ -217,20 +202,12 @@ async def counters(request: Request) -> Response:
 # -- what goes wrong ---------------------------------------------------------------------------------------------------------
 
 
-async def _expected(request: Request, error: Exception) -> Response:
+async def _problem(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        return problems.invalid(error.errors())
+    if isinstance(error, HTTPException):
+        return problems.of_status(error.status_code, str(error.detail), headers=error.headers)
     found = problems.of(error)
-    return await _failed(request, error) if found is None else problems.reply(found)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return problems.of_status(500, "something went wrong inside the server; its log says what")
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problems.of_status(error.status_code, str(error.detail), headers=error.headers)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return problems.invalid(error.errors())
+    if found is None:
+        return problems.of_status(500, "something went wrong inside the server; its log says what")
+    return problems.reply(found)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
+from ndpp.laws.mixture import Mixture
 
 PLACED = 300
 """Most items on the map."""
@@ -42,10 +43,9 @@ class Atlas(NamedTuple):
 
 def _features(law: Any, items: IntArray, popularity: FloatArray) -> FloatArray:
     """Return one row for each item; items of a kind have rows of one direction."""
-    components = getattr(law, "components", None)
-    if components is not None:
-        shares = [c.inclusion_probabilities()[items] * w for c, w in zip(components, law.weights)]
-        return np.asarray(np.sqrt(np.maximum(np.transpose(shares), 0.0) / popularity[items, None]))
+    if isinstance(law, Mixture):
+        shares = law.weights[:, None] * law.component_inclusions()[:, items]
+        return np.asarray(np.sqrt(shares.T / popularity[items, None]))
     W, X = (
         np.asarray(law.W, np.float64),
         np.asarray(law.X[items] if isinstance(law.X, np.ndarray) else law.X.take(items), np.float64),

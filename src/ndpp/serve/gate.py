@@ -27,6 +27,8 @@ from ndpp.serve.metrics import Metrics
 
 OPEN = ("/health", "/ready")
 """Paths that answer without a token."""
+METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH")
+"""Methods that are counted by name."""
 LEAST_TOKEN = 16
 """Fewest characters of a token."""
 SECURITY = [
@@ -173,11 +175,7 @@ class Gate:
 
     def _note(self, scope: Scope, status: int, name: str, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        method = (
-            scope["method"]
-            if scope["method"] in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH")
-            else "other"
-        )
+        method = scope["method"] if scope["method"] in METHODS else "other"
         self.metrics.requests.labels(route, method, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
         if route not in (*OPEN, "/metrics"):

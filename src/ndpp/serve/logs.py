@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.config
 import time
 from typing import Any
 
@@ -38,11 +37,6 @@ CONFIG: dict[str, Any] = {
     },
 }
 """The logging of a server process."""
-
-
-def configure() -> None:
-    """Have this process log in this manner."""
-    logging.config.dictConfig(CONFIG)
 
 
 def event(name: str, *, level: int = logging.INFO, error: BaseException | None = None, **fields: Any) -> None:

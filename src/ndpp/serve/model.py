@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""
 MISSION_ITEMS = 12
 """Items by which a mission is described."""
+WATCH_SECONDS = 0.25
+"""Time between two looks at the file."""
 
 
 class Stamp(NamedTuple):
@@ -155,3 +158,35 @@ class Served:
     @cached_property
     def _atlas(self) -> Atlas:
         return Atlas.of(self.law, self.popularity)
+
+
+class Holder:
+    """Holds the current model of a file, or of a folder of shards.
+
+    A replaced file is loaded beside it and takes its place in one step; requests under way keep the old one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp = Stamp.of(path)  # before loading: what is written meanwhile is noticed
+        self.current = Served.load(path)
+
+    async def watch(self, changed: Callable[[bool], None]) -> None:
+        """Look at the file for ever; ``changed`` is told whether a new version was loaded, or refused."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                stamp = Stamp.of(self.path)
+            except OSError:  # between two versions there may be none; the old one goes on
+                continue
+            if stamp == self._stamp:
+                continue
+            self._stamp = stamp
+            try:
+                self.current = await asyncio.to_thread(Served.load, self.path)
+            except (NDPPError, OSError) as error:
+                event("model refused", level=logging.ERROR, path=str(self.path), reason=str(error))
+                changed(False)
+            else:
+                event("model replaced", path=str(self.path), checksum=self.current.checksum)
+                changed(True)

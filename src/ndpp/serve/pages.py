@@ -48,15 +48,7 @@ def operation(document: dict[str, Any], method: str, path: str, entry: dict[str,
     """Return what a person wants to know of an operation: its fields in and out."""
     content = entry.get("requestBody", {}).get("content", {}).get("application/json", {})
     answer = entry["responses"].get("200", {}).get("content", {}).get("application/json", {})
-    fields = [
-        {
-            "name": p["name"],
-            "type": _type(p["schema"]),
-            "default": p["schema"].get("default", ""),
-            "text": p.get("description", ""),
-        }
-        for p in entry.get("parameters", ())
-    ]
+    fields = [_field(p["name"], p["schema"], p.get("description", "")) for p in entry.get("parameters", ())]
     return {
         "method": method.upper(),
         "path": path,
@@ -69,10 +61,11 @@ def operation(document: dict[str, Any], method: str, path: str, entry: dict[str,
 
 def _fields(document: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
     record = document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], {})
-    return [
-        {"name": name, "type": _type(one), "default": one.get("default", ""), "text": one.get("description", "")}
-        for name, one in record.get("properties", {}).items()
-    ]
+    return [_field(name, one, one.get("description", "")) for name, one in record.get("properties", {}).items()]
+
+
+def _field(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "type": _type(schema), "default": schema.get("default", ""), "text": text}
 
 
 def _type(schema: dict[str, Any]) -> str:

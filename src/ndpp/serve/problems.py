@@ -26,7 +26,7 @@ from ndpp.serve.work import BusyError, ClientGoneError, OutOfTimeError
 MEDIA_TYPE = "application/problem+json"
 CLIENT_GONE = 499
 """Status, in logs and metrics, of a request whose client did not wait for the answer."""
-KINDS: dict[type[NDPPError], tuple[int, str, str]] = {
+KINDS: dict[type[Exception], tuple[int, str, str]] = {
     UnknownLabelError: (422, "unknown-label", "Unknown label"),
     UnknownItemError: (422, "unknown-item", "Unknown item"),
     ImpossibleSizeError: (422, "impossible-size", "Impossible size"),
@@ -34,10 +34,11 @@ KINDS: dict[type[NDPPError], tuple[int, str, str]] = {
     InvalidInputError: (422, "invalid-input", "Invalid input"),
     PrecisionError: (422, "precision", "Double precision does not suffice"),
     BudgetExceededError: (503, "budget-exceeded", "Too much work"),
+    BusyError: (503, "busy", "Busy"),
+    OutOfTimeError: (503, "out-of-time", "Out of time"),
+    ClientGoneError: (CLIENT_GONE, "client-gone", "Client gone"),
 }
-"""Status, name and title of each error of the library, the most special first."""
-EXPECTED = (*KINDS, BusyError, OutOfTimeError, ClientGoneError)
-"""Errors that are answered with a document of their own."""
+"""Status, name and title of each error that is answered with a document of its own, the most special first."""
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for status, text in {
@@ -89,19 +90,11 @@ def response(status: int, kind: str, title: str, detail: str) -> Response:
 
 def of(error: BaseException) -> dict[str, Any] | None:
     """Return the document of an error that is no surprise; None for any other."""
-    if isinstance(error, NDPPError):
-        kind = next((kind for cls, kind in KINDS.items() if isinstance(error, cls)), None)
-        if kind is None:
-            return None
-        found = {name: getattr(error, name) for name in FIELDS if hasattr(error, name)}
-        return document(*kind, error.text(ApiNames()), **found)
-    if isinstance(error, BusyError):
-        return document(503, "busy", "Busy", "too many requests are waiting for an answer; try again in a second")
-    if isinstance(error, OutOfTimeError):
-        return document(503, "out-of-time", "Out of time", str(error))
-    if isinstance(error, ClientGoneError):
-        return document(CLIENT_GONE, "client-gone", "Client gone", "the client has closed the connection")
-    return None
+    kind = next((kind for cls, kind in KINDS.items() if isinstance(error, cls)), None)
+    if kind is None:
+        return None
+    text = error.text(ApiNames()) if isinstance(error, NDPPError) else str(error)
+    return document(*kind, text, **{name: getattr(error, name) for name in FIELDS if hasattr(error, name)})
 
 
 def of_status(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging.config
 import os
 import socket
 import tempfile
@@ -80,7 +81,7 @@ def _listening(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     bound = socket.create_server((settings.host, settings.port), family=family, backlog=512)
     shown = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
-    logs.configure()
+    logging.config.dictConfig(logs.CONFIG)
     logs.event(
         "listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=settings.path, workers=settings.workers
     )

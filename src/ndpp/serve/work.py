@@ -22,6 +22,9 @@ T = TypeVar("T")
 class BusyError(Exception):
     """More requests wait than may."""
 
+    def __str__(self) -> str:
+        return "too many requests are waiting for an answer; try again in a second"
+
 
 class OutOfTimeError(Exception):
     """A request took longer than it may."""
@@ -33,7 +36,10 @@ class OutOfTimeError(Exception):
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection; nobody waits for the answer."""
+    """Nobody waits for the answer."""
+
+    def __str__(self) -> str:
+        return "the client has closed the connection"
 
 
 class Stop:

@@ -7,6 +7,10 @@ every node,
 
 and the weighted sum M = Re Σ w_j Z_j is computed in the same pass. Real and imaginary parts are separate, so that every inner loop runs
 over contiguous doubles. One node (r = 200: 640 kB) stays in the second-level cache between its two passes.
+
+|w_j| falls like a Gaussian along the circle, so for large sets most nodes weigh less than rounding of the sum. Such nodes are retired:
+they are not updated until the next circle. A retired node is safe while its neighbours weigh next to nothing. If one of them does not, the
+surviving fraction is reported as zero, and the sampler chooses another circle.
 """
 
 from __future__ import annotations
@@ -20,6 +24,10 @@ from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray
 from ndpp.linalg.schur import rank_one_condition, row_basis
 
+RETIRED = -1e6
+"""Real part of the log weight of a node that is no longer updated: its weight is zero."""
+LOG_RETIRE, LOG_RETURN = math.log(1e-18), math.log(1e-12)
+"""Log weights, relative to the largest, below which a node is retired, and above which a neighbour of a retired node may not rise."""
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
@@ -48,7 +56,7 @@ class Nodes(NamedTuple):
     def condition(self, q: FloatArray, *, keep: bool) -> tuple[Nodes, Inclusion]:
         """Return the nodes given one more item, written over these, and their M. Without ``keep``, only M is computed."""
         M, log_w = np.empty(self.Z.shape[2:]), np.empty_like(self.log_w)
-        trace, fraction = _condition(self.Z, q, self.log_w, log_w, M, keep)
+        trace, fraction = condition_nodes(self.Z, q, self.log_w, log_w, M, keep)
         return Nodes(self.Z, log_w), Inclusion(M, trace, fraction)
 
     def plain_condition(self, q: FloatArray) -> tuple[Nodes, Inclusion]:
@@ -97,28 +105,21 @@ def _given_items(R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: Com
 
 
 @njit(fastmath=_FAST, error_model="numpy")
-def _condition(
+def condition_nodes(
     Z: FloatArray, q: FloatArray, log_w: ComplexArray, new_log_w: ComplexArray, M: FloatArray, keep: bool
 ) -> tuple[float, float]:
-    """Overwrite Z, write the new weights and M; return the trace of M and the surviving fraction."""
+    """Overwrite Z (if ``keep``), write the new weights, also over the old ones, and M; return the trace of M and the surviving fraction."""
     _, h, r, _ = Z.shape
     total = moduli = 0.0
     peak = log_w.real.max()
+    safe = _retire(log_w, new_log_w, peak)
     u_re, u_im, v_re, v_im = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
     M[:] = 0.0
     for j in range(h):
+        if new_log_w[j].real == RETIRED:
+            continue
         re, im = Z[0, j], Z[1, j]
-        v_re[:] = 0.0
-        v_im[:] = 0.0
-        for a in range(r):
-            s_re, s_im, qa = 0.0, 0.0, q[a]
-            for b in range(r):
-                x, y = re[a, b], im[a, b]
-                s_re += x * q[b]
-                s_im += y * q[b]
-                v_re[b] += qa * x
-                v_im[b] += qa * y
-            u_re[a], u_im[a] = s_re, s_im
+        _products(re, im, q, u_re, u_im, v_re, v_im)
         p_re, p_im = 0.0, 0.0
         for a in range(r):
             p_re += q[a] * u_re[a]
@@ -153,4 +154,42 @@ def _condition(
         for b in range(r):
             M[a, b] /= total
         trace += M[a, a]
-    return trace, total / moduli
+    return trace, total / moduli if safe else 0.0
+
+
+@njit(fastmath=_FAST)
+def _products(
+    re: FloatArray,
+    im: FloatArray,
+    q: FloatArray,
+    u_re: FloatArray,
+    u_im: FloatArray,
+    v_re: FloatArray,
+    v_im: FloatArray,
+) -> None:
+    """Write u = Zq and v = qᵀZ of one node, in one pass."""
+    v_re[:] = 0.0
+    v_im[:] = 0.0
+    for a in range(q.size):
+        s_re, s_im, qa = 0.0, 0.0, q[a]
+        for b in range(q.size):
+            x, y = re[a, b], im[a, b]
+            s_re += x * q[b]
+            s_im += y * q[b]
+            v_re[b] += qa * x
+            v_im[b] += qa * y
+        u_re[a], u_im[a] = s_re, s_im
+
+
+@njit(error_model="numpy")
+def _retire(log_w: ComplexArray, new_log_w: ComplexArray, peak: float) -> bool:
+    """Copy the log weights and retire nodes that, like their neighbours, weigh next to nothing; return whether retired ones are safe."""
+    safe, h = True, log_w.size
+    for j in range(h):
+        beside = max(log_w[max(j - 1, 0)].real, log_w[min(j + 1, h - 1)].real)
+        was_retired, is_low = log_w[j].real == RETIRED, beside < peak + LOG_RETURN
+        safe = safe and (is_low or not was_retired)
+        # In place, the node before may just have been retired; it was low, too.
+        retired = was_retired or (is_low and log_w[j].real < peak + LOG_RETIRE)
+        new_log_w[j] = complex(RETIRED, 0.0) if retired else log_w[j]
+    return safe

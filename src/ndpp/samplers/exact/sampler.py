@@ -15,15 +15,18 @@ The radius follows the sample: as items are added, the remaining size drifts fro
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
 |Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
 
-On the CPU, two kinds of samples need no circle: those of a symmetric kernel (:mod:`.spectral`, O(k r²) per sample), and those of any size
-if the kernel has well-conditioned eigenvectors, as learned kernels do (:mod:`.eigenclock`, O(k² r) per move of a clock).
+With a leverage table and Q in memory, items are drawn in one compiled call (:mod:`.chain`), which releases the interpreter's lock.
+``info["doubts"]`` counts the proposals that single precision could not decide there.
+
+Two kinds of samples need no circle: those of a symmetric kernel (:mod:`.spectral`, O(k r²) per sample), and those of any size if the
+kernel has well-conditioned eigenvectors, as learned kernels do (:mod:`.eigenclock`, O(k² r) per move of a clock).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -38,6 +41,7 @@ from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
 from ndpp.samplers.clock import RATE_TOLERANCE
+from ndpp.samplers.exact.chain import can_chain, draw_chain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
@@ -64,6 +68,7 @@ class State(NamedTuple):
     recentred: int = 0
     trace_error: float = 0.0
     fraction: float = 1.0
+    doubts: int = 0  # proposals that single precision could not decide
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,27 +133,28 @@ class Exact(Sampler):
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
-        sampler = cls(kernel, size, rows, index(kernel) if kernel.rank else None, ladder, law.law)
-        sampler = with_engine(sampler, device, ENGINE)
-        return replace(sampler, symmetric=sampler.engine is None and is_symmetric(kernel))
+        found = index(kernel) if kernel.rank else None
+        sampler = cls(kernel, size, rows, found, ladder, law.law, symmetric=is_symmetric(kernel))
+        return with_engine(sampler, device, ENGINE)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        if self.symmetric:
-            drawn = self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
-            counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
-            return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
-        clock = self.clock if self.size is None else None
-        if clock is not None:
-            assert isinstance(self.index, LeverageTable)
-            drawn = clock.draw(rng, self.index, self.given)
+        drawn = self._draw_without_circles(rng)
+        if drawn is not None:
             counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
             return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
         wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
         state, proposals = self.complete(rng, self.start(wanted), wanted)
-        info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted}
+        info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted, "doubts": state.doubts}
         info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
+
+    def _draw_without_circles(self, rng: np.random.Generator) -> ItemDraws | None:
+        """Draw the items of one sample in addition to the given ones; None if that needs circles."""
+        if self.symmetric:
+            return self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
+        clock = self.clock if self.size is None else None
+        return None if clock is None else clock.draw(rng, cast(LeverageTable, self.index), self.given)
 
     @property
     def clock(self) -> EigenClock | None:
@@ -188,10 +194,38 @@ class Exact(Sampler):
         proposals = 0
         while len(state.rows) < wanted:
             assert self.index is not None
-            drawn = self.index.draw_counted(rng, state.inclusion.M)
-            proposals += drawn.proposals
-            state = self.add(state, int(drawn.rows[0]), wanted)
+            if can_chain(self.index):
+                state, used = self._chain(rng, state, wanted)
+            else:
+                rows, used = self.index.draw_counted(rng, state.inclusion.M)
+                state = self.add(state, int(rows[0]), wanted)
+            proposals += used
         return state, proposals
+
+    def _chain(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
+        """Draw until all items are there or another circle is needed, which is then built."""
+        n = len(state.rows)
+        rows, q = np.empty(wanted, np.int64), np.empty((wanted, self.kernel.rank))
+        rows[:n], q[:n] = state.rows, state.q
+        # The last item but one needs M of the next, and not its node matrices: nothing is overwritten.
+        Z = state.nodes.Z if state.owned or wanted - n <= 2 else state.nodes.Z.copy()
+        nodes, M = Nodes(Z, state.nodes.log_w.copy()), state.inclusion.M.copy()
+        assert isinstance(self.index, LeverageTable)
+        chain = draw_chain(rng, self.index, nodes, M, rows, q, n, TOLERANCES)
+        state = state._replace(
+            rows=rows[: chain.done],
+            q=q[: chain.done],
+            nodes=nodes,
+            inclusion=state.inclusion._replace(M=M),
+            owned=True,
+            trace_error=max(state.trace_error, chain.trace_error),
+            fraction=min(state.fraction, chain.fraction),
+            doubts=state.doubts + chain.doubts,
+        )
+        if chain.done < wanted:
+            return self._recentre(state, wanted)[0], chain.proposals
+        self._check_chosen(state)
+        return state, chain.proposals
 
     def start(self, wanted: int) -> State:
         """Return the state before the first of ``wanted`` draws; the same for every sample."""

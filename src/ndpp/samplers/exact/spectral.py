@@ -31,7 +31,7 @@ from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.items.table import ACCEPTANCE
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.precision import REFUSE_ERROR
-from ndpp.linalg import ZERO_WEIGHT, resolvent, symmetric_part, tilt_for
+from ndpp.linalg import ZERO_WEIGHT, Coordinates, resolvent, symmetric_part, tilt_for
 from ndpp.linalg.schur import ROUNDING, condition_or_zero, rounding_of
 from ndpp.samplers.symmetric import EigenvectorLaw, draw_projection, given_heads, heads_table
 
@@ -61,7 +61,15 @@ class Spectrum(NamedTuple):
     @classmethod
     def prepare(cls, index: ItemIndex, given: FloatArray, wanted: int | None) -> Spectrum:
         """Decompose Z for ``wanted`` items in addition to those with rows ``given`` of Q, or for any number if None. O(r³)."""
-        coords = index.kernel.coordinates
+        coords, rows = index.kernel.coordinates, _rows(index)
+        found = cls.in_q(coords, given, wanted)
+        if rows is None or rows is coords.Q:
+            return found
+        return found._replace(vectors=np.ascontiguousarray(found.vectors @ coords.to_q.T))
+
+    @classmethod
+    def in_q(cls, coords: Coordinates, given: FloatArray, wanted: int | None) -> Spectrum:
+        """Decompose Z as :meth:`prepare` does, with eigenvectors in the coordinates of Q."""
         tilt = 1.0 if wanted is None else tilt_for(coords, len(given) + wanted, given)
         Z, log_minor = condition_or_zero(resolvent(coords, np.array([tilt]))[0][0], given)
         chance, vectors = np.linalg.eigh(symmetric_part(Z))
@@ -75,9 +83,6 @@ class Spectrum(NamedTuple):
                 f"the eigenvectors for {wanted} further items could not be computed to tolerance. "
                 "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
             )
-        rows = _rows(index)
-        if rows is not None and rows is not coords.Q:
-            vectors = coords.to_q @ vectors
         return cls(np.ascontiguousarray(vectors.T), chance, heads)
 
 

@@ -21,10 +21,28 @@ from ndpp.samplers.gpu.device_rows import DeviceRows
 
 
 class CircleKey(NamedTuple):
-    """A rung of the ladder and an even number of nodes, of which only one of each conjugate pair is computed."""
+    """A rung of the ladder and an even number of nodes, of which only one of each conjugate pair is computed.
+
+    If ``kept`` is not zero, only so many of these are used, those closest to the positive axis: the weights of the others are negligible.
+    """
 
     rung: int
     n_nodes: int
+    kept: int = 0
+
+    @property
+    def halves(self) -> tuple[int, int]:
+        """How many nodes are used, and how many are dropped, one of each conjugate pair."""
+        used = self.kept or self.n_nodes // 2
+        return used, self.n_nodes // 2 - used
+
+
+class Dropped(NamedTuple):
+    """Nodes that are not used: ``q @ columns`` is Re Zq, Im Zq at each; log w and log t."""
+
+    columns: Tensor  # (r, d·2·r)
+    log_w: Tensor
+    log_t: Tensor
 
 
 @dataclass(eq=False)
@@ -41,6 +59,7 @@ class DeviceCircle:
     log_t: Tensor
     device_rows: DeviceRows
     memory: int  # maximum bytes of the table
+    dropped: Dropped | None = None
     lookups: int = 0  # rows of the table requested so far
 
     @cached_property
@@ -68,7 +87,8 @@ class DeviceCircle:
     def n_bytes(self) -> int:
         """Bytes in use."""
         table = self.__dict__.get("table")
-        return self.to_sides.nbytes + self.to_squares.nbytes + (0 if table is None else table.nbytes)
+        dropped = 0 if self.dropped is None else self.dropped.columns.nbytes
+        return self.to_sides.nbytes + self.to_squares.nbytes + dropped + (0 if table is None else table.nbytes)
 
     def forms(self, q: Tensor) -> Tensor:
         """Return qᵀZq for rows q (m, r), shape (m, 2h)."""
@@ -93,10 +113,12 @@ class Circles:
     def __getitem__(self, key: CircleKey) -> DeviceCircle:
         if key not in self._kept:
             t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
-            Z, log_w = self.ladder.at(t, TORCH)
+            (every, log_w), (used, n_dropped) = self.ladder.at(t, TORCH), key.halves
+            Z, rest, log_t = every[:used], every[used:], t.log()
             self._kept[key] = DeviceCircle(
-                _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w, t.log(), self.device_rows, self.memory // 4
-            )
+                _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4,
+                dropped=Dropped(_columns(_sides(rest), n_dropped), log_w[used:], log_t[used:]) if n_dropped else None,
+            )  # fmt: skip
             while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)

@@ -15,6 +15,7 @@ from the time and the items it has.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -40,10 +41,21 @@ CAPACITY_STEP = 8
 """Space for items grows by so many."""
 MIN_LIVE_SHARE = 0.6
 """Finished samples are dropped once fewer than this share are still running."""
-ROUND_FACTOR = 0.6
-"""Proposals of a first round, relative to the rank, the largest expected number. Found by timing on an H200; no draw depends on it."""
+ROUND_FACTOR, LARGEST_ROUND = 1.5, 0.6
+"""Proposals of a first round: a multiple of the expected number, and at most this share of the rank, which is the largest expected number.
+Found by timing on an H200; no draw depends on them."""
 MAX_PRODUCTS, PRODUCT_BYTES = 2**28, 80
 """Maximum number of entries l_ak of proposals in memory where no kernel reads them from the tables, and bytes that each takes."""
+
+
+GROUP_SHARE = 0.5
+"""Share of the free memory that samples may take; the rest is for drawing their items."""
+
+
+def clocks_that_fit(spectra: Spectra, mean: float, more: float = 0.0) -> int:
+    """Return how many clocks of samples with ``mean`` items may run together, if each takes ``more`` bytes elsewhere."""
+    room = 100 * spectra.rank * (mean + 16) + more
+    return int(max(1, GROUP_SHARE * free_memory(spectra.rows.device) // room))
 
 
 class Unfinished(NamedTuple):
@@ -67,23 +79,31 @@ class Remaining(NamedTuple):
 class ClockGroup:
     """Samples whose clocks run together. ``which`` (S,) are their components in ``spectra``, ``index`` (S,) their numbers in the streams.
 
-    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``unfinished``.
+    All samples contain the rows ``given`` of the support. Given items Y have appeared when the clock starts: sL given Y is s times L
+    given Y, so this is the clock of the kernel given Y.
+
+    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``proposals`` (S,); ``unfinished``.
     """
 
-    def __init__(self, spectra: Spectra, streams: Streams, which: Tensor, index: Tensor) -> None:
-        S, K = len(which), spectra.eigenvalues.shape[1]
+    def __init__(
+        self, spectra: Spectra, streams: Streams, which: Tensor, index: Tensor, given: Tensor | None = None
+    ) -> None:
+        given = which[:0] if given is None else given
+        S, K, n = len(which), spectra.eigenvalues.shape[1], len(given)
+        capacity = CAPACITY_STEP * (n // CAPACITY_STEP + 1)
         self.spectra, self.streams = spectra, streams
         self.max_products = min(MAX_PRODUCTS, free_memory(which.device) // (4 * PRODUCT_BYTES))
-        self.rows = torch.full((S, CAPACITY_STEP), spectra.n_rows, device=which.device)
-        self.n = torch.zeros_like(which)
+        self.rows = torch.full((S, capacity), spectra.n_rows, device=which.device)
+        self.n, self.proposals = torch.full_like(which, n), torch.zeros_like(which)
         self.unfinished: list[Unfinished] = []
         # Of the samples at the positions ``live`` of the results, in order:
         self.live, self.which, self.index = torch.arange(S, device=which.device), which, index
         self.x = torch.zeros(S, dtype=torch.float64, device=which.device)
-        f = spectra.factors(which, self.x)
-        self.rate = (spectra.multiplicity[which] * f.real).sum(1)
-        self.left = torch.zeros(S, CAPACITY_STEP, 2 * K, dtype=torch.float64, device=f.device)
+        self.left = torch.zeros(S, capacity, 2 * K, dtype=torch.float64, device=which.device)
         self.right = torch.zeros_like(self.left)
+        self.rows[:, :n] = given
+        self.left[:, :n], self.right[:, :n], _ = spectra.rows[given + which[:, None] * spectra.n_rows].unbind(2)
+        self.rate = self._remaining(self.x).rate if S else self.x
         self.uniforms = self.right.new_empty(2, S, 0)
 
     def run(self) -> None:
@@ -156,14 +176,18 @@ class ClockGroup:
             return remaining_forms(forms, spectra.rows, rows, which) / bound[which, None]
 
         chosen, failed = torch.zeros_like(self.index), torch.zeros_like(self.index, dtype=torch.bool)
-        count = 8 * math.ceil(ROUND_FACTOR * spectra.rank / 8)
+        if not len(pending):
+            return chosen, failed
+        expected = spectra.rank * float((bound / rate)[pending].mean())
+        count = 8 * math.ceil(min(ROUND_FACTOR * expected, LARGEST_ROUND * spectra.rank) / 8)
         fit = len(pending) if forms.is_fused else max(1, self.max_products // (count * f.shape[1]))
-        for part in torch.split(pending, fit) if len(pending) else ():
+        for part in torch.split(pending, fit):
             drawn = accept(
                 self.streams, spectra.items, self.index, part, move, count, PROBABILITY_TOLERANCE, probabilities,
                 self.which * spectra.n_rows,
             )  # fmt: skip
             chosen, failed = chosen + drawn.rows, failed | drawn.out_of_range
+            self.proposals[self.live] += drawn.proposals
         return chosen, failed
 
     def _append(self, chosen: Tensor, left: Tensor, right: Tensor, added: Tensor, m: int) -> None:
@@ -180,6 +204,17 @@ class ClockGroup:
         self.left[here, n], self.right[here, n] = left[here], right[here]
         self.rows[at, n] = chosen[here] - self.which[here] * self.spectra.n_rows
         self.n[at] += 1
+
+    def complete(self, finish: Callable[[Unfinished], IntArray]) -> Tensor:
+        """Take the rows of samples that failed a monitor from ``finish``; return 1 for these samples and 0 for others (S,)."""
+        others = torch.zeros_like(self.n)
+        for sample in self.unfinished:
+            rows = finish(sample)
+            more = max(0, len(rows) - self.rows.shape[1])
+            self.rows = torch.nn.functional.pad(self.rows, (0, more), value=self.spectra.n_rows)
+            self.rows[sample.position, : len(rows)] = torch.from_numpy(rows).to(self.rows)
+            self.n[sample.position], others[sample.position] = len(rows), 1
+        return others
 
     def _drop(self, live: Tensor, *, at_once: bool = False) -> None:
         """Drop samples that have finished, if they are enough for that to pay."""

@@ -45,12 +45,20 @@ class Context:
     tolerances: Tolerances
 
 
+DROPPED_WEIGHT = 1e-10
+"""Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
+
+
 class NodeWeights(NamedTuple):
-    """Weights of the nodes (S, h), which sum to one, and the monitors (S,): |tr M − left| and the surviving fraction."""
+    """Weights of the nodes (S, h), which sum to one, and the monitors (S,).
+
+    These are |tr M − left|, the surviving fraction, and |w| of the last node before those that are dropped, zero if none are.
+    """
 
     w: Tensor
     trace_error: Tensor
     fraction: Tensor
+    edge: Tensor
 
 
 class Group:
@@ -79,6 +87,7 @@ class Group:
         self.inner = samples.basis.new_empty(shape)  # (VU)ᵀ = (q̂Z²q̂ᵀ)ᵀ
         # Sides (S, capacity, h, 4, r): Re Zq̂, Im Zq̂ (U), Re Zᵀq̂, Im Zᵀq̂ (V); log w (S, h); tr(G⁻¹VU) (S·h,), None without items.
         self.sides, self.log_w, self.removed_trace = self._enter(capacity)
+        self.log_dropped = self._log_dropped()  # the largest log|w| of nodes that are not used (S,), on entering
         samples.counters.recentred.add_(1)
         self.node_weights, self.trusted = self._weigh()
 
@@ -99,6 +108,21 @@ class Group:
         removed_trace = (pairs(tight(inverse, n)) * pairs(inner[:, :, :n, :n])).sum((1, 2))
         return sides, log_w + log_det.view(S, h), removed_trace
 
+    def _log_dropped(self) -> Tensor | None:
+        """Return the largest log|w| (S,) of the nodes that are not used; None if all are."""
+        basis, n, dropped = self.samples.basis, self.n, self.circle.dropped
+        if dropped is None:
+            return None
+        S, d, r = len(basis), len(dropped.log_w), basis.shape[2]
+        power = len(self.context.sampler.given) + self.samples.wanted
+        log_w = (dropped.log_w - power * dropped.log_t).expand(S, d)
+        if n:
+            columns = (basis[:, :n].reshape(S * n, r) @ dropped.columns).view(S, n, d, 2, r)
+            G = basis.new_zeros(S * d, 2, even(n), even(n))
+            tight(G, n).view(S, d, 2, n, n).copy_(self._minors(columns))
+            log_w = log_w + invert(G, n).view(S, d)
+        return log_w.real.amax(1)
+
     def _minors(self, columns: Tensor) -> Tensor:
         """Return (q̂Zq̂ᵀ)ᵀ at each node, shape (S, h, 2, n, n), from the columns Zq̂ᵀ, which come first in (S, n, h, 2 or 4, r)."""
         S, n, h, p, r = columns.shape
@@ -118,7 +142,8 @@ class Group:
 
     def _weigh(self) -> tuple[NodeWeights, Tensor]:
         """Return the node weights and which samples pass the monitors; record the monitors of these."""
-        w = torch.exp(self.log_w - self.log_w.real.amax(1, keepdim=True))
+        largest = self.log_w.real.amax(1)
+        w = torch.exp(self.log_w - largest[:, None])
         total = w.real.sum(1)
         fraction = total / w.abs().sum(1)
         w = w / total[:, None]
@@ -127,14 +152,18 @@ class Group:
             trace = trace - self.removed_trace.view(w.shape)
         left = self.samples.wanted - self.n
         error = ((w * trace).real.sum(1) - left).abs()
-        trusted = self.context.tolerances.accepts(error, fraction)
+        edge = torch.zeros_like(error) if self.circle.dropped is None else w[:, -1].abs()
+        trusted = self.context.tolerances.accepts(error, fraction) & (edge <= self.context.tolerances.trace)
+        if self.log_dropped is not None:
+            trusted &= torch.exp(self.log_dropped - largest) <= DROPPED_WEIGHT * total
+            self.log_dropped = None
         if self.n and left == 1:
             trusted &= self._chosen_excess(w) <= self.context.tolerances.chosen
         trusted &= self.alive
         counters = self.samples.counters
         torch.maximum(counters.trace_error, torch.where(trusted, error, 0.0), out=counters.trace_error)
         torch.minimum(counters.fraction, torch.where(trusted, fraction, 1.0), out=counters.fraction)
-        return NodeWeights(w, error, fraction), trusted
+        return NodeWeights(w, error, fraction, edge), trusted
 
     def _chosen_excess(self, w: Tensor) -> Tensor:
         """Return the largest entry of M q̂ᵀ (S,), which is zero for items already chosen in exact arithmetic."""

@@ -22,22 +22,24 @@ def free_memory(device: torch.device) -> int:
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
-def bytes_per_sample(rank: int, wanted: int, stages: Iterable[tuple[int, int]]) -> int:
-    """Estimate the peak memory per sample over stages (number of nodes, number of items at the end).
+def bytes_per_sample(rank: int, wanted: int, stages: Iterable[tuple[int, int, int]]) -> int:
+    """Estimate the peak memory per sample over stages (nodes kept and dropped, number of items at the end).
 
-    On a circle with h nodes, up to n items, with c proposals per round: the sides and, on entering, those of Z² (6hnr); products of
-    proposals with the sides, and temporaries (6hnc); G⁻¹, VU and temporaries (12hn²); the proposals' rows (3cr). On any circle: the basis
-    and a copy of it (2·wanted·r). If the estimate is too low, memory runs out and the batch is halved.
+    On a circle with h nodes, up to n items, with c proposals per round: the sides (4hnr) and, on entering, the basis times Z² or times Z
+    at dropped nodes, whichever are more (2hnr); products of proposals with the sides, and temporaries (6hnc); G⁻¹, VU and temporaries
+    (12hn²); the proposals' rows (3cr). On any circle: the basis and a copy of it (2·wanted·r). If the estimate is too low, memory runs out
+    and the batch is halved.
     """
     peak = 0
-    for n_nodes, stop in stages:
-        h, c = n_nodes // 2, first_round(rank, max(1, wanted - stop + 1))
-        peak = max(peak, h * stop * (6 * rank + 6 * c + 12 * stop) + 3 * c * rank)
+    for h, dropped, stop in stages:
+        c = first_round(rank, max(1, wanted - stop + 1))
+        own = h * stop * (4 * rank + 6 * c + 12 * stop) + 3 * c * rank
+        peak = max(peak, own + max(h * 2 * rank, dropped * 2 * (rank + stop)) * stop)
     return 8 * (peak + 2 * wanted * rank + 1)
 
 
 def samples_that_fit(
-    device: torch.device, rank: int, wanted: int, stages: Iterable[tuple[int, int]], max_samples: int
+    device: torch.device, rank: int, wanted: int, stages: Iterable[tuple[int, int, int]], max_samples: int
 ) -> int:
     """Return how many samples the memory holds through these stages: at least one, at most ``max_samples``."""
     fit = MEMORY_SHARE * free_memory(device) // bytes_per_sample(rank, wanted, stages)

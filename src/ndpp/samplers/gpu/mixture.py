@@ -26,7 +26,7 @@ from ndpp.errors import BudgetExceededError
 from ndpp.samplers.base import Draws, stream
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.gpu.batches import BatchEngine
-from ndpp.samplers.gpu.clock import ClockGroup
+from ndpp.samplers.gpu.clock import ClockGroup, Unfinished, clocks_that_fit
 from ndpp.samplers.gpu.memory import free_memory
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, prepare
@@ -40,8 +40,6 @@ ATTEMPT_BIT = 40
 """Proposal j for sample i has the number i + j · 2^40 in the streams."""
 MAX_BATCH = 2**17
 """Maximum number of samples in parallel. The device is busy with fewer; with more, fewer moves and launches are needed per sample."""
-GROUP_SHARE = 0.5
-"""Share of the free memory that samples may take; the rest is for drawing their items."""
 UNREACHABLE = 2.0**-60
 """Components with a smaller share are left out: no random number of 53 bits leads to them."""
 
@@ -169,9 +167,8 @@ class TiedEngine(BatchEngine):
         every = torch.arange(len(spectra.eigenvalues), device=self.device)
         f = spectra.factors(every, self.q.new_zeros(len(every)))
         mean = float((spectra.multiplicity * f.real).sum(1)[which].mean())
-        room = 100 * self.q.shape[1] * (mean + 16) + 60 * float(spectra.alone_rate.max()) + 2000
-        fit = GROUP_SHARE * free_memory(self.device) // room
-        yield from torch.split(torch.arange(len(which), device=self.device), int(max(1, fit)))
+        more = 60 * float(spectra.alone_rate.max()) + 2000
+        yield from torch.split(torch.arange(len(which), device=self.device), clocks_that_fit(spectra, mean, more))
 
     def _group(
         self, spectra: Spectra, block: slice, streams: Streams, key: AnyArray, which: Tensor, index: Tensor
@@ -180,19 +177,17 @@ class TiedEngine(BatchEngine):
         base, diagonal = self.source.mixture.base, spectra.diagonal[which]
         on_cpu, tied = (~diagonal).long(), torch.full((len(which), 1), spectra.n_rows, device=self.device)
         if self.q.shape[1]:
-            clocks = ClockGroup(spectra, streams, which[diagonal], index[diagonal])
+            clocks, places = ClockGroup(spectra, streams, which[diagonal], index[diagonal]), diagonal.nonzero()[:, 0]
             clocks.run()
+
+            def finish(sample: Unfinished) -> IntArray:
+                at = places[sample.position]
+                clock = Clock.prepare(self.source.kernel(int(self.components[block][int(which[at])])).ties)
+                return clock.resume(self._cpu_stream(key, int(index[at])), sample.rows, sample.x, sample.bound).rows
+
+            on_cpu[diagonal] = clocks.complete(finish)
             tied = tied.expand(-1, clocks.rows.shape[1]).clone()
             tied[diagonal] = clocks.rows
-            places = diagonal.nonzero()[:, 0]
-            for sample in clocks.unfinished:
-                at = int(places[sample.position])
-                ties = self.source.kernel(int(self.components[block][int(which[at])])).ties
-                rng = self._cpu_stream(key, int(index[at]))
-                drawn = Clock.prepare(ties).resume(rng, sample.rows, sample.x, sample.bound).rows
-                tied = torch.nn.functional.pad(tied, (0, max(0, len(drawn) - tied.shape[1])), value=spectra.n_rows)
-                tied[at, : len(drawn)] = torch.from_numpy(drawn).to(self.device)
-                on_cpu[at] = 1
         rows, sizes = _union(torch.cat([tied, self._alone(spectra, streams, which, index)], 1), spectra.n_rows)
         support = torch.from_numpy(np.append(base.support, self.sampler.kernel.n_items)).to(self.device)
         proposals = Proposals(support[rows], sizes, on_cpu)

@@ -36,6 +36,10 @@ class Streams:
         self.device = device
         self._flip = int(np.uint64(key[1]).astype(np.int64))  # distinct samples stay distinct
 
+    def counters(self, samples: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """Return the part of the counter that distinguishes samples (S,), and the key."""
+        return samples ^ self._flip, self.key
+
     def uniforms(self, samples: Tensor, step: int, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return three uniforms for each of the places first, …, first + count − 1 of each sample (S,), shapes (S, count)."""
         return uniforms(samples ^ self._flip, self.key, step, first, count)

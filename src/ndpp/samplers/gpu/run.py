@@ -33,7 +33,8 @@ class Kind(Enum):
     SCHEDULED = auto()
     """The circle of the schedule. Then WIDENED, or OWN if no item is chosen yet."""
     WIDENED = auto()
-    """Twice the nodes: most failures are due to too few, and one such circle serves all samples. Then OWN, planned for each sample."""
+    """Twice the nodes, or those that were dropped: most failures are due to too few, and one such circle serves all samples. Then OWN,
+    planned for each sample."""
     OWN = auto()
     """Circles of their own. Then twice the nodes, up to where the rule is unbiased; then two other radii; then ON_CPU."""
     ON_CPU = auto()
@@ -122,7 +123,7 @@ class Run:
 
     def _retries(self, task: Task, refused: Samples) -> list[Task]:
         """Return the next tasks for samples that the circle of a task does not suit."""
-        (rung, n_nodes), n = task.circle, task.n
+        (rung, n_nodes, _), n = task.circle, task.n
         if task.kind is Kind.WIDENED:
             return self._planned(refused, n, rung)
         if task.kind is Kind.SCHEDULED or n_nodes < self._full:
@@ -146,14 +147,14 @@ class Run:
         return unbiased_count(self.context.sampler.kernel.rank)
 
     def _wider(self, circle: CircleKey) -> CircleKey:
-        return CircleKey(circle.rung, min(2 * circle.n_nodes, self._full))
+        return CircleKey(circle.rung, circle.n_nodes if circle.kept else min(2 * circle.n_nodes, self._full))
 
     def _split(self, task: Task, stop: int) -> list[Task]:
         """Return the task in parts that fit into memory."""
         samples, device = task.samples, task.samples.numbers.device
         if task.kind is Kind.ON_CPU:
             return [task]
-        stages, rank = [(task.circle.n_nodes, stop)], self.context.sampler.kernel.rank
+        stages, rank = [(*task.circle.halves, stop)], self.context.sampler.kernel.rank
         fit, count = samples_that_fit(device, rank, samples.wanted, stages, self.max_samples), len(samples.numbers)
         if count <= fit:
             return [task]

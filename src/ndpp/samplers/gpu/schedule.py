@@ -29,6 +29,12 @@ MAX_NODE_RATIO = 0.75
 """Pilots move to another circle only if it has at most this fraction of the current number of nodes."""
 
 
+MIN_DROPPED = 8
+"""Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
+NEGLIGIBLE_WEIGHT, MAX_EDGE = 1e-13, 1e-10
+"""Nodes with smaller weights, for all pilots, are dropped; pilots move on once the last node that is kept has a weight above the second."""
+
+
 class Stage(NamedTuple):
     """The circle for samples that have n, …, stop − 1 items and draw the next."""
 
@@ -65,9 +71,9 @@ class Planner:
         sampler, circles = self.context.sampler, self.context.circles
         start = sampler.start(wanted)
         at = CircleKey(start.rung, min(2 * start.nodes.Z.shape[1], unbiased_count(sampler.kernel.rank)))
-        starts = [(0, at)]
         pilots = Samples.begin(torch.arange(PILOTS, device=circles.device_rows.device), wanted, sampler.kernel.rank)
-        group = Group(self.context, pilots, 0, circles[at], wanted)
+        group, at = self._without_negligible(Group(self.context, pilots, 0, circles[at], wanted), at)
+        starts = [(0, at)]
         good = group.trusted
         for n in range(1, wanted):
             if not good.all():  # such samples need plans of their own
@@ -91,14 +97,22 @@ class Planner:
         if not suitable:
             group = self._moved(group, CircleKey(rung, full))
             rounding = 2 * float(group.node_weights.trace_error.max())
-        most = MAX_NODE_RATIO * current.n_nodes if suitable else full
+        most = MAX_NODE_RATIO * 2 * current.halves[0] if suitable else full
         counts = [int(count) for count in NODE_COUNTS if min(least, full) <= count <= most]
         counts = counts if suitable else [*counts, full]
         for circle in [CircleKey(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group = self._moved(group, circle)
             if _suitable(group, rounding):
-                return group, circle
+                return self._without_negligible(group, circle)
         return self._moved(group, current), current
+
+    def _without_negligible(self, group: Group, circle: CircleKey) -> tuple[Group, CircleKey]:
+        """Return the group on the circle without the nodes whose weights are negligible for all pilots, if these are many."""
+        needed = group.node_weights.w.abs().amax(0) > NEGLIGIBLE_WEIGHT
+        kept = int(needed.nonzero().max()) + 1 if bool(needed.any()) else circle.n_nodes
+        if not group.alive.all() or kept > circle.n_nodes // 2 - MIN_DROPPED:
+            return group, circle
+        return self._moved(group, circle._replace(kept=kept)), circle._replace(kept=kept)
 
     def _moved(self, group: Group, circle: CircleKey) -> Group:
         samples = group.samples
@@ -113,4 +127,5 @@ def _suitable(group: Group, rounding: float = 0.0) -> bool:
     """
     trace = max(PILOT_TOLERANCES.trace, min(rounding, group.context.tolerances.trace / 10))
     monitors = group.node_weights
-    return bool(PILOT_TOLERANCES._replace(trace=trace).accepts(monitors.trace_error, monitors.fraction).all())
+    passes = PILOT_TOLERANCES._replace(trace=trace).accepts(monitors.trace_error, monitors.fraction)
+    return bool((passes & (monitors.edge <= MAX_EDGE)).all())

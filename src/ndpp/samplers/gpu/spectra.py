@@ -1,4 +1,4 @@
-"""Resolvents of many components of a mixture with shared ties, in coordinates in which they are diagonal.
+"""Resolvents of a kernel, or of many components of a mixture with shared ties, in coordinates in which they are diagonal.
 
 The part T of component c has rows √p_i q_i and the inner matrix W, both in the coordinates of the base (:mod:`ndpp.laws.tied`). With
 Σ_i p_i q_i q_iᵀ = F Fᵀ, the rows q̂_i = √p_i F⁻¹ q_i are orthonormal, and T has the kernel Q̂ B Q̂ᵀ, B = Fᵀ W F. With B = V diag(λ) V⁻¹,
@@ -69,24 +69,52 @@ def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
     (C, n), r, device = odds.shape, q.shape[1], q.device
     p = torch.from_numpy(odds / (1 + odds)).to(device)
     F, F_inverse = _roots(torch.stack([(q * one[:, None]).mT @ q for one in p]) if r else q.new_zeros(C, 0, 0))
-    B = F.mT @ core @ F
-    eigenvalues, multiplicity, V, V_inverse = _padded(*(_skew_parts(B) if _is_skew(core) else _parts(B)))
-    diagonal = _agrees(B, eigenvalues, multiplicity, V, V_inverse)
-    K = V.shape[2]
-    to_left = reals(F_inverse.mT.to(V) @ (V * multiplicity[:, None]))
-    to_right = reals((F_inverse.mT.to(V) @ V_inverse.mT).conj().resolve_conj())
-    every, leverage = q.new_empty(C, n, 3, 2 * K), q.new_zeros(C, n)
+    found = _decompose(F.mT @ core @ F, is_skew=_is_skew(core))
+    every, leverage = q.new_empty(C, n, 3, 2 * found.V.shape[2]), q.new_zeros(C, n)
     for c in range(C):
-        rows = q * p[c].sqrt()[:, None]
-        left, right = rows @ to_left[c], rows @ to_right[c]
-        every[c, :, 0], every[c, :, 1], every[c, :, 2] = left, right, reals(pairs(left) * pairs(right).conj())
-        leverage[c] = (rows @ F_inverse[c].mT).square().sum(1)
+        rows = (q * p[c].sqrt()[:, None]) @ F_inverse[c].mT
+        every[c], leverage[c] = found.of_rows(c, rows), rows.square().sum(1)
     rates = np.log1p(odds)
     return Spectra(
-        eigenvalues, multiplicity, every.view(C * n, 3, 2 * K),
-        _tables(leverage.cpu().numpy(), device), _tables(rates, device),
-        torch.from_numpy(rates.sum(1)).to(device), diagonal, r,
+        found.eigenvalues, found.multiplicity, every.flatten(0, 1), _tables(leverage.cpu().numpy(), device),
+        _tables(rates, device), torch.from_numpy(rates.sum(1)).to(device), found.diagonal, r,
     )  # fmt: skip
+
+
+def of_kernel(q: Tensor, B: FloatArray, items: AliasTable) -> Spectra | None:
+    """Decompose the kernel Q B Qᵀ as one component, of which nothing comes alone; None if it has hardly any eigenvectors.
+
+    q (n, r) are its rows on the device, and ``items`` proposes them by leverage.
+    """
+    inner = torch.from_numpy(np.array(B)).to(q.device)[None]
+    found = _decompose(inner, is_skew=_is_skew(inner[0])) if bool(inner.isfinite().all()) else None
+    if found is None or not found.diagonal.all():
+        return None
+    return Spectra(
+        found.eigenvalues, found.multiplicity, found.of_rows(0, q), items, items, q.new_zeros(1), found.diagonal,
+        q.shape[1],
+    )  # fmt: skip
+
+
+class _Decomposition(NamedTuple):
+    """B = V diag(λ) V⁻¹ of C components, and for which of them this gives their resolvents."""
+
+    eigenvalues: Tensor
+    multiplicity: Tensor
+    V: Tensor
+    V_inverse: Tensor
+    diagonal: Tensor
+
+    def of_rows(self, c: int, rows: Tensor) -> Tensor:
+        """Return l, r̄ and lr of rows (n, r) of Q, for component c, as pairs of reals (n, 3, 2K)."""
+        left = rows @ reals(self.V[c] * self.multiplicity[c])
+        right = rows @ reals(self.V_inverse[c].mH.resolve_conj().contiguous())
+        return torch.stack([left, right, reals(pairs(left) * pairs(right).conj())], 1)
+
+
+def _decompose(B: Tensor, *, is_skew: bool) -> _Decomposition:
+    parts = _padded(*(_skew_parts(B) if is_skew else _parts(B)))
+    return _Decomposition(*parts, _agrees(B, *parts))
 
 
 def reals(values: Tensor) -> Tensor:

@@ -16,7 +16,15 @@ from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
 from ndpp.samplers.gpu.kernels.runtime import LARGEST, jit, put, reciprocal, tl, triton
 
-SETTINGS = {8: (8, 4, 1, 1), 16: (16, 4, 1, 1), 24: (16, 4, 3, 1), 32: (16, 8, 3, 1), 64: (16, 8, 3, 2)}
+SETTINGS = {
+    8: (8, 4, 1, 1),
+    16: (16, 4, 1, 1),
+    24: (16, 4, 3, 1),
+    32: (16, 8, 3, 1),
+    64: (16, 8, 3, 2),
+    96: (16, 8, 2, 2),
+    128: (16, 4, 2, 2),
+}
 """By the largest n: columns and rows of a tile, tiles fetched ahead, and warps per program. Chosen by timing on an H200;
 ``benchmarks/gpu.py --only kernels`` measures the result and ``docs/gpu.md`` shows it. Several warps must fetch ahead: they then share what
 they fetch, and wait for each other before any of them writes."""

@@ -10,13 +10,17 @@ from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.layout import pairs, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, put, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import TILE, jit, put, tl, triton
 
 SMALL = 8
 """Maximum number of items for the kernel without matrix units: half a tile."""
 WIDTH = (64, 16)
 """Proposals per program, without and with matrix units. Chosen by timing on an H200; ``docs/gpu.md`` has the measurements of
 ``benchmarks/gpu.py --only kernels``."""
+
+
+ROWS_PER_TURN = 64
+"""Maximum number of rows of G⁻¹y that are summed at a time: what the registers of a warp hold."""
 
 
 def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
@@ -37,7 +41,8 @@ def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
         N = max(4, triton.next_power_of_2(n))
         correction_small_kernel[grid](*arrays, *shape, N=N, C=C, U=16 // N, num_warps=1)
     else:
-        tiles, turns = min(triton.cdiv(n, TILE), LARGEST // TILE), triton.cdiv(n, LARGEST)
+        turns = triton.cdiv(n, ROWS_PER_TURN)
+        tiles = triton.cdiv(triton.cdiv(n, TILE), turns)
         options = {"num_warps": 1, "num_stages": min(2, tiles)}
         correction_kernel[grid](*arrays, *shape, N=TILE, C=C, T=tiles, TURNS=turns, **options)
     return out

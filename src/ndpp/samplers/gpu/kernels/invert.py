@@ -9,7 +9,7 @@ from torch import Tensor
 from ndpp.samplers.gpu.arrays import log_det_of_factors
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, reciprocal, times, tl
+from ndpp.samplers.gpu.kernels.runtime import TILE, jit, reciprocal, times, tl
 
 
 def invert(G: Tensor, n: int) -> Tensor:
@@ -18,7 +18,7 @@ def invert(G: Tensor, n: int) -> Tensor:
     G is (b, 2, capacity, capacity), rows as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
     """
     b, capacity = len(G), G.shape[2]
-    if not (runtime.usable(G.device) and n <= LARGEST and capacity % 2 == 0):
+    if not (runtime.usable(G.device) and capacity % 2 == 0):
         return invert_plain(G, n)
     log_abs, unit = torch.empty_like(G[:, 0, 0, 0]), torch.empty(b, dtype=torch.complex128, device=G.device)
     invert_kernel[(b,)](G, log_abs, torch.view_as_real(unit), n, capacity // 2, N=TILE, num_warps=1)

@@ -20,7 +20,8 @@ def invert_pivoted(G: Tensor, n: Tensor) -> Tensor:
     if not (runtime.usable(G.device) and 0 < m <= LARGEST and len(G)):
         return invert_pivoted_plain(G, n)
     out, tile = torch.empty_like(G), max(TILE, triton.next_power_of_2(m))
-    invert_pivoted_kernel[(len(G),)](G.contiguous(), n, out, m, N=tile, num_warps=1 if tile <= 32 else 4)
+    warps = {16: 1, 32: 1, 64: 4, 128: 16}[tile]
+    invert_pivoted_kernel[(len(G),)](G.contiguous(), n, out, m, N=tile, num_warps=warps)
     return out
 
 

@@ -107,18 +107,18 @@ def propose_kernel(
     here, zero = at < total, at * 0
     sample = tl.load(samples + at // count, mask=here, other=0)
     place, low, high = 2 * (first + at % count), sample & 0xFFFFFFFF, (sample >> 32) & 0xFFFFFFFF
-    w0, w1, w2, w3 = _philox(place, zero + where, low, high, zero + key_low, zero + key_high)
-    w4, w5, _, _ = _philox(place + 1, zero + where, low, high, zero + key_low, zero + key_high)
-    cell = tl.minimum((_unit(w0, w1) * (zero + n).to(tl.float64)).to(tl.int64), n - 1)  # n, if rounded up
+    w0, w1, w2, w3 = philox_words(place, zero + where, low, high, zero + key_low, zero + key_high)
+    w4, w5, _, _ = philox_words(place + 1, zero + where, low, high, zero + key_low, zero + key_high)
+    cell = tl.minimum((unit_of(w0, w1) * (zero + n).to(tl.float64)).to(tl.int64), n - 1)  # n, if rounded up
     cell += tl.load(starts + at // count, mask=here, other=0)
-    keep = _unit(w2, w3) < tl.load(threshold + cell, mask=here, other=0.0)
+    keep = unit_of(w2, w3) < tl.load(threshold + cell, mask=here, other=0.0)
     row = tl.where(keep, cell, tl.load(alias + cell, mask=here, other=0))
     tl.store(rows + at, row, mask=here)
-    tl.store(bars + at, _unit(w4, w5) * tl.load(leverage + row, mask=here, other=0.0), mask=here)
+    tl.store(bars + at, unit_of(w4, w5) * tl.load(leverage + row, mask=here, other=0.0), mask=here)
 
 
 @jit()
-def _philox(a, b, c, d, k0, k1):
+def philox_words(a, b, c, d, k0, k1):
     """Return the four words of :func:`philox`."""
     for _ in tl.static_range(10):
         p, q = a * 0xD2511F53, c * 0xCD9E8D57
@@ -129,6 +129,6 @@ def _philox(a, b, c, d, k0, k1):
 
 
 @jit()
-def _unit(high, low):
+def unit_of(high, low):
     """Return :func:`unit`."""
     return ((high >> 5) * 67108864 + (low >> 6)).to(tl.float64) * 1.1102230246251565e-16

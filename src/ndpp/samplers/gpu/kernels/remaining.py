@@ -35,8 +35,9 @@ def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) ->
     if not forms.is_fused or not rows.numel():
         return remaining_forms_plain(forms, table, rows, which)
     out, tile = torch.empty(P, c, dtype=torch.float64, device=rows.device), max(TILE, triton.next_power_of_2(m))
+    warps = {16: 2, 32: 4, 64: 4, 128: 8}[tile]
     remaining_forms_kernel[(P, triton.cdiv(c, PROPOSALS))](
-        *forms, table, rows, which, out, c, m, width, C=PROPOSALS, D=COLUMNS, M=tile, num_warps=4 if tile > 16 else 2
+        *forms, table, rows, which, out, c, m, width, C=PROPOSALS, D=COLUMNS, M=tile, num_warps=warps
     )
     return out
 

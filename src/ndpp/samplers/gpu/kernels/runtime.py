@@ -18,8 +18,8 @@ try:
 except ImportError:
     triton, tl = None, SimpleNamespace(constexpr=None)  # named in the signatures of kernels
 
-LARGEST = 64
-"""Largest matrix that a kernel borders or inverts, and the maximum number of rows in one pass of a correction: what registers hold."""
+LARGEST = 128
+"""Largest matrix that a kernel borders, or inverts with row exchanges: what the registers of a program hold."""
 TILE = 16
 """Smallest number of rows of a tile that the matrix units multiply."""
 

@@ -1,0 +1,204 @@
+"""What ``ndpp fit`` says while it trains, and what it leaves to do after Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ndpp
+import only_posix
+from command import ENVIRONMENT, Done, end, pausing, spawn
+from ndpp.cli.training import ESTIMATORS, SETTINGS
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+EPOCH = re.compile(r"epoch (\d+), loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?")
+MODELS = {"mixture": ["--missions", 3], "ndpp": ["--rank", 6], "ondpp": ["--rank", 6], "symmetric": ["--rank", 6]}
+
+
+@pytest.mark.parametrize("model", ["mixture", "ndpp"])
+def test_without_a_terminal_there_is_a_line_for_each_epoch(models, tmp_path, model):
+    words = ["fit", models / "orders.csv", "-o", "m.safetensors", "--model", model, *MODELS[model]]
+    done = end(spawn(*words, "--max-epochs", 3, "--patience", 9, "--jobs", 1, cwd=tmp_path))
+    assert done.code == 0
+    about, bound, *epochs = done.err.splitlines()
+    name = ESTIMATORS[model]  # type: ignore[index]
+    assert re.fullmatch(rf"{name}, .*rank \d+: 270 baskets over 12 items, and 30 to validate", about)
+    assert re.match(
+        r"at most about [\d.]+ (s|min): 3 epochs of [\d.]+ s.*; fewer if the validation baskets stop gaining", bound
+    )
+    found = [EPOCH.fullmatch(line) for line in epochs if not line.startswith("with rank")]
+    assert [(one[1], one[2] is not None) for one in found if one] == [("1", True), ("2", True), ("3", False)]
+    assert len(done.out.splitlines()) == 3 + (model == "mixture")
+
+
+@only_posix.signals
+def test_a_reader_of_the_lines_may_leave(models, tmp_path):
+    words = ["fit", models / "orders.csv", "-o", "m.safetensors", "--model", "ndpp", "--rank", 4, "--max-epochs", 3]
+    process = spawn(*words, cwd=tmp_path)
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.stderr.close()
+    process.stderr = None
+    assert end(process).code == 0
+    assert ndpp.load_metadata(tmp_path / "m.safetensors")["epochs"] == 3
+
+
+# -- Ctrl-C and SIGTERM ------------------------------------------------------------------------------------------------------
+
+
+def shell(line: str, folder: Path) -> Done:
+    """Run a line as a shell does in which ``ndpp`` is this command."""
+    places = folder / "bin"
+    if not places.exists():
+        places.mkdir()
+        (places / "ndpp").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ndpp.cli "$@"\n')
+        (places / "ndpp").chmod(0o755)
+    env = {**ENVIRONMENT, "PATH": f"{places}:{ENVIRONMENT['PATH']}"}
+    done = subprocess.run(line, shell=True, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return Done.of(done.returncode, done.stdout, done.stderr)
+
+
+def interrupted(words: list[object], part: Path, number: int) -> dict[str, str]:
+    """Run ``fit`` until it has written a checkpoint, interrupt it, and return the commands that it prints."""
+    folder = part.parent
+    process = spawn(*words, cwd=folder, env=pausing(folder / "pausing", part.name))
+    while not part.exists():
+        assert process.poll() is None, end(process)
+        time.sleep(0.01)
+    process.send_signal(number)
+    done = end(process)
+    assert (done.code, done.out) == (128 + number, "")
+    _, message = done.err.split("\nndpp: interrupted; ")
+    about, *commands = message.splitlines()
+    assert about == f"training up to epoch 1 is saved in {str(part)!r}"
+    return dict(re.findall(r"^  to (continue|make a model of it): +(ndpp .*)$", "\n".join(commands), re.MULTILINE))
+
+
+@only_posix.signals
+@pytest.mark.parametrize(
+    ("model", "number"),
+    [
+        ("mixture", signal.SIGINT),
+        ("ndpp", signal.SIGTERM),
+        ("ondpp", signal.SIGINT),
+        ("symmetric", signal.SIGTERM),
+    ],
+)
+def test_what_an_interrupted_training_prints_makes_a_model(call, models, tmp_path, monkeypatch, model, number):
+    words = ["fit", models / "orders.csv", "-o", "the model", "--model", model, *MODELS[model], "--max-epochs=40"]
+    lines = interrupted([*words, "--patience", "40"], tmp_path / "the model.ndpp-part", number)
+    assert lines["continue"].endswith("--max-epochs=40 --patience 40 --resume")
+    assert lines["make a model of it"].endswith("--patience 40 --resume --max-epochs 1")
+    assert "-o 'the model'" in lines["continue"]
+    monkeypatch.chdir(tmp_path)
+    line = lines["make a model of it"]
+    made = shell(line, tmp_path) if model == "mixture" else call(*shlex.split(line)[1:])
+    assert (made.code, "epoch" in made.err) == (0, False)  # nothing was trained
+    assert not (tmp_path / "the model.ndpp-part").exists()
+    about = ndpp.load_metadata(tmp_path / "the model")
+    assert (about["model"], about["epochs"]) == (ESTIMATORS[model], 1)
+    best = call("recommend", "the model", "--given", "tea", "--number", 3, "--json")
+    assert (best.code, len(best.json["recommendations"][0])) == (0, 3)
+
+
+@only_posix.signals
+def test_an_interrupted_contest_of_families_makes_a_model(call, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = rng.random((400, 12)) < 0.06
+    rows[:, 1] |= rows[:, 0] & (rng.random(400) < 0.3)  # families help little, so both ways are tried
+    ndpp.Baskets.from_csr(sparse.csr_array(rows.astype(int))).write(tmp_path / "orders.txt")
+    words = ["fit", "orders.txt", "--ids", "-o", "m.safetensors", "--missions", 2, "--rank", 4, "--jobs", 1]
+    words += ["--max-epochs", 5]
+    lines = interrupted(words, tmp_path / "m.safetensors.ndpp-part", signal.SIGINT)
+    part = (tmp_path / "m.safetensors.ndpp-part").read_bytes()
+    assert b"FamilyRun.now.X" in part
+    assert b"MixtureRun.now.X" in part
+    monkeypatch.chdir(tmp_path)
+    assert call(*shlex.split(lines["make a model of it"])[1:]).code == 0
+    assert ndpp.load_metadata("m.safetensors")["epochs"] == 1
+    assert call("recommend", "m.safetensors", "--given", 3, "--number", 2).code == 0
+    Path("m.safetensors.ndpp-part").write_bytes(part)
+    assert call(*shlex.split(lines["continue"])[1:]).code == 0
+    assert call(*(word if word != "m.safetensors" else "whole.safetensors" for word in words)).code == 0
+    assert Path("m.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
+
+
+@only_posix.signals
+def test_interrupted_before_the_first_epoch_nothing_was_saved(models, tmp_path):
+    process = spawn("fit", models / "orders.csv", "-o", "m.safetensors", "--batch-size", 1, cwd=tmp_path)
+    assert process.stderr is not None
+    process.stderr.readline()  # it has begun
+    process.send_signal(signal.SIGTERM)
+    done = end(process)
+    assert done.code == 143
+    assert done.err.endswith("\nndpp: interrupted; no epoch was finished, so nothing was saved\n")
+    assert not list(tmp_path.iterdir())
+
+
+# -- options are those of Python ---------------------------------------------------------------------------------------------
+
+ELSEWHERE = {"rank", "n_missions", "random_state", "device", "checkpoint", "progress"}
+
+
+def test_every_parameter_has_an_option():
+    from ndpp import learning
+
+    parameters = {name for model in ESTIMATORS.values() for name in getattr(learning, model)().get_params()}
+    assert parameters - ELSEWHERE == set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        (
+            "mixture",
+            {"max_epochs": 1, "patience": 3, "learning_rate": 0.05, "batch_size": 50, "validation_fraction": 0.2,
+             "dtype": "float64", "n_factors": 2, "penalty": 1.0, "tie_penalty": 0.5, "n_missions": 2},
+        ),
+        ("ndpp", {"max_epochs": 1, "skew_share": 0.5, "noise": 0.1, "alpha": 0.02, "beta": 0.03, "oversize": "raise", "rank": 9}),
+        ("ondpp", {"max_epochs": 1, "gamma": 0.1, "skew_share": 0.4, "rank": 8}),
+    ],
+)  # fmt: skip
+def test_options_reach_the_estimator(call, models, tmp_path, model, settings):
+    words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value)]
+    done = call("fit", models / "orders.csv", "-o", tmp_path / "m", "--model", model, *words, "--json")
+    assert settings.items() <= done.json["settings"].items()
+
+
+def test_where_training_starts(call, models, tmp_path):
+    words = ["fit", models / "orders.csv", "-o", tmp_path / "m", "--model", "ndpp", "--rank", 4, "--max-epochs", 1]
+    assert call(*words, "--init", "literature", "--json").json["settings"]["init"].startswith("LiteratureStart(")
+    assert call(*words, "--init", "elsewhere").code == 2
+
+
+def test_families_may_come_from_a_table(call, models, tmp_path):
+    words = ["fit", models / "orders.csv", "-o", tmp_path / "m", "--missions", 2, "--max-epochs", 1, "--families"]
+    assert call(*words, "none").code == 0
+    assert not isinstance(ndpp.load(tmp_path / "m"), ndpp.FamilyMixture)
+    (tmp_path / "kinds.csv").write_text(
+        "item,family\nbread,bakery\nrolls,bakery\ncoffee,drinks\ntea,drinks\nale,drinks\n"
+    )
+    assert call(*words, tmp_path / "kinds.csv").code == 0
+    law = ndpp.load(tmp_path / "m")
+    assert isinstance(law, ndpp.FamilyMixture)
+    family = dict(zip(law.labels or (), law.patterns.families))
+    assert family["bread"] == family["rolls"] != family["coffee"] == family["tea"]
+    assert len(set(family.values())) == 10
+    (tmp_path / "kinds.csv").write_text("item,kind\nbread,bakery\n")
+    assert "needs the columns 'item' and 'family'" in call(*words, tmp_path / "kinds.csv").err
+
+
+def test_the_old_name_of_an_option_still_works(call, models, tmp_path):
+    words = ["fit", models / "orders.csv", "-o", tmp_path / "m", "--model", "ndpp", "--rank", 4, "--epochs", 2]
+    done = call(*words, "--json")
+    assert done.json["epochs"] == 2
+    assert "ndpp: warning: --epochs is now called --max-epochs\n" in done.err

@@ -1,0 +1,114 @@
+"""What training says, and that saying it changes nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+
+from ndpp import Baskets
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, progress
+from ndpp.learning.contest import Contest
+from ndpp.learning.mixture import FamilyRun, MixtureRun
+
+rng = np.random.default_rng(0)
+BASKETS = Baskets.from_csr(sparse.csr_array((rng.random((400, 12)) < 0.3).astype(int)))
+ROWS = rng.random((400, 12)) < 0.06
+ROWS[:, 1] |= ROWS[:, 0] & (rng.random(400) < 0.3)
+DOUBTFUL = Baskets.from_csr(sparse.csr_array(ROWS.astype(int)))
+"""Families help little, so training with and without them is tried."""
+QUICK = {"max_epochs": 3, "random_state": 0}
+MODELS = {
+    "NDPP": NDPP(rank=12, **QUICK),
+    "ONDPP": ONDPP(rank=12, **QUICK),
+    "SymmetricDPP": SymmetricDPP(rank=12, **QUICK),
+    "MixtureNDPP": MixtureNDPP(2, rank=8, families=None, **QUICK),
+    "families": MixtureNDPP(2, rank=8, families=np.arange(12) // 3, **QUICK),
+    "contest": MixtureNDPP(2, rank=8, **QUICK),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(progress, "seconds_left", lambda run, each: 60.0 * sum(one.now.X.shape[1] for one in run.runs))
+    told: list[str] = []
+    model, baskets = MODELS[name], DOUBTFUL if name == "contest" else BASKETS
+    silent = model.fit(baskets).score_samples(baskets)
+    spoken = model.set_params(progress=told.append).fit(baskets).score_samples(baskets)
+    assert np.array_equal(silent, spoken)
+    about, bound, *rest = told
+    assert re.match(rf"{type(model).__name__}, .*rank (8|12): 360 baskets over 12 items, and 40 to validate$", about)
+    assert re.match(r"at most about \d+ min: 3 epochs of [\d.]+ s", bound)
+    assert ("the first 3 with and without families" in bound) == (name == "contest")
+    assert [line.split(",")[0] for line in rest[-3:]] == ["epoch 1", "epoch 2", "epoch 3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "cost"),
+    [
+        ("NDPP", 6, "it would drop 10 of 360 baskets, which are larger"),
+        ("MixtureNDPP", 4, progress.LESS),
+        ("contest", 4, progress.LESS),
+    ],
+)
+def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(progress, "seconds_per_epoch", lambda run: 10.0 * run.now.X.shape[1])
+    told: list[str] = []
+    MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
+    runs = 2 if name == "contest" else 1
+    assert told[2] == f"with rank {rank} at most about {progress.duration(30 * rank * runs)}; {cost}"
+
+
+def test_little_is_said_of_little_work():
+    told: list[str] = []
+    NDPP(rank=12, **QUICK, progress=told.append).fit(BASKETS)
+    assert not any(line.startswith("with rank") for line in told)
+
+
+def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
+    """With steps of 2 s and evaluations of 3 s; a mixture evaluates three times per epoch."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    step, log_probs = fit.TrainingRun._step, MixtureRun.log_probs
+
+    def slow_step(run: Any, *args: Any) -> Any:
+        now[0] += 2.0
+        return step(run, *args)
+
+    def slow_evaluation(run: Any, *args: Any) -> Any:
+        now[0] += 3.0
+        return log_probs(run, *args)
+
+    monkeypatch.setattr(fit.TrainingRun, "_step", slow_step)
+    monkeypatch.setattr(MixtureRun, "log_probs", slow_evaluation)
+    told: list[str] = []
+    MixtureNDPP(2, rank=2, families=None, **QUICK, progress=told.append).fit(BASKETS)
+    assert told[1].startswith("at most about 5 min: 3 epochs of 2 min")  # 50 steps and three evaluations
+    assert told[2].endswith(", 2 min; at most about 4 min left")
+    assert told[-1].endswith(", 2 min")
+
+
+def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
+    contests, better = [], MixtureNDPP._better
+    settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
+
+    def watched(*args: Any) -> Any:
+        contests.append(better(*args))
+        return contests[-1]
+
+    monkeypatch.setattr(MixtureNDPP, "_better", watched)
+    model = MixtureNDPP(2, **settings).fit(DOUBTFUL)
+    (contest,) = contests
+    assert isinstance(contest, Contest)
+    assert (len(contest.runs), contest.pilot, len(model.history_)) == (1, 3, 4)
+    families = contest.lead.patterns.families if isinstance(contest.lead, FamilyRun) else None
+    alone = MixtureNDPP(2, **settings, families=None).fit(DOUBTFUL)
+    assert families is None
+    assert np.array_equal(model.score_samples(DOUBTFUL), alone.score_samples(DOUBTFUL))

@@ -1,0 +1,114 @@
+"""Whole samples in one compiled call: the draws of single steps and of double precision, errors, and nodes that are retired."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import oracles
+from kernels import AWKWARD, BY_NAME, Case, learned
+from ndpp import LowRankKernel
+from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
+from ndpp.items import LeverageTable, table
+from ndpp.samplers.base import stream, stream_key
+from ndpp.samplers.exact import Exact
+from ndpp.samplers.exact.nodes import RETIRED, Nodes
+from ndpp.samplers.exact.spectral import is_symmetric
+
+
+class StepByStep(LeverageTable):
+    """The same table under another type, which the compiled call for whole samples does not know: items are drawn one by one."""
+
+
+def draws_of(case: Case, size: int | None, n: int, index=LeverageTable) -> tuple[list[list[int]], dict]:
+    draws = Exact.prepare(case.kernel, size=size, index=index.prepare).sample(n, rng=11)
+    return draws.baskets.to_lists(), draws.totals
+
+
+@pytest.mark.parametrize("case", [case for case in AWKWARD if not is_symmetric(case.kernel)], ids=str)
+def test_one_compiled_call_draws_what_single_steps_draw(case: Case, monkeypatch: pytest.MonkeyPatch):
+    """With the filter, without it, and item by item; ``benchmarks/bench_exact.py`` draws 10⁴ samples of each."""
+    sizes = [None, *(size for size in oracles.possible_sizes(case.L) if size)]
+    for size in sizes:
+        chained, totals = draws_of(case, size, 60)
+        stepped, expected = draws_of(case, size, 60, StepByStep)
+        assert chained == stepped
+        assert totals["proposals"] == expected["proposals"]
+        monkeypatch.setattr(table, "FILTERING", np.inf)
+        in_double, totals = draws_of(case, size, 60)
+        monkeypatch.undo()
+        assert chained == in_double
+        assert totals["doubts"] == totals["proposals"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_few_decisions_on_learned_kernels_need_double_precision(name: str):
+    case = learned(name)
+    chained, totals = draws_of(case, 20, 4)
+    assert chained == draws_of(case, 20, 4, StepByStep)[0]
+    assert totals["doubts"] < 0.1 * totals["proposals"]
+
+
+def test_the_compiled_call_reports_what_is_wrong():
+    """A matrix that is no inclusion matrix, one without weight, and a budget that is too small."""
+    case = BY_NAME["generic"]
+    sampler, rng = Exact.prepare(case.kernel, size=3), np.random.default_rng(0)
+    state, eye = sampler.start(3), np.eye(case.kernel.rank)
+    for M, message in ((3 * eye, r"outside \[0, 1\]"), (np.nan * eye, "NaN"), (0 * eye, "positive weight")):
+        wrong = state._replace(inclusion=state.inclusion._replace(M=M))
+        with pytest.raises((PrecisionError, ZeroProbabilityError), match=message):
+            sampler.complete(rng, wrong, 3)
+    short = Exact.prepare(case.kernel, size=1, index=partial(LeverageTable.prepare, budget=1))
+    with pytest.raises(BudgetExceededError, match="1 proposals gave 0 of 1 items") as caught:
+        short.sample(200, rng=0)
+    assert caught.value.count == 1
+
+
+def test_the_compiled_call_leaves_shared_states_alone():
+    """Several samples begin with one state; ``ndpp serve`` relies on it."""
+    sampler = Exact.prepare(BY_NAME["generic"].kernel, size=4)
+    state = sampler.start(4)
+    before = state.nodes.Z.copy(), state.nodes.log_w.copy(), state.inclusion.M.copy()
+    first = sampler.complete(stream(stream_key(0), 3), state, 4)[0].rows
+    np.testing.assert_array_equal(sampler.complete(stream(stream_key(0), 3), state, 4)[0].rows, first)
+    for old, new in zip(before, (state.nodes.Z, state.nodes.log_w, state.inclusion.M)):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_retired_nodes_leave_the_probabilities_as_they_are():
+    """Along a sample, beside nodes that are all updated."""
+    size, rng = 50, np.random.default_rng(3)
+    A = rng.standard_normal((100, 100)) / 100
+    sampler = Exact.prepare(LowRankKernel(rng.standard_normal((150, 100)), np.eye(100) + A - A.T), size=size)
+    state = sampler.start(size)
+    nodes, every = Nodes(state.nodes.Z.copy(), state.nodes.log_w), state.nodes
+    M, retired = state.inclusion.M, 0
+    for left in range(size - 1, size - 9, -1):
+        q = sampler.kernel.q_rows(sampler.index.draw(rng, M))[0]
+        nodes, inclusion = nodes.condition(q, keep=True)
+        every, expected = every.plain_condition(q)
+        M = inclusion.M
+        np.testing.assert_allclose(M, expected.M, atol=1e-10)
+        assert abs(inclusion.trace - left) < 1e-8
+        retired = int((nodes.log_w.real == RETIRED).sum())
+    assert 0 < retired < len(nodes.log_w)
+
+
+def test_a_node_is_retired_only_where_its_neighbours_weigh_nothing():
+    rng = np.random.default_rng(4)
+    Z, q = rng.standard_normal((2, 5, 6, 6)), rng.standard_normal(6)
+
+    def conditioned(*log_w: float):
+        return Nodes(Z.copy(), np.array(log_w, complex)).condition(q, keep=True)
+
+    nodes, inclusion = conditioned(0, -30, -60, -60, -60)
+    np.testing.assert_array_equal(nodes.log_w.real == RETIRED, [False, False, True, True, True])
+    np.testing.assert_array_equal(nodes.Z[:, 2:], Z[:, 2:])
+    assert inclusion.fraction != 0
+    np.testing.assert_array_equal(conditioned(0, -60, 0, -20, -60)[0].log_w.real == RETIRED, False)
+    # A neighbour that has gained weight: the nodes retired cannot be trusted any more.
+    assert conditioned(0, -20, RETIRED, RETIRED, RETIRED)[1].fraction == 0
+    assert conditioned(0, -30, RETIRED, RETIRED, RETIRED)[1].fraction != 0
