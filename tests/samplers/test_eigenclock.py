@@ -67,8 +67,7 @@ def test_the_algebra(case, given):
 
 def _form(f, left, right):
     K = len(f) // 2
-    complex_f, l, r = f[:K] + 1j * f[K:], left[:K] + 1j * left[K:], right[:K] - 1j * right[K:]
-    return (l * complex_f * r).sum().real
+    return ((left[:K] + 1j * left[K:]) * (f[:K] + 1j * f[K:]) * (right[:K] - 1j * right[K:])).sum().real
 
 
 @both
@@ -80,14 +79,11 @@ def test_law(case, given, exclude):
     laws.assert_law(draws, oracles.enumerate_law(case.L, None, given=given, exclude=exclude))
 
 
-@pytest.mark.parametrize("kind", ["array", "scaled", "float32", "memory map"])
-def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
+@pytest.mark.parametrize("kind", ["array", "scaled", "float32"])
+def test_rows_that_are_not_kept(kind, monkeypatch):
     monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
     for case in (GENERIC, SKEW):
         X = case.X.astype(np.float32) if kind == "float32" else case.X
-        if kind == "memory map":
-            np.save(tmp_path / "X.npy", X)
-            X = np.load(tmp_path / "X.npy", mmap_mode="r")
         kernel = LowRankKernel(Scaled(X / 2, np.full(len(X), 2.0)) if kind == "scaled" else X, case.W)
         sampler = Exact.prepare(kernel)
         assert sampler.clock is not None
@@ -96,15 +92,19 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["ties left out", "counted once"])
-def test_wrong_clocks_are_rejected(broken, monkeypatch):
+def test_wrong_clocks_are_rejected(broken):
     sampler, clock = clock_of(GENERIC)
     if broken == "counted once":
         clock = clock._replace(multiplicity=np.ones_like(clock.multiplicity))
     else:  # the imaginary parts of f attract
         clock = clock._replace(values=np.abs(clock.values).astype(complex))
-    draws = [np.sort(clock.draw(np.random.default_rng(i), sampler.index, sampler.given).rows) for i in range(DRAWS)]
-    with pytest.raises(AssertionError):
-        laws.assert_law(draws, oracles.enumerate_law(GENERIC.L))
+    with pytest.raises(
+        (AssertionError, PrecisionError)
+    ):  # the second by the clock that completes what a monitor refused
+        laws.assert_law(
+            [np.sort(clock.draw(np.random.default_rng(i), sampler.index, sampler.given).rows) for i in range(DRAWS)],
+            oracles.enumerate_law(GENERIC.L),
+        )
 
 
 def test_a_kernel_without_eigenvectors_needs_circles():
@@ -122,8 +122,13 @@ def test_a_decomposition_that_disagrees_is_refused():
     assert not eigen._replace(values=eigen.values * (1 + 1e-9)).agrees(kernel)
 
 
-def test_other_indexes_and_given_items_that_disagree_need_circles(monkeypatch):
+def test_other_indexes_stores_and_given_items_that_disagree_need_circles(monkeypatch, tmp_path):
     assert Exact.prepare(GENERIC.kernel, index=Tree.prepare).clock is None
+    np.save(tmp_path / "X.npy", GENERIC.X)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
+        stored = LowRankKernel(np.load(tmp_path / "X.npy", mmap_mode="r"), GENERIC.W)
+        assert Exact.prepare(stored).clock is None
     monkeypatch.setattr(EigenClock, "rate", lambda *_: np.nan)
     assert Exact.prepare(GENERIC.kernel).clock is None
 

@@ -10,9 +10,9 @@ A move of the clock costs O(m² r) with m = |Y|, a proposal O(m r), where :class
 circles of :class:`~ndpp.samplers.Exact` update N of them. Of two conjugate eigenvalues one is kept, counted twice in l. Everything is real:
 l is stored as (Re, Im) and r as (Re, −Im), so that Re Σ l r is a dot product.
 
-A decomposition is compared with resolvents computed directly: where they differ, as they do if B has hardly any eigenvectors, there is
-no such clock (:meth:`EigenClock.prepare` returns None). Monitors: rates never increase, acceptance probabilities lie within [0, 1]. A sample
-that fails one is completed by :class:`~ndpp.samplers.Clock`, from the time and the items it has.
+A decomposition is compared with resolvents computed directly: where they differ, as they do if B has hardly any eigenvectors, there is no
+such clock (:meth:`EigenClock.prepare` returns None). Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A
+sample that fails one is completed by :class:`~ndpp.samplers.Clock`, from the time and the items it has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ndpp._compiled import njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import PrecisionError
-from ndpp.items import ItemDraws, LeverageTable
+from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import resolvent
 from ndpp.rows.scaled import Scaled
@@ -76,8 +76,8 @@ class Eigen(NamedTuple):
 class EigenClock(NamedTuple):
     """A clock for one kernel and given items.
 
-    l and r of an item are its row of ``rows`` (n, d), times its factor, times ``to_left`` and ``to_right`` (d, 2K). If ``to_right`` is empty,
-    as it is if B is skew, r is half of l. If both are empty, the row holds l and r themselves, one after the other.
+    l and r of an item are its row of ``rows`` (n, d), times its factor, times ``to_left`` and ``to_right`` (d, 2K). If ``to_right`` is
+    empty, as it is if B is skew, r is half of l. If both are empty, the row holds l and r themselves, one after the other.
     """
 
     values: ComplexArray
@@ -88,8 +88,21 @@ class EigenClock(NamedTuple):
     to_right: FloatArray
 
     @classmethod
-    def prepare(cls, kernel: LowRankKernel) -> EigenClock | None:
-        """Decompose the kernel; None if no eigencoordinates agree with it, or if its rows are not in memory. O(r³), and O(n r²) if Q is kept."""
+    def prepare(cls, index: ItemIndex | None, given: IntArray, mean: float) -> EigenClock | None:
+        """Return the clock of a kernel whose samples have ``mean`` items on average in addition to the given ones.
+
+        None if no eigencoordinates agree with the kernel, if its rows are not in memory, or without a leverage table. O(r³), and O(n r²) if
+        Q is kept.
+        """
+        if type(index) is not LeverageTable:
+            return None
+        clock = cls.of(index.kernel)
+        agrees = clock is not None and abs(clock.rate(given) - mean) <= RATE_TOLERANCE * (1 + mean)
+        return clock if agrees else None
+
+    @classmethod
+    def of(cls, kernel: LowRankKernel) -> EigenClock | None:
+        """Decompose a kernel."""
         eigen, coords, X, one = Eigen.of(kernel.coordinates.B), kernel.coordinates, kernel._factor, np.ones(1)
         if eigen is None or not eigen.agrees(kernel):
             return None
@@ -158,8 +171,12 @@ def _run(
         if uniform(seed) * bound >= rate:
             continue
         if m == capacity:
-            capacity *= 2
-            left, right, items = _grown(left, capacity), _grown(right, capacity), _longer(items, capacity)
+            left, right, items = (
+                np.concatenate((left, left)),
+                np.concatenate((right, right)),
+                np.concatenate((items, items)),
+            )
+            capacity *= 2  # the second half is space
         found, tried = _draw_item(
             seed, f, H, f_right, rate, rows, factors, to_left, to_right, threshold, alias, leverage, budget, fetched
         )
@@ -195,20 +212,6 @@ def _start(
     return items, left, right, _remaining(0.0, values, multiplicity, left[:m], right[:m])[3]
 
 
-@njit()
-def _grown(array: FloatArray, n: int) -> FloatArray:
-    out = np.empty((n, array.shape[1]))
-    out[: len(array)] = array
-    return out
-
-
-@njit()
-def _longer(array: IntArray, n: int) -> IntArray:
-    out = np.empty(n, np.int64)
-    out[: array.size] = array
-    return out
-
-
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def _remaining(
     x: float, values: ComplexArray, multiplicity: FloatArray, left: FloatArray, right: FloatArray
@@ -234,7 +237,7 @@ def _remaining(
     G = np.dot(f_left, right.T)
     try:
         H = np.ascontiguousarray(np.linalg.solve(G, f_left))
-    except Exception:  # noqa: BLE001 - the only one that compiled code can name; G is singular
+    except Exception:  # G is singular; compiled code cannot name the error
         return f, f_left, f_right, np.nan
     for i in range(m):
         for k in range(2 * K):

@@ -40,7 +40,6 @@ from ndpp.linalg import symmetric_part, tilted_law
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
-from ndpp.samplers.clock import RATE_TOLERANCE
 from ndpp.samplers.exact.chain import can_chain, draw_chain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
@@ -159,15 +158,8 @@ class Exact(Sampler):
     @property
     def clock(self) -> EigenClock | None:
         """What draws samples of any size; None if they need circles."""
-        found = self.ladder.remember("clock", self._clock)
-        return found if isinstance(found, EigenClock) else None
-
-    def _clock(self) -> EigenClock | tuple[()]:
-        if type(self.index) is not LeverageTable:
-            return ()
-        clock, mean = EigenClock.prepare(self.kernel), float(self.size_law @ np.arange(len(self.size_law)))
-        agrees = clock is not None and abs(clock.rate(self.given) - mean) <= RATE_TOLERANCE * (1 + mean)
-        return clock if clock is not None and agrees else ()
+        mean = float(self.size_law @ np.arange(len(self.size_law)))
+        return self.ladder.remember("clock", lambda: EigenClock.prepare(self.index, self.given, mean) or ()) or None
 
     def draw_count(self, rng: np.random.Generator) -> int:
         """Draw the number of items in addition to the given ones."""
