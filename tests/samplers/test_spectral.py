@@ -333,7 +333,7 @@ def test_random_numbers_are_those_of_xoshiro256pp():
         a, b, c, d = words
         c, d = c ^ a, d ^ b
         words = [a ^ d, b ^ c, c ^ (b << 17 & mask), rotated(d, 45)]
-        assert spectral._uniform(state) == (word >> 11) / 2**53
+        assert spectral.uniform(state) == (word >> 11) / 2**53
     assert words == state.tolist()
     first = np.array([1, 2, 3, 4], np.uint64)
-    assert [int(spectral._uniform(first) * 2**53) for _ in range(2)] == [41943041 >> 11, 58720359 >> 11]
+    assert [int(spectral.uniform(first) * 2**53) for _ in range(2)] == [41943041 >> 11, 58720359 >> 11]

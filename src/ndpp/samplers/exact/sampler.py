@@ -18,14 +18,15 @@ another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (s
 With a leverage table and Q in memory, items are drawn in one compiled call (:mod:`.chain`), which releases the interpreter's lock.
 ``info["doubts"]`` counts the proposals that single precision could not decide there.
 
-A symmetric kernel needs no circle: ``draw`` takes the route of :mod:`.spectral`, at O(k r²) per sample.
+Two kinds of samples need no circle: those of a symmetric kernel (:mod:`.spectral`, O(k r²) per sample), and those of any size if the
+kernel has well-conditioned eigenvectors, as learned kernels do (:mod:`.eigenclock`, O(k² r) per move of a clock).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
 from ndpp.samplers.exact.chain import can_chain, draw_chain
+from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
@@ -136,8 +138,8 @@ class Exact(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        if self.symmetric:
-            drawn = self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
+        drawn = self._draw_without_circles(rng)
+        if drawn is not None:
             counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
             return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
         wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
@@ -145,6 +147,19 @@ class Exact(Sampler):
         info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted, "doubts": state.doubts}
         info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
+
+    def _draw_without_circles(self, rng: np.random.Generator) -> ItemDraws | None:
+        """Draw the items of one sample in addition to the given ones; None if that needs circles."""
+        if self.symmetric:
+            return self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
+        clock = self.clock if self.size is None else None
+        return None if clock is None else clock.draw(rng, cast(LeverageTable, self.index), self.given)
+
+    @property
+    def clock(self) -> EigenClock | None:
+        """What draws samples of any size; None if they need circles."""
+        mean = float(self.size_law @ np.arange(len(self.size_law)))
+        return self.ladder.remember("clock", lambda: EigenClock.prepare(self.index, self.given, mean) or ()) or None
 
     def draw_count(self, rng: np.random.Generator) -> int:
         """Draw the number of items in addition to the given ones."""

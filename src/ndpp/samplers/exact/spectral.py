@@ -103,8 +103,7 @@ def draw_spectral(rng: np.random.Generator, spectrum: Spectrum, index: ItemIndex
     if type(index) is not LeverageTable:
         chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
         return draw_projection(rng, spectrum.vectors[chosen].T, index)
-    words, rows = rng.bit_generator.random_raw(8), _rows(index)
-    seed = words[:4] ^ (words[4:] << _U32)  # some generators have words of 32 bits
+    seed, rows = seed_words(rng), _rows(index)
     if rows is None:
         found = _draw_from_store(seed, spectrum, index)
     else:
@@ -168,7 +167,7 @@ def _choose(seed: AnyArray, vectors: FloatArray, chance: FloatArray, heads: Floa
     """Return a copy of the eigenvectors that are chosen."""
     uniforms = np.empty(chance.size)
     for i in range(chance.size):
-        uniforms[i] = _uniform(seed)
+        uniforms[i] = uniform(seed)
     return vectors[given_heads(chance, heads, uniforms) if heads.size else np.flatnonzero(uniforms < chance)]
 
 
@@ -177,9 +176,9 @@ def _propose(seed: AnyArray, threshold: FloatArray, alias: AnyArray) -> tuple[In
     """Return the next candidates, by their leverage, and a uniform for the acceptance of each."""
     candidates, uniforms = np.empty(BLOCK, np.int64), np.empty(BLOCK)
     for c in range(BLOCK):
-        cell = min(int(_uniform(seed) * alias.size), alias.size - 1)
-        candidates[c] = cell if _uniform(seed) < threshold[cell] else alias[cell]
-        uniforms[c] = _uniform(seed)
+        cell = min(int(uniform(seed) * alias.size), alias.size - 1)
+        candidates[c] = cell if uniform(seed) < threshold[cell] else alias[cell]
+        uniforms[c] = uniform(seed)
     return candidates, uniforms
 
 
@@ -238,8 +237,14 @@ def _reflect(V: FloatArray, y: FloatArray, norm: float, product: FloatArray) -> 
             V[b, j] -= scale * y[b] * product[j]
 
 
+def seed_words(rng: np.random.Generator) -> AnyArray:
+    """Return the state of a generator for :func:`uniform`, four words."""
+    words = rng.bit_generator.random_raw(8)
+    return words[:4] ^ (words[4:] << _U32)  # some generators have words of 32 bits
+
+
 @njit()
-def _uniform(state: AnyArray) -> float:
+def uniform(state: AnyArray) -> float:
     """Return the next number in [0, 1) of the generator xoshiro256++ [Blackman & Vigna, 2021], whose state is four words."""
     a, b, c, d = state[0], state[1], state[2], state[3]
     total = a + d

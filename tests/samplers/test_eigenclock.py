@@ -1,0 +1,177 @@
+"""Samples of any size by a clock in eigencoordinates: which kernels have one, its algebra, and the sets that come out of it."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import laws
+import oracles
+from kernels import AWKWARD, Case, eighths, skew
+from ndpp import LowRankKernel
+from ndpp.errors import PrecisionError
+from ndpp.items import LeverageTable, Tree
+from ndpp.linalg import condition_on, resolvent
+from ndpp.rows.scaled import Scaled
+from ndpp.samplers import Exact
+from ndpp.samplers.exact import eigenclock
+from ndpp.samplers.exact.eigenclock import Eigen, EigenClock
+
+DRAWS = 5_000
+RNG = np.random.default_rng(30)
+GENERIC = Case("generic", eighths(RNG, 8, 4), np.eye(4) + skew(eighths(RNG, 4, 4)))
+SKEW = Case("skew", eighths(RNG, 8, 4), skew(eighths(RNG, 4, 4)))
+DEFECTIVE = Case("defective", np.eye(3), np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+both = pytest.mark.parametrize("case", [GENERIC, SKEW], ids=str)
+
+
+def clock_of(case: Case, given=()) -> tuple[Exact, EigenClock]:
+    sampler = Exact.prepare(case.kernel, given=given)
+    assert sampler.clock is not None
+    return sampler, sampler.clock
+
+
+def test_most_kernels_have_one():
+    """The clock is the usual route for any size, so that the contract tests run on it. Of the awkward kernels, some need circles."""
+    have = [Exact.prepare(case.kernel).clock is not None for case in AWKWARD if case.kernel.rank]
+    assert np.mean(have) > 0.7
+
+
+@both
+@pytest.mark.parametrize("given", [(), (2,), (5, 0)], ids=str)
+def test_the_algebra(case, given):
+    """Rates and quadratic forms are those of Z, computed as :class:`Clock` does."""
+    sampler, clock = clock_of(case)
+    kernel, rows = case.kernel, np.array(given, np.int64)
+    _, left, right, start = eigenclock._start(*clock, rows)
+    m, Q = len(rows), kernel.q_rows(np.arange(case.n_items))
+    every = eigenclock._start(*clock, np.arange(case.n_items))[1:3]
+    for x in (0.0, 0.7, 5.0):
+        R = resolvent(kernel.coordinates, np.exp([-x]))[0][0]
+        Z = condition_on(R, kernel.q_rows(rows))[0] if m else R
+        f, H, f_right, rate = eigenclock._remaining(x, clock.values, clock.multiplicity, left[:m], right[:m])
+        bound = 1e-12 * (1 + np.linalg.cond(kernel.q_rows(rows) @ R @ kernel.q_rows(rows).T) if m else 1)
+        assert abs(rate - np.trace(Z)) <= bound
+        assert x > 0 or rate == start
+        for a in range(case.n_items):
+            forms = _form(f, every[0][a], every[1][a]) - (f_right @ every[0][a]) @ (H @ every[1][a])
+            assert abs(forms - Q[a] @ Z @ Q[a]) <= bound
+            if a not in given and Q[a] @ Z @ Q[a] > 1e-3:
+                after = Z - np.outer(Z @ Q[a], Q[a] @ Z) / (Q[a] @ Z @ Q[a])
+                found = eigenclock._rate_given(f, H, f_right, rate, every[0][a], every[1][a])
+                assert abs(found - np.trace(after)) <= 1e3 * bound
+    assert sampler.size_law @ np.arange(len(sampler.size_law)) == pytest.approx(clock.rate(rows[:0]), rel=1e-9)
+
+
+def _form(f, left, right):
+    K = len(f) // 2
+    return ((left[:K] + 1j * left[K:]) * (f[:K] + 1j * f[K:]) * (right[:K] - 1j * right[K:])).sum().real
+
+
+@both
+@pytest.mark.parametrize(("given", "exclude"), [((), ()), ((2,), ()), ((), (1, 3)), ((2, 1), (3,))], ids=str)
+def test_law(case, given, exclude):
+    sampler = Exact.prepare(case.kernel, given=given, exclude=exclude)
+    assert sampler.clock is not None
+    draws = sampler.sample(DRAWS, rng=2).baskets
+    laws.assert_law(draws, oracles.enumerate_law(case.L, None, given=given, exclude=exclude))
+
+
+@pytest.mark.parametrize("kind", ["array", "scaled", "float32"])
+def test_rows_that_are_not_kept(kind, monkeypatch):
+    monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
+    for case in (GENERIC, SKEW):
+        X = case.X.astype(np.float32) if kind == "float32" else case.X
+        kernel = LowRankKernel(Scaled(X / 2, np.full(len(X), 2.0)) if kind == "scaled" else X, case.W)
+        sampler = Exact.prepare(kernel)
+        assert sampler.clock is not None
+        assert (len(sampler.clock.to_right) == 0) == (case is SKEW)
+        laws.assert_law(sampler.sample(DRAWS, rng=3).baskets, oracles.enumerate_law(case.L))
+
+
+@pytest.mark.parametrize("broken", ["ties left out", "counted once"])
+def test_wrong_clocks_are_rejected(broken):
+    sampler, clock = clock_of(GENERIC)
+    if broken == "counted once":
+        clock = clock._replace(multiplicity=np.ones_like(clock.multiplicity))
+    else:  # the imaginary parts of f attract
+        clock = clock._replace(values=np.abs(clock.values).astype(complex))
+    with pytest.raises(
+        (AssertionError, PrecisionError)
+    ):  # the second by the clock that completes what a monitor refused
+        laws.assert_law(
+            [np.sort(clock.draw(np.random.default_rng(i), sampler.index, sampler.given).rows) for i in range(DRAWS)],
+            oracles.enumerate_law(GENERIC.L),
+        )
+
+
+def test_a_kernel_without_eigenvectors_needs_circles():
+    assert Eigen.of(DEFECTIVE.kernel.coordinates.B) is None
+    sampler = Exact.prepare(DEFECTIVE.kernel)
+    assert sampler.clock is None
+    laws.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L))
+
+
+def test_a_decomposition_that_disagrees_is_refused():
+    kernel = GENERIC.kernel
+    eigen = Eigen.of(kernel.coordinates.B)
+    assert eigen is not None
+    assert eigen.agrees(kernel)
+    assert not eigen._replace(values=eigen.values * (1 + 1e-9)).agrees(kernel)
+
+
+def test_other_indexes_stores_and_given_items_that_disagree_need_circles(monkeypatch, tmp_path):
+    assert Exact.prepare(GENERIC.kernel, index=Tree.prepare).clock is None
+    np.save(tmp_path / "X.npy", GENERIC.X)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
+        stored = LowRankKernel(np.load(tmp_path / "X.npy", mmap_mode="r"), GENERIC.W)
+        assert Exact.prepare(stored).clock is None
+    monkeypatch.setattr(EigenClock, "rate", lambda *_: np.nan)
+    assert Exact.prepare(GENERIC.kernel).clock is None
+
+
+@both
+def test_a_sample_that_fails_a_monitor_is_completed(case, monkeypatch):
+    """As if the first move of every clock had failed: the rest is drawn by :class:`Clock`, and the law stays."""
+    sampler, clock = clock_of(case)
+
+    def failing(seed, *arguments):
+        given, rate = arguments[-1], clock.rate(arguments[-1])
+        return given, 3, True, -np.log1p(-eigenclock.uniform(seed)) / rate, rate
+
+    monkeypatch.setattr(eigenclock, "_run", failing)
+    draws = sampler.sample(DRAWS, rng=5)
+    assert (draws.info["proposals"] >= 3).all()
+    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+
+
+def test_a_rate_that_is_not_a_number_is_an_error(monkeypatch):
+    sampler, clock = clock_of(GENERIC)
+    monkeypatch.setattr(eigenclock, "_run", lambda *_: (np.array([1]), 1, True, 1.0, np.nan))
+    with pytest.raises(PrecisionError, match="after 1 of them"):
+        clock.draw(np.random.default_rng(0), sampler.index, sampler.given)
+
+
+def test_too_small_a_leverage_fails_the_monitor():
+    sampler, clock = clock_of(GENERIC)
+    index = sampler.index
+    assert isinstance(index, LeverageTable)
+    arguments = (index.threshold, index.alias, index.leverage / 1e6, index.budget, sampler.given)
+    runs = [eigenclock._run(eigenclock.seed_words(np.random.default_rng(i)), *clock, *arguments) for i in range(50)]
+    assert any(run[2] for run in runs)
+    assert all(np.isfinite(run[3] + run[4]) for run in runs)
+
+
+def test_many_items():
+    """More items than there is space for at first."""
+    case = Case("many", np.eye(40) + 0.1, 50 * np.eye(40) + skew(np.ones((40, 40))))
+    sampler = Exact.prepare(case.kernel)
+    assert sampler.clock is not None
+    hits = np.zeros((3_000, 40))
+    for hit, basket in zip(hits, sampler.sample(3_000, rng=6).baskets):
+        hit[basket] = 1.0
+    assert hits.sum(axis=1).max() > 32
+    laws.assert_mean(hits, case.kernel.inclusion_probabilities())
