@@ -17,9 +17,10 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from ndpp._atomic import WINDOWS
+from ndpp._show import printable
 from ndpp.baskets import Baskets
 from ndpp.cli.files import require
-from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted, printable
+from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
 from ndpp.cli.lists import read_groups
 from ndpp.cli.output import working
 from ndpp.errors import TrainingInterruptedWarning
@@ -84,7 +85,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=hint, default=given.default)
            for name, hint in hints.items() if (given := inspect.signature(command).parameters.get(name))]  # fmt: skip
     for name, (kind, help, least, metavar) in SETTINGS.items():
-        limit = {} if least is None else {"min": least}
+        limit: dict[str, Any] = {} if least is None else {"min": least}
         option = typer.Option(metavar=metavar, help=help, rich_help_panel=PANEL, show_default=False, **limit)
         hints[name] = Annotated[kind | None, option]
         own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[name], default=None))

@@ -111,7 +111,7 @@ class EigenClock(NamedTuple):
             table, nothing = np.concatenate([coords.Q @ left, coords.Q @ right], axis=1), np.empty((0, left.shape[1]))
             return cls(eigen.values, eigen.multiplicity, table, one, nothing, nothing)
         if isinstance(X, Scaled):
-            X, one = X.source, X.factors
+            one, X = X.factors, X.source
         if not isinstance(X, np.ndarray):
             return None
         to_right = right[:0] if np.array_equal(left, 2 * right) else coords.to_q @ right
@@ -264,7 +264,8 @@ def _rate_given(
         for k in range(2 * K):
             u[k] -= first * H[i, k]
             v[k] -= second * f_right[i, k]
-    return rate - np.dot(u, v) / pivot
+    change: float = np.dot(u, v) / pivot
+    return rate - change
 
 
 @njit(error_model="numpy")
