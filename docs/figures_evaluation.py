@@ -118,7 +118,7 @@ def _winners(metrics: dict[str, dict[str, list[float]]]) -> str:
 def _difference(interval: list[float] | None) -> str:
     if interval is None:
         return "–"
-    value, low, high = interval
+    value, low, high, *_ = interval
     return "–" if low == high else f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,9 @@ def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
     alone = MixtureNDPP(2, **settings, families=None).fit(DOUBTFUL)
     assert families is None
     assert np.array_equal(model.score_samples(DOUBTFUL), alone.score_samples(DOUBTFUL))
+
+
+@pytest.mark.parametrize(("with_families", "wins"), [(-101.0, False), (-99.5, False), (-98.9, True)])
+def test_families_must_be_clearly_better(with_families: float, wins: bool):
+    runs: Any = [SimpleNamespace(best_value=value) for value in (-100.0, with_families)]
+    assert Contest(runs, 3).lead is runs[wins]
