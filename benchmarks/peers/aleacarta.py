@@ -13,7 +13,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
-from choice_learn.basket_models import AleaCarta, Trip, TripDataset
+from choice_learn.basket_models import AleaCarta
+from choice_learn.basket_models.data import Trip, TripDataset
 from common import Scores, Split, main, ranks, reciprocal_rank
 from scipy import sparse
 

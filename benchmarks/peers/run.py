@@ -42,7 +42,7 @@ class Peer(NamedTuple):
 
 PEERS = {
     "implicit": Peer("implicit_models.py", ("implicit==0.7.3",)),
-    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow")),
+    "choice-learn": Peer("aleacarta.py", ("choice-learn==1.3.3", "tensorflow", "scipy")),
 }
 
 
