@@ -101,12 +101,17 @@ class Alone:
 
 
 class SizedUnion(NamedTuple):
-    """S = T ∪ R of ρL, accepted if it has ``size`` items (None: always). ``log_mass``: log of all weights proposed, det L_S if accepted."""
+    """S = T ∪ R of ρL, accepted if it has ``size`` items (None: always). ``log_mass``: log of all weights proposed, det L_S if accepted.
+
+    ``by_clock``: T is drawn whatever its size (:mod:`.exact.eigenclock`), not by circles for a size drawn before. More is rejected, and no
+    circle has to be kept for every component and size.
+    """
 
     ties: Exact
     alone: Alone
     size: int | None
     log_mass: float
+    by_clock: bool = False
 
     @classmethod
     def prepare(
@@ -136,6 +141,10 @@ class SizedUnion(NamedTuple):
         """Return S, as rows of the support, or None. Only where the numbers of items allow it T is drawn, which costs most."""
         if self.size is None:
             return np.union1d(self.ties.draw(rng).rows, self.alone.draw(rng))
+        if self.by_clock:
+            apart = self.alone.draw(rng)
+            rows = None if len(apart) > self.size else np.union1d(self.ties.draw(rng).rows, apart)
+            return None if rows is None or len(rows) != self.size else rows
         m, apart = self.ties.draw_count(rng), self.alone.draw(rng)
         n_together = m + len(self.ties.given)
         if max(n_together, len(apart)) > self.size or n_together + len(apart) < self.size:
