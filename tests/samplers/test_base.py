@@ -106,9 +106,9 @@ def test_an_interrupt_inside_compiled_code_is_a_keyboard_interrupt():
 @only_posix.signals
 def test_an_interrupt_while_libraries_are_searched_is_not_lost(monkeypatch):
     """threadpoolctl searches in a callback from C, where Python only reports an exception and goes on."""
-    limits = threadpoolctl.threadpool_limits
+    controller = threadpoolctl.ThreadpoolController
 
-    def search(*args, **options):
+    def search():
         @ctypes.CFUNCTYPE(None)
         def callback() -> None:
             os.kill(os.getpid(), signal.SIGINT)
@@ -116,9 +116,10 @@ def test_an_interrupt_while_libraries_are_searched_is_not_lost(monkeypatch):
                 pass
 
         callback()
-        return limits(*args, **options)
+        return controller()
 
-    monkeypatch.setattr(threadpoolctl, "threadpool_limits", search)
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", search)
+    monkeypatch.setattr(ONE_BLAS_THREAD, "_modules", 0)  # as if modules had been imported since the last search
     users = ONE_BLAS_THREAD._users
     with pytest.raises(KeyboardInterrupt):
         LowRankKernel(np.eye(3), np.eye(3)).sample(3, rng=0)
