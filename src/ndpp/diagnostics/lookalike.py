@@ -89,7 +89,7 @@ def classifier_test(
     >>> made = make_baskets(3000, rng=0)
     >>> reference, real = made.baskets[:2000], made.baskets[2000:]
     >>> print(classifier_test(real, made.kernel.sample(1000, rng=2), reference, rng=0))
-    AUC 0... (95% interval 0.4... to 0.5...) between 1,000 real and 1,000 sampled baskets; largest log-lift alone: 0.5...
+    AUC 0... (95% interval 0.4... to 0.5...) between 1,000 real and 1,000 sampled baskets; least log-frequency alone: 0.5...
     """
     if not real.n_items == sampled.n_items == reference.n_items:
         raise InvalidInputError(
