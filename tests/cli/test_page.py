@@ -38,11 +38,10 @@ def check(call, line: str, expected: str) -> None:
         done = call(*words[1:end], stdin=piped)
         words, piped = words[end + 1 :], done.out
         assert (done.code == 0) == ("ndpp: error" not in done.err)
-    if "ndpp: warning" in expected:
-        shown = done.err + piped
-    else:
-        shown = piped + "".join(line for line in done.err.splitlines(keepends=True) if "warning" not in line)
-    assert shape(shown) == shape(expected), line
+    told = done.err.splitlines(keepends=True)
+    if "ndpp: warning" not in expected:
+        told = [line for line in told if "warning" not in line]
+    assert shape("".join(told) + piped) == shape(expected), line
 
 
 def test_the_page_runs_as_written(call, tmp_path, monkeypatch):
