@@ -95,7 +95,7 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     assert on(device, sampler).sample(60, rng=9).baskets.to_lists() != whole
     monkeypatch.setattr(clock, "ROUND_FACTOR", 0.1)
     monkeypatch.setattr(clock, "MAX_PRODUCTS", 100)
-    monkeypatch.setattr(engine_module, "GROUP_SHARE", 1e-5)
+    monkeypatch.setattr(clock, "free_memory", lambda _: 200_000)  # a few samples in a group
     monkeypatch.setattr(engine_module, "n_bytes", lambda *_: 2**60)
     small = on(device, sampler)
     assert len(small.engine.blocks) == 3
