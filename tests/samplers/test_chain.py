@@ -31,14 +31,15 @@ def draws_of(case: Case, size: int | None, n: int, index=LeverageTable) -> tuple
 def test_one_compiled_call_draws_what_single_steps_draw(case: Case, monkeypatch: pytest.MonkeyPatch):
     """With the filter, without it, and item by item; ``benchmarks/bench_exact.py`` draws 10⁴ samples of each."""
     sizes = [None, *(size for size in oracles.possible_sizes(case.L) if size)]
+    monkeypatch.setattr(Exact, "clock", None)  # samples of any size by circles
     for size in sizes:
         chained, totals = draws_of(case, size, 60)
         stepped, expected = draws_of(case, size, 60, StepByStep)
         assert chained == stepped
         assert totals["proposals"] == expected["proposals"]
-        monkeypatch.setattr(table, "FILTERING", np.inf)
-        in_double, totals = draws_of(case, size, 60)
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(table, "FILTERING", np.inf)
+            in_double, totals = draws_of(case, size, 60)
         assert chained == in_double
         assert totals["doubts"] == totals["proposals"]
 

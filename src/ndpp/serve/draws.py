@@ -6,7 +6,7 @@ A seed gives the baskets that ``law.sample(n, …, rng=seed)`` gives.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ndpp.items.base import look_up_cdf
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
+from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.serve.work import Stop
 
 MEMORY = 128 * 2**20
@@ -83,6 +84,9 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         if law.log_weight == -np.inf:
             raise PrecisionError
         sizes = np.cumsum(law.law)
+        clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
+        if clock is not None and clock.suits(kernel, rows, mean):
+            return [_run_down(sampler, clock, rows, stream(key, i), stop) for i in range(n)]
     states: dict[int, Any] = {}
     drawn = []
     for i in range(n):
@@ -96,6 +100,14 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
             found = np.sort(sampler.complete(rng, states[total], total)[0].rows)
         drawn.append(kernel.catalogue_ids(found).tolist())
     return drawn
+
+
+def _run_down(sampler: Exact, clock: EigenClock, rows: IntArray, rng: np.random.Generator, stop: Stop) -> list[int]:
+    """Draw one basket of any size, beginning with these rows, by the clock of the whole law."""
+    stop.check()
+    drawn = clock.draw(rng, cast(LeverageTable, sampler.index), rows)
+    found: list[int] = sampler.kernel.catalogue_ids(np.sort(np.concatenate([rows, drawn.rows]))).tolist()
+    return found
 
 
 def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:

@@ -11,7 +11,7 @@ circles of :class:`~ndpp.samplers.Exact` update N of them. Of two conjugate eige
 l is stored as (Re, Im) and r as (Re, −Im), so that Re Σ l r is a dot product.
 
 A decomposition is compared with resolvents computed directly: where they differ, as they do if B has hardly any eigenvectors, there is no
-such clock (:meth:`EigenClock.prepare` returns None). Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A
+such clock (:meth:`EigenClock.of` returns None). Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A
 sample that fails one is completed by :class:`~ndpp.samplers.Clock`, from the time and the items it has.
 """
 
@@ -28,56 +28,22 @@ from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import resolvent
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
+from ndpp.samplers.exact.eigen import Eigen
 from ndpp.samplers.exact.spectral import seed_words, uniform
 
-TESTED_AT = np.exp([0.0, -4.0, -10.0])
-"""Values of s at which a decomposition is tested."""
-SPECTRUM_TOLERANCE = 1e-11
-"""Largest error of a resolvent from the decomposition, relative to its largest entry."""
 BLOCK = 32
 """Most candidates that are fetched together."""
-
-
-class Eigen(NamedTuple):
-    """λ (K,), how often each counts, V (r, K) and V⁻¹ (K, r)."""
-
-    values: ComplexArray
-    multiplicity: FloatArray
-    V: ComplexArray
-    inverse: ComplexArray
-
-    @classmethod
-    def of(cls, B: FloatArray) -> Eigen | None:
-        """Decompose B; None if its eigenvectors are too close to dependent. A skew B has orthonormal ones."""
-        if np.array_equal(B, -B.T):
-            values, V = np.linalg.eigh(1j * B)
-            values, V = -1j * values[values > 0], V[:, values > 0]
-            return cls(values, np.full(len(values), 2.0), V, V.conj().T)
-        values, V = np.linalg.eig(B)
-        if not np.linalg.cond(V) < 1 / SPECTRUM_TOLERANCE:
-            return None
-        kept = values.imag >= 0
-        inverse = np.linalg.inv(V)
-        return cls(values[kept], np.where(values[kept].imag > 0, 2.0, 1.0), V[:, kept], inverse[kept])
-
-    def agrees(self, kernel: LowRankKernel) -> bool:
-        """Return whether resolvents computed from the decomposition are those computed directly."""
-        f = TESTED_AT[:, None] * self.values
-        f /= 1 + f
-        mine = np.einsum("ak,sk,kb->sab", self.V * self.multiplicity, f, self.inverse).real
-        direct = np.concatenate([resolvent(kernel.coordinates, np.array([s]))[0] for s in TESTED_AT])
-        largest = np.abs(direct).max(axis=(1, 2))
-        return bool((np.abs(mine - direct).max(axis=(1, 2)) <= SPECTRUM_TOLERANCE * largest).all())
+NOT_YET, FAILED = -1, -2
 
 
 class EigenClock(NamedTuple):
-    """A clock for one kernel and given items.
+    """A clock for one kernel.
 
     l and r of an item are its row of ``rows`` (n, d), times its factor, times ``to_left`` and ``to_right`` (d, 2K). If ``to_right`` is
-    empty, as it is if B is skew, r is half of l. If both are empty, the row holds l and r themselves, one after the other.
+    empty, as it is if B is skew, r is half of l. If both are empty, the row holds l and r themselves, one after the other. If ``rows`` is
+    empty, rows of Q are fetched from a store.
     """
 
     values: ComplexArray
@@ -91,14 +57,10 @@ class EigenClock(NamedTuple):
     def prepare(cls, index: ItemIndex | None, given: IntArray, mean: float) -> EigenClock | None:
         """Return the clock of a kernel whose samples have ``mean`` items on average in addition to the given ones.
 
-        None if no eigencoordinates agree with the kernel, if its rows are not in memory, or without a leverage table. O(r³), and O(n r²) if
-        Q is kept.
+        None if no eigencoordinates agree with the kernel, or without a leverage table. O(r³), and O(n r²) if Q is kept.
         """
-        if type(index) is not LeverageTable:
-            return None
-        clock = cls.of(index.kernel)
-        agrees = clock is not None and abs(clock.rate(given) - mean) <= RATE_TOLERANCE * (1 + mean)
-        return clock if agrees else None
+        clock = cls.of(index.kernel) if type(index) is LeverageTable else None
+        return clock if clock is not None and index is not None and clock.suits(index.kernel, given, mean) else None
 
     @classmethod
     def of(cls, kernel: LowRankKernel) -> EigenClock | None:
@@ -108,24 +70,41 @@ class EigenClock(NamedTuple):
             return None
         left, right = _packed(eigen.V * eigen.multiplicity), _packed(eigen.inverse.T.conj())
         if coords.Q is not None:
-            table, nothing = np.concatenate([coords.Q @ left, coords.Q @ right], axis=1), np.empty((0, left.shape[1]))
-            return cls(eigen.values, eigen.multiplicity, table, one, nothing, nothing)
+            table = np.concatenate([coords.Q @ left, coords.Q @ right], axis=1)
+            return cls(eigen.values, eigen.multiplicity, table, one, left[:0], left[:0])
         if isinstance(X, Scaled):
             one, X = X.factors, X.source
+        to_right = right[:0] if np.array_equal(left, 2 * right) else right
         if not isinstance(X, np.ndarray):
-            return None
-        to_right = right[:0] if np.array_equal(left, 2 * right) else coords.to_q @ right
+            return cls(eigen.values, eigen.multiplicity, np.empty((0, 1)), np.ones(1), left, to_right)
+        to_right = coords.to_q @ to_right if len(to_right) else to_right
         return cls(eigen.values, eigen.multiplicity, X, one, coords.to_q @ left, to_right)
 
-    def rate(self, given: IntArray) -> float:
-        """Return the expected number of items in addition to the given ones; NaN if they never occur together."""
-        return float(_start(*self, given)[3])
+    def sides(self, kernel: LowRankKernel, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return l and r of items, shapes (m, 2K)."""
+        if not len(self.rows):
+            x = kernel.q_rows(which)
+        else:
+            x = self.rows[which] * (self.factors if self.factors.size == 1 else self.factors[which, None])
+        if not len(self.to_left):
+            left, right = np.split(x, 2, axis=1)
+            return np.ascontiguousarray(left), np.ascontiguousarray(right)
+        left = x @ self.to_left
+        return left, x @ self.to_right if len(self.to_right) else left / 2
+
+    def suits(self, kernel: LowRankKernel, given: IntArray, mean: float) -> bool:
+        """Return whether samples that contain the given items have ``mean`` others on average."""
+        rate = _remaining(0.0, self.values, self.multiplicity, *self.sides(kernel, given))[3]
+        return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 
     def draw(self, rng: np.random.Generator, index: LeverageTable, given: IntArray) -> ItemDraws:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
-        rows, proposals, failed, x, bound = _run(
-            seed_words(rng), *self, index.threshold, index.alias, index.leverage, index.budget, given
-        )
+        seed, sides = seed_words(rng), self.sides(index.kernel, given)
+        if len(self.rows):
+            run = _run(seed, *self, index.threshold, index.alias, index.leverage, index.budget, given, *sides)
+        else:
+            run = self._run_from_store(seed, index, given, *sides)
+        rows, proposals, failed, x, bound = run
         if not failed:
             return ItemDraws(rows[len(given) :], proposals)
         if not np.isfinite(x + bound):
@@ -135,6 +114,37 @@ class EigenClock(NamedTuple):
             )
         rest = Clock.prepare(index.kernel, index=index).resume(rng, rows, x, bound)
         return ItemDraws(np.setdiff1d(rest.rows, given), proposals + int(rest.info["proposals"]))
+
+    def _run_from_store(
+        self, seed: AnyArray, index: LeverageTable, items: IntArray, left: FloatArray, right: FloatArray
+    ) -> tuple[IntArray, int, bool, float, float]:
+        """Do what :func:`_run` does with rows that are fetched block by block."""
+        x, proposals = 0.0, 0
+        rate = _remaining(x, self.values, self.multiplicity, left, right)[3]
+        while not rate <= NEGLIGIBLE_RATE:
+            bound = rate
+            x -= math.log1p(-uniform(seed)) / bound
+            if x > MAX_TIME:
+                break
+            f, H, f_right, rate = _remaining(x, self.values, self.multiplicity, left, right)
+            if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
+                return items, proposals, True, x, bound
+            if uniform(seed) * bound >= rate:
+                continue
+            found, tried = NOT_YET, 0
+            while found == NOT_YET and tried < index.budget:
+                candidates, coins = _propose(seed, index.threshold, index.alias, _step(self.values.size, rate))
+                sides = self.sides(index.kernel, candidates)
+                found, used = _judge(f, H, f_right, rate, *sides, candidates, coins, index.leverage)
+                tried += used
+            proposals += tried
+            if found < 0:
+                return items, proposals, True, x, rate
+            row = np.array([found])
+            one = self.sides(index.kernel, row)
+            rate = _rate_given(f, H, f_right, rate, one[0][0], one[1][0])
+            items, left, right = np.append(items, row), np.append(left, one[0], 0), np.append(right, one[1], 0)
+        return items, proposals, False, x, rate
 
 
 def _packed(values: ComplexArray) -> FloatArray:
@@ -155,11 +165,16 @@ def _run(
     leverage: FloatArray,
     budget: int,
     given: IntArray,
+    given_left: FloatArray,
+    given_right: FloatArray,
 ) -> tuple[IntArray, int, bool, float, float]:
     """Return the items, the number of proposals, whether a monitor failed, and then the time and the rate it was proposed at."""
-    items, left, right, rate = _start(values, multiplicity, rows, factors, to_left, to_right, given)
-    capacity, m, x, proposals = items.size, given.size, 0.0, 0
-    fetched = np.empty((2, BLOCK, left.shape[1]))
+    m, D = given.size, 2 * values.size
+    capacity, x, proposals = m + 16, 0.0, 0
+    items, left, right = np.empty(capacity, np.int64), np.empty((capacity, D)), np.empty((capacity, D))
+    items[:m], left[:m], right[:m] = given, given_left, given_right
+    fetched = np.empty((2, BLOCK, D))
+    rate = _remaining(x, values, multiplicity, left[:m], right[:m])[3]
     while not rate <= NEGLIGIBLE_RATE:
         bound = rate
         x -= math.log1p(-uniform(seed)) / bound
@@ -177,9 +192,13 @@ def _run(
                 np.concatenate((items, items)),
             )
             capacity *= 2  # the second half is space
-        found, tried = _draw_item(
-            seed, f, H, f_right, rate, rows, factors, to_left, to_right, threshold, alias, leverage, budget, fetched
-        )
+        found, tried = NOT_YET, 0
+        while found == NOT_YET and tried < budget:
+            candidates, coins = _propose(seed, threshold, alias, _step(values.size, rate))
+            _fetch(candidates, rows, factors, to_left, to_right, fetched)
+            n = candidates.size
+            found, used = _judge(f, H, f_right, rate, fetched[0, :n], fetched[1, :n], candidates, coins, leverage)
+            tried += used
         proposals += tried
         if found < 0:
             return items[:m], proposals, True, x, rate
@@ -189,27 +208,6 @@ def _run(
         rate = _rate_given(f, H, f_right, rate, left[m], right[m])
         m += 1
     return items[:m], proposals, False, x, rate
-
-
-@njit(error_model="numpy")
-def _start(
-    values: ComplexArray,
-    multiplicity: FloatArray,
-    rows: AnyArray,
-    factors: FloatArray,
-    to_left: FloatArray,
-    to_right: FloatArray,
-    given: IntArray,
-) -> tuple[IntArray, FloatArray, FloatArray, float]:
-    """Return the given items, their l and r, with space for others, and the rate at which these appear."""
-    m = given.size
-    D, items = 2 * values.size, np.empty(m + 16, np.int64)
-    left, right, fetched = np.empty((m + 16, D)), np.empty((m + 16, D)), np.empty((2, 1, D))
-    items[:m] = given
-    for i in range(m):
-        _fetch(given[i : i + 1], rows, factors, to_left, to_right, fetched)
-        left[i], right[i] = fetched[0, 0], fetched[1, 0]
-    return items, left, right, _remaining(0.0, values, multiplicity, left[:m], right[:m])[3]
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
@@ -299,47 +297,49 @@ def _fetch(
                 out[1, i, k] = out[0, i, k] / 2
 
 
+@njit()
+def _step(K: int, rate: float) -> int:
+    """Return how many candidates to propose at a time."""
+    return min(BLOCK, int(2.2 * K * min(1.0, rate) / rate) + 4)
+
+
+@njit()
+def _propose(seed: AnyArray, threshold: FloatArray, alias: AnyArray, n: int) -> tuple[IntArray, FloatArray]:
+    """Return the next candidates, by their leverage, and a uniform for the acceptance of each."""
+    candidates, coins = np.empty(n, np.int64), np.empty(n)
+    for c in range(n):
+        cell = min(int(uniform(seed) * alias.size), alias.size - 1)
+        candidates[c] = cell if uniform(seed) < threshold[cell] else alias[cell]
+        coins[c] = uniform(seed)
+    return candidates, coins
+
+
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
-def _draw_item(
-    seed: AnyArray,
+def _judge(
     f: FloatArray,
     H: FloatArray,
     f_right: FloatArray,
     rate: float,
-    rows: AnyArray,
-    factors: FloatArray,
-    to_left: FloatArray,
-    to_right: FloatArray,
-    threshold: FloatArray,
-    alias: AnyArray,
+    left: FloatArray,
+    right: FloatArray,
+    candidates: IntArray,
+    coins: FloatArray,
     leverage: FloatArray,
-    budget: int,
-    fetched: FloatArray,
 ) -> tuple[int, int]:
-    """Return an item by leverage, accepted by q_aᵀZq_a, or −1 if a monitor fails; and the number of proposals."""
-    K, m, tried = f.size // 2, len(H), 0
+    """Return the first candidate that is accepted by q_aᵀZq_a, NOT_YET, or FAILED if a monitor fails; and how many were looked at."""
+    K = f.size // 2
     ceiling = min(1.0, rate)  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
-    step = min(BLOCK, int(2.2 * K * ceiling / rate) + 4)
-    candidates, coins = np.empty(step, np.int64), np.empty(step)
-    while tried < budget:
-        for c in range(step):
-            cell = min(int(uniform(seed) * alias.size), alias.size - 1)
-            candidates[c] = cell if uniform(seed) < threshold[cell] else alias[cell]
-            coins[c] = uniform(seed)
-        _fetch(candidates, rows, factors, to_left, to_right, fetched)
-        left, right = fetched[0, :step], fetched[1, :step]
-        first, second = np.dot(left, f_right.T), np.dot(right, H.T)
-        for c in range(step):
-            tried += 1
-            weight = 0.0
-            for k in range(K):
-                a, b, p, q = left[c, k], left[c, K + k], right[c, k], right[c, K + k]
-                weight += f[k] * (a * p + b * q) - f[K + k] * (b * p - a * q)
-            for i in range(m):
-                weight -= first[c, i] * second[c, i]
-            chance = weight / (ceiling * leverage[candidates[c]])
-            if not (chance >= -PROBABILITY_TOLERANCE and chance <= 1 + PROBABILITY_TOLERANCE):
-                return -1, tried
-            if coins[c] < chance:
-                return candidates[c], tried
-    return -1, tried
+    first, second = np.dot(left, f_right.T), np.dot(right, H.T)
+    for c in range(candidates.size):
+        weight = 0.0
+        for k in range(K):
+            a, b, p, q = left[c, k], left[c, K + k], right[c, k], right[c, K + k]
+            weight += f[k] * (a * p + b * q) - f[K + k] * (b * p - a * q)
+        for i in range(len(H)):
+            weight -= first[c, i] * second[c, i]
+        chance = weight / (ceiling * leverage[candidates[c]])
+        if not (chance >= -PROBABILITY_TOLERANCE and chance <= 1 + PROBABILITY_TOLERANCE):
+            return FAILED, c + 1
+        if coins[c] < chance:
+            return candidates[c], c + 1
+    return NOT_YET, candidates.size
