@@ -345,7 +345,6 @@ class LowRankKernel(Judged, Law):
     def _with(
         self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None
     ) -> LowRankKernel:
-        magnitudes = self._magnitudes if magnitudes is None else magnitudes
+        X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
         odds = self.background if self.background is not None and self.background[support].any() else None
-        X = self.X if X is None else X
         return LowRankKernel(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)

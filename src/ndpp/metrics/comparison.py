@@ -144,9 +144,8 @@ def compare_models(
     """Compute all metrics of several models on the same baskets; the table shows half the interval width after ±.
 
     ``models`` maps names to models. Gains are relative to the model named ``base``, by default the first that is
-    :func:`independent_items`, or else the first of all. ``by_size=False`` leaves out how the likelihood splits into that of the size and
-    that of the items: a mixture of hundreds of components takes minutes to compute the distribution of its size. The other parameters
-    are those of :func:`hit_rate_at`.
+    :func:`independent_items`, or else the first of all. ``by_size=False`` leaves out the parts of the likelihood that the size and the
+    items have, which take minutes for a mixture of hundreds of components. The other parameters are those of :func:`hit_rate_at`.
 
     Examples
     --------
