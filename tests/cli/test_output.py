@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from ndpp.cli import guard
 from ndpp.cli.output import Report, _lines, _print
 from ndpp.experiments.record import Table
 
@@ -27,3 +28,9 @@ def test_plain_lines_are_those_of_rich(name):
     _print(REPORTS[name], Console(file=page, width=1000, legacy_windows=False))
     expected = [line.rstrip() for line in page.getvalue().splitlines()]
     assert [line.rstrip() for line in _lines(REPORTS[name])] == expected
+
+
+def test_deprecations_of_libraries_are_not_for_users(capsys):
+    guard._show("'parseString' deprecated", DeprecationWarning, "pyparsing.py", 1)
+    guard._show("--epochs is now called --max-epochs", FutureWarning, "fit.py", 1)
+    assert capsys.readouterr().err == "ndpp: warning: --epochs is now called --max-epochs\n"

@@ -97,8 +97,14 @@ def install() -> None:
                 stream.reconfigure(errors="replace")
             else:
                 stream.reconfigure(encoding="utf-8", newline="\n")
-    warnings.showwarning = lambda message, *_, **__: print(printable(f"ndpp: warning: {message}"), file=sys.stderr)
+    warnings.showwarning = _show
     warnings.simplefilter("default", UserWarning)
+
+
+def _show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Show a warning as one line. Deprecations are for those who write programs; some libraries show them to everyone."""
+    if not issubclass(category, DeprecationWarning):
+        print(printable(f"ndpp: warning: {message}"), file=sys.stderr)
 
 
 def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
