@@ -31,7 +31,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
 from ndpp.samplers.exact.eigen import Eigen
-from ndpp.samplers.exact.spectral import seed_words, uniform
+from ndpp.samplers.exact.spectral import propose, seed_words, uniform
 
 BLOCK = 32
 """Most candidates that are fetched together."""
@@ -133,7 +133,7 @@ class EigenClock(NamedTuple):
                 continue
             found, tried = NOT_YET, 0
             while found == NOT_YET and tried < index.budget:
-                candidates, coins = _propose(seed, index.threshold, index.alias, _step(self.values.size, rate))
+                candidates, coins = propose(seed, index.threshold, index.alias, _step(self.values.size, rate))
                 sides = self.sides(index.kernel, candidates)
                 found, used = _judge(f, H, f_right, rate, *sides, candidates, coins, index.leverage)
                 tried += used
@@ -194,7 +194,7 @@ def _run(
             capacity *= 2  # the second half is space
         found, tried = NOT_YET, 0
         while found == NOT_YET and tried < budget:
-            candidates, coins = _propose(seed, threshold, alias, _step(values.size, rate))
+            candidates, coins = propose(seed, threshold, alias, _step(values.size, rate))
             _fetch(candidates, rows, factors, to_left, to_right, fetched)
             n = candidates.size
             found, used = _judge(f, H, f_right, rate, fetched[0, :n], fetched[1, :n], candidates, coins, leverage)
@@ -301,17 +301,6 @@ def _fetch(
 def _step(K: int, rate: float) -> int:
     """Return how many candidates to propose at a time."""
     return min(BLOCK, int(2.2 * K * min(1.0, rate) / rate) + 4)
-
-
-@njit()
-def _propose(seed: AnyArray, threshold: FloatArray, alias: AnyArray, n: int) -> tuple[IntArray, FloatArray]:
-    """Return the next candidates, by their leverage, and a uniform for the acceptance of each."""
-    candidates, coins = np.empty(n, np.int64), np.empty(n)
-    for c in range(n):
-        cell = min(int(uniform(seed) * alias.size), alias.size - 1)
-        candidates[c] = cell if uniform(seed) < threshold[cell] else alias[cell]
-        coins[c] = uniform(seed)
-    return candidates, coins
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")

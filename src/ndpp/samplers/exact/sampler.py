@@ -72,7 +72,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Exact(Sampler):
-    """The library's default sampler. ``symmetric`` tells which route it takes: by eigenvectors if W is symmetric, else by circles.
+    """The default sampler: by eigenvectors if W is symmetric (``symmetric``), by a clock for any size (``clock``), else by circles.
 
     Examples
     --------

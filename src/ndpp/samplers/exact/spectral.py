@@ -127,7 +127,7 @@ def _draw_from_store(seed: AnyArray, spectrum: Spectrum, index: LeverageTable) -
     V = _choose(seed, *spectrum)
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
     while done < len(V) and proposals < index.budget * len(V) and not math.isnan(largest):
-        candidates, uniforms = _propose(seed, index.threshold, index.alias)
+        candidates, uniforms = propose(seed, index.threshold, index.alias, BLOCK)
         ceiling, x = index.leverage[candidates], index.kernel.q_rows(candidates)
         done, used, largest = _advance(V, items, done, candidates, uniforms, x, ceiling, largest)
         proposals += used
@@ -151,7 +151,7 @@ def _draw(
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
     x, ceiling = np.empty((BLOCK, rows.shape[1])), np.empty(BLOCK)
     while done < len(V) and proposals < budget * len(V) and not math.isnan(largest):
-        candidates, uniforms = _propose(seed, threshold, alias)
+        candidates, uniforms = propose(seed, threshold, alias, BLOCK)
         for c in range(BLOCK):
             a = candidates[c]
             ceiling[c] = leverage[a]
@@ -172,10 +172,10 @@ def _choose(seed: AnyArray, vectors: FloatArray, chance: FloatArray, heads: Floa
 
 
 @njit()
-def _propose(seed: AnyArray, threshold: FloatArray, alias: AnyArray) -> tuple[IntArray, FloatArray]:
-    """Return the next candidates, by their leverage, and a uniform for the acceptance of each."""
-    candidates, uniforms = np.empty(BLOCK, np.int64), np.empty(BLOCK)
-    for c in range(BLOCK):
+def propose(seed: AnyArray, threshold: FloatArray, alias: AnyArray, n: int) -> tuple[IntArray, FloatArray]:
+    """Return the next n candidates, by their leverage, and a uniform for the acceptance of each."""
+    candidates, uniforms = np.empty(n, np.int64), np.empty(n)
+    for c in range(n):
         cell = min(int(uniform(seed) * alias.size), alias.size - 1)
         candidates[c] = cell if uniform(seed) < threshold[cell] else alias[cell]
         uniforms[c] = uniform(seed)
