@@ -10,6 +10,7 @@ real and imaginary part of f(λ) if f is real on the real axis, then
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ class EigenRows(NamedTuple):
 
     l and r of an item are its row of ``rows`` (n, d), times its factor, times ``to_left`` and ``to_right`` (d, D). If ``to_right`` is
     empty, as it is if B is skew, r is half of l. If both are empty, the row holds l and r themselves, one after the other. If ``rows`` is
-    empty, rows of Q are fetched from a store.
+    empty, rows of Q are fetched from a store. ``in_q`` (2, r, D) makes l and r of a row of Q.
     """
 
     values: ComplexArray
@@ -78,6 +79,7 @@ class EigenRows(NamedTuple):
     factors: FloatArray
     to_left: FloatArray
     to_right: FloatArray
+    in_q: FloatArray
 
     @classmethod
     def of(cls, index: ItemIndex | None) -> EigenRows | None:
@@ -91,17 +93,17 @@ class EigenRows(NamedTuple):
         eigen, coords, X, one = Eigen.of(kernel.coordinates.B), kernel.coordinates, kernel._factor, np.ones(1)
         if eigen is None or not eigen.agrees(kernel):
             return None
-        left, right = eigen.packed(eigen.V * eigen.multiplicity), eigen.packed(eigen.inverse.T.conj())
+        in_q = np.stack([eigen.packed(eigen.V * eigen.multiplicity), eigen.packed(eigen.inverse.T.conj())])
+        left, right = in_q
+        make = partial(cls, eigen.values, eigen.multiplicity)
         if coords.Q is not None:
-            table = np.concatenate([coords.Q @ left, coords.Q @ right], axis=1)
-            return cls(eigen.values, eigen.multiplicity, table, one, left[:0], left[:0])
+            return make(np.concatenate([coords.Q @ left, coords.Q @ right], axis=1), one, left[:0], left[:0], in_q)
         if isinstance(X, Scaled):
             one, X = X.factors, X.source
         to_right = right[:0] if np.array_equal(left, 2 * right) else right
         if not isinstance(X, np.ndarray):
-            return cls(eigen.values, eigen.multiplicity, np.empty((0, 1)), np.ones(1), left, to_right)
-        to_right = coords.to_q @ to_right if len(to_right) else to_right
-        return cls(eigen.values, eigen.multiplicity, X, one, coords.to_q @ left, to_right)
+            return make(np.empty((0, 1)), np.ones(1), left, to_right, in_q)
+        return make(X, one, coords.to_q @ left, coords.to_q @ to_right if len(to_right) else to_right, in_q)
 
     def sides(self, kernel: LowRankKernel, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return l and r of items, shapes (m, D)."""

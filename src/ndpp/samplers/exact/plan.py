@@ -142,8 +142,11 @@ def plan_steps(law: FloatArray, left: int, noise: float, targets: Targets) -> tu
     for shift in range(8, -26, -2):
         for m in range(2 * n):
             tilted[m] = log_law[m] + shift * RUNG_STEP * (m - left)
-        peak = tilted.max()
-        fraction = log_law[left] - peak - math.log(np.exp(tilted - peak).sum())
+        peak, total = tilted.max(), 0.0
+        for m in range(2 * n):
+            if tilted[m] > peak - 40:
+                total += math.exp(tilted[m] - peak)
+        fraction = log_law[left] - peak - math.log(total)
         if not fraction > math.log(targets.fraction):
             continue
         for count in NODE_COUNTS[n >= NODE_COUNTS]:
