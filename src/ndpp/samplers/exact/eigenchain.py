@@ -86,8 +86,8 @@ class EigenChain(NamedTuple):
                 uniforms = rng.random((3, proposals_at_once(weights.trace, table, tried)))
                 rows = look_up(table.threshold, table.alias, uniforms)
                 sides, ceiling = self.eigen.sides(index.kernel, rows), table.leverage[rows]
-                blocks = (np.concatenate([first, side]) for first, side in zip(check, sides))
-                found, u, x = judge(ring, weights, m, *blocks, uniforms[2], ceiling, request.tolerances)
+                block = [np.concatenate([first, side]) for first, side in zip(check, sides)]
+                found, u, x = judge(ring, weights, m, block[0], block[1], uniforms[2], ceiling, request.tolerances)
                 tried += found + 1 if found >= 0 else len(rows)
             run = run._replace(proposals=run.proposals + tried, spent=found == NOT_YET)
             if found < 0:

@@ -251,7 +251,7 @@ def _resolvent(values: ComplexArray, t: complex, F: FloatArray) -> complex:
         if not 1e-60 < abs(product) < 1e60:
             total += np.log(product)
             product = 1 + 0j
-    return total + np.log(product)
+    return complex(total + np.log(product))
 
 
 @njit(error_model="numpy")

@@ -171,7 +171,8 @@ def remaining_size_law(log_w: ComplexArray, left: int) -> FloatArray:
         for m in range(2 * half):
             law[m] += term.real
             term *= turn
-    return law / np.abs(law).sum()
+    law /= np.abs(law).sum()
+    return law
 
 
 @njit()
