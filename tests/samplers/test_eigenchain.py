@@ -158,9 +158,9 @@ def test_most_kernels_have_one():
     assert np.mean(have) > 0.6
 
 
-@pytest.mark.parametrize("size", [8, 22])
+@pytest.mark.parametrize("size", [12, 30])
 def test_the_draws_of_node_matrices_on_several_circles(size: int):
-    case = wide()
+    case = wide(300, 60, seed=3)
     ours, theirs = (draws_of(case.kernel, size, 60, index) for index in (LeverageTable, StepByStep))
     assert ours.baskets == theirs.baskets
     assert ours.info["recentred"].min() > 0
@@ -201,16 +201,16 @@ def test_given_items_that_nearly_coincide():
 
 @pytest.mark.parametrize("kind", ["array", "scaled", "float32", "memory map"])
 def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
-    case = wide()
+    case = wide(300, 60, seed=3)
     X = case.X.astype(np.float32) if kind == "float32" else case.X
-    kept = draws_of(LowRankKernel(X, case.W), 8, 60).baskets
+    kept = draws_of(LowRankKernel(X, case.W), 12, 60).baskets
     monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
     if kind == "memory map":
         np.save(tmp_path / "X.npy", X)
         X = np.load(tmp_path / "X.npy", mmap_mode="r")
     kernel = LowRankKernel(Scaled(X / 2, np.full(len(X), 2.0)) if kind == "scaled" else X, case.W)
-    sampler = Exact.prepare(kernel, size=8)
-    chain = sampler.eigenchain(8)
+    sampler = Exact.prepare(kernel, size=12)
+    chain = sampler.eigenchain(12)
     assert chain is not None
     assert (len(chain.eigen.rows) == 0) == (kind == "memory map")
     draws = sampler.sample(60, rng=11)
@@ -292,6 +292,15 @@ def test_items_that_m_does_not_map_to_zero_fail_the_monitor(store: bool, monkeyp
         run = wrong.draw(np.random.default_rng(0), sampler.index)
         assert len(run.rows) == expected
         assert not run.spent
+
+
+def test_sizes_beyond_half_the_rank_are_left_to_node_matrices():
+    kernel = wide(100, 40).kernel
+    have = {size: Exact.prepare(kernel, size=size).eigenchain(size) is not None for size in (19, 20, 21)}
+    assert have == {19: True, 20: True, 21: False}
+    given = Exact.prepare(kernel, size=21, given=[4])
+    assert given.eigenchain(20) is None
+    assert given.eigenchain(19) is not None
 
 
 def test_a_spent_budget_is_an_error():

@@ -26,6 +26,8 @@ from ndpp.samplers.exact.monitors import Tolerances
 
 GROUP = 32
 """Most candidates that are judged together."""
+LOW_RANK = 32
+"""Up to this rank, calls take longer than what they compute, and dyads are no slower than matrices, however many."""
 NOT_YET, FAILED = -1, -2
 
 
@@ -58,7 +60,13 @@ class EigenChain(NamedTuple):
     def prepare(
         cls, eigen: EigenRows, given: FloatArray, power: int, wanted: int, rung: int, count: int
     ) -> EigenChain | None:
-        """Open the first circle for items with rows ``given`` of Q; None if it fails the monitors."""
+        """Open the first circle for items with rows ``given`` of Q; None if it fails the monitors or would not pay.
+
+        Beyond half the rank, the dyads of a node hold more numbers than the matrix that they stand for.
+        """
+        D = eigen.in_q.shape[2]
+        if D > LOW_RANK and 2 * (len(given) + wanted) > D:
+            return None
         request = Request(power, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.in_q
         ring, _, good = begin(eigen.values, request, rung, count, left, right, 0)

@@ -30,9 +30,8 @@ TARGETS = Targets(1e-11, 1e-4)
 """For a new circle. These circles are left as soon as others pay, so they need less margin than those of :mod:`.nodes`."""
 LIFETIME = 0.25
 """Part of the missing items, but at least one item, for which a new circle is assumed to serve."""
-EIGENVALUE_COST, INVERSE_COST = 200.0, 4.0
-"""Computing F for one node and eigenvalue takes as long as this many operations of a matrix product; an operation of an inverse takes as
-long as that many."""
+PLAN_COST, EIGENVALUE_COST, INVERSE_COST = 2e5, 200.0, 4.0
+"""In operations of a matrix product: planning a circle, computing F for one node and eigenvalue, and one operation of an inverse."""
 _FAST = {"contract", "reassoc"}
 
 
@@ -148,7 +147,7 @@ def _is_worth(n_live: int, n_new: int, m: int, D: int, missing: int) -> bool:
     A node costs 8mD operations per candidate, and an item takes D/missing candidates.
     """
     saved = (n_live - n_new) * 8.0 * m * D * D * max(1.0 / missing, LIFETIME)
-    return saved > n_new * (8.0 * m * m * (INVERSE_COST * m + D) + EIGENVALUE_COST * D)
+    return saved > PLAN_COST + n_new * (8.0 * m * m * (INVERSE_COST * m + D) + EIGENVALUE_COST * D)
 
 
 @njit()
