@@ -77,7 +77,8 @@ def interrupted(words: list[object], part: Path, number: int) -> dict[str, str]:
     process.send_signal(number)
     done = end(process)
     assert (done.code, done.out) == (128 + number, "")
-    _, message = done.err.split("\nndpp: interrupted; ")
+    said, message = done.err.partition("\nndpp: interrupted; ")[::2]
+    assert message, said
     about, *commands = message.splitlines()
     assert about == f"training up to epoch 1 is saved in {str(part)!r}"
     return dict(re.findall(r"^  to (continue|make a model of it): +(ndpp .*)$", "\n".join(commands), re.MULTILINE))
