@@ -232,13 +232,14 @@ def test_sizes_of_many_independent_items(scale: float):
 
 
 def test_sizes_need_no_pass_over_the_items_for_each_node():
-    """Light items enter by Chebyshev moments: against the plain sum, for z on the circle and beyond it."""
+    """Light items enter by a power series in p: against the plain sum, for z on the circle and beyond it."""
     rng = np.random.default_rng(5)
     X, odds = rng.standard_normal((400, 6)) / 9, rng.gamma(0.2, 0.3, 400)
     W = np.eye(6) / 2 + skew(rng.standard_normal((6, 6)))
     coords = coordinates(X / np.sqrt(1 + odds)[:, None], W)
     M, p = resolvent(coords, np.ones(1))[0][0], odds / (1 + odds)
-    union = UnionSize.prepare(M, [(p[:150], coords.Q[:150]), (p[150:], coords.Q[150:])])
+    rows = coords.Q * np.sqrt(1 - p)[:, None]
+    union = UnionSize.prepare(M, [(p[:150], rows[:150]), (p[150:], rows[150:])])
     assert (p > SMALL_P).any()
     assert (p <= SMALL_P).sum() > 200
     K = np.diag(p) + (coords.Q @ M @ coords.Q.T) / np.sqrt(np.outer(1 + odds, 1 + odds))

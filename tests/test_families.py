@@ -15,7 +15,7 @@ from kernels import BY_NAME
 from mixtures import TOLERANCE, WEIGHTS, N, assert_close, enumerated, inclusion
 from ndpp import Baskets, FamilyMixture, Mixture, explain
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.laws.family_sizes import FamilySizes
+from ndpp.laws.family_sizes import FamilySizes, _expansion
 
 
 @every
@@ -155,6 +155,26 @@ def test_a_larger_catalogue():
     expected = law.inclusion_probabilities(given=given)
     expected[given] = 0
     assert rest.inclusion_probabilities() == pytest.approx(expected, abs=1e-10)
+
+
+def test_points_of_a_circle_against_the_plain_sum_over_families():
+    """Rare families need few powers of z, and large ones that come as a whole need more than are expanded."""
+    rng = np.random.default_rng(2)
+    families = np.concatenate([np.repeat([0, 1], 45), 2 + np.arange(150) % 60])
+    X, W = rng.standard_normal((62, 4)) / 2, np.kron(np.eye(2), [[0.1, 1.0], [-1.0, 0.0]])
+    item_odds = np.exp(rng.normal(-1, 1, (240, 1)))
+    item_odds[:45] = 6.0
+    odds = np.append([[1e-40, 1e-6]], np.exp(rng.normal(-5, 2, (1, 60))), axis=1)
+    law = FamilyMixture(odds, item_odds, families, np.arange(62), X, W, [1.0])
+    sizes, z = FamilySizes(law, 0), FamilySizes(law, 0).circle(1e-3)
+    o = np.stack([a * (np.prod(1 + np.outer(item_odds[families == g], z), axis=0) - 1) for g, a in enumerate(odds[0])])
+    p, (Q, QW) = o / (1 + o), law.touched.sides
+    assert len(_expansion(z, p, np.ones(62))[2]) in range(1, 20)
+    for part, system in sizes.systems(z, sizes.odds(np.expm1(law.patterns.log_totals_at(z)))):
+        plain = np.eye(4) + np.einsum("gm,ga,gb->mab", p[:, part], Q, QW)
+        assert system == pytest.approx(plain, rel=1e-12, abs=1e-13)
+    assert law.size_distribution().sum() == pytest.approx(1.0, abs=1e-13)
+    assert law.size_distribution() @ np.arange(law.max_size + 1) == pytest.approx(law.inclusion_probabilities().sum())
 
 
 def test_files_and_pickles(tmp_path):

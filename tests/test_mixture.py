@@ -33,6 +33,7 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.laws.tied import TiedMixture
+from ndpp.linalg.size_law import law_of_sum
 
 
 @pytest.mark.parametrize("kind", [tied, general])
@@ -200,6 +201,19 @@ def test_many_components_and_items_at_once():
     }.items():
         assert call(mixture) == pytest.approx(call(general), abs=1e-10), name
     assert mixture.log_normalizer(150) == pytest.approx(general.log_normalizer(150), abs=1e-8)
+
+
+def test_sizes_of_shared_ties_from_the_eigenvalues_of_the_whole_kernel():
+    """|S| is a sum of independent variables, one per eigenvalue of K: items of all probabilities, from 1e-6 to 0.99."""
+    rng = np.random.default_rng(4)
+    odds = np.exp(rng.normal(-4, 3, (3, 300)).clip(-14, 5))
+    X, W = rng.standard_normal((300, 8)) / 3, np.kron(np.eye(4), [[0.2, 1.0], [-1.0, 0.0]])
+    mixture = Mixture.tied(odds, X, W, [0.2, 0.3, 0.5])
+    expected = np.zeros(301)
+    for weight, row in zip(mixture.weights, odds):
+        L = np.sqrt(row[:, None] * row) * (np.eye(300) + X @ W @ X.T)
+        expected += weight * law_of_sum(np.linalg.eigvals(np.eye(300) - np.linalg.inv(np.eye(300) + L)))
+    assert mixture.size_distribution() == pytest.approx(expected, abs=3e-14)
 
 
 def test_files_and_pickles(tmp_path):

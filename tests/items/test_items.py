@@ -253,7 +253,7 @@ def test_law_check_rejects_off_diagonals_that_count_once(kernel, monkeypatch):
 # ---- leverage table -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @hypothesis_given(st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=60).filter(any))
 def test_alias_table_holds_the_law(weights):
     weights = np.array(weights)

@@ -199,7 +199,8 @@ class BackgroundKernel(LowRankKernel):
         system = union.system(z)
         log_w = union.log_mean(z, system) - left * np.log(z)
         w = np.exp(log_w - log_w.real.max())
-        inner = np.linalg.solve(system.swapaxes(1, 2), np.broadcast_to(union.marginal.T, system.shape)).swapaxes(1, 2)
+        marginal = np.broadcast_to(kernel._marginal(tied).T, system.shape)
+        inner = np.linalg.solve(system.swapaxes(1, 2), marginal).swapaxes(1, 2)
         odds, total = kernel.odds, np.zeros(self.n_rows)
         for node, weight, M in zip(z, w, inner):
             for block, Q in kernel.ties.q_blocks():
@@ -240,7 +241,8 @@ class BackgroundKernel(LowRankKernel):
 
     def _union(self, tied: Any = ()) -> UnionSize:
         p = self.odds / (1 + self.odds)
-        return UnionSize.prepare(self._marginal(tied), ((p[block], Q) for block, Q in self.ties.q_blocks()))
+        parts = ((p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.ties.q_blocks())
+        return UnionSize.prepare(self._marginal(tied), parts)
 
     def tilted(self, rho: float) -> BackgroundKernel:
         """Return the kernel ρL: the same distribution of sets of one size, and another distribution of sizes."""

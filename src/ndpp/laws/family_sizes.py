@@ -11,36 +11,36 @@ full relative accuracy; for all sizes it is nearly one. A Chernoff bound shows h
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import AnyArray, ComplexArray, FloatArray
+from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp.linalg import nodes
 from ndpp.linalg.operations import NUMPY
+from ndpp.linalg.scaling import EPS
 
 LOG_RADIUS = 1e-3
 """Off the unit circle, on which 1 + o(z) may have a root."""
 ROOM = 40.0
 """−log of the probability of sizes that are left out."""
 CHUNK = 64
-"""Points z that are processed at a time."""
+"""Points z, and families, that are processed at a time."""
 MAX_TILT, LARGEST = 20.0, 600.0
 """Largest |log z| for a single size, and largest log of the weight of a family."""
 THETA = np.array([0.1, 0.3, 0.6, 1.0])
 """Values of log z of the Chernoff bound."""
-RANK_TOLERANCE = 1e-17
-"""Singular values below this part of the largest are left out."""
+TERMS = 32
+"""Families whose p(z) needs more powers of z are added one by one."""
+ROUNDED = 64 * EPS
+"""Relative rounding error of p(z): smaller coefficients are left out."""
+NEGLIGIBLE = 1e-17
+"""Coefficients with smaller contributions to I + A(z) W are left out."""
+SHARED = 1.1
+"""Components whose numbers of sizes differ by less than this factor share their points z."""
 GRID = np.linspace(-6, 6, 61)
 """Values of log z from which proposals for sets of one size choose."""
-
-
-class Point(NamedTuple):
-    """What the generating function is made of at some points z: log totals of states (M, m), o (F, m), and I + A W (m, r, r)."""
-
-    log_totals: AnyArray
-    odds: AnyArray
-    system: AnyArray
 
 
 class FamilySizes(NamedTuple):
@@ -49,32 +49,37 @@ class FamilySizes(NamedTuple):
     mixture: Any
     c: int
 
-    def at(self, z: AnyArray, log_totals: AnyArray | None = None) -> Point:
-        """Return the parts of E z^|S| for each z of an array (m,); ``log_totals``, if they are known."""
-        patterns, touched = self.mixture.patterns, self.mixture.touched
-        log_totals = patterns.log_totals_at(z) if log_totals is None else log_totals
-        odds = patterns.by_family(self.mixture.odds[self.c][:, None] * np.expm1(log_totals))
-        p = (odds / (1 + odds)).T
-        r, m = touched.base.rank, len(z)
-        # As functions of z the p are so smooth that a few combinations of them make up all.
-        left, values, right = np.linalg.svd(np.concatenate([p.real, p.imag]), full_matrices=False)
-        right = right[values > RANK_TOLERANCE * values[0]]
-        total = np.zeros((len(right), r * (r + 1) // 2))
-        for rows, pairs in touched._pairs():
-            total += right[:, rows] @ pairs
-        total = (left * values)[:, : len(right)] @ total
-        A, upper = np.zeros((m, r, r), complex), np.triu_indices(r)
-        A[:, upper[0], upper[1]] = A[:, upper[1], upper[0]] = total[:m] + 1j * total[m:]
-        return Point(log_totals, odds, touched._system(A))
+    def odds(self, some: AnyArray) -> AnyArray:
+        """Return o(z) of all families, shape (F, m), from the weights of the non-empty sets of the states (M, m)."""
+        return np.asarray(self.mixture.patterns.by_family(self.mixture.odds[self.c][:, None] * some))
 
-    def log_mean(self, z: AnyArray, log_totals: AnyArray | None = None) -> ComplexArray:
-        """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
-        out = np.empty(len(z), complex)
+    def systems(self, z: AnyArray, odds: AnyArray) -> Iterator[tuple[slice, AnyArray]]:
+        """Yield I + A(z) W, shape (m', r, r), for some z at a time: real ones, or the upper half of a circle."""
+        Q, QW = self.mixture.touched.sides
+        r, p = Q.shape[1], odds / (1 + odds)
+        powers, terms, heavy = _expansion(z, p, np.linalg.norm(Q, axis=1) * np.linalg.norm(QW, axis=1))
+        light = np.empty((terms.shape[1], r * r))
+        for matrix, column in zip(light, terms.T):
+            rows = np.flatnonzero(column)
+            matrix[:] = ((Q[rows] * column[rows, None]).T @ QW[rows]).ravel()
         for part in _chunks(len(z)):
-            point = self.at(z[part], None if log_totals is None else log_totals[:, part])
-            log_abs, log_unit = NUMPY.log_det(point.system)
-            out[part] = np.log1p(point.odds).sum(axis=0) + log_abs + log_unit
+            out = _product(powers[part], light)
+            for few in (heavy[i : i + CHUNK] for i in range(0, len(heavy), CHUNK)):
+                out += _product(p[few, part].T, (Q[few, :, None] * QW[few, None]).reshape(len(few), r * r))
+            out[:, :: r + 1] += 1.0
+            yield part, out.reshape(len(out), r, r)
+
+    def log_mean(self, z: AnyArray, some: AnyArray | None = None) -> ComplexArray:
+        """Return log E z^|S| for real z or the upper half of a circle, up to multiples of 2πi; ``some`` as in :meth:`odds`, if known."""
+        odds = self.odds(self._some(z) if some is None else some)
+        out = np.asarray(np.log1p(odds).sum(axis=0), complex)
+        for part, system in self.systems(z, odds):
+            log_abs, log_unit = NUMPY.log_det(system)
+            out[part] += log_abs + log_unit
         return np.asarray(out - self.mixture.touched.log_normalizers()[self.c])
+
+    def _some(self, z: AnyArray) -> AnyArray:
+        return np.expm1(self.mixture.patterns.log_totals_at(z))
 
     def circle(self, log_radius: float) -> ComplexArray:
         """Return the upper half of a circle of points, enough to tell apart the sizes that matter with item odds times this radius."""
@@ -102,15 +107,14 @@ class FamilySizes(NamedTuple):
         weights = np.exp(log_weights - log_weights.real.max())
         item, column = np.nonzero(patterns.odds)
         state, r = patterns.slots[patterns.families[item], column], patterns.odds[item, column]
-        for part in _chunks(len(z)):
-            point, here = self.at(z[part]), z[part]
-            N = 2 * mixture.touched.base.ties.coordinates.B @ np.linalg.inv(point.system)
-            share = np.empty_like(point.odds)  # P(g ∈ A) / o_g under z r
-            for rows, Q in mixture.touched.base.ties.q_blocks():
-                forms = np.einsum("ia,mab,ib->im", Q, N, Q, optimize=True)
-                share[rows] = (1 + forms / (1 + point.odds[rows])) / (1 + point.odds[rows])
-            mass = mixture.odds[self.c][state, None] * np.exp(point.log_totals[state])
-            mass *= np.multiply.outer(r, here) / (1 + np.multiply.outer(r, here))
+        Q = mixture.touched.sides[0]
+        some = self._some(z)
+        odds = self.odds(some)
+        for part, system in self.systems(z, odds):
+            forms = np.einsum("ia,mab,ib->im", Q, mixture.touched.core @ np.linalg.inv(system), Q, optimize=True)
+            share = (1 + forms / (1 + odds[:, part])) / (1 + odds[:, part])  # P(g ∈ A) / o_g under z r
+            mass = mixture.odds[self.c][state, None] * (1 + some[state, part])
+            mass *= np.multiply.outer(r, z[part]) / (1 + np.multiply.outer(r, z[part]))
             np.add.at(total, item, ((mass * share[patterns.families[item]]) @ weights[part]).real)
         return np.asarray(total / weights.real.sum())
 
@@ -133,12 +137,16 @@ def distributions(mixture: Any) -> FloatArray:
     log_z, length = mixture.touched.log_normalizers(), mixture.max_size + 1
     tilted = [mixture.tilted(np.exp([theta])).log_normalizers() for theta in THETA]
     high = np.min([(log_mean - log_z + ROOM) / theta for log_mean, theta in zip(tilted, THETA)], axis=0)
-    count = int(np.minimum(high, mixture.largest).max()) + 1
-    z = nodes(float(np.exp(LOG_RADIUS)), count + count % 2)
-    sizes, log_totals = np.arange(min(length, 2 * len(z))), mixture.patterns.log_totals_at(z)
-    powers, out = z[:, None] ** -sizes.astype(float) / len(z), np.zeros((len(log_z), length))
-    for c, row in enumerate(out):
-        row[: len(sizes)] = (np.exp(FamilySizes(mixture, c).log_mean(z, log_totals)) @ powers).real
+    counts = np.minimum(high, mixture.largest) + 1
+    # Components with about as many sizes share a circle.
+    steps, out = np.ceil(np.log(counts) / np.log(SHARED)).astype(int), np.zeros((len(log_z), length))
+    for step in np.unique(steps):
+        members = np.flatnonzero(steps == step)
+        z = nodes(float(np.exp(LOG_RADIUS)), 2 * int(counts[members].max() // 2 + 1))
+        sizes, some = np.arange(min(length, 2 * len(z))), np.expm1(mixture.patterns.log_totals_at(z))
+        powers = z[:, None] ** -sizes.astype(float) / len(z)
+        for c in members:
+            out[c, : len(sizes)] = (np.exp(FamilySizes(mixture, c).log_mean(z, some)) @ powers).real
     return out.clip(0.0)
 
 
@@ -151,6 +159,32 @@ def tilts(mixture: Any, size: int) -> FloatArray:
     untied = np.nan_to_num(np.gradient(logs, GRID, axis=1), nan=np.inf)
     ratio = mixture.component_inclusions().sum(axis=1) / np.maximum(untied[:, len(GRID) // 2], 1e-300)
     return np.asarray(GRID[np.abs(untied * ratio[:, None] - max(size, 0.3)).argmin(axis=1)])
+
+
+def _expansion(z: AnyArray, p: AnyArray, size: FloatArray) -> tuple[AnyArray, FloatArray, IntArray]:
+    """Return functions of z (m, K), coefficients (F, K) and some numbers of families: p is their product for the other families.
+
+    On a circle the functions are the first powers of z/|z|. Families that need higher ones are the ones that are returned. Coefficients
+    that rounding explains, or that are negligible with matrices of this ``size``, are zero.
+    """
+    if not np.iscomplexobj(z):
+        return np.eye(len(z)), p, np.empty(0, np.int64)
+    powers = (z / abs(z))[:, None] ** np.arange(2 * len(z))
+    terms = (p.real @ powers.real + p.imag @ powers.imag) / len(z)
+    values = np.abs(terms)
+    terms[(values <= ROUNDED * values.max(axis=1, keepdims=True)) | (values * size[:, None] <= NEGLIGIBLE)] = 0.0
+    heavy = terms[:, TERMS:].any(axis=1)
+    terms[heavy] = 0.0
+    return powers[:, :TERMS], terms[:, :TERMS], np.flatnonzero(heavy)
+
+
+def _product(left: AnyArray, right: FloatArray) -> AnyArray:
+    """Return left @ right without making the second a complex matrix."""
+    if not np.iscomplexobj(left):
+        return left @ right
+    out = np.empty((len(left), right.shape[1]), complex)
+    out.real, out.imag = left.real @ right, left.imag @ right
+    return out
 
 
 def _chunks(count: int) -> list[slice]:

@@ -31,6 +31,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.schur import ROUNDING
+from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
 BLOCK_ENTRIES = 2**21
@@ -155,6 +156,12 @@ class TiedMixture(SharedTies):
         """W in the coordinates of the base, whose rows are x_i / √2."""
         return 2 * self.base.ties.coordinates.B
 
+    @cached_property
+    def sides(self) -> tuple[FloatArray, FloatArray]:
+        """The rows q of the support, and q W: Σ p q (q W) is A W."""
+        Q = np.concatenate([q for _, q in self.base.ties.q_blocks()])
+        return Q, Q @ self.core
+
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
 
@@ -193,6 +200,19 @@ class TiedMixture(SharedTies):
             for start in range(0, len(Q), step):
                 q = Q[start : start + step]
                 yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
+
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        out = np.zeros((len(self.odds), self.max_size + 1))
+        for c, (row, N) in enumerate(zip(out, self._state.N)):
+            row[:] = UnionSize.prepare(N, self._scaled_rows(c)).distribution().spread(len(row))
+        return out
+
+    def _scaled_rows(self, c: int) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield p_c and (p_c (1 − p_c))^½ q of some rows of the support: N_c is the M of a component in these coordinates."""
+        for block, Q in self.base.ties.q_blocks():
+            odds = self.tilted_odds(0.0, [c], block)[0]
+            yield odds / (1 + odds), Q * (np.sqrt(odds) / (1 + odds))[:, None]
 
     def component_log_probs(self, baskets: Baskets) -> FloatArray:
         """Return log P_c(S) of many sets and all components, shape (len(baskets), C): one sparse product with the log-odds."""

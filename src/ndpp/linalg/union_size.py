@@ -1,39 +1,40 @@
 """The size of S = T ∪ R, where T is a low-rank NDPP and R holds each item i by itself with probability p_i, independent of T.
 
-T has the marginal kernel Q M Qᵀ with QᵀQ = I. An item of T brings the factor z / (1 + (z − 1)p_i) to z^|S|, the others 1 + (z − 1)p_i:
+T has the marginal kernel with entries q_iᵀ M q_j, and v_i = (1 − p_i)^½ q_i. An item of T brings the factor z / (1 + (z − 1)p_i) to
+z^|S|, the others 1 + (z − 1)p_i, so that
 
-    E z^|S| = Π_i (1 + (z − 1)p_i) · det(I − M + z H(z) M),        H(z) = Σ_i q_i q_iᵀ / (1 + (z − 1)p_i).
+    E z^|S| = Π_i (1 + (z − 1)p_i) · det(I + (z − 1) H(z) M),        H(z) = Σ_i v_i v_iᵀ / (1 + (z − 1)p_i).
 
-H takes O(n r²) for each z. Items with a small p_i (``LIGHT``) enter through Chebyshev moments in p, which are summed once: |z| ≤ 1 keeps
-the pole at p = 1/(1 − z) at a distance of ½ or more, so a few moments leave a relative error below 1e-15; the smaller p, the fewer. The few
-other items are added one by one. Probabilities are Fourier coefficients on the unit circle, with an absolute error of a few roundings. They
-are computed inside a window that a Chernoff bound shows to miss less than MAX_MISSED.
+H takes O(n r²) for each z. *Light* items, those with a small p_i, enter through H(z) = Σ_k (1 − z)^k Σ_i p_i^k v_i v_iᵀ, whose sums are
+computed once. The smaller p_i, the fewer terms matter: on the unit circle, |1 − z| ≤ 2, and terms with (2 p_i)^k < ``LEFT_OUT`` are left
+out, which changes H by that part of itself at most. The few other items are added one by one. Probabilities are Fourier coefficients on
+the unit circle, with an absolute error of a few roundings. They are computed inside a window that a Chernoff bound shows to miss less
+than ``MAX_MISSED``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import chebyshev
-from scipy.linalg import block_diag
 
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.circle import nodes
 from ndpp.linalg.operations import NUMPY
 
-LIGHT = (0.004, 6), (0.05, 10)
-"""Items with p up to the last of these bounds are *light*: up to each bound, they enter through so many Chebyshev moments."""
-SMALL_P = LIGHT[-1][0]
+SMALL_P = 0.05
 """Items with a larger p are heavy."""
+LEFT_OUT = 1e-15
+"""Terms of light items below this part of the first one are left out."""
+N_TERMS = int(np.ceil(np.log(LEFT_OUT) / np.log(2 * SMALL_P)))
+LEAST_P = 0.5 * LEFT_OUT ** (1 / np.arange(1, N_TERMS))
+"""The smallest p with which an item has a second, third, … term."""
 MAX_MISSED = 1e-17
 """Maximum probability of all sizes outside the window."""
-_POINTS = np.concatenate([bound / 2 * (1 + chebyshev.chebpts1(count)) for bound, count in LIGHT])
-_TO_MOMENTS = block_diag(
-    *(np.linalg.inv(chebyshev.chebvander(chebyshev.chebpts1(count), count - 1)) for _, count in LIGHT)
-)
-N_MOMENTS = len(_POINTS)
+MAX_THETA = 1.8
+"""Largest log z of the Chernoff bound, for which the series of the light items converges fast."""
 
 
 class SizeDistribution(NamedTuple):
@@ -56,65 +57,67 @@ class SizeDistribution(NamedTuple):
 
 
 class UnionSize(NamedTuple):
-    """What E z^|S| is computed from, whatever z. ``moments`` (N_MOMENTS,) and ``grams`` (N_MOMENTS, r, r) are of the light items."""
+    """What E z^|S| is computed from, whatever z.
 
-    marginal: FloatArray
+    ``moments`` are Σ p^(k+1) of the light items, k = 0..N_TERMS−1. ``parts`` (N_TERMS + number of heavy items, r²) are Σ p^k v vᵀM of the
+    light items, and v vᵀM of each heavy one.
+    """
+
     heavy_p: FloatArray
-    heavy_q: FloatArray
     moments: FloatArray
-    grams: FloatArray
+    parts: FloatArray
 
     @classmethod
-    def prepare(cls, marginal: FloatArray, parts: Iterable[tuple[FloatArray, FloatArray]]) -> UnionSize:
-        """Sum over all items; ``parts`` yields their p and rows q, some at a time. O(n r²)."""
+    def prepare(cls, marginal: FloatArray, items: Iterable[tuple[FloatArray, FloatArray]]) -> UnionSize:
+        """Sum over all items; ``items`` yields their p and rows v, some at a time. O(n r²)."""
         r = len(marginal)
-        moments, grams = np.zeros(N_MOMENTS), np.zeros((N_MOMENTS, r, r))
-        heavy_p, heavy_q = [np.empty(0)], [np.empty((0, r))]
-        for p, q in parts:
-            heavy_p.append(p[p > SMALL_P])
-            heavy_q.append(q[p > SMALL_P])
-            first, lower = 0, -np.inf
-            for bound, count in LIGHT:
-                some = (lower < p) & (p <= bound)
-                here, rows = slice(first, first + count), q[some]
-                basis = chebyshev.chebvander(2 * p[some] / bound - 1, count - 1)
-                moments[here] += p[some] @ basis
-                for gram, column in zip(grams[here], basis.T):
-                    gram += (rows * column[:, None]).T @ rows
-                first, lower = first + count, bound
-        return cls(marginal, np.concatenate(heavy_p), np.concatenate(heavy_q), moments, grams)
+        moments, grams = np.zeros(N_TERMS), np.zeros((N_TERMS, r, r))
+        heavy_p, heavy_rows = [np.empty(0)], [np.empty((0, r))]
+        for p, rows in items:
+            heavy, light = np.split(np.argsort(-p), [np.count_nonzero(p > SMALL_P)])
+            heavy_p.append(p[heavy])
+            heavy_rows.append(rows[heavy])
+            p, rows = p[light], rows[light]
+            root, power = np.sqrt(p)[:, None], p.copy()
+            for k, least in enumerate((-1.0, *LEAST_P)):
+                count = int(np.searchsorted(-p, -least))
+                if k:
+                    rows[:count] *= root[:count]
+                    power[:count] *= p[:count]
+                moments[k] += power[:count].sum()
+                grams[k] += rows[:count].T @ rows[:count]
+        tall = np.concatenate(heavy_rows)
+        one_by_one = tall[:, :, None] * (tall @ marginal)[:, None]
+        parts = np.concatenate([grams @ marginal, one_by_one]).reshape(N_TERMS + len(tall), r * r)
+        return cls(np.concatenate(heavy_p), moments, parts)
 
     def system(self, z: AnyArray) -> AnyArray:
-        """Return I − M + z H(z) M for each z of an array (m,), shape (m, r, r)."""
-        r, change = len(self.marginal), np.asarray(z, complex)[:, None] - 1
-        light = (1 / (1 + change * _POINTS)) @ _TO_MOMENTS.T  # of G_t M in H(z) M, where G_t are the grams
-        HM = (light @ (self.grams @ self.marginal).reshape(N_MOMENTS, r * r)).reshape(len(z), r, r)
-        heavy, tied = 1 / (1 + change * self.heavy_p), self.heavy_q @ self.marginal
-        for matrix, weight in zip(HM, heavy) if len(self.heavy_p) else ():
-            matrix.real += (self.heavy_q * weight.real[:, None]).T @ tied
-            matrix.imag += (self.heavy_q * weight.imag[:, None]).T @ tied
-        return np.asarray(np.eye(r) - self.marginal + z[:, None, None] * HM)
+        """Return I + (z − 1) H(z) M for each z of an array (m,), shape (m, r, r)."""
+        r, change = math.isqrt(self.parts.shape[1]), np.asarray(z)[:, None] - 1
+        weights = np.hstack([change * (-change) ** np.arange(N_TERMS), change / (1 + change * self.heavy_p)])
+        out = np.empty((len(z), r * r), weights.dtype)
+        out.real = weights.real @ self.parts
+        if np.iscomplexobj(out):
+            out.imag = weights.imag @ self.parts
+        out[:, :: r + 1] += 1.0
+        return out.reshape(len(z), r, r)
 
     def log_mean(self, z: AnyArray, system: AnyArray | None = None) -> AnyArray:
         """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
-        change = np.asarray(z, complex) - 1
-        light = _log1p(np.multiply.outer(change, _POINTS)) / _POINTS @ _TO_MOMENTS.T @ self.moments
+        change, k = np.asarray(z, complex) - 1, np.arange(1, N_TERMS + 1)
+        light = -(((-change[:, None]) ** k / k) @ self.moments)
         heavy = _log1p(np.multiply.outer(change, self.heavy_p)).sum(axis=1)
         log_abs, log_unit = NUMPY.log_det(self.system(z) if system is None else system)
         return np.asarray(light + heavy + log_unit + log_abs)
 
     def mean_and_variance(self) -> tuple[float, float]:
-        """Return the mean and the variance of |S|: tr K and tr(K − K²) for K = diag(p) + (1 − p)^½ Q M Qᵀ (1 − p)^½."""
-        light = _TO_MOMENTS @ np.stack([np.ones(N_MOMENTS), _POINTS], axis=1)
-        alone, squares = self.moments @ light + [self.heavy_p.sum(), self.heavy_p @ self.heavy_p]
-        tied, both = self._gram(lambda p: 1 - p) @ self.marginal, self._gram(lambda p: p * (1 - p)) @ self.marginal
-        mean = alone + np.trace(tied)
-        return float(mean), float(mean - squares - 2 * np.trace(both) - np.einsum("ij,ji->", tied, tied))
-
-    def _gram(self, weight: Callable[[FloatArray], AnyArray]) -> AnyArray:
-        """Return Σ q qᵀ weight(p) over all items."""
-        light = np.tensordot(_TO_MOMENTS @ weight(_POINTS), self.grams, 1)
-        return light + (self.heavy_q * weight(self.heavy_p)[:, None]).T @ self.heavy_q
+        """Return the mean and the variance of |S|: the first derivatives of log E z^|S| at z = 1."""
+        p, r = self.heavy_p, math.isqrt(self.parts.shape[1])
+        weights = np.stack([np.append(np.eye(N_TERMS)[k], p**k) for k in (0, 1)])
+        first, second = (weights @ self.parts).reshape(2, r, r)
+        mean = self.moments[0] + p.sum() + np.trace(first)
+        bend = self.moments[1] + p @ p + 2 * np.trace(second) + np.einsum("ij,ji->", first, first)
+        return float(mean), float(mean - bend)
 
     def distribution(self) -> SizeDistribution:
         """Return the distribution of |S|."""
@@ -128,13 +131,15 @@ class UnionSize(NamedTuple):
     def window(self) -> tuple[int, int]:
         """Return the first size and an even number of sizes outside of which there is less than ``MAX_MISSED``.
 
-        P(|S| ≥ b) ≤ z^(−b) E z^|S| for every z ≥ 1, and P(|S| ≤ a) ≤ z^(−a) E z^|S| for every z ≤ 1.
+        P(|S| ≥ b) ≤ z^(−b) E z^|S| for every z ≥ 1, and P(|S| ≤ a) ≤ z^(−a) E z^|S| for every z ≤ 1. The z are about the best ones for a
+        normal distribution.
         """
-        theta = np.array([0.1, 0.3, 0.6, 1.0, 1.4])
+        room, variance = np.log(2 / MAX_MISSED), self.mean_and_variance()[1]
+        best = min(MAX_THETA, float(np.sqrt(2 * room / max(variance, 1e-3))))
+        theta = best * np.array([0.5, 0.65, 0.8, 1.0])
         log_mean = self.log_mean(np.exp(np.concatenate([theta, -theta]))).real
-        room = np.log(2 / MAX_MISSED)
-        high = int(np.min((log_mean[:5] + room) / theta)) + 1
-        low = max(0, int(np.max(-(log_mean[5:] + room) / theta)))
+        high = int(np.min((log_mean[:4] + room) / theta)) + 1
+        low = max(0, int(np.max(-(log_mean[4:] + room) / theta)))
         return low, 2 * ((high - low) // 2 + 1)
 
 
