@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,8 @@ import oracles
 from kernels import AWKWARD, BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
-from ndpp.samplers.naive import Naive
+from ndpp.samplers.naive import MAX_ERROR, Naive, minors
+from ndpp.samplers.walk.up_naive import NaiveUp
 
 
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
@@ -20,6 +24,26 @@ def test_law_of_every_size(case):
         got = {tuple(a for a in range(case.n_items) if m >> a & 1): p for m, p in zip(naive.masks.tolist(), naive.law)}
         assert got.keys() == expected.keys()
         np.testing.assert_allclose([got[S] for S in expected], list(expected.values()), atol=1e-12)
+
+
+def test_small_minors_of_graded_factors():
+    """The minors of the dense kernel are mostly rounding here: the probabilities were off by half."""
+    rng = np.random.default_rng(2)
+    X = np.round(rng.standard_normal((10, 6)) * 64) / 64 * 2.0 ** -(2 * np.arange(6))
+    skew = rng.integers(-3, 4, (6, 6))
+    W = np.eye(6) + (skew - skew.T) / 4
+    kernel, exact = LowRankKernel(X, W), oracles.exact_law(X, W).minors
+    dense, errors = minors(kernel.to_dense(), np.array(list(combinations(range(10), 6))))
+    assert errors.sum() > 1e4 * MAX_ERROR * dense.sum()
+    naive = Naive.prepare(kernel, size=6)
+    assert_proportional(naive.law, [exact[mask] for mask in naive.masks])
+    pairs, law = NaiveUp().prepare(kernel, 6).law(np.arange(4))
+    assert_proportional(law, [exact[oracles.mask_of([0, 1, 2, 3, *pair])] for pair in pairs.tolist()])
+
+
+def assert_proportional(law, weights):
+    total = sum(weights)
+    np.testing.assert_allclose(law, [float(Fraction(weight, total)) for weight in weights], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [None, 3])

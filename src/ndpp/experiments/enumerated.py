@@ -57,7 +57,7 @@ def enumerate_walk(kernel: LowRankKernel, size: int) -> EnumeratedWalk:
             f"expected sets of at least 2 items and at most {MAX_SETS} sets to enumerate; got sets of {size} out of {n} items"
         )
     sets = np.array(list(combinations(range(n), size)))
-    weights = minors(kernel.to_dense()[np.ix_(kernel.support, kernel.support)], sets)
+    weights = minors(kernel.to_dense()[np.ix_(kernel.support, kernel.support)], sets)[0]
     sets, weights = sets[weights > 0], weights[weights > 0]
     masks = (1 << sets).sum(axis=1)
     smaller = np.array([(1 << np.array(rows, np.int64)).sum() for rows in combinations(range(n), size - 2)], np.int64)

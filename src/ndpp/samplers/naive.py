@@ -5,6 +5,7 @@ Law: P(S) ∝ det(L_S), over all sets or over those of one size. Exact. Cost: O(
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,13 +13,18 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
+from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
+from ndpp.linalg.scaling import EPS
 from ndpp.samplers.base import Draw, Sampler
 
 ROUNDING = 1e-13
 """A minor below this fraction of Hadamard's bound is zero."""
+MAX_ERROR = 1e-8
+"""Largest error of dense minors, relative to their sum; beyond it, they are computed from the factors of the kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,9 @@ class Naive(Sampler):
         unit = unit_of(L)
         powers = round(np.log2(unit)) * np.array(sizes)
         parts = [np.ldexp(minors(L / unit, members), power - powers.max()) for members, power in zip(sets, powers)]
-        values = np.concatenate(parts)
+        values, errors = np.concatenate(parts, axis=1)
+        if errors.sum() > MAX_ERROR * values.sum():
+            values = weights(kernel, [rows for members in sets for rows in members])
         masks = np.concatenate([(1 << members).sum(axis=1) for members in sets])
         possible = values > 0
         return cls(kernel, size, masks[possible], values[possible] / values.sum())
@@ -69,15 +77,22 @@ class Naive(Sampler):
 
 
 def minors(L: FloatArray, sets: IntArray) -> FloatArray:
-    """Return det L_S for each row of ``sets``, exactly zero if it is zero up to rounding. O(p k³) for p sets of k items."""
+    """Return det L_S for each row of ``sets``, exactly zero if it is zero up to rounding, and about its error, shape (2, p). O(p k³)."""
     k = sets.shape[1]
     if k == 0:
-        return np.ones(len(sets))
+        return np.ones((2, len(sets))) * [[1.0], [0.0]]
     scale = _even_scale(L)
     blocks = (L * scale[:, None] * scale)[sets[:, :, None], sets[:, None, :]]
     bound = np.minimum(*(np.linalg.norm(blocks, axis=axis).prod(axis=-1) for axis in (1, 2)))
     values = np.linalg.det(blocks)
-    return np.asarray(np.where(values > ROUNDING * k * bound, values, 0.0) / (scale[sets] ** 2).prod(axis=1))
+    values = np.where(values > ROUNDING * k * bound, values, 0.0)
+    return np.asarray(np.stack([values, EPS * k * bound]) / (scale[sets] ** 2).prod(axis=1))
+
+
+def weights(kernel: LowRankKernel, sets: Iterable[IntArray]) -> FloatArray:
+    """Return det L_S of sets of rows from the factors of L, up to a common factor; zeros if no set is possible."""
+    values = log_dets(kernel, Baskets.from_lists([kernel.catalogue_ids(rows) for rows in sets], n_items=kernel.n_items))
+    return np.asarray(np.exp(values - max(values.max(initial=-np.inf), np.finfo(float).min)))
 
 
 def _even_scale(L: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
-from ndpp.samplers.naive import minors
+from ndpp.samplers.naive import MAX_ERROR, minors, weights
 from ndpp.samplers.walk.up import no_pair
 
 CHUNK = 1 << 22
@@ -61,12 +61,13 @@ class PreparedNaiveUp:
         pairs = free[np.column_stack(np.triu_indices(len(free), 1))]
         sets = np.hstack([np.broadcast_to(kept_rows, (len(pairs), len(kept_rows))), pairs])
         chunks = np.array_split(sets, max(1, sets.size * sets.shape[1] // CHUNK))
-        values = np.concatenate([minors(self.L, chunk) for chunk in chunks])
-        if not values.any():  # so close to dependent that minors of the dense L are rounding
-            log_dets = np.array([self.kernel.log_det(self.kernel.catalogue_ids(rows)) for rows in sets])
-            if not len(log_dets) or log_dets.max() == -np.inf:
-                raise no_pair()
-            values = np.exp(log_dets - log_dets.max())
+        values, errors = np.concatenate([minors(self.L, chunk) for chunk in chunks], axis=1)
+        if (
+            not errors.sum() <= MAX_ERROR * values.sum()
+        ):  # so close to dependent that minors of the dense L are rounding
+            values = weights(self.kernel, sets)
+        if not values.any():
+            raise no_pair()
         return pairs, values / values.sum()
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
