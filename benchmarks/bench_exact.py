@@ -1,8 +1,8 @@
-"""The exact sampler beside another commit's, and its filter in single precision beside double precision.
+"""The exact sampler beside another commit's, and eigencoordinates beside node matrices in double precision.
 
 ``python benchmarks/bench_exact.py --against PYTHON`` times ``Exact`` on the learned kernels in turns under this interpreter and under
 ``PYTHON``, which has another commit installed: least CPU time of each sample over all rounds, and whether the draws are the same.
-``--identical N`` draws N samples of every kernel of the tests with the filter and without, compares them and counts doubts.
+``--identical N`` draws up to N samples of every kernel of the tests in eigencoordinates and with node matrices, and compares them.
 ``--threads`` compares two threads with one by wall-clock time.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 import threadpoolctl
 
 from ndpp.experiments.kernels import from_files
+from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 
@@ -63,25 +64,32 @@ def against(other: str, rounds: int, sizes: list[int | None]) -> None:
         )
 
 
-def identical(n_samples: int) -> None:
-    """Draw from every kernel of the tests with and without the filter."""
+def identical(n_samples: int, seconds: float) -> None:
+    """Draw from every kernel of the tests in eigencoordinates, and with node matrices in double precision."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from kernels import AWKWARD
     from ndpp.items import table
 
-    kernels = {case.name: (case.kernel, None) for case in AWKWARD}
-    kernels |= {named.name: (named.kernel, 10) for named in from_files(print)}
-    for name, (kernel, size) in kernels.items():
+    table.FILTERING = np.inf
+    kernels = [(named.name, named.kernel, 10) for named in from_files(print)]
+    for case in AWKWARD:
+        law = tilted_law(case.kernel.coordinates, 1.0).law if case.kernel.rank else np.ones(1)
+        kernels.append((case.name, case.kernel, int(np.argmax(law))))
+    for name, kernel, size in kernels:
         sampler = Exact.prepare(kernel, size=size)
-        if sampler.symmetric:
+        if size == 0 or sampler.symmetric or sampler.eigenchain(size) is None:
             continue
-        table.FILTERING = 1.0
-        filtered = sampler.sample(n_samples, rng=1)
-        table.FILTERING = np.inf
-        same = filtered.baskets == sampler.sample(n_samples, rng=1).baskets
-        doubts, proposals = filtered.totals["doubts"], filtered.totals["proposals"]
+        key, began, drawn, different, completed, proposals = stream_key(1), time.process_time(), 0, 0, 0, 0.0
+        while drawn < n_samples and time.process_time() - began < seconds:
+            found = sampler.draw(stream(key, drawn))
+            state = sampler.complete(stream(key, drawn), sampler.start(size), size)[0]
+            different += not np.array_equal(np.sort(state.rows), found.rows)
+            completed += found.info["doubts"] > 0  # by node matrices
+            proposals += found.info["proposals"]
+            drawn += 1
         print(
-            f"{name}: {n_samples} samples {'equal' if same else 'DIFFER'}, {doubts:.0f} of {proposals:.0f} in double",
+            f"{name}, k = {size}: {different} of {drawn} samples differ ({proposals:.0f} proposals); "
+            f"{completed} completed by node matrices",
             flush=True,
         )
 
@@ -106,6 +114,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--sizes", type=int, nargs="*", help="sizes to time; all of them and any size by default")
     parser.add_argument("--identical", type=int, metavar="N", help="number of samples per kernel")
+    parser.add_argument("--seconds", type=float, default=120, help="most CPU time per kernel of --identical")
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--round", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -115,7 +124,7 @@ def main() -> None:
         if given.against:
             against(given.against, given.rounds, given.sizes or list(CASES))
         if given.identical:
-            identical(given.identical)
+            identical(given.identical, given.seconds)
         if given.threads:
             threads()
 

@@ -2,8 +2,8 @@
 
 Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
 is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
-and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py`` and of
-``benchmarks/peers/symmetric.py``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
+and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py``
+and of ``benchmarks/peers``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
 one; the table of docs/theory.md from the registry of samplers.
 """
 
@@ -248,14 +248,12 @@ def prepare(results: Results) -> str:
 
 def mixtures(results: Results) -> str:
     found = results.read("benchmarks/results/mixture.json")
-    header, size = ["items", "components", "any size", "mean size"], found["size"]
-    rows = [
-        [f"{row['n_items']:,}", str(row["n_components"]), duration(row["any"], 3), f"{row['any_size']:.1f}", duration(row["ten"], 3)]
-        for row in found["records"]
-    ]  # fmt: skip
+    header, rows = ["items", "components", "any size", "mean size", f"{found['size']} items"], []
+    for row in found["records"]:
+        times = [duration(row["any"], 3), f"{row['any_size']:.1f}", duration(row["ten"], 3)]
+        rows.append([f"{row['n_items']:,}", str(row["n_components"]), *times])
     about = f"Rank {found['rank']}; CPU time per sample of {found['records'][0]['n_samples']:,} samples, from prepared components."
-    table = markdown_table([*header, f"{size} items"], rows)
-    return "\n\n".join([about, table, on_machine(found["machine"]) + "."]) + "\n"
+    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
 
 
 def symmetric(results: Results) -> str:
@@ -278,6 +276,20 @@ def symmetric(results: Results) -> str:
     return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"
 
 
+def nonsymmetric(results: Results) -> str:
+    found, rows = results.read("benchmarks/results/nonsymmetric.json"), []
+    for row in sorted(found["records"], key=lambda row: row["kernel"]):
+        same, seconds, cells = next(iter(row["ratio"])), row["seconds"], []
+        for name in (same, "Exact"):
+            ratio = row["ratio"][name]
+            faster = f"10^{len(f'{ratio:.0f}') - 1}" if ratio > 1e6 else f"{float(f'{ratio:.3g}'):,g}"
+            cells.append(f"`{name}`: {duration(seconds[name], 3)}, {faster} ×")
+        rows.append([row["kernel"], row["task"], row["code"], duration(seconds["peer"], 3), *cells])
+    header = ["kernel", "size", "published", "time per sample", "the same algorithm here", "default here"]
+    about = f"Mean CPU time of {len(found['records'][0]['rounds']['peer'])} rounds, and how much faster than the published code that is."
+    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
+
+
 # -- docs/theory.md ----------------------------------------------------------------------------------------------------------
 
 
@@ -286,14 +298,12 @@ def costs(_: Results) -> str:
     return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
 
 
-# -- all of it ---------------------------------------------------------------------------------------------------------------
-
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "README.md": {"samplers": samplers_at_a_glance},
     "docs/theory.md": {"costs": costs},
     "docs/benchmarks.md": {
         "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "symmetric": symmetric,
-        "mixtures": mixtures,
+        "nonsymmetric": nonsymmetric, "mixtures": mixtures,
     },
 }  # fmt: skip
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +63,41 @@ def end(process: subprocess.Popen[bytes]) -> Done:
     return Done.of(process.returncode, (out or b"").decode(), (err or b"").decode())
 
 
+def run(cwd: Path, *arguments: Any) -> Done:
+    """Run the command in a process of its own, started with everything imported where the system can do that.
+
+    So it is over sooner than with :func:`spawn`, which is for tests of how a command starts or is interrupted.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return end(spawn(*arguments, cwd=cwd))
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder, name) for name in ("out", "err")]
+        process = _server().Process(target=_main, args=(list(map(str, arguments)), cwd, streams))
+        process.start()
+        process.join(600)
+        assert process.exitcode is not None, f"{arguments} hangs"
+        return Done.of(process.exitcode, *(stream.read_bytes().decode() for stream in streams))
+
+
+@cache
+def _server() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ndpp.cli.app", *(name for name in ("torch",) if find_spec(name))])
+    return context
+
+
+def _main(words: list[str], cwd: Path, streams: list[Path]) -> None:
+    os.chdir(cwd)
+    os.environ.update(ENVIRONMENT)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, stream in enumerate(streams, 1):
+        os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["ndpp", *words]
+    from _ndpp_command import main
+
+    main()
+
+
 def without(tmp_path: Path, *packages: str) -> dict[str, str]:
     """Return an environment in which these packages cannot be imported."""
     folder = tmp_path / "blocked"
@@ -74,7 +112,8 @@ replace = os.replace
 def pausing(source, target, **options):
     replace(source, target, **options)
     if os.path.basename(target) == {name!r}:
-        time.sleep(600)
+        for _ in range(6000):  # short ones: a signal that another thread receives does not end a sleep
+            time.sleep(0.1)
 os.replace = pausing
 """
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 import threadpoolctl
+from hypothesis import settings
 
 import laws
 
 pytest.register_assert_rewrite("contract")
+
+# Examples that depend on the test alone, like every other seed of the suite; `make fuzz` looks for new ones.
+settings.register_profile("suite", derandomize=True, database=None, deadline=None)
+settings.load_profile("suite")
+
+# A shell starts background jobs with Ctrl-C ignored, and the commands that the tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

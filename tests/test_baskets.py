@@ -435,7 +435,6 @@ def test_other_encodings(tmp_path: Path) -> None:
 # Round trips
 
 
-@settings(deadline=None)
 @given(sets)
 def test_round_trip_through_csr_and_lists(lists: list[list[int]]) -> None:
     baskets = made(lists)
@@ -475,7 +474,6 @@ def test_round_trip_of_any_label(tmp_path: Path, suffix: str, data: st.DataObjec
     assert Baskets.read(tmp_path / f"x{suffix}", labels=labels, as_labels=True) == baskets
 
 
-@settings(deadline=None)
 @given(lists=sets, kind=st.sampled_from(["text", "csv", "tsv"]))
 def test_round_trip_through_open_files(lists: list[list[int]], kind: str) -> None:
     file = io.StringIO(newline="")

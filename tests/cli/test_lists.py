@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from command import Done, end, spawn
+from command import Done, run
 from ndpp.datasets import shelf_kernel
 
 STOCK = "tomato sauce\nbread \n\n  butter\noat drink\nbread\n"
@@ -27,10 +27,6 @@ def shop(tmp_path: Path, mixture: Path) -> Path:
     (tmp_path / "gone.csv").write_text("sku,item\n1,tea\n2,coffee\n3,bread\n")
     (tmp_path / "categories.csv").write_text(CATEGORIES)
     return tmp_path
-
-
-def run(shop: Path, *words: object) -> Done:
-    return end(spawn(*words, cwd=shop))
 
 
 def items(done: Done) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from command import end, spawn
+from command import run
 from ndpp import explain
 from ndpp.cli.output import cell
 from ndpp.samplers.mixture import MixtureSampler
@@ -164,7 +164,7 @@ def fitted(models, tmp_path_factory):
         "--jobs",
         1,
     ]
-    return folder / "model.safetensors", [end(spawn(*words, *more, cwd=folder)) for more in ([], ["--json"])]
+    return folder / "model.safetensors", [run(folder, *words, *more) for more in ([], ["--json"])]
 
 
 def test_fit_learns_a_mixture_by_default(fitted):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from command import end, spawn
+from command import run
 from ndpp import explain
 
 
@@ -74,12 +74,12 @@ def test_popular_items_only(call, shelf):
 
 
 def test_what_people_see(shelf, models):
-    done = end(spawn("related", shelf, "bread", "-n", 1, cwd=models))
+    done = run(models, "related", shelf, "bread", "-n", 1)
     assert (done.code, done.err) == (0, "")
     lines = [" ".join(line.split()) for line in done.out.splitlines() if "─" not in line]
     assert lines[:2] == ["goes with bread lift together", "butter 1.412 0.2889"]
     assert lines[3:5] == ["instead of bread lift together", "rolls 0.155 0.00905"]
-    mixed = end(spawn("related", models / "trips.safetensors", "-n", 1, cwd=models)).out
+    mixed = run(models, "related", models / "trips.safetensors", "-n", 1).out
     assert next(" ".join(line.split()) for line in mixed.splitlines()) == "go together lift by ties together"
     assert "By ties: the part of the lift that missions do not explain" in mixed
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from command import end, spawn, without
+from command import end, run, spawn, without
 from ndpp import explain, metrics
 from ndpp.cli.report import size_columns
 
@@ -62,7 +62,7 @@ def page_of(path: Path) -> Page:
 
 
 def test_a_page_about_a_kernel(shelf, models, tmp_path):
-    done = end(spawn("report", shelf, "-o", "report.html", "--test", models / "orders.csv", cwd=tmp_path))
+    done = run(tmp_path, "report", shelf, "-o", "report.html", "--test", models / "orders.csv")
     assert (done.code, done.out, done.err) == (0, "", "")
     page, kernel = page_of(tmp_path / "report.html"), ndpp.load(shelf)
     page.check_alone()

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import ndpp
-from command import Done, end, spawn
+from command import run
 from ndpp.datasets import shelf_kernel
 
 ORDERS = 'order_id,product\nA-17,bread\nA-17,oat drink\nB-3,tea\n"C, 9",oat drink\nD-1,NA\nD-1,coffee \n'
-QUICK = ["--model", "ndpp", "--rank", 4, "--max-epochs", 1]
+QUICK = ["--model", "ndpp", "--rank", 4, "--max-epochs", 1, "--jobs", 1]
 COLUMNS = ["--basket", "order_id", "--item", "product"]
 LENIENT = ["--unknown", "skip", "--missing", "skip"]
 
@@ -27,10 +27,6 @@ def shop(tmp_path: Path) -> Path:
     ndpp.save(shelf_kernel(), tmp_path / "model")
     (tmp_path / "orders.csv").write_text(ORDERS)
     return tmp_path
-
-
-def run(shop: Path, *words: object) -> Done:
-    return end(spawn(*words, cwd=shop))
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -198,7 +194,21 @@ def test_the_tutorial_by_command(tmp_path, monkeypatch):
         if ".csv" in block:
             exec(compile(block, PAGE.name, "exec"), names)
     assert sorted(os.listdir()) == ["orders.csv", "today.csv"]
-    words = ["fit", "orders.csv", *COLUMNS, "-o", "shop", "--test", 300, "--model", "ndpp", "--max-epochs", 12]
+    words = [
+        "fit",
+        "orders.csv",
+        *COLUMNS,
+        "-o",
+        "shop",
+        "--test",
+        300,
+        "--model",
+        "ndpp",
+        "--max-epochs",
+        12,
+        "--jobs",
+        1,
+    ]
     fitted = run(tmp_path, *words)
     assert (fitted.code, "warning" in fitted.err) == (0, False)
     assert 'product 13, "size M"' in (ndpp.load(tmp_path / "shop").labels or ())

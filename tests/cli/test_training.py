@@ -16,7 +16,7 @@ from scipy import sparse
 
 import ndpp
 import only_posix
-from command import ENVIRONMENT, Done, end, pausing, spawn
+from command import ENVIRONMENT, Done, end, pausing, run, spawn
 from ndpp.cli.training import ESTIMATORS, SETTINGS
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
@@ -27,7 +27,7 @@ MODELS = {"mixture": ["--missions", 3], "ndpp": ["--rank", 6], "ondpp": ["--rank
 @pytest.mark.parametrize("model", ["mixture", "ndpp"])
 def test_without_a_terminal_there_is_a_line_for_each_epoch(models, tmp_path, model):
     words = ["fit", models / "orders.csv", "-o", "m.safetensors", "--model", model, *MODELS[model]]
-    done = end(spawn(*words, "--max-epochs", 3, "--patience", 9, "--jobs", 1, cwd=tmp_path))
+    done = run(tmp_path, *words, "--max-epochs", 3, "--patience", 9, "--jobs", 1)
     assert done.code == 0
     about, bound, *epochs = done.err.splitlines()
     name = ESTIMATORS[model]  # type: ignore[index]
@@ -77,7 +77,8 @@ def interrupted(words: list[object], part: Path, number: int) -> dict[str, str]:
     process.send_signal(number)
     done = end(process)
     assert (done.code, done.out) == (128 + number, "")
-    _, message = done.err.split("\nndpp: interrupted; ")
+    said, message = done.err.partition("\nndpp: interrupted; ")[::2]
+    assert message, said
     about, *commands = message.splitlines()
     assert about == f"training up to epoch 1 is saved in {str(part)!r}"
     return dict(re.findall(r"^  to (continue|make a model of it): +(ndpp .*)$", "\n".join(commands), re.MULTILINE))

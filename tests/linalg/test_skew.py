@@ -84,7 +84,7 @@ def test_minors_of_the_proposal_dominate(case: Case):
 
 
 @given(st.integers(1, 4), st.integers(0, 4), st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_minors_of_the_proposal_dominate_on_random_kernels(d_sym: int, d_skew: int, seed: int):
     V, B, D = random_vbd(6, d_sym, d_skew, np.random.default_rng(seed))
     X, W = np.hstack([V, B]), sl.block_diag(np.eye(d_sym), D - D.T)

@@ -22,6 +22,12 @@ class StepByStep(LeverageTable):
     """The same table under another type, which the compiled call for whole samples does not know: items are drawn one by one."""
 
 
+@pytest.fixture(autouse=True)
+def by_node_matrices(monkeypatch: pytest.MonkeyPatch):
+    """Kernels with eigencoordinates need none (``test_eigenchain.py``)."""
+    monkeypatch.setattr(Exact, "eigenchain", lambda *_: None)
+
+
 def draws_of(case: Case, size: int | None, n: int, index=LeverageTable) -> tuple[list[list[int]], dict]:
     draws = Exact.prepare(case.kernel, size=size, index=index.prepare).sample(n, rng=11)
     return draws.baskets.to_lists(), draws.totals

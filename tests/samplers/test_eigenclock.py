@@ -46,29 +46,31 @@ def test_the_algebra(case, given):
     """Rates and quadratic forms are those of Z, computed as :class:`Clock` does."""
     sampler, clock = clock_of(case)
     kernel, rows = case.kernel, np.array(given, np.int64)
-    left, right = clock.sides(kernel, rows)
-    m, Q, every = len(rows), kernel.q_rows(np.arange(case.n_items)), clock.sides(kernel, np.arange(case.n_items))
+    left, right = clock.eigen.sides(kernel, rows)
+    m, Q, every = len(rows), kernel.q_rows(np.arange(case.n_items)), clock.eigen.sides(kernel, np.arange(case.n_items))
     for x in (0.0, 0.7, 5.0):
         R = resolvent(kernel.coordinates, np.exp([-x]))[0][0]
         Z = condition_on(R, kernel.q_rows(rows))[0] if m else R
-        f, H, f_right, rate = eigenclock._remaining(x, clock.values, clock.multiplicity, left, right)
+        f, H, f_right, rate = eigenclock._remaining(x, *clock.eigen[:2], left, right)
+        K = len(clock.eigen.values)
         bound = 1e-12 * (1 + np.linalg.cond(kernel.q_rows(rows) @ R @ kernel.q_rows(rows).T) if m else 1)
         assert abs(rate - np.trace(Z)) <= bound
         for a in range(case.n_items):
-            forms = _form(f, every[0][a], every[1][a]) - (f_right @ every[0][a]) @ (H @ every[1][a])
+            forms = _form(f, K, every[0][a], every[1][a]) - (f_right @ every[0][a]) @ (H @ every[1][a])
             assert abs(forms - Q[a] @ Z @ Q[a]) <= bound
             if a not in given and Q[a] @ Z @ Q[a] > 1e-3:
                 after = Z - np.outer(Z @ Q[a], Q[a] @ Z) / (Q[a] @ Z @ Q[a])
-                found = eigenclock._rate_given(f, H, f_right, rate, every[0][a], every[1][a])
+                found = eigenclock._rate_given(f, K, H, f_right, rate, every[0][a], every[1][a])
                 assert abs(found - np.trace(after)) <= 1e3 * bound
     mean = sampler.size_law @ np.arange(len(sampler.size_law))
     assert clock.suits(kernel, rows[:0], mean)
     assert not clock.suits(kernel, rows[:0], mean + 1e-5)
 
 
-def _form(f, left, right):
-    K = len(f) // 2
-    return ((left[:K] + 1j * left[K:]) * (f[:K] + 1j * f[K:]) * (right[:K] - 1j * right[K:])).sum().real
+def _form(f, K, left, right):
+    """l f r in complex numbers; real eigenvalues come last and have no imaginary part."""
+    f, left, right = (part[:K] + 1j * np.resize([*part[K:], *np.zeros(K)], K) for part in (f, left, right))
+    return (left * f * right.conj()).sum().real
 
 
 @both
@@ -93,8 +95,8 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
             kernel = LowRankKernel(Scaled(X / 2, np.full(len(X), 2.0)) if kind == "scaled" else X, case.W)
             sampler = Exact.prepare(kernel)
             assert sampler.clock is not None
-            assert (len(sampler.clock.to_right) == 0) == (case is SKEW)
-            assert (len(sampler.clock.rows) == 0) == (kind == "memory map")
+            assert (len(sampler.clock.eigen.to_right) == 0) == (case is SKEW)
+            assert (len(sampler.clock.eigen.rows) == 0) == (kind == "memory map")
             draws = sampler.sample(DRAWS, rng=3).baskets
         assert np.mean([a == b for a, b in zip(draws.to_lists(), kept.to_lists())]) > 0.999
         laws.assert_law(draws, oracles.enumerate_law(case.L))
@@ -104,9 +106,10 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
 def test_wrong_clocks_are_rejected(broken):
     sampler, clock = clock_of(GENERIC)
     if broken == "counted once":
-        clock = clock._replace(multiplicity=np.ones_like(clock.multiplicity))
+        eigen = clock.eigen._replace(multiplicity=np.ones_like(clock.eigen.multiplicity))
     else:  # the imaginary parts of f attract
-        clock = clock._replace(values=np.abs(clock.values).astype(complex))
+        eigen = clock.eigen._replace(values=np.abs(clock.eigen.values).astype(complex))
+    clock = EigenClock(eigen)
     with pytest.raises(
         (AssertionError, PrecisionError)
     ):  # the second by the clock that completes what a monitor refused
@@ -163,9 +166,11 @@ def test_too_small_a_leverage_fails_the_monitor():
     sampler, clock = clock_of(GENERIC)
     index = sampler.index
     assert isinstance(index, LeverageTable)
-    sides = clock.sides(GENERIC.kernel, sampler.given)
+    sides = clock.eigen.sides(GENERIC.kernel, sampler.given)
     arguments = (index.threshold, index.alias, index.leverage / 1e6, index.budget, sampler.given, *sides)
-    runs = [eigenclock._run(eigenclock.seed_words(np.random.default_rng(i)), *clock, *arguments) for i in range(50)]
+    runs = [
+        eigenclock._run(eigenclock.seed_words(np.random.default_rng(i)), clock.eigen, *arguments) for i in range(50)
+    ]
     assert any(run[2] for run in runs)
     assert all(np.isfinite(run[3] + run[4]) for run in runs)
 

@@ -100,7 +100,7 @@ def test_symmetric_kernels_reject_nothing():
     assert draws.totals["rejections"] == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 6),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +13,18 @@ import pytest
 import laws
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
-from ndpp.errors import BudgetExceededError, ZeroProbabilityError
+from ndpp import LowRankKernel
+from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
-from ndpp.linalg import quadratic_forms, unit_of
+from ndpp.linalg import dominating, quadratic_forms, skew_absolute, unit_of
+from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.walk import up_rejection
 from ndpp.samplers.walk.bordered import condition_bordered, draw_pair, first_form, second_form
-from ndpp.samplers.walk.up_rejection import RejectionUp
+from ndpp.samplers.walk.up_rejection import PreparedRejectionUp, RejectionUp, absolute_root, pair_ratio
+
+
+class PlainTree(Tree):
+    """A tree that the compiled call does not know."""
 
 
 def pair_weights(case, kept):
@@ -36,6 +45,28 @@ def draw_pairs(up, kept, n_draws, seed):
     rng, kept = np.random.default_rng(seed), np.array(kept, np.int64)
     draws = [up.pair(rng, kept) for _ in range(n_draws)]
     return [rows for rows, _ in draws], np.array([info["proposals"] for _, info in draws])
+
+
+def step_of(up, kept):
+    return up._step(up.kernel.q_rows(np.array(kept, np.int64)))
+
+
+def matrices(step):
+    """B^A and its bound."""
+    p, m = step.n_symmetric, len(step.gram)
+    S, R, (Y, Z) = step.columns[:, :p], step.columns[:, p:m], np.hsplit(step.columns[:, m:], 2)
+    return S @ S.T + Y @ Z.T - Z @ Y.T, S @ S.T + R @ R.T
+
+
+def all_symmetric(step):
+    """The step of the bound itself: every proposal is accepted."""
+    m = len(step.gram)
+    return step._replace(columns=np.ascontiguousarray(step.columns[:, :m]), n_symmetric=m)
+
+
+def change_steps(monkeypatch, change):
+    original = PreparedRejectionUp._step
+    monkeypatch.setattr(PreparedRejectionUp, "_step", lambda up, given: change(original(up, given)))
 
 
 DRAWS = 400
@@ -67,17 +98,90 @@ def test_law_and_closed_form(name, kept):
     laws.assert_mean(proposals, up.expected_proposals(np.array(kept, np.int64)))
 
 
-def test_law_over_many_draws():
-    """5,000 pairs for one A, whose decompositions are done once, as they are for all proposals of a step."""
-    case, rng, kept = BY_NAME["mostly skew"], np.random.default_rng(2), (3, 6)
+@pytest.mark.parametrize("columns", ["as they are", "chosen independently"])
+def test_law_over_many_draws(columns):
+    """10,000 pairs for one A, whose decompositions are done once, as they are for all proposals of a step.
+
+    Negative control: two columns of the factor are chosen independently. They overlap, so this is not the distribution proposed.
+    """
+    case, rng, kept = BY_NAME["generic"], np.random.default_rng(2), (3, 6)
     up = RejectionUp().prepare(case.kernel)
-    step = up._step(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))))
-    pairs = []
-    while len(pairs) < 5_000:
-        rows = step.proposal.draw(rng).rows
-        if rng.random() < up_rejection.minor_ratio(case.kernel.q_rows(rows), step.inner, step.dominating):
-            pairs.append(rows)
-    laws.assert_law(pairs, pair_law(case, kept))
+    step = step_of(up, kept)
+    if columns == "chosen independently":
+        square = np.diag(np.diag(step.gram))
+        minors = np.diag(square) * np.trace(square) - np.diag(square) ** 2
+        step = step._replace(gram=square, cdf=np.cumsum(minors))
+    pairs = [up._propose(rng, step, 1000)[0] for _ in range(10_000)]
+    if columns == "chosen independently":
+        with pytest.raises(AssertionError, match="do not follow the law"):
+            laws.assert_law(pairs, pair_law(case, kept))
+    else:
+        laws.assert_law(pairs, pair_law(case, kept))
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("generic", (0, 5)), ("mostly skew", (2, 7)), ("symmetric", (4,)), ("purely skew", ())]
+)
+@pytest.mark.parametrize("at_once", [1, 256])
+def test_compiled_proposals_are_those_of_the_plain_loop(name, kept, at_once, monkeypatch):
+    monkeypatch.setattr(up_rejection, "AT_ONCE", at_once)
+    kernel = BY_NAME[name].kernel
+    ups = [RejectionUp(index=partial(tree.prepare, leaf=1)).prepare(kernel) for tree in (Tree, PlainTree)]
+    (compiled, proposals), (plain, counted) = (draw_pairs(up, kept, 200, 12) for up in ups)
+    np.testing.assert_array_equal(compiled, plain)
+    np.testing.assert_array_equal(proposals, counted)
+
+
+def test_rows_that_are_not_in_memory_give_the_same_pairs(monkeypatch):
+    case = BY_NAME["mostly skew"]
+    kept = draw_pairs(RejectionUp().prepare(case.kernel), (2, 7), 50, 13)
+    monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
+    kernel = LowRankKernel(case.X, case.W)
+    assert kernel.coordinates.Q is None
+    fetched = draw_pairs(RejectionUp().prepare(kernel), (2, 7), 50, 13)
+    np.testing.assert_array_equal(kept[0], fetched[0])
+    np.testing.assert_array_equal(kept[1], fetched[1])
+
+
+@pytest.mark.parametrize(
+    "name", ["generic", "ondpp", "symmetric", "purely skew", "mostly skew", "far from normal", "zero diagonal"]
+)
+def test_factors_give_the_matrices_of_an_elimination(name, monkeypatch):
+    """B^A, its bound, the acceptance of every pair and the closed form, against an elimination and dense minors, for every A."""
+    kernel = BY_NAME[name].kernel
+    up, Q = RejectionUp().prepare(kernel), kernel.q_rows(np.arange(8))
+    compared = 0
+    for kept in (A for k in range(min(4, kernel.rank - 1)) for A in combinations(range(8), k)):
+        law, step = condition_bordered(kernel.coordinates, Q[list(kept)]), None
+        if len(law.E) == 0:
+            step = step_of(up, kept)
+        if step is None or np.trace(law.D) ** 2 - np.sum(law.D * law.D.T) <= 1e-9 * np.linalg.norm(law.D) ** 2:
+            continue
+        compared += 1
+        bound = dominating(law.D)
+        size = np.abs(bound).max()
+        for found, expected in zip(matrices(step), (law.D, bound)):
+            np.testing.assert_allclose(found, expected, atol=1e-10 * size)
+        for a, b in combinations(sorted(set(range(8)) - set(kept)), 2):
+            if np.linalg.det(Q[[a, b]] @ bound @ Q[[a, b]].T) > 1e-6 * size**2:
+                ratio = pair_ratio(Q[a], Q[b], step.columns, step.n_symmetric)
+                assert ratio == pytest.approx(minor_ratio(Q[[a, b]], law.D, bound), abs=1e-8)
+        monkeypatch.setattr(up_rejection, "MAX_LOSS", -1.0)
+        assert step_of(up, kept).expected_proposals == pytest.approx(step.expected_proposals, rel=1e-9)
+        monkeypatch.undo()
+    assert compared > 10
+
+
+@pytest.mark.parametrize(("rank", "pairs"), [(7, 3), (8, 4), (12, 2), (5, 1), (4, 0)])
+@pytest.mark.parametrize("deficient", [False, True])
+def test_the_root_of_the_absolute_value(rank, pairs, deficient):
+    F = np.random.default_rng(14).standard_normal((rank, 2 * pairs)) * np.logspace(0, -6, 2 * pairs)
+    if deficient and pairs:
+        F[:, -1] = F[:, 0]
+    Y, Z = np.hsplit(F, 2)
+    R = absolute_root(F)
+    assert R.shape == F.shape
+    np.testing.assert_allclose(R @ R.T, skew_absolute(Y @ Z.T - Z @ Y.T), atol=1e-14)
 
 
 @pytest.mark.parametrize("index", [LeverageTable, Scan])
@@ -91,7 +195,7 @@ def test_other_indexes_serve_as_well(index):
 def test_law_check_rejects_a_missing_acceptance_test(name, kept, monkeypatch):
     """Negative control: the first proposal is taken."""
     case = BY_NAME[name]
-    monkeypatch.setattr(up_rejection, "minor_ratio", lambda Q, B, B_hat: 1.0)
+    change_steps(monkeypatch, all_symmetric)
     pairs, proposals = draw_pairs(RejectionUp().prepare(case.kernel), kept, DRAWS, 4)
     assert (proposals == 1).all()
     with pytest.raises(AssertionError, match="do not follow the law"):
@@ -101,10 +205,9 @@ def test_law_check_rejects_a_missing_acceptance_test(name, kept, monkeypatch):
 def test_expected_proposals_are_the_ratio_of_pair_sums():
     case, kept = BY_NAME["ondpp"], (1, 4)
     up = RejectionUp().prepare(case.kernel)
-    step = up._step(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))))
     Q = case.kernel.q_rows(np.arange(8))
     unit = unit_of(case.kernel.coordinates.scale) ** 2  # what a step takes L to be of order one by
-    L_hat, L_A = unit * Q @ step.dominating @ Q.T, case.L[np.ix_(kept, kept)]
+    L_hat, L_A = unit * Q @ matrices(step_of(up, kept))[1] @ Q.T, case.L[np.ix_(kept, kept)]
     e_2 = pair_weights(case, kept).sum() / 2 / np.linalg.det(L_A)
     np.testing.assert_allclose(L_hat[list(kept)], 0, atol=1e-12 * np.abs(L_hat).max())  # rounding of the rest, no more
     others = np.delete(np.arange(8), kept)
@@ -117,10 +220,7 @@ def test_theorem_1_holds_for_every_conditional():
     case = BY_NAME["mostly skew"]
     up, Q = RejectionUp().prepare(case.kernel), case.kernel.q_rows(np.arange(8))
     for kept in (A for k in range(4) for A in combinations(range(8), k)):
-        law = condition_bordered(case.kernel.coordinates, Q[list(kept)])
-        step = up._step(law)
-        assert len(law.E) == 0
-        low, high = Q @ step.inner @ Q.T, Q @ step.dominating @ Q.T
+        low, high = (Q @ matrix @ Q.T for matrix in matrices(step_of(up, kept)))
         others = sorted(set(range(8)) - set(kept))
         for S in (list(S) for k in (1, 2, 3) for S in combinations(others, k)):
             block = high[np.ix_(S, S)]
@@ -209,13 +309,54 @@ def test_a_step_beyond_its_budget_is_refused_with_the_figure():
     assert caught.value.count == 0
 
 
-def test_budget_error_carries_the_count(monkeypatch):
-    judged = []
-    monkeypatch.setattr(up_rejection, "minor_ratio", lambda Q, B, B_hat: judged.append(Q) or 0.0)
-    up = RejectionUp(budget=20).prepare(BY_NAME["generic"].kernel)
+@pytest.mark.parametrize("index", [Tree, PlainTree])
+@pytest.mark.parametrize("at_once", [7, 256])
+def test_budget_error_carries_the_count(index, at_once, monkeypatch):
+    def without_minors(step):
+        columns = step.columns[:, : len(step.gram)]
+        nothing = np.zeros((len(columns), 100 + -columns.shape[1] % 4))
+        return step._replace(columns=np.hstack([columns, nothing]), n_symmetric=0)
+
+    change_steps(monkeypatch, without_minors)
+    monkeypatch.setattr(up_rejection, "AT_ONCE", at_once)
+    up, rng = RejectionUp(budget=20, index=index.prepare).prepare(BY_NAME["generic"].kernel), np.random.default_rng(9)
     with pytest.raises(BudgetExceededError, match="20 pairs were proposed") as caught:
-        up.pair(np.random.default_rng(9), np.array([0, 5]))
-    assert caught.value.count == len(judged) == 20
+        up.pair(rng, np.array([0, 5]))
+    assert caught.value.count == 20
+    other = np.random.default_rng(9)
+    other.random(20 * 7)  # two columns, two items with two numbers each, and the acceptance
+    assert rng.random() == other.random()
+
+
+def test_what_rounding_cannot_explain_is_refused():
+    """The checks of every draw: weights that are negative, NaN or zero, an item drawn twice, an acceptance above one."""
+    up, rng = (
+        RejectionUp(index=lambda kernel: Tree.prepare(kernel, leaf=1)).prepare(BY_NAME["generic"].kernel),
+        np.random.default_rng(15),
+    )
+    step, Q = step_of(up, (0, 5)), up.kernel.coordinates.Q
+
+    def propose(step=step, sums=up.index.sums, Q=Q):
+        coordinates = SimpleNamespace(Q=np.ascontiguousarray(Q))
+        tree = SimpleNamespace(sums=sums, bounds=up.index.bounds, kernel=SimpleNamespace(coordinates=coordinates))
+        return up_rejection.propose_compiled(rng, tree, step, 1000)
+
+    assert propose()[1] >= 1
+    large = step.columns.copy()
+    large[:, len(step.gram) :] *= 10
+    with pytest.raises(PrecisionError, match="acceptance of a proposed set"):
+        propose(step._replace(columns=large))
+    with pytest.raises(PrecisionError, match="sum to nan"):
+        propose(step._replace(columns=step.columns * np.nan))
+    with pytest.raises(ZeroProbabilityError, match="no item has a positive weight"):
+        propose(sums=-up.index.sums)
+    with pytest.raises(PrecisionError, match="not positive semidefinite"):
+        propose(sums=up.index.sums * np.where(np.arange(len(up.index.sums)) == 1, 3.0, 1.0)[:, None])
+    with pytest.raises(PrecisionError, match="all have weight zero"):
+        propose(Q=0 * Q)
+    same = np.ones((len(Q), 1)) * Q[:1]
+    with pytest.raises(PrecisionError, match="drawn twice"):
+        [propose(Q=same) for _ in range(200)]
 
 
 def test_same_seed_same_pair_and_inputs_untouched():

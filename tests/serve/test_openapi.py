@@ -65,7 +65,7 @@ def test_answers_are_as_described(operations, mode, wanted, schemathesis):
         if takes_nothing and mode == "negative":
             continue
 
-        @settings(max_examples=1 if takes_nothing else EXAMPLES, deadline=None, derandomize=True, database=None,
+        @settings(max_examples=1 if takes_nothing else EXAMPLES,
                   suppress_health_check=list(HealthCheck))  # fmt: skip
         @given(operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)))
         def check(case: Any) -> None:

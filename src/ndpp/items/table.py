@@ -108,8 +108,8 @@ class LeverageTable(ItemIndex):
         while missing:
             if proposals >= self.budget * n_draws:
                 raise self.over_budget(np.concatenate(drawn), n_draws, rate, bound)
-            # tr M is often an integer; rounding keeps its last digit from deciding how many random numbers are used.
-            needed = round(1.1 * missing / rate, 6)
+            # tr M is often an integer; rounding keeps its last digits from deciding how many random numbers are used.
+            needed = round(1.1 * missing / rate, 4)
             n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
             uniforms = rng.random((3, n_rows))
             rows = look_up(self.threshold, self.alias, uniforms)
@@ -184,7 +184,7 @@ def draw_one(
     """
     rate, proposals, doubts, low, high = np.trace(M) / table.total, 0, 0, 0.5, 0.5
     while proposals < table.budget:
-        n_rows = int(min(max(round(1.1 / rate, 6) + 8, 16), BLOCK, table.budget - proposals))
+        n_rows = int(min(max(round(1.1 / rate, 4) + 8, 16), BLOCK, table.budget - proposals))
         uniforms = rng.random((3, n_rows))
         rows = look_up(table.threshold, table.alias, uniforms)
         accepted, extremes, unsure = accept(Q, rows, M, uniforms[2], table.leverage[rows], 1, filtering)

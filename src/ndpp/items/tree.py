@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -28,6 +29,13 @@ LEAST_LEAF = 8
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
 SCAN_ROWS = 8192
 """About how many rows of leaves are weighed at once. It affects speed only."""
+
+
+class TreeArrays(NamedTuple):
+    """What compiled code needs of a :class:`Tree`, which explains it."""
+
+    sums: FloatArray
+    bounds: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +162,42 @@ def _pack(M: FloatArray, query: FloatArray) -> None:
         for j in range(i + 1, M.shape[0]):
             query[place + j - i] = M[i, j] + M[j, i]
         place += M.shape[0] - i
+
+
+@njit(error_model="numpy")
+def draw_one(rng: Generator, tree: TreeArrays, Q: FloatArray, V: FloatArray) -> tuple[int, float, float]:
+    """Do what :meth:`Tree.draw_counted` does for one row and M = VᵀV, V having few rows, with Q in memory.
+
+    Returns the row (−1 if its leaf has no weight), the most negative weight, and the sum of all weights; the caller checks them.
+    """
+    query = _pack_rows(V)
+    total = float(np.dot(tree.sums[0], query))
+    for_descent, for_leaf = rng.random(), rng.random()
+    if not 0.0 < total < np.inf:
+        return -1, 0.0, total
+    leaves, low = _descend(tree.sums, query, total, np.array([for_descent]))
+    first, last = tree.bounds[leaves[0]], tree.bounds[leaves[0] + 1]
+    weights = np.zeros(last - first)
+    for i in range(last - first):
+        for c in range(len(V)):
+            weights[i] += np.dot(Q[first + i], V[c]) ** 2
+    place = _pick(weights, np.array([[0, last - first]]), np.array([for_leaf]))[0]
+    return (first + place if place >= 0 else -1), low, total
+
+
+@njit()
+def _pack_rows(V: FloatArray) -> FloatArray:
+    """Return the packed query of VᵀV."""
+    r, place = V.shape[1], 0
+    query = np.zeros(r * (r + 1) // 2)
+    for i in range(r):
+        for c in range(len(V)):
+            query[place] += V[c, i] ** 2
+            twice = 2.0 * V[c, i]
+            for j in range(i + 1, r):
+                query[place + j - i] += twice * V[c, j]
+        place += r - i
+    return query
 
 
 @njit()

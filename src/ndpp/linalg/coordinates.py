@@ -100,15 +100,16 @@ def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | Non
     T, to_q, lost = factor(X, dense=dense, weights=np.sqrt(magnitudes))
     # Rounding of the entries of W moves an eigenvalue by up to d of them; that of X hardly matters, unless W is negative beside X.
     inner = _inner(T, W64, magnitudes, tolerance=max(30 * of_w * len(W64), 8 * of_x))
-    B, noise, core = inner.B, _noise(T, magnitudes), Core(inner.B, inner.judged, _noise(T, magnitudes))
+    B, noise = inner.B, _noise(T, magnitudes) + inner.negative
+    core = Core(inner.B, inner.judged, noise)
     if inner.turn is not None or len(lost):
         whole = np.vstack([T, lost])
         judged = _direction_scale(whole, magnitudes)
-        core = Core(congruence(whole, W64), judged, _noise(whole, magnitudes) + inner.dropped / 2)
+        core = Core(congruence(whole, W64), judged, _noise(whole, magnitudes) + inner.negative + inner.dropped / 2)
     blur = EPS * np.abs(to_q).max(axis=1, initial=0.0)
     if inner.turn is not None:
         T, to_q = inner.turn.T @ T, to_q @ inner.turn
-        noise = _noise(T, magnitudes)
+        noise = _noise(T, magnitudes) + inner.negative
     Q = np.asarray(X, np.float64) @ to_q if dense else None
     leverage = np.einsum("ij,ij->i", Q, Q) if Q is not None else leverages(X, to_q)
     leverage = np.minimum(leverage, 1.0, out=leverage)
@@ -127,7 +128,8 @@ def _noise(T: FloatArray, magnitudes: FloatArray) -> FloatArray:
 
 class _Inner(NamedTuple):
     """B, its scale, the magnitude of the terms it is made of, the change of basis that removes its null space (None: there is none),
-    its smallest singular value that was kept and its largest that was dropped, relative to these magnitudes."""
+    its smallest singular value that was kept and its largest that was dropped, and half of how far rounding of inputs in single precision
+    puts an eigenvalue of its symmetric part below zero, all relative to these magnitudes."""
 
     B: FloatArray
     scale: FloatArray
@@ -135,6 +137,7 @@ class _Inner(NamedTuple):
     turn: FloatArray | None
     smallest: float
     dropped: float
+    negative: float
 
 
 def _inner(T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: float) -> _Inner:
@@ -142,7 +145,7 @@ def _inner(T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: f
 
     ``tolerance`` is how far below zero rounding of the inputs may push an eigenvalue of the scaled symmetric part.
     """
-    B, scale = congruence(T, W), _direction_scale(T, magnitudes)
+    B, scale, negative = congruence(T, W), _direction_scale(T, magnitudes), 0.0
     balanced = B / np.outer(scale, scale)
     if len(B):
         lowest = float(sl.eigvalsh((balanced + balanced.T) / 2, subset_by_index=[0, 0])[0])
@@ -153,19 +156,22 @@ def _inner(T: FloatArray, W: FloatArray, magnitudes: FloatArray, *, tolerance: f
                 f"its smallest eigenvalue is {smallest:.6g} (largest entry of L's core: {np.abs(B).max():.3g}). "
                 "Make W + Wᵀ positive semidefinite, for instance by LowRankKernel.from_vbd(V, B, D)."
             )
+        # Taken as an error of the inputs: rounding of double precision explains no more than this.
+        negative = -lowest / 2 if lowest < -30 * EPS * len(W) else 0.0
     # The symmetric part is positive semidefinite, so B and Bᵀ have the same null space and one basis serves both sides.
     left, values, _ = sl.svd(np.hstack([balanced, balanced.T]), full_matrices=False)
     rounding = EPS * max(1, len(B)) * max(1.0, values.max(initial=0))
-    kept = int(np.sum(values > 64 * rounding))
+    kept = int(np.sum(values > max(64 * rounding, 4 * negative)))
     smallest = float(values[kept - 1]) if kept else 1.0
     if kept == len(B):
-        return _Inner(B, _direction_scale(T, entry_magnitudes(W)), scale, None, smallest, 0.0)
+        return _Inner(B, _direction_scale(T, entry_magnitudes(W)), scale, None, smallest, 0.0, negative)
     basis, dropped = left[:, :kept], float(values[kept])
     core = basis.T @ balanced @ basis
     turn, R, pivot = sl.qr(scale[:, None] * basis, mode="economic", pivoting=True)
     R[:, pivot] = R.copy()  # undo the pivoting: scale · basis = turn · R
     judged = _direction_scale(R, np.ones(kept))
-    return _Inner(congruence(R, core), _direction_scale(R, entry_magnitudes(core)), judged, turn, smallest, dropped)
+    new_scale = _direction_scale(R, entry_magnitudes(core))
+    return _Inner(congruence(R, core), new_scale, judged, turn, smallest, dropped, negative)
 
 
 def _direction_scale(T: FloatArray, magnitudes: FloatArray) -> FloatArray:

@@ -7,11 +7,10 @@ s is diagonal, f = sλ/(1 + sλ), and with Y the given items and those that have
     tr Z = Σ f − tr(H f r_Yᵀ),                       H = G⁻¹ l_Y f.
 
 A move of the clock costs O(m² r) with m = |Y|, a proposal O(m r), where :class:`~ndpp.samplers.Clock` inverts a matrix of order r, and the
-circles of :class:`~ndpp.samplers.Exact` update N of them. Of two conjugate eigenvalues one is kept, counted twice in l. Everything is real:
-l is stored as (Re, Im) and r as (Re, −Im), so that Re Σ l r is a dot product.
+circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:mod:`.eigen`).
 
 A decomposition is compared with resolvents computed directly: where they differ, as they do if B has hardly any eigenvectors, there is no
-such clock (:meth:`EigenClock.of` returns None). Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A
+such clock (:meth:`EigenClock.prepare` returns None). Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A
 sample that fails one is completed by :class:`~ndpp.samplers.Clock`, from the time and the items it has.
 """
 
@@ -28,9 +27,8 @@ from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.rows.scaled import Scaled
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
-from ndpp.samplers.exact.eigen import Eigen
+from ndpp.samplers.exact.eigen import EigenRows, apply_left, apply_right, fetch
 from ndpp.samplers.exact.spectral import propose, seed_words, uniform
 
 BLOCK = 32
@@ -39,19 +37,9 @@ NOT_YET, FAILED = -1, -2
 
 
 class EigenClock(NamedTuple):
-    """A clock for one kernel.
+    """A clock for one kernel."""
 
-    l and r of an item are its row of ``rows`` (n, d), times its factor, times ``to_left`` and ``to_right`` (d, 2K). If ``to_right`` is
-    empty, as it is if B is skew, r is half of l. If both are empty, the row holds l and r themselves, one after the other. If ``rows`` is
-    empty, rows of Q are fetched from a store.
-    """
-
-    values: ComplexArray
-    multiplicity: FloatArray
-    rows: AnyArray
-    factors: FloatArray
-    to_left: FloatArray
-    to_right: FloatArray
+    eigen: EigenRows
 
     @classmethod
     def prepare(cls, index: ItemIndex | None, given: IntArray, mean: float) -> EigenClock | None:
@@ -59,49 +47,21 @@ class EigenClock(NamedTuple):
 
         None if no eigencoordinates agree with the kernel, or without a leverage table. O(r³), and O(n r²) if Q is kept.
         """
-        clock = cls.of(index.kernel) if type(index) is LeverageTable else None
-        return clock if clock is not None and index is not None and clock.suits(index.kernel, given, mean) else None
-
-    @classmethod
-    def of(cls, kernel: LowRankKernel) -> EigenClock | None:
-        """Decompose a kernel."""
-        eigen, coords, X, one = Eigen.of(kernel.coordinates.B), kernel.coordinates, kernel._factor, np.ones(1)
-        if eigen is None or not eigen.agrees(kernel):
+        eigen = EigenRows.of(index)
+        if index is None or eigen is None or not cls(eigen).suits(index.kernel, given, mean):
             return None
-        left, right = _packed(eigen.V * eigen.multiplicity), _packed(eigen.inverse.T.conj())
-        if coords.Q is not None:
-            table = np.concatenate([coords.Q @ left, coords.Q @ right], axis=1)
-            return cls(eigen.values, eigen.multiplicity, table, one, left[:0], left[:0])
-        if isinstance(X, Scaled):
-            one, X = X.factors, X.source
-        to_right = right[:0] if np.array_equal(left, 2 * right) else right
-        if not isinstance(X, np.ndarray):
-            return cls(eigen.values, eigen.multiplicity, np.empty((0, 1)), np.ones(1), left, to_right)
-        to_right = coords.to_q @ to_right if len(to_right) else to_right
-        return cls(eigen.values, eigen.multiplicity, X, one, coords.to_q @ left, to_right)
-
-    def sides(self, kernel: LowRankKernel, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return l and r of items, shapes (m, 2K)."""
-        if not len(self.rows):
-            x = kernel.q_rows(which)
-        else:
-            x = self.rows[which] * (self.factors if self.factors.size == 1 else self.factors[which, None])
-        if not len(self.to_left):
-            left, right = np.split(x, 2, axis=1)
-            return np.ascontiguousarray(left), np.ascontiguousarray(right)
-        left = x @ self.to_left
-        return left, x @ self.to_right if len(self.to_right) else left / 2
+        return cls(eigen)
 
     def suits(self, kernel: LowRankKernel, given: IntArray, mean: float) -> bool:
         """Return whether samples that contain the given items have ``mean`` others on average."""
-        rate = _remaining(0.0, self.values, self.multiplicity, *self.sides(kernel, given))[3]
+        rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(kernel, given))[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 
     def draw(self, rng: np.random.Generator, index: LeverageTable, given: IntArray) -> ItemDraws:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
-        seed, sides = seed_words(rng), self.sides(index.kernel, given)
-        if len(self.rows):
-            run = _run(seed, *self, index.threshold, index.alias, index.leverage, index.budget, given, *sides)
+        seed, sides = seed_words(rng), self.eigen.sides(index.kernel, given)
+        if len(self.eigen.rows):
+            run = _run(seed, self.eigen, index.threshold, index.alias, index.leverage, index.budget, given, *sides)
         else:
             run = self._run_from_store(seed, index, given, *sides)
         rows, proposals, failed, x, bound = run
@@ -119,47 +79,38 @@ class EigenClock(NamedTuple):
         self, seed: AnyArray, index: LeverageTable, items: IntArray, left: FloatArray, right: FloatArray
     ) -> tuple[IntArray, int, bool, float, float]:
         """Do what :func:`_run` does with rows that are fetched block by block."""
-        x, proposals = 0.0, 0
-        rate = _remaining(x, self.values, self.multiplicity, left, right)[3]
+        x, proposals, K = 0.0, 0, len(self.eigen.values)
+        rate = _remaining(x, *self.eigen[:2], left, right)[3]
         while not rate <= NEGLIGIBLE_RATE:
             bound = rate
             x -= math.log1p(-uniform(seed)) / bound
             if x > MAX_TIME:
                 break
-            f, H, f_right, rate = _remaining(x, self.values, self.multiplicity, left, right)
+            f, H, f_right, rate = _remaining(x, *self.eigen[:2], left, right)
             if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
                 return items, proposals, True, x, bound
             if uniform(seed) * bound >= rate:
                 continue
             found, tried = NOT_YET, 0
             while found == NOT_YET and tried < index.budget:
-                candidates, coins = propose(seed, index.threshold, index.alias, _step(self.values.size, rate))
-                sides = self.sides(index.kernel, candidates)
-                found, used = _judge(f, H, f_right, rate, *sides, candidates, coins, index.leverage)
+                candidates, coins = propose(seed, index.threshold, index.alias, _step(K, rate))
+                sides = self.eigen.sides(index.kernel, candidates)
+                found, used = _judge(f, K, H, f_right, rate, *sides, candidates, coins, index.leverage)
                 tried += used
             proposals += tried
             if found < 0:
                 return items, proposals, True, x, rate
             row = np.array([found])
-            one = self.sides(index.kernel, row)
-            rate = _rate_given(f, H, f_right, rate, one[0][0], one[1][0])
+            one = self.eigen.sides(index.kernel, row)
+            rate = _rate_given(f, K, H, f_right, rate, one[0][0], one[1][0])
             items, left, right = np.append(items, row), np.append(left, one[0], 0), np.append(right, one[1], 0)
         return items, proposals, False, x, rate
-
-
-def _packed(values: ComplexArray) -> FloatArray:
-    return np.ascontiguousarray(np.concatenate([values.real, values.imag], axis=1))
 
 
 @njit(error_model="numpy")
 def _run(
     seed: AnyArray,
-    values: ComplexArray,
-    multiplicity: FloatArray,
-    rows: AnyArray,
-    factors: FloatArray,
-    to_left: FloatArray,
-    to_right: FloatArray,
+    eigen: EigenRows,
     threshold: FloatArray,
     alias: AnyArray,
     leverage: FloatArray,
@@ -169,7 +120,8 @@ def _run(
     given_right: FloatArray,
 ) -> tuple[IntArray, int, bool, float, float]:
     """Return the items, the number of proposals, whether a monitor failed, and then the time and the rate it was proposed at."""
-    m, D = given.size, 2 * values.size
+    values, multiplicity = eigen.values, eigen.multiplicity
+    m, D, K = given.size, given_left.shape[1], values.size
     capacity, x, proposals = m + 16, 0.0, 0
     items, left, right = np.empty(capacity, np.int64), np.empty((capacity, D)), np.empty((capacity, D))
     items[:m], left[:m], right[:m] = given, given_left, given_right
@@ -194,18 +146,17 @@ def _run(
             capacity *= 2  # the second half is space
         found, tried = NOT_YET, 0
         while found == NOT_YET and tried < budget:
-            candidates, coins = propose(seed, threshold, alias, _step(values.size, rate))
-            _fetch(candidates, rows, factors, to_left, to_right, fetched)
+            candidates, coins = propose(seed, threshold, alias, _step(K, rate))
             n = candidates.size
-            found, used = _judge(f, H, f_right, rate, fetched[0, :n], fetched[1, :n], candidates, coins, leverage)
+            fetch(candidates, eigen, fetched[0, :n], fetched[1, :n])
+            found, used = _judge(f, K, H, f_right, rate, fetched[0, :n], fetched[1, :n], candidates, coins, leverage)
             tried += used
         proposals += tried
         if found < 0:
             return items[:m], proposals, True, x, rate
         items[m] = found
-        _fetch(items[m : m + 1], rows, factors, to_left, to_right, fetched)
-        left[m], right[m] = fetched[0, 0], fetched[1, 0]
-        rate = _rate_given(f, H, f_right, rate, left[m], right[m])
+        fetch(items[m : m + 1], eigen, left[m : m + 1], right[m : m + 1])
+        rate = _rate_given(f, K, H, f_right, rate, left[m], right[m])
         m += 1
     return items[:m], proposals, False, x, rate
 
@@ -214,87 +165,52 @@ def _run(
 def _remaining(
     x: float, values: ComplexArray, multiplicity: FloatArray, left: FloatArray, right: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Return f as (Re, Im), H = G⁻¹ l_Y f, f r_Y (both (m, 2K)), and tr Z, NaN if G is singular."""
-    K, m = values.size, len(left)
-    f, rate = np.empty(2 * K), 0.0
+    """Return f as (Re, Im), H = G⁻¹ l_Y f, f r_Y (both (m, D)), and tr Z, NaN if G is singular."""
+    (m, D), K = left.shape, values.size
+    f, rate = np.empty(D), 0.0
     s = math.exp(-x)
     for k in range(K):
         one = s * values[k]
         one = one / (1 + one)
-        f[k], f[K + k] = one.real, one.imag
+        f[k] = one.real
+        if k < D - K:
+            f[K + k] = one.imag
         rate += multiplicity[k] * one.real
-    f_left, f_right = np.empty((m, 2 * K)), np.empty((m, 2 * K))
+    f_left, f_right = np.empty((m, D)), np.empty((m, D))
     if m == 0:
         return f, f_left, f_right, rate
     for i in range(m):
-        for k in range(K):
-            a, b, c, d = f[k], f[K + k], left[i, k], left[i, K + k]
-            f_left[i, k], f_left[i, K + k] = a * c - b * d, a * d + b * c
-            c, d = right[i, k], right[i, K + k]
-            f_right[i, k], f_right[i, K + k] = a * c + b * d, a * d - b * c
+        apply_left(f, K, left[i], f_left[i])
+        apply_right(f, K, right[i], f_right[i])
     G = np.dot(f_left, right.T)
     try:
         H = np.ascontiguousarray(np.linalg.solve(G, f_left))
     except Exception:  # G is singular; compiled code cannot name the error
         return f, f_left, f_right, np.nan
     for i in range(m):
-        for k in range(2 * K):
+        for k in range(D):
             rate -= H[i, k] * f_right[i, k]
     return f, H, f_right, rate
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def _rate_given(
-    f: FloatArray, H: FloatArray, f_right: FloatArray, rate: float, left: FloatArray, right: FloatArray
+    f: FloatArray, K: int, H: FloatArray, f_right: FloatArray, rate: float, left: FloatArray, right: FloatArray
 ) -> float:
     """Return tr Z given one more item, tr Z − qᵀZZq / qᵀZq."""
-    K = f.size // 2
-    u, v = np.empty(2 * K), np.empty(2 * K)  # qᵀZ and Zq in eigencoordinates
-    for k in range(K):
-        a, b, c, d = f[k], f[K + k], left[k], left[K + k]
-        u[k], u[K + k] = a * c - b * d, a * d + b * c
-        c, d = right[k], right[K + k]
-        v[k], v[K + k] = a * c + b * d, a * d - b * c
+    D = f.size
+    u, v = np.empty(D), np.empty(D)  # qᵀZ and Zq in eigencoordinates
+    apply_left(f, K, left, u)
+    apply_right(f, K, right, v)
     pivot = np.dot(u, right)
     for i in range(len(H)):
         first, second = np.dot(f_right[i], left), np.dot(H[i], right)
         pivot -= first * second
-        for k in range(2 * K):
+        for k in range(D):
             u[k] -= first * H[i, k]
             v[k] -= second * f_right[i, k]
     change: float = np.dot(u, v) / pivot
     return rate - change
-
-
-@njit(error_model="numpy")
-def _fetch(
-    which: IntArray,
-    rows: AnyArray,
-    factors: FloatArray,
-    to_left: FloatArray,
-    to_right: FloatArray,
-    out: FloatArray,
-) -> None:
-    """Write l and r of items into out (2, BLOCK, 2K)."""
-    n, D, d = which.size, out.shape[2], rows.shape[1]
-    if len(to_left) == 0:
-        for i in range(n):
-            for k in range(D):
-                out[0, i, k], out[1, i, k] = rows[which[i], k], rows[which[i], D + k]
-        return
-    x = np.empty((n, d))
-    for i in range(n):
-        a = which[i]
-        scale = factors[a] if factors.size > 1 else factors[0]
-        for k in range(d):
-            x[i, k] = scale * rows[a, k]
-    np.dot(x, to_left, out[0, :n])
-    if len(to_right):
-        np.dot(x, to_right, out[1, :n])
-    else:
-        for i in range(n):
-            for k in range(D):
-                out[1, i, k] = out[0, i, k] / 2
 
 
 @njit()
@@ -306,6 +222,7 @@ def _step(K: int, rate: float) -> int:
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def _judge(
     f: FloatArray,
+    K: int,
     H: FloatArray,
     f_right: FloatArray,
     rate: float,
@@ -316,14 +233,16 @@ def _judge(
     leverage: FloatArray,
 ) -> tuple[int, int]:
     """Return the first candidate that is accepted by q_aᵀZq_a, NOT_YET, or FAILED if a monitor fails; and how many were looked at."""
-    K = f.size // 2
+    pairs = f.size - K
     ceiling = min(1.0, rate)  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
     first, second = np.dot(left, f_right.T), np.dot(right, H.T)
     for c in range(candidates.size):
         weight = 0.0
-        for k in range(K):
+        for k in range(pairs):
             a, b, p, q = left[c, k], left[c, K + k], right[c, k], right[c, K + k]
             weight += f[k] * (a * p + b * q) - f[K + k] * (b * p - a * q)
+        for k in range(pairs, K):
+            weight += f[k] * left[c, k] * right[c, k]
         for i in range(len(H)):
             weight -= first[c, i] * second[c, i]
         chance = weight / (ceiling * leverage[candidates[c]])

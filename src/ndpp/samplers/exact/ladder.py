@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.samplers.exact.monitors import RUNG_STEP
 
-Value = TypeVar("Value", bound="AnyArray | tuple[AnyArray | float, ...]")
+Value = TypeVar("Value", bound="AnyArray | tuple[Any, ...]")
 
 
 class Circle(NamedTuple):
@@ -33,7 +33,7 @@ class Ladder:
 
     def __init__(self, coords: Coordinates, given: FloatArray, memory: int) -> None:
         self.coords, self.given, self.memory = coords, given, memory
-        self._kept: OrderedDict[Hashable, AnyArray | tuple[AnyArray | float, ...]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, AnyArray | tuple[Any, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Ladder], tuple[Coordinates, FloatArray, int]]:

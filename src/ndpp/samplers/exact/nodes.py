@@ -112,7 +112,7 @@ def condition_nodes(
     _, h, r, _ = Z.shape
     total = moduli = 0.0
     peak = log_w.real.max()
-    safe = _retire(log_w, new_log_w, peak)
+    safe = retire(log_w, new_log_w, peak)
     u_re, u_im, v_re, v_im = np.empty(r), np.empty(r), np.empty(r), np.empty(r)
     M[:] = 0.0
     for j in range(h):
@@ -182,7 +182,7 @@ def _products(
 
 
 @njit(error_model="numpy")
-def _retire(log_w: ComplexArray, new_log_w: ComplexArray, peak: float) -> bool:
+def retire(log_w: ComplexArray, new_log_w: ComplexArray, peak: float) -> bool:
     """Copy the log weights and retire nodes that, like their neighbours, weigh next to nothing; return whether retired ones are safe."""
     safe, h = True, log_w.size
     for j in range(h):

@@ -13,10 +13,13 @@ and for arrays of any kind; the CPU has one sample, the GPU all those that left 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
@@ -29,24 +32,27 @@ NOISE = 1e-12
 """Probabilities below this, computed from the weights, are rounding."""
 
 
+class Targets(NamedTuple):
+    """Largest probability that a new circle may fold onto the wanted one, and smallest surviving fraction."""
+
+    bias: float
+    fraction: float
+
+
+def planned() -> Targets:
+    """Return the targets if the distribution is known."""
+    return Targets(PLANNED_BIAS, PLANNED_FRACTION)
+
+
 def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[float, int] | None:
     """Return a change of log ρ and a number of nodes from the weights of the current circle; None if these are of no use."""
-    return plan_from_law(_remaining_size_law(log_w, left), left, noise=NOISE)
+    return plan_from_law(remaining_size_law(log_w, left), left, noise=NOISE)
 
 
 def plan_from_law(law: FloatArray, left: int, *, noise: float = np.finfo(float).tiny) -> tuple[float, int] | None:
     """Return a change of log ρ and a number of nodes from the distribution of the remaining size; None if no circle suffices."""
-    n = len(law)
-    if not (left < n and law[left] > noise):
-        return None
-    counts, shifts = NODE_COUNTS[n >= NODE_COUNTS], RUNG_STEP * np.arange(8.0, -26.0, -2.0)[:, None]
-    tilted = _extended(law, noise) + shifts * np.arange(2 * n)
-    here = tilted[:, left, None]
-    fraction = here - np.logaddexp.reduce(tilted, axis=1, keepdims=True)
-    padded = np.pad(tilted, ((0, 0), (n, 0)), constant_values=-np.inf)
-    folded = np.maximum(padded[:, n + left + counts], padded[:, n + left - counts]) - here
-    good = (folded < np.log(PLANNED_BIAS)) & (fraction > np.log(PLANNED_FRACTION))
-    return _fewest(good, fraction, shifts, counts)
+    steps, count = plan_steps(law, left, noise, planned())
+    return (steps * RUNG_STEP, count) if count else None
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
@@ -125,29 +131,64 @@ def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Arr
     return mean, mean - square
 
 
-def _remaining_size_law(log_w: ComplexArray, left: int) -> FloatArray:
+@njit()
+def plan_steps(law: FloatArray, left: int, noise: float, targets: Targets) -> tuple[int, int]:
+    """Return a number of rungs and of nodes: the fewest nodes that meet the targets, then the most digits; no nodes if none do."""
+    n = law.size
+    if not (left < n and law[left] > noise):
+        return 0, 0
+    log_law, tilted = _extended(law, noise), np.empty(2 * n)
+    steps, fewest, best = 0, 0, -np.inf
+    for shift in range(8, -26, -2):
+        for m in range(2 * n):
+            tilted[m] = log_law[m] + shift * RUNG_STEP * (m - left)
+        peak, total = tilted.max(), 0.0
+        for m in range(2 * n):
+            if tilted[m] > peak - 40:
+                total += math.exp(tilted[m] - peak)
+        fraction = log_law[left] - peak - math.log(total)
+        if not fraction > math.log(targets.fraction):
+            continue
+        for count in NODE_COUNTS[n >= NODE_COUNTS]:
+            folded = max(tilted[left + count], tilted[left - count] if left >= count else -np.inf)
+            if folded - log_law[left] < math.log(targets.bias):
+                if fewest == 0 or count < fewest or (count == fewest and fraction > best):
+                    steps, fewest, best = shift, count, fraction
+                break
+    return steps, fewest
+
+
+@njit()
+def remaining_size_law(log_w: ComplexArray, left: int) -> FloatArray:
     """Return P(m) for m = 0..N − 1 remaining items at the radius of these weights: Re Σ_j w_j exp(−iθ_j(m − left))."""
-    half = len(log_w)
+    half = log_w.size
     if not (half and np.isfinite(log_w.real).all()):
         return np.empty(0)
-    w = np.exp(log_w - log_w.real.max())
-    angles = np.pi * (np.arange(half) + 0.5) / half
-    turns = np.exp(-1j * np.outer(np.arange(2 * half) - left, angles))
-    law: FloatArray = (turns @ w).real
-    return np.asarray(law / np.abs(law).sum())
+    law, peak = np.zeros(2 * half), log_w.real.max()
+    for j in range(half):
+        angle = math.pi * (j + 0.5) / half
+        term, turn = np.exp(log_w[j] - peak + 1j * angle * left), np.exp(-1j * angle)
+        for m in range(2 * half):
+            law[m] += term.real
+            term *= turn
+    law /= np.abs(law).sum()
+    return law
 
 
+@njit()
 def _extended(law: FloatArray, noise: float) -> FloatArray:
     """Return the log-probabilities at 0..2N − 1, extrapolated linearly where rounding hides them: an upper bound if log-concave."""
     known = np.flatnonzero(law > noise)
-    first, last = int(known[0]), int(known[-1])
+    first, last = known[0], known[-1]
     log_law = np.log(np.maximum(law[first : last + 1], noise))
     span = min(4, last - first)  # even if possible: some kernels have only sets of even size
     up = max(log_law[span] - log_law[0], 0.0) / max(span, 1)
     down = max(log_law[-1 - span] - log_law[-1], 0.0) / max(span, 1)
-    m = np.arange(2 * len(law))
-    inside = np.interp(m, np.arange(first, last + 1), log_law)
-    return np.asarray(inside - up * (first - m).clip(0) - down * (m - last).clip(0))
+    extended = np.empty(2 * law.size)
+    for m in range(extended.size):
+        inside = log_law[min(max(m, first), last) - first]
+        extended[m] = inside - up * max(first - m, 0) - down * max(m - last, 0)
+    return extended
 
 
 def _fewest(good: BoolArray, fraction: FloatArray, shifts: FloatArray, counts: IntArray) -> tuple[float, int] | None:

@@ -8,15 +8,16 @@ constant that depends on the kernel. Items are drawn one after another from thei
 where the coefficients come from the trapezoid rule on a circle, and conditioning on one more item is a rank-one update at each node. The
 leverages ‖q_a‖² bound all these probabilities, so one static table serves every item, with r/(k − i) proposals on average, whatever n.
 
-Cost per sample: O(k N r²) with N nodes, N about 8 standard deviations of the size; preparing is one QR of X. Memory in addition to X: the
-leverage table, the cached circles (at most ``memory`` bytes) and one set of node matrices per thread, 8 N r² bytes.
+Cost per sample, in eigencoordinates (:mod:`.eigenchain`): O(k² N r), and O(N m r) for each of r/(k − m) candidates of item m + 1, in one
+compiled call that releases the interpreter's lock. N is about 8 standard deviations of the size and falls as items are drawn. Where B has
+no well-conditioned eigenvectors, and for the rest of a sample that fails a monitor: O(k N r²), with node matrices (:mod:`.nodes`), compiled
+if Q is in memory (:mod:`.chain`); ``info["doubts"]`` counts the proposals that single precision could not decide there. Preparing is one QR
+of X. Memory in addition to X: the leverage table, the rows in eigencoordinates if Q is kept (16nr bytes), cached circles (at most
+``memory`` bytes) and, where they are used, one set of node matrices per thread, 8 N r² bytes.
 
 The radius follows the sample: as items are added, the remaining size drifts from its mean at the old radius, and the sampler re-centres on
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
-|Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample: M q_Y = 0.
-
-With a leverage table and Q in memory, items are drawn in one compiled call (:mod:`.chain`), which releases the interpreter's lock.
-``info["doubts"]`` counts the proposals that single precision could not decide there.
+|Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample, in eigencoordinates on every item: M q_Y = 0.
 
 Two kinds of samples need no circle: those of a symmetric kernel (:mod:`.spectral`, O(k r²) per sample), and those of any size if the
 kernel has well-conditioned eigenvectors, as learned kernels do (:mod:`.eigenclock`, O(k² r) per move of a clock).
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
@@ -36,38 +37,26 @@ from ndpp.errors import PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import symmetric_part, tilted_law
-from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate, row_basis
+from ndpp.linalg import tilted_law
+from ndpp.linalg.schur import row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
 from ndpp.samplers.exact.chain import can_chain, draw_chain
+from ndpp.samplers.exact.eigen import EigenRows
+from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
 from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
 from ndpp.samplers.exact.spectral import Spectrum, draw_spectral, is_symmetric
+from ndpp.samplers.exact.state import NO_INCLUSION, State, last_inclusion
 
 TOLERANCES = Tolerances()
 MAX_CIRCLES = 8
 """How many circles are tried for one item before the sampler gives up."""
 ENGINE = "ndpp.samplers.gpu.exact:ExactEngine"
 """Draws on a CUDA device. It imports this module, so it is loaded by name when a device is requested."""
-
-
-class State(NamedTuple):
-    """Items chosen in addition to the given ones, node matrices on one rung of the ladder, M, and the worst values of the monitors."""
-
-    rows: IntArray
-    q: FloatArray
-    rung: int
-    nodes: Nodes
-    inclusion: Inclusion
-    owned: bool = False  # the node matrices belong to this sample and may be overwritten
-    recentred: int = 0
-    trace_error: float = 0.0
-    fraction: float = 1.0
-    doubts: int = 0  # proposals that single precision could not decide
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +132,7 @@ class Exact(Sampler):
             counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
             return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
         wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
-        state, proposals = self.complete(rng, self.start(wanted), wanted)
+        state, proposals = self._draw_wanted(rng, wanted)
         info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted, "doubts": state.doubts}
         info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
         return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
@@ -169,7 +158,37 @@ class Exact(Sampler):
         """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
         if self.symmetric:
             return np.concatenate([self.given, self.draw_by_eigenvectors(rng, wanted).rows])
-        return np.concatenate([self.given, self.complete(rng, self.start(wanted), wanted)[0].rows])
+        return np.concatenate([self.given, self._draw_wanted(rng, wanted)[0].rows])
+
+    def _draw_wanted(self, rng: np.random.Generator, wanted: int) -> tuple[State, int]:
+        """Draw ``wanted`` items of a general kernel; return a state that has them, and the number of proposals."""
+        chain = self.eigenchain(wanted)
+        if chain is None:
+            return self.complete(rng, self.start(wanted), wanted)
+        index = cast(LeverageTable, self.index)
+        run = chain.draw(rng, index)
+        if run.spent:
+            raise index.over_budget(run.rows[:0], 1, (wanted - len(run.rows)) / index.total, 1.0)
+        state, proposals = self.start(0)._replace(rows=run.rows), 0
+        if len(run.rows) < wanted:
+            state, proposals = self.complete(rng, self.resume(run.rows, wanted), wanted)
+        return state._replace(
+            recentred=state.recentred + run.circles - 1,
+            trace_error=max(state.trace_error, run.trace_error),
+            fraction=min(state.fraction, run.fraction),
+        ), proposals + run.proposals
+
+    def eigenchain(self, wanted: int) -> EigenChain | None:
+        """Return what draws ``wanted`` items in eigencoordinates; None if they need the circles of :mod:`.nodes`."""
+        key = "eigenchain", wanted
+        return self.ladder.remember(key, lambda: self._first_chain(wanted) or ()) or None if wanted else None
+
+    def _first_chain(self, wanted: int) -> EigenChain | None:
+        (eigen,) = self.ladder.remember("eigen", lambda: (EigenRows.of(self.index),))
+        if eigen is None:
+            return None
+        rung, count = self._plan(self.start(0)._replace(rung=self._rung(wanted)), wanted)
+        return EigenChain.prepare(eigen, self.ladder.given, len(self.given) + wanted, wanted, rung, count)
 
     def draw_by_eigenvectors(self, rng: np.random.Generator, wanted: int | None) -> ItemDraws:
         """Draw the items of one sample of a symmetric kernel in addition to the given ones: ``wanted`` of them, or any number if None."""
@@ -221,13 +240,13 @@ class Exact(Sampler):
 
     def start(self, wanted: int) -> State:
         """Return the state before the first of ``wanted`` draws; the same for every sample."""
-        empty = State(np.empty(0, np.int64), np.empty((0, self.kernel.rank)), 0, _NO_NODES, _NO_INCLUSION)
+        empty = State.empty(self.kernel.rank)
         if wanted == 0:
             return empty
         # The ladder caches circles; this remembers which one, and its M.
         rung, count, *inclusion = self.ladder.remember(("start", wanted), lambda: self._first(empty, wanted))
         nodes = self._nodes(empty, rung, count, wanted)
-        return _monitored(empty._replace(rung=rung, nodes=nodes, inclusion=Inclusion._make(inclusion)), wanted)
+        return empty._replace(rung=rung, nodes=nodes, inclusion=Inclusion._make(inclusion)).monitored(wanted)
 
     def resume(self, rows: IntArray, wanted: int) -> State:
         """Return the state of a sample that already has these rows, out of ``wanted``."""
@@ -238,9 +257,13 @@ class Exact(Sampler):
         return self._recentre(bare, wanted)[0]
 
     def _first(self, empty: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
-        scale = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
-        state, count = self._recentre(empty._replace(rung=round(-2 * float(np.log(scale)) / RUNG_STEP)), wanted)
+        state, count = self._recentre(empty._replace(rung=self._rung(wanted)), wanted)
         return state.rung, count, *state.inclusion
+
+    def _rung(self, wanted: int) -> int:
+        """Return a rung to begin with."""
+        scale = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
+        return round(-2 * float(np.log(scale)) / RUNG_STEP)
 
     def add(self, state: State, row: int, wanted: int) -> State:
         """Return the state with one more item."""
@@ -256,7 +279,7 @@ class Exact(Sampler):
         nodes, inclusion = state.nodes.condition(q[0], keep=keep)
         if not _trustworthy(inclusion, left):
             return self._recentre(state._replace(nodes=nodes), wanted)[0]
-        return _monitored(state._replace(nodes=nodes, inclusion=inclusion), left)
+        return state._replace(nodes=nodes, inclusion=inclusion).monitored(left)
 
     def _nodes(self, state: State, rung: int, count: int, wanted: int) -> Nodes:
         circle = self.ladder.circle(rung, count)
@@ -267,20 +290,21 @@ class Exact(Sampler):
         """Return the state rebuilt at a radius that suits the items chosen; add nodes until the monitors pass."""
         left = wanted - len(state.rows)
         rung, count = self._plan(state, left)
-        inclusion = _NO_INCLUSION
+        inclusion = NO_INCLUSION
         for attempt in range(MAX_CIRCLES):
             nodes = self._nodes(state, rung, count, wanted)
             inclusion = nodes.inclusion()
             if _trustworthy(inclusion, left):
                 owned, recentred = len(state.q) > 0, state.recentred + 1
                 state = state._replace(rung=rung, nodes=nodes, inclusion=inclusion, owned=owned, recentred=recentred)
-                return _monitored(state, left), count
+                return state.monitored(left), count
             # First more nodes, up to where the rule is unbiased; then other radii, away from a pole that may be close.
             if count <= self.kernel.rank:
                 count = min(2 * count, unbiased_count(self.kernel.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
-        last = self._last(state) if left == 1 else None
+        chosen = np.concatenate([self.ladder.given, state.q])
+        last = last_inclusion(self.kernel.coordinates, chosen) if left == 1 else None
         if last is not None:
             return state._replace(inclusion=last, recentred=state.recentred + 1), count
         raise PrecisionError(
@@ -288,18 +312,6 @@ class Exact(Sampler):
             f"(trace {inclusion.trace:.12g}, expected {left}; surviving fraction {inclusion.fraction:.1g}). "
             "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
         )
-
-    def _last(self, state: State) -> Inclusion | None:
-        """Return M of the last item, the diagonal of what eliminating the others leaves of L: no circle, so nothing cancels."""
-        chosen = np.concatenate([self.ladder.given, state.q])
-        given = eliminate(self.kernel.coordinates, chosen)
-        if given is None or given.null.size or given.loss > MAX_LOSS:
-            return None
-        M = given.to_z @ symmetric_part(given.M) @ given.to_z.T
-        trace = float(np.trace(M))
-        largest = float(np.abs(given.to_z).max() ** 2 * given.magnitudes.max())
-        is_exact = len(chosen) == 0  # the symmetric part of B is computed apart from its skew part
-        return Inclusion(M / trace, 1.0, 1.0) if is_exact or ROUNDING * largest < MAX_LOSS * trace else None
 
     def _plan(self, state: State, left: int) -> tuple[int, int]:
         """Return the rung and the number of nodes for ``left`` more items."""
@@ -326,10 +338,6 @@ class Exact(Sampler):
             )
 
 
-_NO_NODES = Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex))
-_NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
-
-
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
     if candidates is not None:
         allowed = check_items(candidates, kernel, "candidates")
@@ -340,9 +348,3 @@ def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: I
 
 def _trustworthy(inclusion: Inclusion, left: int) -> bool:
     return bool(TOLERANCES.accepts(abs(inclusion.trace - left), inclusion.fraction))
-
-
-def _monitored(state: State, left: int) -> State:
-    """Return the state with the worst values of the monitors so far."""
-    error, fraction = abs(state.inclusion.trace - left), state.inclusion.fraction
-    return state._replace(trace_error=max(state.trace_error, error), fraction=min(state.fraction, fraction))

@@ -4,11 +4,17 @@ Law: exact. In the kernel's coordinates L^A = Q B^A Qᵀ, B^A = B − B Q_Aᵀ (
 the symmetric 2-DPP with B̂ = sym(B^A) + |skew(B^A)| (lines 3 and 4; the paper prints (W + W)/2 for the symmetric part),
 accepted with probability det L^A_ab / det L̂^A_ab ≤ 1 [Thm. 1].
 
-Cost: O(r³) per step, for two eigendecompositions; O(r² (log n + leaf)) per proposal. The expected number of proposals
-is e_2(L̂^A) / e_2(L^A). |skew| is computed in orthonormal coordinates, where it has the smallest trace of all symmetric
-matrices that bound the skew part.
+B^A = TᵀBT with T = I − Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B. So factors of both parts of B, computed once, give those of B^A in
+O(k r²), and |skew(B^A)| takes one decomposition, of the order of the rank of the skew part. The 2-DPP takes none: for any
+Z with B̂ = Z Zᵀ it is a mixture of projections onto the spans of two columns of Z, chosen with probability ∝ their Gram
+determinant (Cauchy–Binet); the paper's Alg. 3 is the case of orthogonal columns. With a tree and Q in memory, all proposals of
+a step are one compiled call.
 
-If L_A is singular, B^A does not exist although the pair has a distribution; it is then drawn without rejection.
+Cost: O(r³) per step; O(r² (log n + leaf)) per proposal. The expected number of proposals is e_2(L̂^A) / e_2(L^A). |skew| is
+computed in orthonormal coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
+
+If L_A is singular, B^A does not exist although the pair has a distribution; it is then drawn without rejection. If L_A is
+nearly so, T has too few digits, and B^A comes from :func:`~ndpp.samplers.walk.bordered.condition_bordered`.
 """
 
 from __future__ import annotations
@@ -18,17 +24,28 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import lapack
 
+from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_count
-from ndpp.errors import BudgetExceededError
+from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities
+from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemIndex, Tree
+from ndpp.items.base import check_total, nonnegative
+from ndpp.items.tree import TreeArrays, draw_one
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import dominating
-from ndpp.samplers.rejection import minor_ratio
-from ndpp.samplers.symmetric import SpectralDPP
+from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import MAX_LOSS
+from ndpp.samplers.rejection import RATIO_TOLERANCE
+from ndpp.samplers.symmetric import draw_projection
 from ndpp.samplers.walk.bordered import Bordered, condition_bordered, draw_pair
 from ndpp.samplers.walk.up import no_pair
+from ndpp.samplers.walk.up_direct import condition
+
+AT_ONCE = 256
+"""Proposals per compiled call; Ctrl-C is heard between calls. No draw depends on it."""
+ACCEPTANCE = "acceptance of a proposed set"
 
 
 @dataclass(frozen=True)
@@ -51,43 +68,70 @@ class RejectionUp:
     budget: int = 1_000_000
 
     def prepare(self, kernel: LowRankKernel, size: int | None = None) -> PreparedRejectionUp:
-        """Build the index, for sets of all sizes."""
-        return PreparedRejectionUp(kernel, self.index(kernel), check_count(self.budget, "budget", least=1))
+        """Build the index and decompose both parts of B, for sets of all sizes."""
+        index, scale = self.index(kernel), kernel.coordinates.scale
+        balanced, back = kernel.coordinates.B / np.outer(scale, scale), (scale / unit_of(scale))[:, None]
+        S, F = factors(balanced)
+        budget = check_count(self.budget, "budget", least=1)
+        return PreparedRejectionUp(kernel, index, budget, back * balanced * back.T, back * S, back * F)
 
 
 class Step(NamedTuple):
-    """What the proposals of one step share: B^A, its bound, the 2-DPP of the bound, and the expected number of proposals."""
+    """What the proposals of one step share.
 
-    inner: FloatArray
-    dominating: FloatArray
-    proposal: SpectralDPP
+    ``columns`` is [S, R, F], S having ``n_symmetric`` columns, R and F = [Y, Z] the same number: sym(B^A) = S Sᵀ, |skew(B^A)| = R Rᵀ
+    and skew(B^A) = Y Zᵀ − Z Yᵀ. ``gram`` is the Gram matrix of [S, R], and ``cdf`` the cumulated Σ_j of its minors (i, j).
+    """
+
+    columns: FloatArray
+    n_symmetric: int
+    gram: FloatArray
+    cdf: FloatArray
     expected_proposals: float
+
+    @classmethod
+    def of(cls, S: FloatArray, F: FloatArray, R: FloatArray) -> Step:
+        """Sum all minors of order two."""
+        p, Z = S.shape[1], np.hstack([S, R])
+        gram = Z.T @ Z
+        diagonal = np.diag(gram)
+        minors = np.maximum(diagonal * diagonal.sum() - np.einsum("ij,ij->i", gram, gram), 0.0)
+        # tr(B^A)² − tr((B^A)²): skew(B^A) and its absolute value have the same norm.
+        pairs = diagonal[:p].sum() ** 2 - np.sum(gram[:p, :p] ** 2) + np.sum(gram[p:, p:] ** 2)
+        if not pairs > 0:
+            raise no_pair()
+        return cls(np.ascontiguousarray(np.hstack([Z, F])), p, gram, np.cumsum(minors), float(minors.sum() / pairs))
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedRejectionUp:
-    """The up-step for one kernel."""
+    """The up-step for one kernel.
+
+    ``B`` is the kernel's, scaled to order one: sym(B) = S Sᵀ and skew(B) = Y Zᵀ − Z Yᵀ with F = [Y, Z], up to rounding.
+    """
 
     kernel: LowRankKernel
     index: ItemIndex
     budget: int
+    B: FloatArray
+    S: FloatArray
+    F: FloatArray
 
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
         """Draw a pair that completes the rows kept, in ascending order, and return it with the counters."""
-        law = condition_bordered(self.kernel.coordinates, self.kernel.q_rows(kept_rows))
-        if len(law.E):
-            return np.sort(draw_pair(rng, law, self.index)), {"proposals": 1, "rejections": 0}
-        step = self._step(law)
+        step = self._step(self.kernel.q_rows(kept_rows))
+        if isinstance(step, Bordered):
+            return np.sort(draw_pair(rng, step, self.index)), {"proposals": 1, "rejections": 0}
         if step.expected_proposals > self.budget:
             raise BudgetExceededError(
                 f"this step needs {step.expected_proposals:.3g} proposals on average, above its budget of "
                 f"{self.budget}. Use DirectUp, which rejects nothing, or raise the budget.",
                 count=0,
             )
-        for proposals in range(1, self.budget + 1):
-            rows = step.proposal.draw(rng).rows
-            if rng.random() < minor_ratio(self.kernel.q_rows(rows), step.inner, step.dominating):
-                return np.sort(rows), {"proposals": proposals, "rejections": proposals - 1}
+        for done in range(0, self.budget, AT_ONCE):
+            rows, used = self._propose(rng, step, min(AT_ONCE, self.budget - done))
+            if rows is not None:
+                return np.sort(rows), {"proposals": done + used, "rejections": done + used - 1}
         raise BudgetExceededError(
             f"{self.budget} pairs were proposed and rejected; {step.expected_proposals:.3g} are needed on average. "
             "Use DirectUp, which rejects nothing, or raise the budget.",
@@ -96,14 +140,131 @@ class PreparedRejectionUp:
 
     def expected_proposals(self, kept_rows: IntArray) -> float:
         """Return the expected number of proposals, e_2(L̂^A) / e_2(L^A); 1 if L_A is singular and nothing is rejected."""
-        law = condition_bordered(self.kernel.coordinates, self.kernel.q_rows(kept_rows))
-        return 1.0 if len(law.E) else self._step(law).expected_proposals
+        step = self._step(self.kernel.q_rows(kept_rows))
+        return 1.0 if isinstance(step, Bordered) else step.expected_proposals
 
-    def _step(self, law: Bordered) -> Step:
-        inner = law.D  # Alg. 2, line 2
-        bound = dominating(inner)  # lines 3 and 4
-        pairs = (np.trace(inner) ** 2 - np.einsum("ij,ji->", inner, inner)) / 2
-        if not pairs > 0:
-            raise no_pair()
-        proposal = SpectralDPP.prepare(bound, self.index, size=2)
-        return Step(inner, bound, proposal, float(np.exp(proposal.choice.log_normalizer) / pairs))
+    def _step(self, given: FloatArray) -> Step | Bordered:
+        found = condition(self.B, given)
+        if found.loss <= MAX_LOSS:  # Alg. 2, lines 2 to 4
+            given = given / np.linalg.norm(given, axis=1, keepdims=True)
+            S, F = (part - found.X.T @ (given @ part) for part in (self.S, self.F))
+            return Step.of(S, F, absolute_root(F))
+        law = condition_bordered(self.kernel.coordinates, given)
+        if len(law.E):
+            return law
+        S, F = factors(law.D)
+        return Step.of(S, F, F)  # this F has orthogonal columns
+
+    def _propose(self, rng: np.random.Generator, step: Step, most: int) -> tuple[IntArray | None, int]:
+        """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""
+        if type(self.index) is Tree and self.kernel.coordinates.Q is not None:
+            return propose_compiled(rng, self.index, step, most)
+        for proposals in range(1, most + 1):
+            V = choose_plane(step.columns, step.gram, step.cdf, *rng.random(2))
+            rows = draw_projection(rng, V.T, self.index).rows
+            q, other = self.kernel.q_rows(rows)
+            chance = np.array([pair_ratio(q, other, step.columns, step.n_symmetric)])
+            if rng.random() < clip_probabilities(chance, ACCEPTANCE, tolerance=RATIO_TOLERANCE)[0]:
+                return rows, proposals
+        return None, most + 1
+
+
+def factors(B: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return S and F = [Y, Z] with sym(B) = S Sᵀ and skew(B) = Y Zᵀ − Z Yᵀ; columns are orthogonal, and none is rounding."""
+    values, vectors = np.linalg.eigh(symmetric_part(B))
+    some = values > len(B) * EPS * values.max(initial=0.0)
+    sigma, Y, Z = youla(skew_part(B))
+    pairs = sigma > len(B) * EPS * sigma.max(initial=0.0)
+    root = np.sqrt(sigma[pairs])
+    return vectors[:, some] * np.sqrt(values[some]), np.hstack([Y[:, pairs] * root, Z[:, pairs] * root])
+
+
+def absolute_root(F: FloatArray) -> FloatArray:
+    """Return R with R Rᵀ = |Y Zᵀ − Z Yᵀ| for F = [Y, Z]."""
+    half = F.shape[1] // 2
+    if half == 0:
+        return F
+    # In an orthonormal basis of the columns, the matrix has their number as its order.
+    turns, tau, _, _ = lapack.dgeqrf(F)
+    T = np.triu(turns[: 2 * half])
+    product = T[:, :half] @ T[:, half:].T
+    sigma, Y, Z = youla(product - product.T)
+    R = np.zeros(F.shape, order="F")
+    R[: len(T)] = np.hstack([Y, Z]) * np.sqrt(np.tile(sigma, 2))
+    return np.asarray(lapack.dormqr("L", "N", turns, tau, R, 64 * F.shape[1], overwrite_c=True)[0])
+
+
+def propose_compiled(rng: np.random.Generator, index: Tree, step: Step, most: int) -> tuple[IntArray | None, int]:
+    """Do what the loop of ``_propose`` does, in one compiled call for a tree with Q in memory, with the same draws."""
+    tree, Q = TreeArrays(index.sums, index.bounds), index.kernel.coordinates.Q
+    assert Q is not None
+    rows, proposals, low, total, ratio = _propose(rng, tree, Q, *step[:4], most)
+    check_total(total)
+    nonnegative(np.array([low]), total)
+    if rows.min() < 0:
+        raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
+    if rows[0] == rows[1]:
+        raise PrecisionError(f"item {rows[0]} was drawn twice: the probability of a pair is nothing but rounding")
+    clip_probabilities(np.array([ratio]), ACCEPTANCE, tolerance=RATIO_TOLERANCE)
+    accepted = rows if proposals <= most else None
+    return accepted, proposals
+
+
+@njit(error_model="numpy")
+def _propose(
+    rng: np.random.Generator,
+    tree: TreeArrays,
+    Q: FloatArray,
+    columns: FloatArray,
+    n_symmetric: int,
+    gram: FloatArray,
+    cdf: FloatArray,
+    most: int,
+) -> tuple[IntArray, int, float, float, float]:
+    """Return the last pair proposed, its number (``most`` + 1 if all were rejected), what is to be checked of it, and its acceptance."""
+    rows = np.empty(2, np.int64)
+    for proposals in range(1, most + 1):
+        V = choose_plane(columns, gram, cdf, rng.random(), rng.random())
+        ratio = 0.0
+        rows[1] = -1
+        rows[0], low, total = draw_one(rng, tree, Q, V)
+        if rows[0] >= 0 and low >= -PROBABILITY_TOLERANCE * total:
+            y = np.dot(V, Q[rows[0]])
+            rest = (y[0] * V[1:] - y[1] * V[:1]) / np.sqrt(np.dot(y, y))
+            rows[1], low, total = draw_one(rng, tree, Q, rest)
+        if rows[1] < 0 or rows[0] == rows[1] or not low >= -PROBABILITY_TOLERANCE * total:
+            return rows, proposals, low, total, ratio
+        ratio = pair_ratio(Q[rows[0]], Q[rows[1]], columns, n_symmetric)
+        if rng.random() < ratio or not ratio <= 1.0 + RATIO_TOLERANCE:
+            return rows, proposals, low, total, ratio
+    return rows, most + 1, low, total, ratio
+
+
+@njit(error_model="numpy")
+def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: float, second: float) -> FloatArray:
+    """Choose two columns with probability ∝ their Gram determinant; return an orthonormal basis of their span, as rows."""
+    i = min(np.searchsorted(cdf, first * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1]))
+    sums = np.cumsum(np.maximum(gram[i, i] * np.diag(gram) - gram[i] ** 2, 0.0))
+    j = min(np.searchsorted(sums, second * sums[-1], side="right"), np.searchsorted(sums, sums[-1]))
+    V = np.empty((2, len(columns)))
+    V[0] = columns[:, i] / np.sqrt(gram[i, i])
+    V[1] = columns[:, j] / np.sqrt(gram[j, j])
+    for _ in range(2):  # twice is enough, however close the columns are
+        V[1] -= np.dot(V[0], V[1]) * V[0]
+        V[1] /= np.sqrt(np.dot(V[1], V[1]))
+    return V
+
+
+@njit(error_model="numpy")
+def pair_ratio(q: FloatArray, other: FloatArray, columns: FloatArray, n_symmetric: int) -> float:
+    """Return det L^A_ab / det L̂^A_ab of two items with these rows of Q, before it is checked and clipped."""
+    a = np.dot(q / np.sqrt(np.dot(q, q)), columns)  # the scale of the rows cancels
+    b = np.dot(other / np.sqrt(np.dot(other, other)), columns)
+    p, half = n_symmetric, (len(a) - n_symmetric) // 4
+    S, R, Y, Z = slice(p), slice(p, p + 2 * half), slice(p + 2 * half, p + 3 * half), slice(p + 3 * half, None)
+    aa, bb, ab = np.sum(a[S] * a[S]), np.sum(b[S] * b[S]), np.sum(a[S] * b[S])
+    skew = np.sum(a[Y] * b[Z]) - np.sum(a[Z] * b[Y])
+    minor = aa * bb - (ab + skew) * (ab - skew)
+    aa, bb, ab = aa + np.sum(a[R] * a[R]), bb + np.sum(b[R] * b[R]), ab + np.sum(a[R] * b[R])
+    most = aa * bb - ab * ab
+    return minor / most if minor > 0.0 and most > 0.0 else 0.0

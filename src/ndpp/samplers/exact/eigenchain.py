@@ -1,0 +1,232 @@
+"""Exact samples of one size in eigencoordinates, one compiled call per sample.
+
+Law and circles: those of :class:`~ndpp.samplers.Exact`, and with the same seed the same draws, up to rounding. There are no node matrices
+(:mod:`.eigenring`): an item that follows m others costs O(N m r), and so does a candidate for it, where the circles of :mod:`.nodes` take
+O(N r²) and O(r²). Given items count by an orthonormal basis of their rows, in which nearly equal ones cost no digits.
+
+Monitors, before every item: the trace and the surviving fraction as on other circles, acceptance probabilities within [0, 1], and the
+form of a signed sum of the rows of all items chosen, which M maps to zero. A sample that fails one is completed by the circles of
+:mod:`.nodes`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpp._compiled import njit
+from ndpp._types import FloatArray, IntArray
+from ndpp.items import LeverageTable
+from ndpp.items.table import BLOCK, TableArrays, look_up
+from ndpp.linalg.schur import row_basis
+from ndpp.samplers.exact.eigen import EigenRows, fetch
+from ndpp.samplers.exact.eigenring import TARGETS, Request, Ring, Weights, advance, begin, forms_of, weigh, with_space
+from ndpp.samplers.exact.monitors import Tolerances
+
+GROUP = 32
+"""Most candidates that are judged together."""
+LOW_RANK = 32
+"""Up to this rank, calls take longer than what they compute, and dyads are no slower than matrices, however many."""
+NOT_YET, FAILED = -1, -2
+
+
+class Run(NamedTuple):
+    """Items drawn, whether the budget for the next one is spent, proposals, circles, and the worst values of the monitors."""
+
+    rows: IntArray
+    spent: bool
+    proposals: int
+    circles: int
+    trace_error: float
+    fraction: float
+
+    def noting(self, weights: Weights, wanted: int) -> Run:
+        """Return this with the monitors of the next item."""
+        error = abs(weights.trace - (wanted - len(self.rows)))
+        return self._replace(trace_error=max(self.trace_error, error), fraction=min(self.fraction, weights.fraction))
+
+
+class EigenChain(NamedTuple):
+    """What draws ``request.wanted`` items in addition to given ones: their sides, and the first circle."""
+
+    eigen: EigenRows
+    request: Request
+    left: FloatArray
+    right: FloatArray
+    ring: Ring
+
+    @classmethod
+    def prepare(
+        cls, eigen: EigenRows, given: FloatArray, power: int, wanted: int, rung: int, count: int
+    ) -> EigenChain | None:
+        """Open the first circle for items with rows ``given`` of Q; None if it fails the monitors or would not pay.
+
+        Beyond half the rank, the dyads of a node hold more numbers than the matrix that they stand for.
+        """
+        D = eigen.in_q.shape[2]
+        if D > LOW_RANK and 2 * (len(given) + wanted) > D:
+            return None
+        request = Request(power, wanted, TARGETS, Tolerances())
+        left, right = row_basis(given)[0] @ eigen.in_q
+        ring, _, good = begin(eigen.values, request, rung, count, left, right, 0)
+        return cls(eigen, request, left, right, ring) if good else None
+
+    def draw(self, rng: np.random.Generator, index: LeverageTable) -> Run:
+        """Draw items until all are there or a monitor fails."""
+        table = TableArrays(index.threshold, index.alias, index.leverage, index.total, index.budget)
+        if len(self.eigen.rows):
+            return Run(*_run(rng, table, *self))
+        return self._draw_from_store(rng, index, table)
+
+    def _draw_from_store(self, rng: np.random.Generator, index: LeverageTable, table: TableArrays) -> Run:
+        """Do what :func:`_run` does with rows that are fetched block by block."""
+        values, request, left, right = self.eigen.values, self.request, self.left, self.right
+        run, good = Run(np.empty(0, np.int64), False, 0, 1, 0.0, 1.0), True
+        ring = with_space(self.ring, len(left), len(left) + request.wanted)
+        weights = weigh(ring)
+        while good and len(run.rows) < request.wanted:
+            run = run.noting(weights, request.wanted)
+            found, tried, m = NOT_YET, 0, len(left)
+            check = np.empty((2, 1, left.shape[1]))
+            signed_sum(left, right, check[:, 0])
+            while found == NOT_YET and tried < table.budget:
+                uniforms = rng.random((3, proposals_at_once(weights.trace, table, tried)))
+                rows = look_up(table.threshold, table.alias, uniforms)
+                sides, ceiling = self.eigen.sides(index.kernel, rows), table.leverage[rows]
+                block = [np.concatenate([first, side]) for first, side in zip(check, sides)]
+                found, u, x = judge(ring, weights, m, block[0], block[1], uniforms[2], ceiling, request.tolerances)
+                tried += found + 1 if found >= 0 else len(rows)
+            run = run._replace(proposals=run.proposals + tried, spent=found == NOT_YET)
+            if found < 0:
+                break
+            run = run._replace(rows=np.append(run.rows, rows[found]))
+            left, right = (np.append(old, new[found : found + 1], 0) for old, new in zip((left, right), sides))
+            if len(run.rows) < request.wanted:
+                ring, weights, good, opened = advance(values, request, ring, left, right, u, x, len(run.rows))
+                run = run._replace(circles=run.circles + opened)
+        return run
+
+
+@njit(error_model="numpy")
+def _run(
+    rng: np.random.Generator,
+    table: TableArrays,
+    eigen: EigenRows,
+    request: Request,
+    given_left: FloatArray,
+    given_right: FloatArray,
+    ring: Ring,
+) -> tuple[IntArray, bool, int, int, float, float]:
+    """Return the fields of :class:`Run`."""
+    (m, D), rows = given_left.shape, np.empty(request.wanted, np.int64)
+    left, right = np.empty((m + rows.size, D)), np.empty((m + rows.size, D))
+    left[:m], right[:m] = given_left, given_right
+    done, proposals, circles, trace_error, fraction = 0, 0, 1, 0.0, 1.0
+    ring, good = with_space(ring, m, m + rows.size), True
+    weights = weigh(ring)
+    while good and done < rows.size:
+        trace_error = max(trace_error, abs(weights.trace - (rows.size - done)))
+        fraction = min(fraction, weights.fraction)
+        rows[done], used, u, x = _draw_one(rng, table, eigen, request, ring, weights, left, right, m)
+        proposals += used
+        if rows[done] < 0:
+            return rows[:done], rows[done] == NOT_YET, proposals, circles, trace_error, fraction
+        done, m = done + 1, m + 1
+        if done < rows.size:
+            ring, weights, good, opened = advance(eigen.values, request, ring, left[:m], right[:m], u, x, done)
+            circles += opened
+    return rows[:done], False, proposals, circles, trace_error, fraction
+
+
+@njit(error_model="numpy")
+def _draw_one(
+    rng: np.random.Generator,
+    table: TableArrays,
+    eigen: EigenRows,
+    request: Request,
+    ring: Ring,
+    weights: Weights,
+    left: FloatArray,
+    right: FloatArray,
+    m: int,
+) -> tuple[int, int, FloatArray, FloatArray]:
+    """Draw an item and write its sides; return its row, NOT_YET or FAILED, how many were proposed, l ζ and η r."""
+    block, tried, nothing = np.empty((2, GROUP + 1, left.shape[1])), 0, np.empty(0)
+    signed_sum(left[:m], right[:m], block[:, 0])
+    while tried < table.budget:
+        n = proposals_at_once(weights.trace, table, tried)
+        uniforms, step = rng.random((3, n)), group_size(weights.trace, table)
+        candidates = look_up(table.threshold, table.alias, uniforms)
+        for start in range(0, n, step):
+            some = candidates[start : start + step]
+            fetch(some, eigen, block[0, 1 : some.size + 1], block[1, 1 : some.size + 1])
+            checked = int(start == 0 and tried == 0)
+            found, u, x = judge(
+                ring,
+                weights,
+                m,
+                block[0, 1 - checked : some.size + 1],
+                block[1, 1 - checked : some.size + 1],
+                uniforms[2, start : start + step],
+                table.leverage[some],
+                request.tolerances,
+            )
+            if found >= 0:
+                left[m], right[m] = block[0, found + 1], block[1, found + 1]
+                return some[found], tried + start + found + 1, u, x
+            if found == FAILED:
+                return FAILED, tried + start + some.size, nothing, nothing
+        tried += n
+    return NOT_YET, tried, nothing, nothing
+
+
+@njit()
+def group_size(trace: float, table: TableArrays) -> int:
+    """Return how many candidates to judge together, of which one is accepted among ``table.total / trace``."""
+    return min(max(int(table.total / trace), 4), GROUP)
+
+
+@njit()
+def proposals_at_once(trace: float, table: TableArrays, tried: int) -> int:
+    """Return how many rows :meth:`~ndpp.items.LeverageTable.draw_counted` proposes at once."""
+    return int(min(max(round(1.1 * table.total / trace, 4) + 8, 16), BLOCK, table.budget - tried))
+
+
+@njit(error_model="numpy")
+def judge(
+    ring: Ring,
+    weights: Weights,
+    m: int,
+    left: FloatArray,
+    right: FloatArray,
+    coins: FloatArray,
+    ceiling: FloatArray,
+    tolerances: Tolerances,
+) -> tuple[int, FloatArray, FloatArray]:
+    """Return the place of the first candidate that is accepted, NOT_YET, or FAILED if a monitor fails; its l ζ and η r.
+
+    If there is a row more than coins, the first is a combination of the m items, to which M gives probability zero.
+    """
+    forms, u, x = forms_of(ring, weights, m, left, right)
+    first = len(left) - coins.size
+    if first and not abs(forms[0]) <= tolerances.chosen * max(m, 1):
+        return FAILED, u[0], x[0]
+    for c in range(coins.size):
+        chance = forms[first + c] / ceiling[c]
+        if not (chance >= -tolerances.chance and chance <= 1 + tolerances.chance):
+            return FAILED, u[0], x[0]
+        if coins[c] < chance:
+            return c, u[first + c], x[first + c]
+    return NOT_YET, u[0], x[0]
+
+
+@njit()
+def signed_sum(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Write the sides of Σ ±q_a, shape (2, D), for items with these sides."""
+    out[:] = 0.0
+    for i in range(len(left)):
+        sign = 1.0 if i % 2 else -1.0
+        for k in range(left.shape[1]):
+            out[0, k] += sign * left[i, k]
+            out[1, k] += sign * right[i, k]

@@ -1,0 +1,327 @@
+"""Samples of one size in eigencoordinates: the algebra and the draws of node matrices, the laws, and what follows a failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+import laws
+import oracles
+from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
+from ndpp import LowRankKernel
+from ndpp.errors import BudgetExceededError
+from ndpp.items import LeverageTable, Tree
+from ndpp.linalg import resolvent
+from ndpp.rows.scaled import Scaled
+from ndpp.samplers import Exact
+from ndpp.samplers.exact import eigenchain, eigenring
+from ndpp.samplers.exact.eigenchain import EigenChain, Run
+from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, Request, Tolerances
+from ndpp.samplers.exact.nodes import RETIRED, Nodes
+from ndpp.samplers.exact.spectral import is_symmetric
+
+DRAWS = 2_000
+RNG = np.random.default_rng(40)
+GENERIC = Case("generic", eighths(RNG, 8, 5), np.eye(5) + skew(eighths(RNG, 5, 5)))
+SKEW = Case("skew", eighths(RNG, 8, 4), skew(eighths(RNG, 4, 4)))
+DEFECTIVE = Case("defective", np.eye(3), np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+
+
+class StepByStep(LeverageTable):
+    """The same table under another type: items are drawn one by one, with node matrices and in double precision."""
+
+
+def wide(n: int = 60, rank: int = 24, seed: int = 0) -> Case:
+    """A kernel with real and complex eigenvalues."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((rank, rank))
+    A[:6] = A[:, :6] = 0.0
+    return Case("wide", rng.standard_normal((n, rank)), np.diag(np.linspace(0.2, 3.0, rank)) + 0.3 * (A - A.T))
+
+
+def chain_of(case: Case, size: int, given=()) -> tuple[Exact, EigenChain]:
+    sampler = Exact.prepare(case.kernel, size=size, given=given)
+    chain = sampler.eigenchain(size - len(given))
+    assert chain is not None
+    return sampler, chain
+
+
+def draws_of(kernel: LowRankKernel, size: int, n: int, index=LeverageTable, **given):
+    return Exact.prepare(kernel, size=size, index=index.prepare, **given).sample(n, rng=11)
+
+
+# -- the algebra -----------------------------------------------------------------------------------------------------------------
+
+
+def node_matrices(case: Case, rung: int, count: int, power: int) -> Nodes:
+    log_t = rung * RUNG_STEP + 2j * np.pi * (np.arange(count // 2) + 0.5) / count
+    R, log_det = resolvent(case.kernel.coordinates, np.exp(log_t))
+    return Nodes(np.stack([R.real, R.imag]), log_det - power * log_t)
+
+
+@pytest.mark.parametrize("case", [wide(), GENERIC, SKEW], ids=str)
+@pytest.mark.parametrize("reopened", [False, True])
+def test_forms_and_weights_are_those_of_node_matrices(case: Case, reopened: bool):
+    """Along a sample, item after item, and on a circle that is opened for the items so far."""
+    size = 10 if case.name == "wide" else 4
+    _, chain = chain_of(case, size)
+    kernel, rng, eigen = case.kernel, np.random.default_rng(1), chain.eigen
+    rung, count = chain.ring.rung, 2 * (kernel.rank // 2 + 1)
+    ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, chain.left, chain.right, 0)
+    ring, nodes = eigenring.with_space(ring, 0, size), node_matrices(case, rung, count, size)
+    every, Q = eigen.sides(kernel, np.arange(case.n_items)), kernel.q_rows(np.arange(case.n_items))
+    items, inclusion = np.empty(0, np.int64), nodes.inclusion()
+    m = -1
+    while good:
+        m = len(items)
+        np.testing.assert_allclose(weights.trace, inclusion.trace, atol=1e-9)
+        np.testing.assert_allclose(weights.fraction, inclusion.fraction, rtol=1e-7)
+        forms, u, x = eigenring.forms_of(ring, weights, m, *every)
+        expected = np.einsum("ia,ab,ib->i", Q, inclusion.M, Q)
+        np.testing.assert_allclose(forms, expected, atol=1e-9)
+        if m == size - 1:
+            break
+        row = int(rng.choice(case.n_items, p=expected.clip(0) / expected.clip(0).sum()))
+        items = np.append(items, row)
+        nodes, inclusion = nodes.plain_condition(Q[row])
+        left, right = (side[items] for side in every)
+        if reopened:
+            ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, left, right, m + 1)
+        else:
+            eigenring._add(ring, m, left[-1], right[-1], u[row], x[row])
+            weights = eigenring.weigh(ring)
+        log_w = ring.log_w - ring.log_w[0] + nodes.log_w[0]
+        np.testing.assert_allclose(np.exp(log_w), np.exp(nodes.log_w), rtol=1e-6)
+    assert m == size - 1
+
+
+def test_retired_nodes_are_dropped():
+    """On a circle with far more nodes than needed, and the forms stay."""
+    case = wide(300, 100, seed=2)
+    _, chain = chain_of(case, 40)
+    arguments = (chain.eigen.values, chain.request, chain.ring.rung + 2)
+    ring, weights, good = eigenring.begin(*arguments, 96, chain.left, chain.right, 0)
+    few, its_weights, is_good = eigenring.begin(*arguments, 64, chain.left, chain.right, 0)
+    assert good
+    assert is_good
+    assert 0 < (ring.log_w.real == RETIRED).sum() == len(ring.log_w) - len(ring.live)
+    sides = chain.eigen.sides(case.kernel, np.arange(50))
+    expected = eigenring.forms_of(few, its_weights, 0, *sides)[0]
+    np.testing.assert_allclose(eigenring.forms_of(ring, weights, 0, *sides)[0], expected, atol=1e-10)
+
+
+def test_compacting_keeps_the_dyads_of_live_nodes():
+    case = wide()
+    _, chain = chain_of(case, 10)
+    items = np.arange(5)
+    sides = chain.eigen.sides(case.kernel, items)
+    ring, weights, _ = eigenring.begin(chain.eigen.values, chain.request, 0, 26, *sides, 5)
+    forms = eigenring.forms_of(ring, weights, 5, *chain.eigen.sides(case.kernel, np.arange(60)))[0]
+    ring = eigenring.with_space(ring, 5, 10)
+    without = ring.log_w.copy()
+    without[[3, 6]] = RETIRED
+    small = eigenring._compact(ring._replace(log_w=without), 5)
+    np.testing.assert_array_equal(small.live, np.delete(np.arange(13), [3, 6]))
+    lighter = weights.w.copy()
+    lighter[[3, 6]] = 0
+    total = lighter.real.sum()
+    found = eigenring.forms_of(small, eigenring.weigh(small), 5, *chain.eigen.sides(case.kernel, np.arange(60)))[0]
+    ring, _, _ = eigenring.begin(chain.eigen.values, chain.request, 0, 26, *sides, 5)
+    diagonal = np.einsum("j,jk->k", lighter.real / total, ring.F[:, 0]) - np.einsum(
+        "j,jk->k", lighter.imag / total, ring.F[:, 1]
+    )
+    by_hand = weights._replace(w=lighter / total, diagonal=diagonal)
+    expected = eigenring.forms_of(ring, by_hand, 5, *chain.eigen.sides(case.kernel, np.arange(60)))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert np.abs(found - forms).max() > 1e-6
+
+
+# -- the same draws --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [case for case in AWKWARD if not is_symmetric(case.kernel)], ids=str)
+def test_the_draws_of_node_matrices(case: Case):
+    for size in (size for size in oracles.possible_sizes(case.L) if size):
+        ours, theirs = (draws_of(case.kernel, size, 60, index) for index in (LeverageTable, StepByStep))
+        assert ours.baskets == theirs.baskets
+        assert ours.totals["proposals"] == theirs.totals["proposals"]
+
+
+def test_most_kernels_have_one():
+    cases = [case for case in AWKWARD if not is_symmetric(case.kernel)]
+    sizes = [max(oracles.possible_sizes(case.L)) // 2 * 2 for case in cases]
+    have = [Exact.prepare(c.kernel, size=k).eigenchain(k) is not None for c, k in zip(cases, sizes) if k]
+    assert np.mean(have) > 0.6
+
+
+@pytest.mark.parametrize("size", [12, 30])
+def test_the_draws_of_node_matrices_on_several_circles(size: int):
+    case = wide(300, 60, seed=3)
+    ours, theirs = (draws_of(case.kernel, size, 60, index) for index in (LeverageTable, StepByStep))
+    assert ours.baskets == theirs.baskets
+    assert ours.info["recentred"].min() > 0
+    assert ours.info["trace_error"].max() < 2e-8
+    assert ours.info["fraction"].min() > 1e-5
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["A", "B"])
+@pytest.mark.parametrize(("size", "n"), [(10, 20), (50, 2)])
+def test_the_draws_of_node_matrices_on_learned_kernels(name: str, size: int, n: int):
+    """``benchmarks/bench_exact.py`` compares 10⁴ of each."""
+    kernel = learned(name).kernel
+    ours, theirs = (draws_of(kernel, size, n, index) for index in (LeverageTable, StepByStep))
+    assert ours.baskets == theirs.baskets
+
+
+def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
+    kernel = wide(300, 60, seed=3).kernel
+    planned = draws_of(kernel, 15, 50)
+    monkeypatch.setattr(eigenchain, "TARGETS", TARGETS._replace(bias=1e-14, fraction=1e-2))
+    others = draws_of(kernel, 15, 50)
+    assert others.baskets == planned.baskets
+    assert others.info["fraction"].min() != planned.info["fraction"].min()
+
+
+def test_given_items_that_nearly_coincide():
+    """In an orthonormal basis of their rows, they cost no digits."""
+    case = wide()
+    X = case.X.copy()
+    X[1] = X[0] + 1e-6 * X[1]
+    kernel = LowRankKernel(X, case.W)
+    assert Exact.prepare(kernel, size=6, given=[0, 1]).eigenchain(4) is not None
+    ours, theirs = (draws_of(kernel, 6, 100, index, given=[0, 1, 7]) for index in (LeverageTable, StepByStep))
+    assert ours.baskets == theirs.baskets
+    assert ours.totals["doubts"] == 0  # no sample was completed by the other circles
+
+
+@pytest.mark.parametrize("kind", ["array", "scaled", "float32", "memory map"])
+def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
+    case = wide(300, 60, seed=3)
+    X = case.X.astype(np.float32) if kind == "float32" else case.X
+    kept = draws_of(LowRankKernel(X, case.W), 12, 60).baskets
+    monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
+    if kind == "memory map":
+        np.save(tmp_path / "X.npy", X)
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    kernel = LowRankKernel(Scaled(X / 2, np.full(len(X), 2.0)) if kind == "scaled" else X, case.W)
+    sampler = Exact.prepare(kernel, size=12)
+    chain = sampler.eigenchain(12)
+    assert chain is not None
+    assert (len(chain.eigen.rows) == 0) == (kind == "memory map")
+    draws = sampler.sample(60, rng=11)
+    assert draws.baskets == kept
+    assert draws.info["recentred"].min() > 0
+
+
+# -- the laws --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [GENERIC, SKEW], ids=str)
+@pytest.mark.parametrize(("given", "exclude"), [((), ()), ((2,), ()), ((), (1, 3)), ((2, 1), (3,))], ids=str)
+def test_law(case: Case, given, exclude):
+    sampler = Exact.prepare(case.kernel, size=4, given=given, exclude=exclude)
+    assert sampler.eigenchain(4 - len(given)) is not None
+    draws = sampler.sample(DRAWS, rng=2).baskets
+    laws.assert_law(draws, oracles.enumerate_law(case.L, 4, given=given, exclude=exclude))
+
+
+@pytest.mark.parametrize("broken", ["ties left out", "another size"])
+def test_wrong_chains_are_rejected(broken: str):
+    sampler, chain = chain_of(GENERIC, 3)
+    values, request = chain.eigen.values, chain.request
+    if broken == "ties left out":
+        values = np.abs(values).astype(complex)
+    else:  # the coefficient of the next power
+        request = Request(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
+    ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 0)[0]
+    chain = EigenChain(chain.eigen._replace(values=values), request, chain.left, chain.right, ring)
+    runs = [chain.draw(np.random.default_rng(i), sampler.index) for i in range(DRAWS)]
+    with pytest.raises(AssertionError):
+        laws.assert_law([np.sort(run.rows) for run in runs], oracles.enumerate_law(GENERIC.L, 3))
+
+
+def test_too_small_a_leverage_fails_the_monitor():
+    sampler, chain = chain_of(GENERIC, 3)
+    index = dataclasses.replace(sampler.index, leverage=sampler.index.leverage / 1e6)
+    runs = [chain.draw(np.random.default_rng(i), index) for i in range(20)]
+    assert all(len(run.rows) == 0 and not run.spent for run in runs)
+
+
+# -- failures --------------------------------------------------------------------------------------------------------------------
+
+
+def test_kernels_and_indexes_that_need_node_matrices():
+    sampler = Exact.prepare(DEFECTIVE.kernel, size=2)
+    assert sampler.eigenchain(2) is None
+    laws.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L, 2))
+    assert Exact.prepare(GENERIC.kernel, size=2, index=Tree.prepare).eigenchain(2) is None
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_a_sample_that_fails_a_monitor_is_completed(done: int, monkeypatch: pytest.MonkeyPatch):
+    """As if every sample had failed after some items: node matrices draw the rest, and the law stays."""
+    sampler, _ = chain_of(GENERIC, 3)
+    draw = EigenChain.draw
+
+    def failing(self, rng, index):
+        return draw(self, rng, index)._replace(rows=draw(self, rng, index).rows[:done], proposals=7)
+
+    monkeypatch.setattr(EigenChain, "draw", failing)
+    draws = sampler.sample(DRAWS, rng=5)
+    assert (draws.info["proposals"] >= 7 + 3 - done).all()
+    laws.assert_law(draws.baskets, oracles.enumerate_law(GENERIC.L, 3))
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_items_that_m_does_not_map_to_zero_fail_the_monitor(store: bool, monkeypatch: pytest.MonkeyPatch):
+    """Dyads that are off by 10⁻⁵: the next item is not drawn. Off by rounding, it is."""
+    if store:
+        monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
+    sampler, chain = chain_of(GENERIC, 4, given=(2, 5))
+    if store:
+        chain = chain._replace(
+            eigen=chain.eigen._replace(rows=np.empty((0, 1)), to_left=chain.eigen.in_q[0], to_right=chain.eigen.in_q[1])
+        )
+    for error, expected in ((1e-5, 0), (1e-14, 2)):
+        wrong = chain._replace(ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))
+        run = wrong.draw(np.random.default_rng(0), sampler.index)
+        assert len(run.rows) == expected
+        assert not run.spent
+
+
+def test_sizes_beyond_half_the_rank_are_left_to_node_matrices():
+    kernel = wide(100, 40).kernel
+    have = {size: Exact.prepare(kernel, size=size).eigenchain(size) is not None for size in (19, 20, 21)}
+    assert have == {19: True, 20: True, 21: False}
+    given = Exact.prepare(kernel, size=21, given=[4])
+    assert given.eigenchain(20) is None
+    assert given.eigenchain(19) is not None
+
+
+def test_a_spent_budget_is_an_error():
+    short = Exact.prepare(GENERIC.kernel, size=3, index=partial(LeverageTable.prepare, budget=1))
+    assert short.eigenchain(3) is not None
+    with pytest.raises(BudgetExceededError, match="1 proposals gave 0 of 1 items") as caught:
+        short.sample(200, rng=0)
+    assert caught.value.count == 1
+
+
+@pytest.mark.filterwarnings("ignore::ndpp.errors.PrecisionWarning")
+def test_sizes_beyond_what_circles_can_tell_need_node_matrices():
+    """Single items of a nearly skew kernel: no first circle passes, and the last item needs none."""
+    case = BY_NAME["generic"]
+    rank = case.kernel.rank
+    kernel = LowRankKernel(np.eye(6), 1e-9 * np.eye(6) + skew(np.random.default_rng(0).standard_normal((6, 6))))
+    assert Exact.prepare(kernel, size=1).eigenchain(1) is None
+    assert Exact.prepare(case.kernel, size=rank).eigenchain(rank) is not None
+
+
+def test_runs_note_the_worst_of_the_monitors():
+    weights = eigenring.Weights(np.ones(1, complex), np.ones(1), 2.5, 0.25)
+    run = Run(np.array([4]), False, 3, 1, 0.1, 0.5).noting(weights, 3)
+    assert (run.trace_error, run.fraction) == (0.5, 0.25)
