@@ -280,7 +280,7 @@ class FamilyMixture(SharedTies):
 
     def slopes(self, c: int) -> FloatArray:
         """Return the mass of each item times (1 − p_c)² of its family."""
-        return self._item_mass[c] / (1 + self.touched.odds[c, self.row_of]) ** 2
+        return np.asarray(self._item_mass[c] / (1 + self.touched.odds[c, self.row_of]) ** 2)
 
     @property
     def row_of(self) -> IntArray:
