@@ -2,8 +2,8 @@
 
 Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
 is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
-and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``benchmarks/gpu.py`` and of
-``benchmarks/peers``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
+and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py``
+and of ``benchmarks/peers``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
 one; the table of docs/theory.md from the registry of samplers.
 """
 
@@ -246,6 +246,16 @@ def prepare(results: Results) -> str:
     return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
 
 
+def mixtures(results: Results) -> str:
+    found = results.read("benchmarks/results/mixture.json")
+    header, rows = ["items", "components", "any size", "mean size", f"{found['size']} items"], []
+    for row in found["records"]:
+        times = [duration(row["any"], 3), f"{row['any_size']:.1f}", duration(row["ten"], 3)]
+        rows.append([f"{row['n_items']:,}", str(row["n_components"]), *times])
+    about = f"Rank {found['rank']}; CPU time per sample of {found['records'][0]['n_samples']:,} samples, from prepared components."
+    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
+
+
 def symmetric(results: Results) -> str:
     found = results.read("benchmarks/results/symmetric.json")
     records, targets = found["records"], {2_000: "≥ 10 ×", 100_000: "≥ 300 ×"}
@@ -288,14 +298,12 @@ def costs(_: Results) -> str:
     return markdown_table(["sampler", "law", "exact", "from", "preparation", "one sample"], rows) + "\n"
 
 
-# -- all of it ---------------------------------------------------------------------------------------------------------------
-
 BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "README.md": {"samplers": samplers_at_a_glance},
     "docs/theory.md": {"costs": costs},
     "docs/benchmarks.md": {
         "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "symmetric": symmetric,
-        "nonsymmetric": nonsymmetric,
+        "nonsymmetric": nonsymmetric, "mixtures": mixtures,
     },
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from kernels import BY_NAME
 from mixtures import general, tied
 from ndpp import (
     Baskets,
+    FamilyMixture,
     LowRankKernel,
     Mixture,
     PerCategory,
@@ -25,7 +26,8 @@ from ndpp import (
     recommend_many,
 )
 from ndpp.datasets import make_kernel
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp.laws.begun import Begun
 from oracles import subsets
 
 N = 6
@@ -126,6 +128,53 @@ def test_recommendations_in_bulk_are_those_of_each(name: str, at_once: int, monk
             assert found.scores == pytest.approx(expected.scores, abs=1e-9)
             scores = ranking.scores(law, S)
             assert scores[found.items] == pytest.approx(expected.scores, abs=1e-9)  # ties may differ in the last digit
+
+
+def many_missions(kind: str) -> Mixture:
+    """Forty components over 90 items, some of which cannot occur."""
+    rng = np.random.default_rng(7)
+    X, W = rng.standard_normal((90, 6)) / 2, np.kron(np.eye(3), [[0.1, 1.0], [-1.0, 0.0]])
+    odds = np.exp(rng.normal(-3, 1.5, (40, 90)))
+    if kind == "tied":
+        return Mixture.tied(odds, X, W, rng.dirichlet(np.ones(40))).exclude([3, 50])
+    families = np.concatenate([np.arange(60), np.arange(60)[::2]])
+    return FamilyMixture(
+        odds, np.exp(rng.normal(-1, 1, (90, 2))), families, np.arange(90) % 60, X[:60], W, rng.dirichlet(np.ones(40))
+    )
+
+
+@pytest.mark.parametrize("kind", ["tied", "families"])
+@pytest.mark.parametrize("left_out", [0.4, 1e-2])
+def test_begun_baskets_in_bulk_are_those_of_each(kind: str, left_out: float, monkeypatch):
+    """Components of a small posterior enter where they matter to the ranking: without them scores would be off by much more."""
+    law = many_missions(kind)
+    baskets = law.sample(60, rng=0)
+    baskets = Baskets.from_lists([[], [5], *(basket[:4] for basket in baskets)], n_items=90)
+    single = np.stack([continuation_scores(law, basket) for basket in baskets])
+    begun = Begun(law, baskets)
+    assert begun.posterior == pytest.approx(np.stack([law.responsibilities(basket) for basket in baskets]), abs=1e-12)
+    assert begun.scores() == pytest.approx(single, abs=2e-12)
+    assert (np.abs(begun.scores(left_out) - single).max(axis=1) <= left_out).all()
+    assert np.abs(begun.scores(left_out) - single).max() > 1e-4
+    monkeypatch.setattr("ndpp.laws.begun.LEFT_TO_RANK", left_out)
+    for candidates in (None, range(0, 90, 2)):
+        found = recommend_many(law, baskets, n=5, candidates=candidates, ranking=Ranking.CONTINUATION)
+        for basket, bulk in zip(baskets, found):
+            one = recommend(law, basket, n=5, candidates=candidates, ranking=Ranking.CONTINUATION)
+            assert bulk.items.tolist() == one.items.tolist()
+            assert bulk.scores == pytest.approx(one.scores, abs=2e-12)
+
+
+def test_a_begun_basket_to_which_rounding_matters_says_so():
+    """As alone; the other baskets of the batch do not."""
+    X, W = np.sqrt(1e13) * np.array([[1.0, 0], [0, 1], [1, 1], [0, 0]]), [[0.0, 1.0], [-1.0, 0.0]]
+    law = Mixture.tied(np.full((2, 4), 1e-13) * [[1.0], [0.5]], X, W, [0.5, 0.5])
+    fine, lost = Baskets.from_lists([[0], [3]], n_items=4), Baskets.from_lists([[0], [0, 1, 2]], n_items=4)
+    assert recommend_many(law, fine, ranking=Ranking.CONTINUATION)[1] is not None
+    with pytest.raises(PrecisionError):
+        continuation_scores(law, [0, 1, 2])
+    with pytest.raises(PrecisionError):
+        recommend_many(law, lost, ranking=Ranking.CONTINUATION)
 
 
 def test_of_equal_items_the_first_are_recommended():

@@ -72,12 +72,13 @@ def test_errors():
 def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.MonkeyPatch):
     """Items of the families drawn without the condition that there is one follow another law."""
 
-    def unconditioned(self, rng: np.random.Generator, g: int) -> np.ndarray:
-        k = int(np.argmax(rng.random() * self.weights[g].sum() < np.cumsum(self.weights[g])))
-        members = self.patterns.members[g]
-        return members[rng.random(len(members)) < self.chances[members, k]]
+    def unconditioned(self, rng: np.random.Generator, families: np.ndarray) -> np.ndarray:
+        own = self.cumulated[families]
+        state = (own <= rng.random((len(families), 1)) * own[:, -1:]).sum(axis=1)
+        pair, items = self.patterns.items_of(families)
+        return items[rng.random(len(items)) < -np.expm1(-self.log_rest[items, state[pair]])]
 
-    monkeypatch.setattr(module.FamilyUnion, "pattern", unconditioned)
+    monkeypatch.setattr(module.FamilyUnion, "items_of", unconditioned)
     with pytest.raises(AssertionError):
         laws.assert_law(law_of("several").sample(800, rng=1), mixed("several"))
 

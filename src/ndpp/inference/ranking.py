@@ -8,6 +8,7 @@ P(a ∈ S): what goes with this basket rather than with others, however popular 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ndpp._show import html_table, text_table, to_frame
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference.scores import (
     check_catalogue,
     each_or_nan,
@@ -26,8 +27,10 @@ from ndpp.inference.scores import (
     scores_or_nan,
 )
 from ndpp.laws.batched import Form
+from ndpp.laws.begun import Begun
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.shared import SharedTies
 
 SCORES = 2**24
 """Scores in memory at a time (128 MB)."""
@@ -234,7 +237,11 @@ def recommend_many(
     found: list[Recommendation | None] = []
     step, limit = max(1, SCORES // max(1, law.n_items)), per_category and per_category.limit(law.n_items)
     for start in range(0, len(baskets), step):
-        scores = Ranking(ranking).scores_or_nan(law, baskets[start : start + step])
+        some = baskets[start : start + step]
+        if ranking == Ranking.CONTINUATION and limit is None:
+            scores = _continuation_or_nan(law, some, best=(n, ~np.isin(np.arange(law.n_items), others)))
+        else:
+            scores = Ranking(ranking).scores_or_nan(law, some)
         scores[:, others] *= 0.0  # NaN stays
         found += [None if np.isnan(row[0]) else _best(law, row, n, limit) for row in scores]
     return Recommendations(found, baskets.ids_or_numbers)
@@ -277,7 +284,9 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
 def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
-    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures score one basket after another.
+    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures with shared ties do so component by
+    component (:mod:`ndpp.laws.begun`), with an error of at most 1e-12 for components that are left out, and other mixtures score one
+    basket after another. For the best items only, :func:`recommend_many` is several times as fast.
     """
     out = _continuation_or_nan(law, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
@@ -285,6 +294,16 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
     return out
 
 
-def _continuation_or_nan(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+def _continuation_or_nan(
+    law: LowRankKernel | Mixture, baskets: Baskets, *, best: tuple[int, BoolArray] | None = None
+) -> FloatArray:
+    """Return the scores; where only the ``best`` so many of some items matter, those of others may be 0."""
     check_catalogue(law, baskets)
-    return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)
+    if not isinstance(law, SharedTies):
+        return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)
+    begun = Begun(law, baskets)
+    out = begun.scores() if best is None else begun.best(*best)
+    for i in np.flatnonzero(np.isnan(out[:, 0])):
+        with suppress(ZeroProbabilityError):
+            out[i] = continuation_scores(law, baskets[i])
+    return out

@@ -19,6 +19,7 @@ from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.patterns import touched_weights
 from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
@@ -147,7 +148,7 @@ def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baske
     touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
     ties = next_item_scores_many(mixture.base, mixture.families_of(touched, len(baskets)))
     out = posterior @ mixture.single_odds * ties[:, patterns.families]
-    states = mixture.state_posteriors(touched, posterior)
+    states = mixture.state_posteriors(touched, posterior, touched_weights(touched, patterns))
     pair, item = patterns.items_of(touched.families)
     out[touched.baskets[pair], item] = np.einsum("ik,ik->i", patterns.odds[item], states[pair])
     out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0

@@ -32,7 +32,8 @@ from ndpp.laws.batched import log_dets
 from ndpp.laws.family_sizes import FamilySizes, distributions, tilts
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import Catalogue, Patterns, Touched, touched_weights
-from ndpp.laws.tied import SharedTies, TiedMixture
+from ndpp.laws.shared import SharedTies
+from ndpp.laws.tied import TiedMixture
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
@@ -78,19 +79,9 @@ class FamilyMixture(SharedTies):
     _sampler = "ndpp.samplers.families:FamilySampler"
 
     def __init__(
-        self,
-        odds: Any,
-        item_odds: Any,
-        families: Any,
-        states: Any,
-        X: Any,
-        W: Any,
-        weights: Any,
-        *,
-        names: Sequence[str] | None = None,
-        labels: Sequence[str] | None = None,
-        magnitudes: Any = None,
-    ) -> None:
+        self, odds: Any, item_odds: Any, families: Any, states: Any, X: Any, W: Any, weights: Any, *,
+        names: Sequence[str] | None = None, labels: Sequence[str] | None = None, magnitudes: Any = None,
+    ) -> None:  # fmt: skip
         base = LowRankKernel(check_matrix(X, "X"), W, background=np.ones(len(X)), magnitudes=magnitudes)
         patterns = Patterns.checked(families, states, item_odds, base.n_items)
         odds = check_matrix(odds, "odds", shape=(None, len(patterns.states)))
@@ -178,9 +169,12 @@ class FamilyMixture(SharedTies):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(out) + top)
 
-    def state_posteriors(self, touched: Touched, posterior: FloatArray) -> FloatArray:
-        """Return Σ_c P(c | J) P(s | c, J_g) of the states of each touched family, shape (pairs, K), from P(c | J) of each basket J."""
-        weights, slots = touched_weights(touched, self.patterns), self.patterns.slots[touched.families]
+    def state_posteriors(self, touched: Touched, posterior: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return Σ_c P(c | J) P(s | c, J_g) of the states of each touched family, shape (pairs, K), from P(c | J) of each basket J.
+
+        ``weights`` are those of J_g in each state, shape (pairs, K).
+        """
+        slots = self.patterns.slots[touched.families]
         out = np.empty(weights.shape)
         for part in self._parts(len(out)):
             own = self._by_state[slots[part]] * weights[part, :, None]  # (pairs, K, C)
@@ -205,11 +199,9 @@ class FamilyMixture(SharedTies):
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
 
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
-        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            within = self._log_sums(one, self._log_inside(one)) - np.log(self.touched.odds[:, one.families].T)
-            out = self.touched._log_contained(one.families, None)
-            out = np.where(out > -np.inf, out + within.sum(axis=0), -np.inf)
+        touched, families, within = self.begun(Baskets.from_lists([ids], n_items=self.n_items))
+        out = touched._log_contained(families[0], None)
+        out = np.where(out > -np.inf, out + within[0], -np.inf)
         if size is None:
             return out
         rest = self._given(ids)
@@ -226,15 +218,20 @@ class FamilyMixture(SharedTies):
     def _sizes(self) -> FloatArray:
         return distributions(self)
 
-    # -- inclusion -----------------------------------------------------------------------------------------------------------
-
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        if size is None:
-            return self._inclusions(ids, shares, active)
-        rest, out = self._given(ids), np.zeros(self.n_items)
-        for c, share in zip(active.tolist(), shares):
-            out += share * FamilySizes(rest, c).inclusions(size - len(ids))
-        return out
+        if size is not None:
+            given = self._given(ids)
+            parts = (FamilySizes(given, c).inclusions(size - len(ids)) for c in active.tolist())
+            return np.asarray(sum(share * part for share, part in zip(shares, parts)))
+        posterior, basket = np.zeros((1, len(self.weights))), Baskets.from_lists([ids], n_items=self.n_items)
+        posterior[0, active] = shares
+        forms, rest = self.touched._forms[active], 1 / (1 + self.touched.odds[active])
+        if len(ids):
+            forms = forms - self.touched._explained(np.unique(self.patterns.families[ids]), active)
+        out = shares @ ((rest * (1 + forms * rest))[:, self.patterns.families] * self._item_mass[active])
+        _, items, values = self.settled(basket, posterior)
+        out[items] = values
+        return np.asarray(out)
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C F r²), once."""
@@ -261,21 +258,34 @@ class FamilyMixture(SharedTies):
             out += weight * part
         return out
 
-    def _inclusions(self, ids: IntArray, posterior: FloatArray, active: IntArray) -> FloatArray:
-        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
-        forms = self.touched._forms[active]
-        if len(ids):
-            forms = forms - self.touched._explained(one.families, active)
-        rest = 1 / (1 + self.touched.odds[active])
-        out = posterior @ ((rest * (1 + forms * rest))[:, self.patterns.families] * self._item_mass[active])
-        # A family that is touched already: P(s | c, J) θ_is.
-        logs, theta = self._log_inside(one), self.patterns.odds / (1 + self.patterns.odds)
-        logs = np.exp(logs - logs.max(axis=1, keepdims=True))
-        for g, weights in zip(one.families.tolist(), logs):
-            states = self._by_state[self.patterns.slots[g]][:, active] * weights[:, None]  # (K, active)
-            total, members = states.sum(axis=0), self.patterns.members[g]
-            out[members] = theta[members] @ (states / np.where(total > 0, total, 1.0)) @ posterior
-        return np.asarray(out)
+    def settled(self, baskets: Baskets, posterior: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the chances of items whose family is touched already: Σ_c P(c | J) Σ_s P(s | c, J_g) θ_is."""
+        touched, theta = self.patterns.touched(baskets), self.patterns.odds / (1 + self.patterns.odds)
+        logs = self._log_inside(touched)
+        top = logs.max(axis=1, initial=-np.inf, keepdims=True)
+        weights = np.exp(logs - np.where(top > -np.inf, top, 0.0))
+        states = self.state_posteriors(touched, posterior, weights)
+        pair, items = self.patterns.items_of(touched.families)
+        return touched.baskets[pair], items, np.einsum("ik,ik->i", theta[items], states[pair])
+
+    def begun(self, baskets: Baskets) -> tuple[TiedMixture, Baskets, Any]:
+        """Return the families that baskets touch, and P_c(J_g ⊆ S_g | g ∈ A) of their items."""
+        touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            within = self._log_sums(touched, self._log_inside(touched)) - np.log(
+                self.touched.odds[:, touched.families].T
+            )
+        np.add.at(out, touched.baskets, np.nan_to_num(within, nan=-np.inf, neginf=-np.inf))
+        return self.touched, self.families_of(touched, len(baskets)), out
+
+    def slopes(self, c: int) -> FloatArray:
+        """Return the mass of each item times (1 − p_c)² of its family."""
+        return np.asarray(self._item_mass[c] / (1 + self.touched.odds[c, self.row_of]) ** 2)
+
+    @property
+    def row_of(self) -> IntArray:
+        """The family of each item."""
+        return self.patterns.families
 
     @cached_property
     def _item_mass(self) -> FloatArray:

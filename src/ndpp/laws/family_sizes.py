@@ -79,7 +79,7 @@ class FamilySizes(NamedTuple):
         return np.asarray(out - self.mixture.touched.log_normalizers()[self.c])
 
     def _some(self, z: AnyArray) -> AnyArray:
-        return np.expm1(self.mixture.patterns.log_totals_at(z))
+        return np.asarray(np.expm1(self.mixture.patterns.log_totals_at(z)))
 
     def circle(self, log_radius: float) -> ComplexArray:
         """Return the upper half of a circle of points, enough to tell apart the sizes that matter with item odds times this radius."""
@@ -145,7 +145,7 @@ def distributions(mixture: Any) -> FloatArray:
         z = nodes(float(np.exp(LOG_RADIUS)), 2 * int(counts[members].max() // 2 + 1))
         sizes, some = np.arange(min(length, 2 * len(z))), np.expm1(mixture.patterns.log_totals_at(z))
         powers = z[:, None] ** -sizes.astype(float) / len(z)
-        for c in members:
+        for c in members.tolist():
             out[c, : len(sizes)] = (np.exp(FamilySizes(mixture, c).log_mean(z, some)) @ powers).real
     return out.clip(0.0)
 

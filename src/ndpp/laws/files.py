@@ -35,7 +35,8 @@ from ndpp.laws.header import FORMAT, NO_DIGEST, ModelHeader, Shard, bad, parse, 
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import crc32, inside, open_shards, open_tensor, write_shards
-from ndpp.laws.tied import SharedTies, TiedMixture
+from ndpp.laws.shared import SharedTies
+from ndpp.laws.tied import TiedMixture
 from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 

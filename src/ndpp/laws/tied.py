@@ -12,7 +12,6 @@ component keeps its odds, and the ties become those of the base given J. All of 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,11 +24,11 @@ from ndpp._validation import check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.background import BackgroundKernel
-from ndpp.laws.base import Law
 from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
+from ndpp.laws.shared import SharedTies
 from ndpp.linalg.schur import ROUNDING
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
@@ -38,50 +37,6 @@ BLOCK_ENTRIES = 2**21
 """Number of products q_a q_b in memory at a time (16 MB)."""
 COLUMNS = 320
 """Columns of a matrix product, which is slow with few. It affects speed only."""
-
-
-class Components(Sequence[Any]):
-    """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
-
-    def __init__(self, mixture: SharedTies) -> None:
-        self.mixture = mixture
-
-    def __len__(self) -> int:
-        return len(self.mixture.odds)
-
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return [self[c] for c in range(len(self))[which]]
-        return self.mixture.single(range(len(self))[which])
-
-
-class SharedTies(Mixture):
-    """Base class: components with odds of their own, rows of ``odds``, and the ties of one ``base`` for all."""
-
-    odds: AnyArray
-    base: LowRankKernel
-
-    @property
-    def components(self) -> Components:  # type: ignore[override]
-        """The components."""
-        return Components(self)
-
-    @abstractmethod
-    def single(self, c: int) -> Law:
-        """Return component c."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> IntArray:
-        """The size of the largest set of each component."""
-
-    @property
-    def max_size(self) -> int:
-        """No sample is larger."""
-        return int(self.largest[self.weights > 0].max())
-
-    def _log_whole(self, ids: IntArray) -> FloatArray:
-        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
 
 
 class _State(NamedTuple):
@@ -142,6 +97,23 @@ class TiedMixture(SharedTies):
     def largest(self) -> IntArray:
         """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
         return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
+
+    def begun(self, baskets: Baskets) -> tuple[TiedMixture, Baskets, Any]:
+        """Return itself and the baskets."""
+        return self, baskets, 0.0
+
+    def slopes(self, c: int) -> FloatArray:
+        """Return p_c (1 − p_c)."""
+        odds, out = self.tilted_odds(0.0, [c])[0], np.zeros(self.n_items)
+        out[self.base.support] = odds / (1 + odds) ** 2
+        return out
+
+    @cached_property
+    def row_of(self) -> IntArray | None:
+        """The position of each item in the support."""
+        if self.base.n_rows == self.n_items:
+            return None
+        return np.searchsorted(self.base.support, np.arange(self.n_items)).clip(max=self.base.n_rows - 1)
 
     # -- all components at once ----------------------------------------------------------------------------------------------
 

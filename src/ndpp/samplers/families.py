@@ -18,7 +18,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.items.base import look_up_cdf
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.tied import TiedMixture
@@ -27,36 +26,46 @@ from ndpp.samplers.mixture import MixtureSampler
 
 
 class FamilyUnion(NamedTuple):
-    """Sets of one component: families from ``union``, a state of each by ``weights`` (F, K), and items by ``chances`` (n, K)."""
+    """Sets of one component: families from ``union``, a state of each by its cumulative weights (F, K), and items by their odds.
+
+    ``log_rest`` (n, K) is log(1 + r): minus the logarithm of the probability that an item does not come.
+    """
 
     union: SizedUnion
     patterns: Patterns
-    weights: FloatArray
-    chances: FloatArray
+    cumulated: FloatArray
+    log_rest: FloatArray
     size: int | None
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return a set, or None if it does not have the wanted size."""
-        families = self.union.propose(rng)
-        assert families is not None, "the number of families is not given"
-        if self.size is not None and len(families) > self.size:
+        """Return a set, or None if it does not have the wanted size. Families that are tied, which cost most, are drawn last."""
+        apart = self.union.alone.draw(rng)
+        items = self.items_of(rng, apart)
+        if self.size is not None and len(items) > self.size:
             return None
-        items = [self.pattern(rng, int(g)) for g in families]
-        ids = np.concatenate([np.empty(0, np.int64), *items])
+        tied = np.setdiff1d(self.union.ties.draw(rng).rows, apart)
+        if self.size is not None and len(items) + len(tied) > self.size:
+            return None
+        ids = np.concatenate([items, self.items_of(rng, tied)])
         return ids if self.size in (None, len(ids)) else None
 
-    def pattern(self, rng: np.random.Generator, g: int) -> IntArray:
-        """Draw items of a family, given that there is one at least: the first of them, and then the later ones independently."""
-        members = self.patterns.members[g]
-        if len(members) == 1:
-            return members
-        k = int(look_up_cdf(np.cumsum(self.weights[g]), rng.random(1))[0])
-        theta = self.chances[members, k]
-        first = int(look_up_cdf(-np.expm1(np.cumsum(np.log1p(-theta))), rng.random(1))[0])
-        taken = rng.random(len(members)) < theta
-        taken[: first + 1] = False
-        taken[first] = True
-        return np.asarray(members[taken])
+    def items_of(self, rng: np.random.Generator, families: IntArray) -> IntArray:
+        """Draw items of each family, given that there is one at least: the first of them, and then the later ones independently."""
+        if not len(families):
+            return families
+        own = self.cumulated[families]
+        state = (own <= (rng.random(len(families)) * own[:, -1])[:, None]).sum(axis=1)
+        pair, items = self.patterns.items_of(families)
+        log_rest = self.log_rest[items, state[pair]]
+        ends = np.flatnonzero(np.diff(pair, append=len(families)))
+        total = np.cumsum(log_rest)
+        none_yet = total - np.append(0.0, total[ends[:-1]])[pair]  # −log P(none up to this item)
+        sought = rng.random(len(families)) * -np.expm1(-none_yet[ends])
+        is_before = -np.expm1(-none_yet) <= sought[pair]
+        is_before[ends] = False  # whatever rounding says, the last item is the first to come if no other is
+        is_first = ~is_before & np.append(True, is_before[:-1] | (np.diff(pair) > 0))
+        later = ~is_before & ~is_first & (-np.expm1(-log_rest) > rng.random(len(items)))
+        return np.asarray(items[is_first | later])
 
 
 class FamilySource(NamedTuple):
@@ -73,7 +82,8 @@ class FamilySource(NamedTuple):
         patterns = self.mixture.patterns.with_odds(self.mixture.patterns.odds * np.exp(self.log_tilt[c]))
         some = np.append(self.mixture.odds[c] * np.expm1(patterns.log_totals), 0.0)
         union = SizedUnion.of(self.touched.single(c), np.empty(0, np.int64), None, self.memory)
-        return FamilyUnion(union, patterns, some[patterns.slots], patterns.odds / (1 + patterns.odds), self.size)
+        cumulated = np.cumsum(some[patterns.slots], axis=1)
+        return FamilyUnion(union, patterns, cumulated, np.log1p(patterns.odds), self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +95,7 @@ class FamilySampler(MixtureSampler):
     >>> import ndpp
     >>> law = ndpp.FamilyMixture([[1.0, 1.0]], [[1.0], [1.0], [1.0]], [0, 0, 1], [0, 1], np.zeros((2, 1)), [[1.0]], [1.0])
     >>> law.sampler(size=2).sample(3, rng=0).baskets.to_lists()
-    [[1, 2], [1, 2], [0, 1]]
+    [[0, 2], [1, 2], [0, 2]]
     """
 
     _engine: ClassVar[str] = "ndpp.samplers.gpu.families:FamilyEngine"

@@ -1,0 +1,79 @@
+"""What mixtures over shared ties have in common, whether the ties are between items or between families of items."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.laws.base import Law
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
+
+if TYPE_CHECKING:
+    from ndpp.laws.tied import TiedMixture
+
+
+class Components(Sequence[Any]):
+    """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
+
+    def __init__(self, mixture: SharedTies) -> None:
+        self.mixture = mixture
+
+    def __len__(self) -> int:
+        return len(self.mixture.odds)
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return [self[c] for c in range(len(self))[which]]
+        return self.mixture.single(range(len(self))[which])
+
+
+class SharedTies(Mixture):
+    """Base class: components with odds of their own, rows of ``odds``, and the ties of one ``base`` for all."""
+
+    odds: AnyArray
+    base: LowRankKernel
+
+    @property
+    def components(self) -> Components:  # type: ignore[override]
+        """The components."""
+        return Components(self)
+
+    @abstractmethod
+    def single(self, c: int) -> Law:
+        """Return component c."""
+
+    @abstractmethod
+    def begun(self, baskets: Baskets) -> tuple[TiedMixture, Baskets, Any]:
+        """Return P_c(J ⊆ S) of baskets J as that of other baskets in a mixture with shared ties, times exp of the last result."""
+
+    @abstractmethod
+    def slopes(self, c: int) -> FloatArray:
+        """Return ∂P_c(a ∈ S) / ∂(x_aᵀ N_c x_a) of every item of the catalogue."""
+
+    @property
+    @abstractmethod
+    def row_of(self) -> IntArray | None:
+        """The number of the row x of every item that can occur; None if it is that of the item."""
+
+    def settled(self, baskets: Baskets, posterior: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return baskets, items and P(a ∈ S | J ⊆ S) where this does not depend on ties, from P(c | J ⊆ S)."""
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+
+    @property
+    @abstractmethod
+    def largest(self) -> IntArray:
+        """The size of the largest set of each component."""
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger."""
+        return int(self.largest[self.weights > 0].max())
+
+    def _log_whole(self, ids: IntArray) -> FloatArray:
+        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])
