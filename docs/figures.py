@@ -3,7 +3,7 @@
 Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
 is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
 and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``benchmarks/gpu.py`` and of
-``benchmarks/peers/symmetric.py``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
+``benchmarks/peers``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
 one; the table of docs/theory.md from the registry of samplers.
 """
 
@@ -266,6 +266,20 @@ def symmetric(results: Results) -> str:
     return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"
 
 
+def nonsymmetric(results: Results) -> str:
+    found, rows = results.read("benchmarks/results/nonsymmetric.json"), []
+    for row in sorted(found["records"], key=lambda row: row["kernel"]):
+        same, seconds, cells = next(iter(row["ratio"])), row["seconds"], []
+        for name in (same, "Exact"):
+            ratio = row["ratio"][name]
+            faster = f"10^{len(f'{ratio:.0f}') - 1}" if ratio > 1e6 else f"{float(f'{ratio:.3g}'):,g}"
+            cells.append(f"`{name}`: {duration(seconds[name], 3)}, {faster} ×")
+        rows.append([row["kernel"], row["task"], row["code"], duration(seconds["peer"], 3), *cells])
+    header = ["kernel", "size", "published", "time per sample", "the same algorithm here", "default here"]
+    about = f"Mean CPU time of {len(found['records'][0]['rounds']['peer'])} rounds, and how much faster than the published code that is."
+    return "\n\n".join([about, markdown_table(header, rows), on_machine(found["machine"]) + "."]) + "\n"  # fmt: skip
+
+
 # -- docs/theory.md ----------------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +295,7 @@ BLOCKS: dict[str, dict[str, Callable[[Results], str]]] = {
     "docs/theory.md": {"costs": costs},
     "docs/benchmarks.md": {
         "answer": answer, "samplers": samplers, "times": all_times, "single": single, "prepare": prepare, "symmetric": symmetric,
+        "nonsymmetric": nonsymmetric,
     },
 }  # fmt: skip
 

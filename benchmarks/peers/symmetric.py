@@ -30,12 +30,12 @@ PACKAGES = ("dppy==0.3.3",)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def environment(folder: Path) -> Path:
-    """Return the interpreter of DPPy's environment, which is made if it is not there."""
-    python = folder / "dppy" / "bin" / "python"
+def environment(folder: Path, name: str, packages: tuple[str, ...]) -> Path:
+    """Return the interpreter of a peer's environment, which is made if it is not there."""
+    python = folder / name / "bin" / "python"
     if not python.exists():
-        venv.create(folder / "dppy", with_pip=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        venv.create(folder / name, with_pip=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
     return python
 
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("symmetric.json"))
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    python, records = environment(chosen.folder), []
+    python, records = environment(chosen.folder, "dppy", PACKAGES), []
     for n in chosen.items:
         sets = (200, max(2, 100_000 // n))
         record = compare(

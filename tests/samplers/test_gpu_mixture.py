@@ -65,6 +65,15 @@ def test_sets_of_one_size(odds: str, size: int, device: str):
 
 
 @on_devices
+def test_sets_of_one_size_one_at_a_time(device: str):
+    """The first proposals may all be smaller."""
+    sampler = tied("several", "generic").sampler(size=4)
+    draws = on(device, sampler, 1).sample(30, rng=2)
+    assert set(draws.baskets.sizes) == {4}
+    assert draws.info["rejections"].max() > 0
+
+
+@on_devices
 @pytest.mark.parametrize(("given", "exclude", "size"), [((1,), (), None), ((2, 0), (4,), None), ((3,), (0,), 3)])
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None, device: str):
     sampler = tied("several", "generic").sampler(given=given, exclude=exclude, size=size)
@@ -288,7 +297,7 @@ def test_batches_of_any_kernels_change_no_draw(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_engine_is_loaded_by_its_name():
-    assert load(sampler_module.TIED_ENGINE) is TiedEngine
+    assert load(MixtureSampler._engine) is TiedEngine
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -159,7 +159,7 @@ def test_law_over_many_draws():
     ("name", "kept"),
     [("generic", ()), ("purely skew", (0, 1)), ("broken pairs", (0, 2)), ("singular L_A", (0, 1)), ("two items", ())],
 )
-def test_law_where_it_is_awkward(name, kept):
+def test_law_where_it_is_awkward(name, kept, remembered):
     case = BY_NAME[name]
     for seed, up in enumerate((DirectUp(), NaiveUp())):
         laws.assert_law(draw_pairs(up.prepare(case.kernel, len(kept) + 2), kept, 500, seed), pair_law(case, kept))

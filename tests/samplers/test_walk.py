@@ -61,7 +61,7 @@ def one_step(case, size, up, n_draws, seed):
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "prepare") else str(value),
 )
-def test_one_step_keeps_the_law(name, size, up, n_draws):
+def test_one_step_keeps_the_law(name, size, up, n_draws, remembered):
     case = BY_NAME[name]
     laws.assert_law(one_step(case, size, up, n_draws, 1), oracles.enumerate_law(case.L, size))
 
@@ -130,7 +130,7 @@ def test_size_two_is_exact_after_one_step():
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
-def test_chains_reach_the_law():
+def test_chains_reach_the_law(remembered):
     case = BY_NAME["far from normal"]
     for start in ("uniform", "greedy"):
         draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(500, rng=7)
@@ -309,7 +309,7 @@ def test_random_size_over_many_draws(tilt):
 @pytest.mark.parametrize(
     ("name", "start"), [("singular W", "uniform"), ("zero rows", "greedy"), ("purely skew", "uniform")]
 )
-def test_random_size(name, start):
+def test_random_size(name, start, remembered):
     case = BY_NAME[name]
     draws = RandomSize.prepare(case.kernel, start=start).sample(600, rng=13)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))

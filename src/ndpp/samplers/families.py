@@ -13,13 +13,11 @@ Cost of a sample: that of its families from their kernel, and of O(1) for each o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.errors import InvalidInputError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.patterns import Patterns
@@ -61,6 +59,23 @@ class FamilyUnion(NamedTuple):
         return np.asarray(members[taken])
 
 
+class FamilySource(NamedTuple):
+    """Makes what draws from a component: with item odds ρ_c r, sets of ``size`` items; ``touched`` is the mixture of their families."""
+
+    mixture: FamilyMixture
+    touched: TiedMixture
+    size: int | None
+    log_tilt: FloatArray
+    memory: int
+
+    def __call__(self, c: int) -> FamilyUnion:
+        """Return what draws from component c."""
+        patterns = self.mixture.patterns.with_odds(self.mixture.patterns.odds * np.exp(self.log_tilt[c]))
+        some = np.append(self.mixture.odds[c] * np.expm1(patterns.log_totals), 0.0)
+        union = SizedUnion.of(self.touched.single(c), np.empty(0, np.int64), None, self.memory)
+        return FamilyUnion(union, patterns, some[patterns.slots], patterns.odds / (1 + patterns.odds), self.size)
+
+
 @dataclass(frozen=True, eq=False)
 class FamilySampler(MixtureSampler):
     """What ``mixture.sample`` draws with if the mixture is one over families.
@@ -73,23 +88,13 @@ class FamilySampler(MixtureSampler):
     [[1, 2], [1, 2], [0, 1]]
     """
 
-    @classmethod
-    def _checked_device(cls, device: str | None) -> None:
-        if device not in (None, "cpu"):
-            raise InvalidInputError(f"mixtures over families are drawn on the CPU; got device={device!r}")
+    _engine: ClassVar[str] = "ndpp.samplers.gpu.families:FamilyEngine"
 
     @classmethod
-    def _source(cls, mixture: FamilyMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
+    def _source(
+        cls, mixture: FamilyMixture, size: int | None, log_tilt: FloatArray | None, memory: int
+    ) -> FamilySource:
         touched = mixture.touched if log_tilt is None else mixture.tilted(np.exp(log_tilt))
-        return partial(
-            _union, mixture, touched, size, np.zeros(len(mixture.odds)) if log_tilt is None else log_tilt, memory
+        return FamilySource(
+            mixture, touched, size, np.zeros(len(mixture.odds)) if log_tilt is None else log_tilt, memory
         )
-
-
-def _union(
-    mixture: FamilyMixture, touched: TiedMixture, size: int | None, log_tilt: FloatArray, memory: int, c: int
-) -> FamilyUnion:
-    patterns = mixture.patterns.with_odds(mixture.patterns.odds * np.exp(log_tilt[c]))
-    some = np.append(mixture.odds[c] * np.expm1(patterns.log_totals), 0.0)
-    union = SizedUnion.of(touched.single(c), np.empty(0, np.int64), None, memory)
-    return FamilyUnion(union, patterns, some[patterns.slots], patterns.odds / (1 + patterns.odds), size)

@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -39,8 +39,6 @@ COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
 """Bytes that a prepared component takes for its cached matrices, and in addition per item."""
 MAX_PROPOSALS = 10**5
 """Maximum number of proposals per draw."""
-TIED_ENGINE = "ndpp.samplers.gpu.mixture:TiedEngine"
-"""Draws on a CUDA device from mixtures with shared ties. It imports this module, so it is loaded by name."""
 ENGINE_BATCH = 2**17
 """Samples of a mixture that are drawn together on a GPU, component by component."""
 COMPONENT_KEY = 0x9E3779B97F4A7C15
@@ -163,6 +161,7 @@ class MixtureSampler(Sampler):
     cdf: FloatArray = field(repr=False)
     store: Store = field(repr=False)
     engine: Engine | None = field(default=None, repr=False)
+    _engine: ClassVar[str] = "ndpp.samplers.gpu.mixture:TiedEngine"  # imports this module, so it is loaded by name
 
     @classmethod
     def prepare(
@@ -177,7 +176,8 @@ class MixtureSampler(Sampler):
         component: int | None = None,
     ) -> Sampler:
         """Weigh the components; refuse what cannot be drawn. Parameters as in ``mixture.sample``; ``component`` is a number."""
-        device = cls._checked_device(device)
+        found = cuda_device(device)
+        device = None if found is None else str(found)
         if component is not None:
             if device is None or not isinstance(mixture, TiedMixture):
                 kernel = mixture.components[component]
@@ -190,17 +190,11 @@ class MixtureSampler(Sampler):
         n_recent = max(1, min(len(rest.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * rest.n_items)))
         if isinstance(rest, (TiedMixture, FamilyMixture)):
             sampler = cls._shared(mixture, rest, size, ids, memory // n_recent, n_recent)
-            return with_engine(sampler, device, TIED_ENGINE)
+            return with_engine(sampler, device, cls._engine)
         weights = rest.responsibilities(ids, size=size)
         source = KernelSource(rest, size, ids, memory // n_recent, device)
         sampler = cls(mixture, ids[:0], np.cumsum(weights), Store(source, n_recent))
         return sampler if device is None else replace(sampler, engine=ComponentEngine(sampler))
-
-    @classmethod
-    def _checked_device(cls, device: str | None) -> str | None:
-        """Return the GPU to draw on, None for the CPU."""
-        found = cuda_device(device)
-        return None if found is None else str(found)
 
     @classmethod
     def _shared(

@@ -1,4 +1,4 @@
-"""The engine of :class:`~ndpp.samplers.Exact` on a CUDA device: many samples in parallel, in torch.
+"""The engines of :class:`~ndpp.samplers.Exact` and of mixtures on a CUDA device: many samples in parallel, in torch.
 
 Start with ``docs/gpu-internals.md``, which also explains the letters in shapes. :class:`~ndpp.samplers.Exact` loads this package by name
 when a device is requested; nothing else imports it, so importing the samplers does not import torch. The algorithms are those of the CPU:
@@ -8,7 +8,9 @@ on i alone; its stream is not that of the CPU, so the two engines agree in distr
 From top to bottom; a module imports only from those below it:
 
 ===============  ======================================================================
-``exact``        the engine: batches of samples in, draws out
+``families``     the engine of mixtures over families: families by ``mixture``, then their items
+``mixture``      the engine of mixtures with shared ties: all components at once, by clocks
+``exact``        the engine of kernels: batches of samples in, draws out
 ``projections``  samples of a symmetric kernel, by its eigenvectors
 ``clock``        samples of any size, by clocks that run together
 ``spectra``      resolvents of a kernel or of mixtures in coordinates in which they are diagonal

@@ -11,6 +11,7 @@ at a time; about 200r bytes per sample and item of T.
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -52,55 +53,24 @@ class Proposals(NamedTuple):
     on_cpu: Tensor
 
 
-@dataclass(eq=False)
-class TiedEngine(BatchEngine):
-    """Draws the samples of one :class:`~ndpp.samplers.mixture.MixtureSampler` on one device, at most ``max_samples`` in parallel.
-
-    ``components`` are those that can be drawn, ``cdf`` (C,) their weights' sums, ``blocks`` those whose tables are in memory together.
-    """
+class SetEngine(BatchEngine):
+    """Draws the samples of one sampler on one device from sets that are proposed for many of them at once."""
 
     sampler: MixtureSampler
-    source: TiedSource
-    device: torch.device
-    q: Tensor
-    components: IntArray
-    cdf: Tensor
-    blocks: list[slice]
-    max_samples: int = MAX_BATCH
-    _spectra: dict[int, Spectra] = field(default_factory=dict, repr=False)
 
-    @classmethod
-    def prepare(cls, sampler: MixtureSampler, device: torch.device) -> TiedEngine | None:
-        """Copy the rows of the ties to the device; return None if there is nothing to draw."""
-        if not len(sampler.cdf):
-            return None
-        source = sampler.store.make
-        assert isinstance(source, TiedSource)
-        weights = np.diff(sampler.cdf, prepend=0.0)
-        components = np.flatnonzero(weights > UNREACHABLE * sampler.cdf[-1])
-        ties = source.mixture.base.ties
-        q = torch.empty(ties.n_rows, ties.rank, dtype=torch.float64, device=device)
-        for block, part in ties.q_blocks():
-            q[block] = torch.from_numpy(np.array(part)).to(device)
-        fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
-        blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
-        cdf = torch.from_numpy(np.cumsum(weights[components])).to(device)
-        return cls(sampler, source, device, q, components, cdf, blocks)
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """Number of items to draw in addition to the given ones, if not any number."""
 
-    def spectra(self, block: int) -> Spectra:
-        """Return the tables of a block of components; those of the last one used are kept."""
-        if block not in self._spectra:
-            self._spectra.clear()
-            mixture, which = self.source.mixture, self.components[self.blocks[block]]
-            log_tilt = 0.0 if self.source.log_tilt is None else self.source.log_tilt[which]
-            odds = mixture.tilted_odds(log_tilt, which)
-            self._spectra[block] = prepare(self.q, torch.from_numpy(mixture.core).to(self.device), odds)
-        return self._spectra[block]
+    @abstractmethod
+    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Proposals:
+        """Return a set for each number in the streams, without the given items."""
 
     def _draws(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Draws:
         """Draw the samples with these consecutive numbers."""
         began = time.perf_counter()
-        given, size = torch.from_numpy(self.sampler.given).to(self.device), self.source.size
+        given, size = torch.from_numpy(self.sampler.given).to(self.device), self.size
         if size is None:
             drawn, attempts = self.propose(streams, key, numbers), torch.ones_like(numbers)
         else:
@@ -140,13 +110,65 @@ class TiedEngine(BatchEngine):
             done, place = good.any(1), good.int().argmax(1)
             attempts[pending] += torch.where(done, place + 1, n_each)
             at = (torch.arange(len(pending), device=self.device) * n_each + place)[done]
-            found.ids[pending[done]], found.on_cpu[pending[done]] = proposed.ids[at, :size], proposed.on_cpu[at]
+            if len(at):  # otherwise, all sets may be smaller
+                found.ids[pending[done]], found.on_cpu[pending[done]] = proposed.ids[at, :size], proposed.on_cpu[at]
             pending, tried = pending[~done], tried + n_each
         return found, attempts
 
+
+@dataclass(eq=False)
+class TiedEngine(SetEngine):
+    """Draws the samples of one :class:`~ndpp.samplers.mixture.MixtureSampler` on one device, at most ``max_samples`` in parallel.
+
+    ``components`` are those that can be drawn, ``cdf`` (C,) their weights' sums, ``blocks`` those whose tables are in memory together.
+    """
+
+    sampler: MixtureSampler
+    source: TiedSource
+    device: torch.device
+    q: Tensor
+    components: IntArray
+    cdf: Tensor
+    blocks: list[slice]
+    max_samples: int = MAX_BATCH
+    _spectra: dict[int, Spectra] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def prepare(cls, sampler: MixtureSampler, device: torch.device) -> TiedEngine | None:
+        """Copy the rows of the ties to the device; return None if there is nothing to draw."""
+        if not len(sampler.cdf):
+            return None
+        source = sampler.store.make
+        assert isinstance(source, TiedSource)
+        weights = np.diff(sampler.cdf, prepend=0.0)
+        components = np.flatnonzero(weights > UNREACHABLE * sampler.cdf[-1])
+        ties = source.mixture.base.ties
+        q = torch.empty(ties.n_rows, ties.rank, dtype=torch.float64, device=device)
+        for block, part in ties.q_blocks():
+            q[block] = torch.from_numpy(np.array(part)).to(device)
+        fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
+        blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
+        cdf = torch.from_numpy(np.cumsum(weights[components])).to(device)
+        return cls(sampler, source, device, q, components, cdf, blocks)
+
+    @property
+    def size(self) -> int | None:
+        """Number of items to draw in addition to the given ones, if not any number."""
+        return self.source.size
+
+    def spectra(self, block: int) -> Spectra:
+        """Return the tables of a block of components; those of the last one used are kept."""
+        if block not in self._spectra:
+            self._spectra.clear()
+            mixture, which = self.source.mixture, self.components[self.blocks[block]]
+            log_tilt = 0.0 if self.source.log_tilt is None else self.source.log_tilt[which]
+            odds = mixture.tilted_odds(log_tilt, which)
+            self._spectra[block] = prepare(self.q, torch.from_numpy(mixture.core).to(self.device), odds)
+        return self._spectra[block]
+
     def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Proposals:
         """Return a set for each number in the streams, without the given items."""
-        which = look_up_cdf(self.cdf, streams.uniforms(index, COMPONENT_STEP, 0, 1)[0][:, 0])
+        which = self.component(streams, index)
         found: list[tuple[Tensor, Proposals]] = []
         for number, block in enumerate(self.blocks):
             positions = ((which >= block.start) & (which < block.stop)).nonzero()[:, 0]
@@ -161,6 +183,10 @@ class TiedEngine(BatchEngine):
         for at, drawn in found:
             ids[at, : drawn.ids.shape[1]], sizes[at], on_cpu[at] = drawn
         return Proposals(ids, sizes, on_cpu)
+
+    def component(self, streams: Streams, index: Tensor) -> Tensor:
+        """Return the component of each number in the streams, as a position in ``components``."""
+        return look_up_cdf(self.cdf, streams.uniforms(index, COMPONENT_STEP, 0, 1)[0][:, 0])
 
     def _groups(self, spectra: Spectra, which: Tensor) -> Iterator[Tensor]:
         """Yield positions of samples whose clocks run together, as many as fit into memory."""

@@ -19,6 +19,7 @@ nearly so, T has too few digits, and B^A comes from :func:`~ndpp.samplers.walk.b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -230,7 +231,7 @@ def _propose(
         rows[0], low, total = draw_one(rng, tree, Q, V)
         if rows[0] >= 0 and low >= -PROBABILITY_TOLERANCE * total:
             y = np.dot(V, Q[rows[0]])
-            rest = (y[0] * V[1:] - y[1] * V[:1]) / np.sqrt(np.dot(y, y))
+            rest = (y[0] * V[1:] - y[1] * V[:1]) / math.sqrt(np.dot(y, y))
             rows[1], low, total = draw_one(rng, tree, Q, rest)
         if rows[1] < 0 or rows[0] == rows[1] or not low >= -PROBABILITY_TOLERANCE * total:
             return rows, proposals, low, total, ratio
@@ -243,28 +244,44 @@ def _propose(
 @njit(error_model="numpy")
 def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: float, second: float) -> FloatArray:
     """Choose two columns with probability ∝ their Gram determinant; return an orthonormal basis of their span, as rows."""
-    i = min(np.searchsorted(cdf, first * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1]))
-    sums = np.cumsum(np.maximum(gram[i, i] * np.diag(gram) - gram[i] ** 2, 0.0))
-    j = min(np.searchsorted(sums, second * sums[-1], side="right"), np.searchsorted(sums, sums[-1]))
-    V = np.empty((2, len(columns)))
-    V[0] = columns[:, i] / np.sqrt(gram[i, i])
-    V[1] = columns[:, j] / np.sqrt(gram[j, j])
-    for _ in range(2):  # twice is enough, however close the columns are
-        V[1] -= np.dot(V[0], V[1]) * V[0]
-        V[1] /= np.sqrt(np.dot(V[1], V[1]))
+    i = _place(cdf, first)
+    sums, total = np.empty(len(gram)), 0.0
+    for j in range(len(gram)):
+        total += max(gram[i, i] * gram[j, j] - gram[i, j] * gram[i, j], 0.0)
+        sums[j] = total
+    j = _place(sums, second)
+    V, same = np.empty((2, len(columns))), gram[i, j] / gram[i, i]
+    for c in range(len(columns)):
+        V[0, c] = columns[c, i]
+        V[1, c] = columns[c, j] - same * columns[c, i]
+    V[0] /= math.sqrt(np.dot(V[0], V[0]))
+    V[1] -= np.dot(V[0], V[1]) * V[0]  # once more, in case the columns are close
+    V[1] /= math.sqrt(np.dot(V[1], V[1]))
     return V
+
+
+@njit()
+def _place(cdf: FloatArray, uniform: float) -> int:
+    """Return an index with probability ∝ its weight, given the sums of all weights; never one of weight zero."""
+    place = 0
+    while place + 1 < len(cdf) and cdf[place] <= uniform * cdf[-1] and cdf[place] < cdf[-1]:
+        place += 1
+    return place
 
 
 @njit(error_model="numpy")
 def pair_ratio(q: FloatArray, other: FloatArray, columns: FloatArray, n_symmetric: int) -> float:
     """Return det L^A_ab / det L̂^A_ab of two items with these rows of Q, before it is checked and clipped."""
-    a = np.dot(q / np.sqrt(np.dot(q, q)), columns)  # the scale of the rows cancels
-    b = np.dot(other / np.sqrt(np.dot(other, other)), columns)
-    p, half = n_symmetric, (len(a) - n_symmetric) // 4
-    S, R, Y, Z = slice(p), slice(p, p + 2 * half), slice(p + 2 * half, p + 3 * half), slice(p + 3 * half, None)
-    aa, bb, ab = np.sum(a[S] * a[S]), np.sum(b[S] * b[S]), np.sum(a[S] * b[S])
-    skew = np.sum(a[Y] * b[Z]) - np.sum(a[Z] * b[Y])
+    a = np.dot(q, columns) / math.sqrt(np.dot(q, q))  # the scale of the rows cancels
+    b = np.dot(other, columns) / math.sqrt(np.dot(other, other))
+    half = (len(a) - n_symmetric) // 4
+    aa = bb = ab = skew = 0.0
+    for i in range(n_symmetric):
+        aa, bb, ab = aa + a[i] * a[i], bb + b[i] * b[i], ab + a[i] * b[i]
+    for i in range(n_symmetric + 2 * half, n_symmetric + 3 * half):
+        skew += a[i] * b[i + half] - a[i + half] * b[i]
     minor = aa * bb - (ab + skew) * (ab - skew)
-    aa, bb, ab = aa + np.sum(a[R] * a[R]), bb + np.sum(b[R] * b[R]), ab + np.sum(a[R] * b[R])
-    most = aa * bb - ab * ab
-    return minor / most if minor > 0.0 and most > 0.0 else 0.0
+    for i in range(n_symmetric, n_symmetric + 2 * half):
+        aa, bb, ab = aa + a[i] * a[i], bb + b[i] * b[i], ab + a[i] * b[i]
+    bound = aa * bb - ab * ab
+    return minor / bound if minor > 0.0 and bound > 0.0 else 0.0
