@@ -157,7 +157,7 @@ EXACT = SamplerSpec(
     name="exact", cls=Exact, other_laws=(ExactUnion, MixtureSampler, FamilySampler), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
     prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
-    cost="O(k N r² + r³ log k)", unit_cost="O(k N r² + r³ log k), whatever n", preparation="O(n r² + N r³)",
+    cost="O(k N r² log k)", unit_cost="O(k N r² log k), whatever n", preparation="O(n r² + N r³)",
     source="Theorem 4", remark="what `kernel.sample` uses",
 )  # fmt: skip
 WALK = SamplerSpec(
