@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ndpp.baskets import Baskets
 from ndpp.laws.base import Law
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-
-if TYPE_CHECKING:
-    from ndpp.laws.tied import TiedMixture
 
 
 class Components(Sequence[Any]):
@@ -49,8 +46,8 @@ class SharedTies(Mixture):
         """Return component c."""
 
     @abstractmethod
-    def begun(self, baskets: Baskets) -> tuple[TiedMixture, Baskets, Any]:
-        """Return P_c(J ⊆ S) of baskets J as that of other baskets in a mixture with shared ties, times exp of the last result."""
+    def begun(self, baskets: Baskets) -> tuple[Any, Baskets, Any]:
+        """Return P_c(J ⊆ S) of baskets J as that of others in a :class:`~ndpp.laws.tied.TiedMixture`, times exp of the last result."""
 
     @abstractmethod
     def slopes(self, c: int) -> FloatArray:
