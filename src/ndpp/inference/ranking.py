@@ -285,7 +285,7 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
     Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures with shared ties do so component by
-    component (:mod:`ndpp.laws.begun`), with an error of at most 1e-12 for components that are left out, and other mixtures score one
+    component (``ndpp.laws.begun``), with an error of at most 1e-12 for components that are left out, and other mixtures score one
     basket after another. For the best items only, :func:`recommend_many` is several times as fast.
     """
     out = _continuation_or_nan(law, baskets)

@@ -179,7 +179,7 @@ class Exact(Sampler):
         ), proposals + run.proposals
 
     def eigenchain(self, wanted: int) -> EigenChain | None:
-        """Return what draws ``wanted`` items in eigencoordinates; None if they need the circles of :mod:`.nodes`."""
+        """Return what draws ``wanted`` items in eigencoordinates; None if they need node matrices."""
         key = "eigenchain", wanted
         return self.ladder.remember(key, lambda: self._first_chain(wanted) or ()) or None if wanted else None
 
