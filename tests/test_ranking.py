@@ -263,3 +263,15 @@ def test_a_limit_needs_a_category_per_item():
         recommend(kernel, [], per_category=PerCategory(["a", "b"], 1))
     with pytest.raises(InvalidInputError, match="most must be at least 1; got 0"):
         recommend(kernel, [], per_category=PerCategory(["a"] * 40, 0))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_scores_equal_up_to_rounding_come_in_the_order_of_the_catalogue(name):
+    """An empty basket makes no item more likely: every lift is one."""
+    law = LAWS[name]
+    possible = np.flatnonzero(law.inclusion_probabilities() > 0)
+    many = recommend_many(law, Baskets.from_lists([[]], n_items=law.n_items), n=4, ranking=Ranking.LIFT)
+    for found in (recommend(law, [], n=4, ranking=Ranking.LIFT), many[0]):
+        assert found is not None
+        assert found.scores == pytest.approx(1.0, abs=1e-12)
+        np.testing.assert_array_equal(found.items, possible[:4])

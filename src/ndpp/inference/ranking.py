@@ -32,6 +32,8 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shared import SharedTies
 
+TIE = 2.0**34
+"""Scores are equal if they are so to this many parts."""
 SCORES = 2**24
 """Scores in memory at a time (128 MB)."""
 
@@ -255,12 +257,13 @@ def _others(law: LowRankKernel | Mixture, candidates: Items | None) -> IntArray:
 
 
 def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int, limit: _Limit | None) -> Recommendation:
-    """Return the n best items that score above zero; ties go to the smaller id."""
+    """Return the n best items that score above zero; of scores that are equal up to rounding, the smaller id comes first."""
     if limit is not None:
         limit.apply(scores)
     least = np.partition(scores, -n)[-n] if n < len(scores) else 0.0
-    best = np.flatnonzero((scores >= least) & (scores > 0))
-    best = best[np.argsort(-scores[best], kind="stable")[:n]]
+    best = np.flatnonzero((scores >= least * (1 - 4 / TIE)) & (scores > 0))
+    mantissa, exponent = np.frexp(scores[best])
+    best = best[np.argsort(-np.ldexp(np.round(mantissa * TIE), exponent), kind="stable")[:n]]
     labels = None if law.labels is None else tuple(law.labels[a] for a in best.tolist())
     return Recommendation(best, scores[best], labels)
 
