@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import threadpoolctl
 from hypothesis import settings
 
 import laws
+from ndpp.errors import MissingExtraError
 
 pytest.register_assert_rewrite("contract")
 
@@ -21,6 +24,17 @@ settings.load_profile("suite")
 # A shell starts background jobs with Ctrl-C ignored, and the commands that the tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Skip what needs torch where it is not installed, and nothing else."""
+    try:
+        return (yield)
+    except MissingExtraError as error:
+        if error.package != "torch" or find_spec("torch") is not None:
+            raise
+        pytest.skip("needs torch: pip install 'ndpp[learn]'")
 
 
 @pytest.hookimpl(trylast=True)
