@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from scipy.stats import binom
 
 import laws
 import oracles
+from devices import drawn_by, on_devices
 from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
 from ndpp._lazy import load
@@ -43,20 +45,7 @@ from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-    ),
-]
-on_devices = pytest.mark.parametrize("device", DEVICES)
-
-
-def on(device: str, sampler: Exact, *, max_samples: int | None = None) -> Exact:
-    """The sampler with the GPU engine on a device, CPU tensors included."""
-    engine = ExactEngine.prepare(sampler, torch.device(device))
-    engine.max_samples = max_samples or engine.max_samples
-    return dataclasses.replace(sampler, engine=engine)
+on = partial(drawn_by, ExactEngine)
 
 
 @on_devices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 import torch
 
 import laws
+from devices import drawn_by, on_devices
 from families import CASES, N, law_of, mixed, plain
 from ndpp import FamilyMixture
 from ndpp._lazy import load
@@ -19,21 +20,7 @@ from ndpp.samplers import FamilySampler
 from ndpp.samplers.gpu import families as module
 from ndpp.samplers.gpu.families import FamilyEngine
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-    ),
-]
-on_devices = pytest.mark.parametrize("device", DEVICES)
-
-
-def on(device: str, sampler: FamilySampler, max_samples: int | None = None) -> FamilySampler:
-    """The sampler with the GPU engine on a device, CPU tensors included."""
-    engine = FamilyEngine.prepare(sampler, torch.device(device))
-    if max_samples:
-        engine.max_samples = max_samples
-    return dataclasses.replace(sampler, engine=engine)
+on = partial(drawn_by, FamilyEngine)
 
 
 @on_devices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 import torch
 
 import laws
+from devices import drawn_by, on_devices
 from mixtures import ODDS, N, dense, enumerate_mixture, every, general, tied
 from ndpp import LowRankKernel, Mixture
 from ndpp._lazy import load
@@ -30,21 +32,7 @@ from ndpp.samplers.gpu.mixture import TiedEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.mixture import ComponentEngine, MixtureSampler
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-    ),
-]
-on_devices = pytest.mark.parametrize("device", DEVICES)
-
-
-def on(device: str, sampler: MixtureSampler, max_samples: int | None = None) -> MixtureSampler:
-    """The sampler with the GPU engine on a device, CPU tensors included."""
-    engine = TiedEngine.prepare(sampler, torch.device(device))
-    if engine is not None and max_samples:
-        engine.max_samples = max_samples
-    return dataclasses.replace(sampler, engine=engine)
+on = partial(drawn_by, TiedEngine)
 
 
 @on_devices

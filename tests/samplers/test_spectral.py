@@ -258,6 +258,23 @@ def test_negative_eigenvalues_that_rounding_explains():
         kernel.size_distribution()
 
 
+def test_negative_eigenvalues_that_rounding_does_not_explain(monkeypatch):
+    """A Z that is off by one per cent is not drawn from."""
+    sampler, given_none = (
+        Exact.prepare(LowRankKernel(GENERIC.X, np.diag([1.0, 1.0, 0.5, 0.25])), size=3),
+        spectral.condition_or_zero,
+    )
+    assert len(sampler.sample(1, rng=0).baskets) == 1
+
+    def off(R, given):
+        Z, log_minor = given_none(R, given)
+        return Z - (np.linalg.eigvalsh(Z)[0] + 0.01) * np.eye(len(Z)), log_minor
+
+    monkeypatch.setattr(spectral, "condition_or_zero", off)
+    with pytest.raises(PrecisionError, match="choice of an eigenvector"):
+        Exact.prepare(LowRankKernel(GENERIC.X, np.diag([1.0, 1.0, 0.5, 0.25])), size=3).sample(1, rng=0)
+
+
 # ---- what it promises -----------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from ndpp.laws.mixture import Mixture
 from ndpp.laws.shared import SharedTies
 
 TIE = 2.0**34
-"""Scores are equal if they are so to this many parts."""
+"""Scores that agree to one part in this many count as equal."""
 SCORES = 2**24
 """Scores in memory at a time (128 MB)."""
 

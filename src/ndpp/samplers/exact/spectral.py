@@ -73,7 +73,7 @@ class Spectrum(NamedTuple):
         tilt = 1.0 if wanted is None else tilt_for(coords, len(given) + wanted, given)
         Z, log_minor = condition_or_zero(resolvent(coords, np.array([tilt]))[0][0], given)
         chance, vectors = np.linalg.eigh(symmetric_part(Z))
-        # Rounding of a W in single precision may leave small negative eigenvalues, which count as zero.
+        # Rounding may leave small negative eigenvalues, which count as zero; what it does to the kernel has been judged before.
         chance = clip_probabilities(chance, "choice of an eigenvector", tolerance=REFUSE_ERROR)
         kept = chance > len(chance) * ROUNDING
         chance, vectors = chance[kept], vectors[:, kept]
