@@ -1,4 +1,4 @@
-"""Engines of the GPU on CPU tensors, and again on a CUDA device where there is one (marker ``gpu``). Needs torch."""
+"""Engines of the GPU on CPU tensors, and again on a CUDA device where there is one (marker ``gpu``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 
 on_devices = pytest.mark.parametrize(
     "device",
