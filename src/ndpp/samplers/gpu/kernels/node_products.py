@@ -12,7 +12,7 @@ from ndpp.samplers.gpu.diagonal import swapped
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.runtime import TILE, jit, tl, triton
 
-SETTINGS = 32, 64, 4, 2
+SETTINGS = 16, 128, 4, 1
 """Pairs of a node and a proposal, and items, per program; warps; stages. Chosen by timing on an H200."""
 
 
@@ -26,6 +26,7 @@ def node_products(factors: Tensor, table: Tensor, rows: Tensor, which: Tensor, i
     if not (runtime.usable(rows.device) and c % 8 == 0 and width % TILE == 0):
         return node_products_plain(factors, table, rows, which, items, n)
     out = torch.empty(P, n, h, 4, c, dtype=items.dtype, device=items.device)
+    rows = rows.contiguous()
     M, N, warps, stages = SETTINGS
     N = min(N, max(TILE, triton.next_power_of_2(n)))
     node_products_kernel[(P * 2 * triton.cdiv(h * c, M) * triton.cdiv(n, N),)](
