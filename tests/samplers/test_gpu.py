@@ -29,7 +29,8 @@ from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
-from ndpp.samplers.gpu import device_rows, run
+from ndpp.samplers.gpu import device_rows, proposals, run
+from ndpp.samplers.gpu import exact as exact_engine
 from ndpp.samplers.gpu.batches import DeviceLost
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
@@ -39,6 +40,8 @@ from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import tight
+from ndpp.samplers.gpu.kernels.node_forms import node_forms
+from ndpp.samplers.gpu.kernels.node_products import node_products
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
 from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
 from ndpp.samplers.gpu.proposals import Streams, accept
@@ -89,7 +92,7 @@ def conditional_laws(engine: ExactEngine, kernel: LowRankKernel, wanted: int, sa
 
 @on_devices
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
-def test_every_conditional_law_is_the_enumerated_one(case: Case, device: str):
+def test_every_conditional_law_is_the_enumerated_one(case: Case, form: str, device: str):
     for size in oracles.possible_sizes(case.L):
         if size:
             sampler, seen = on(device, Exact.prepare(case.kernel, size=size)), 0
@@ -101,13 +104,20 @@ def test_every_conditional_law_is_the_enumerated_one(case: Case, device: str):
             assert seen >= size  # of 4·size laws most are trusted on the common circles
 
 
+@pytest.fixture(params=["sides", "coordinates"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether samples store their sides, or rows in coordinates in which Z is diagonal, as samples of many items do."""
+    monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 64 if request.param == "sides" else 0)
+    return request.param
+
+
 DRAWS = 1000
 """As many as the negative control needs."""
 
 
 @on_devices
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
-def test_law_of_the_draws(case: Case, device: str):
+def test_law_of_the_draws(case: Case, form: str, device: str):
     for size in [None, max(oracles.possible_sizes(case.L))]:
         draws = on(device, Exact.prepare(case.kernel, size=size)).sample(DRAWS, rng=1)
         laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
@@ -439,6 +449,12 @@ def _bordered(inverse, inner, parts, squares):
     return tight(inverse, n), inner[:, :, :n, :n], *outcome
 
 
+def _bordered_alone(inverse, parts):
+    pivots, trace = border(inverse, None, parts, None)
+    assert trace is None
+    return tight(inverse, parts.shape[2]), pivots
+
+
 def _inverted(n):
     def call(parts):
         tight(parts, n)[:, 0] += 3 * n**0.5 * torch.eye(n, device=parts.device)
@@ -449,7 +465,15 @@ def _inverted(n):
 
 
 def _corrected(products, inverse, w):
-    return correction(products, inverse, torch.view_as_complex(w))
+    return correction(products, inverse, torch.view_as_complex(w), torch.arange(len(w), device=w.device))
+
+
+def _products_at_nodes(n):
+    def call(factors, table, rows, items):
+        which = torch.arange(len(rows), device=rows.device).flip(0)
+        return node_products(factors, table, (rows.abs() * 10).long() % len(table), which, items, n)
+
+    return call
 
 
 def _weighted(table, rows, w, minus=None):
@@ -463,6 +487,8 @@ FUSED = {
     "correction three tiles": (_corrected, [(2, 41, 1, 4, 24), (2, 2, 42, 42), (2, 1, 2)]),
     "correction more tiles than fit": (_corrected, [(1, 67, 1, 4, 8), (1, 2, 68, 68), (1, 1, 2)]),
     "correction in two turns": (_corrected, [(2, 99, 2, 4, 24), (4, 2, 100, 100), (2, 2, 2)]),
+    "node_products": (_products_at_nodes(5), [(4, 3, 32), (20, 2, 32), (3, 8), (2, 3, 6, 32)]),
+    "node_products in many programs": (_products_at_nodes(70), [(4, 9, 16), (20, 2, 16), (2, 24), (2, 3, 70, 16)]),
     "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
     "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),
@@ -474,6 +500,10 @@ FUSED = {
     "border by one tile": (_bordered, [(3, 2, 16, 16), (3, 2, 16, 16), (3, 4, 16), (3, 4, 16)]),
     "border a large one": (_bordered, [(2, 2, 40, 40), (2, 2, 40, 40), (2, 4, 39), (2, 4, 39)]),
     "border up to the capacity": (_bordered, [(2, 2, 64, 64), (2, 2, 64, 64), (2, 4, 64), (2, 4, 64)]),
+    "border without a trace": (_bordered_alone, [(5, 2, 10, 10), (5, 4, 7)]),
+    "border more than 64 rows without a trace": (_bordered_alone, [(2, 2, 100, 100), (2, 4, 99)]),
+    "node_forms": (node_forms, [(4, 3, 32), (5, 3, 2, 32), (5, 3, 2, 32)]),
+    "node_forms of other widths": (node_forms, [(4, 2, 48), (2, 2, 2, 48), (2, 2, 2, 48)]),
     "border more than 64 rows": (_bordered, [(2, 2, 100, 100), (2, 2, 100, 100), (2, 4, 99), (2, 4, 99)]),
 }
 
@@ -528,6 +558,46 @@ def test_fused_proposals_equal_plain_ones(device: str, monkeypatch: pytest.Monke
         assert torch.equal(one, other)
     parts = [streams.propose(table, starts, samples, 3, first, count)[0] for first, count in ((2, 10), (12, 14))]
     assert torch.equal(torch.cat(parts, 1), fast[0])  # how many are proposed at a time changes nothing
+
+
+@on_devices
+def test_samples_are_the_same_without_sides(device: str, monkeypatch: pytest.MonkeyPatch):
+    """Proposals that are rejected by the leverage that items leave over would be rejected anyway."""
+    kernel, drawn = make_kernel(300, 40, rng=0), []
+    for most in (64, 0):
+        monkeypatch.setattr(exact_engine, "SIDES_UP_TO", most)
+        sampler = on(device, Exact.prepare(kernel, size=15))
+        assert (sampler.engine.circles.diagonal is None) == (most == 64)
+        drawn.append(sampler.sample(60, rng=1))
+    assert drawn[0].baskets.to_lists() == drawn[1].baskets.to_lists()
+    np.testing.assert_array_equal(drawn[0].info["proposals"], drawn[1].info["proposals"])
+
+
+@on_devices
+def test_all_survivors_are_judged_where_the_first_are_not_accepted(device: str, monkeypatch: pytest.MonkeyPatch):
+    """Eight are judged together; bounds let many more pass."""
+    monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 0)
+    drawn, calls, judge = [], [], Group.probabilities
+    for survivors in (1.5, 0.01):
+        monkeypatch.setattr(proposals, "SURVIVOR_FACTOR", survivors)
+        monkeypatch.setattr(proposals, "SURVIVOR_SHARE", 0.85 if survivors > 1 else 6.0)
+        sampler = on(device, Exact.prepare(make_kernel(300, 40, rng=0), size=15))
+        sampler.engine.schedule(15)
+        monkeypatch.setattr(Group, "probabilities", lambda *args: calls.append(args[1].shape[1]) or judge(*args))
+        drawn.append(sampler.sample(30, rng=1))
+        monkeypatch.setattr(Group, "probabilities", judge)
+    assert {8, 48} <= set(calls)
+    assert drawn[0].baskets.to_lists() == drawn[1].baskets.to_lists()
+
+
+@on_devices
+def test_a_kernel_with_hardly_any_eigenvectors_stores_sides(device: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 0)
+    X = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 2)))[0]
+    kernel = LowRankKernel(X, np.array([[1.0, 1.0], [-1.0, 3.0]]))  # a Jordan block
+    sampler = on(device, Exact.prepare(kernel, size=2))
+    assert sampler.engine.circles.diagonal is None
+    laws.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(X @ kernel.W @ X.T, size=2))
 
 
 @on_devices

@@ -18,6 +18,7 @@ from ndpp.samplers.exact.monitors import RUNG_STEP
 from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.device_rows import DeviceRows
+from ndpp.samplers.gpu.diagonal import Diagonal
 
 
 class CircleKey(NamedTuple):
@@ -60,6 +61,9 @@ class DeviceCircle:
     device_rows: DeviceRows
     memory: int  # maximum bytes of the table
     dropped: Dropped | None = None
+    factors: Tensor | None = (
+        None  # (2, 4, h, 2K), of Z and Z² in the coordinates of `Circles.diagonal`, if there are any
+    )
     lookups: int = 0  # rows of the table requested so far
 
     @cached_property
@@ -72,6 +76,11 @@ class DeviceCircle:
         """Count these lookups; return the table once the total reaches its number of rows, so that computing it pays."""
         self.lookups += lookups
         return self.table if self.lookups >= self.device_rows.kernel.n_rows else None
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """(r, h·2·r): the part of ``to_sides`` that gives only Zq."""
+        return _columns(self.to_sides, self.half)
 
     @cached_property
     def square_columns(self) -> Tensor:
@@ -93,7 +102,7 @@ class DeviceCircle:
     def forms(self, q: Tensor) -> Tensor:
         """Return qᵀZq for rows q (m, r), shape (m, 2h)."""
         r = q.shape[1]
-        sides = _columns(self.to_sides, self.half)
+        sides = self.columns
         out = torch.empty((len(q), 2 * self.half), dtype=q.dtype, device=q.device)
         block = max(1, 2**26 // max(1, sides.shape[1]))
         for start in range(0, len(q), block):
@@ -103,10 +112,13 @@ class DeviceCircle:
 
 
 class Circles:
-    """The ladder's circles on one device, computed on first use; the most recently used are kept, within ``memory`` bytes."""
+    """The ladder's circles on one device, computed on first use; the most recently used are kept, within ``memory`` bytes.
 
-    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
-        self.ladder, self.device_rows, self.memory = ladder, device_rows, memory
+    If ``diagonal`` is not None, samples do not store their sides: products with them are computed in these coordinates.
+    """
+
+    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int, diagonal: Diagonal | None = None) -> None:
+        self.ladder, self.device_rows, self.memory, self.diagonal = ladder, device_rows, memory, diagonal
         self._kept: OrderedDict[CircleKey, DeviceCircle] = OrderedDict()
         self._real: dict[int, Tensor] = {}
 
@@ -118,6 +130,7 @@ class Circles:
             self._kept[key] = DeviceCircle(
                 _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4,
                 dropped=Dropped(_columns(_sides(rest), n_dropped), log_w[used:], log_t[used:]) if n_dropped else None,
+                factors=None if self.diagonal is None else self.diagonal.factors(t[:used], Z),
             )  # fmt: skip
             while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
                 self._kept.popitem(last=False)

@@ -35,7 +35,9 @@ from ndpp.samplers.gpu.batches import BatchEngine
 from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import ClockGroup, Unfinished, clocks_that_fit
 from ndpp.samplers.gpu.device_rows import DeviceRows
+from ndpp.samplers.gpu.diagonal import Diagonal
 from ndpp.samplers.gpu.group import Context
+from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import MAX_SAMPLES, free_memory, samples_that_fit
 from ndpp.samplers.gpu.projections import Projections
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
@@ -45,6 +47,8 @@ from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
 
 COUNT_STEP = 1 << 19
 """The step whose random numbers determine the number of items of a sample. Items use the steps below."""
+SIDES_UP_TO = 64
+"""Largest size whose samples store their sides; those of larger ones do so only if the kernel has hardly any eigenvectors."""
 FREE_SIZE_BATCH = 4
 """Factor for the batch if the size is free: samples are then drawn in groups of one size each, or finish at different times."""
 
@@ -84,7 +88,13 @@ class ExactEngine(BatchEngine):
         if not sampler.kernel.rank:
             return None
         device_rows = DeviceRows(sampler.kernel, device, sampler.index)
-        return cls(sampler, device, device_rows, Circles(sampler.ladder, device_rows, free_memory(device) // 4))
+        memory, diagonal, q = free_memory(device) // 4, None, device_rows.q
+        stores_sides = (
+            sampler.size is None or sampler.size <= SIDES_UP_TO or len(sampler.given) > 0 or sampler.symmetric
+        )
+        if not stores_sides and q is not None and 2 * q.nbytes <= memory and (device.type == "cpu" or usable(device)):
+            diagonal = Diagonal.of(q, sampler.kernel.coordinates.B)
+        return cls(sampler, device, device_rows, Circles(sampler.ladder, device_rows, memory, diagonal))
 
     def context(self, streams: Streams) -> Context:
         """Return what groups with these streams share."""
@@ -155,7 +165,10 @@ class ExactEngine(BatchEngine):
             return projections.samples_that_fit(self.max_samples), projections.draw
         schedule, run = self.schedule(count), Run(context, rng, self.max_samples)
         stages = [(*stage.circle.halves, stage.stop) for stage in schedule]
-        fit = samples_that_fit(self.device, self.sampler.kernel.rank, count, stages, self.max_samples)
+        fit = samples_that_fit(
+            self.device, self.sampler.kernel.rank, count, stages, self.max_samples,
+            keeps_sides=self.circles.diagonal is None,
+        )  # fmt: skip
         return fit, partial(run.draw, wanted=count, schedule=schedule)
 
     def _baskets(self, rows: Tensor, sizes: AnyArray) -> Baskets:

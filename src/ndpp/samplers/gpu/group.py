@@ -5,7 +5,8 @@ and V_j = q̂ Z_j, and the inverse of G_j = q̂ Z_j q̂ᵀ. For a proposal with 
 
     qᵀMq = Re Σ_j w_j [qᵀZ_jq − (qᵀU_j) G_j⁻¹ (V_jq)]        (docs/theory: M given Y)
 
-so neither M nor any Z given Y is formed. In large products, complex numbers are stored as pairs of real ones, so that all of these are real
+so neither M nor any Z given Y is formed. Samples of many items do not store their sides, which would be most of their memory, but the
+rows of q̂ in coordinates in which all Z_j are diagonal (:mod:`.diagonal`). In large products, complex numbers are stored as pairs of real ones, so that all of these are real
 matrix products: one more item is q̂·[Z_j] for the whole batch at once, a block of proposals is sides·Qᵀ for each sample, and the inverse
 is bordered. The CPU's form of the same step is :meth:`ndpp.samplers.exact.nodes.Nodes.condition`.
 
@@ -15,6 +16,7 @@ acceptance probabilities within [0, 1]. On every sample, before its last item: M
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,8 +31,10 @@ from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import even, pairs, tight
+from ndpp.samplers.gpu.kernels.node_forms import node_forms
+from ndpp.samplers.gpu.kernels.node_products import node_products
 from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
-from ndpp.samplers.gpu.proposals import CHEAP_PROPOSALS, Streams, accept, first_round
+from ndpp.samplers.gpu.proposals import CHEAP_PROPOSALS, Round, Streams, accept, first_round, round_of_survivors
 from ndpp.samplers.gpu.samples import Samples
 
 
@@ -47,6 +51,10 @@ class Context:
 
 DROPPED_WEIGHT = 1e-10
 """Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
+
+
+BLOCK = 2**29
+"""Largest number of entries of an intermediate result with Zq̂ᵀ of every item; samples are processed some at a time."""
 
 
 class NodeWeights(NamedTuple):
@@ -84,61 +92,120 @@ class Group:
         self.alive = torch.ones(S, dtype=torch.bool, device=samples.numbers.device) if alive is None else alive
         shape = S * h, 2, even(capacity), even(capacity)
         self.inverse = samples.basis.new_zeros(shape)  # G⁻¹, see `tight`; the column after an odd n must be finite
-        self.inner = samples.basis.new_empty(shape)  # (VU)ᵀ = (q̂Z²q̂ᵀ)ᵀ
-        # Sides (S, capacity, h, 4, r): Re Zq̂, Im Zq̂ (U), Re Zᵀq̂, Im Zᵀq̂ (V); log w (S, h); tr(G⁻¹VU) (S·h,), None without items.
-        self.sides, self.log_w, self.removed_trace = self._enter(capacity)
+        # Sides (S, capacity, h, 4, r): Re Zq̂, Im Zq̂ (U), Re Zᵀq̂, Im Zᵀq̂ (V), and (VU)ᵀ = (q̂Z²q̂ᵀ)ᵀ; or the items' r and l.
+        self.sides: Tensor | None = None
+        self.inner: Tensor | None = None
+        self.items: Tensor | None = None  # (2, S, capacity, 2K)
+        self._begin_sides(capacity)
+        self.log_w, self.removed_trace = self._enter()  # log w (S, h); tr(G⁻¹VU) (S·h,), None without items
         self.log_dropped = self._log_dropped()  # the largest log|w| of nodes that are not used (S,), on entering
         samples.counters.recentred.add_(1)
         self.node_weights, self.trusted = self._weigh()
 
-    def _enter(self, capacity: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Build G⁻¹ and VU for the items chosen; return the sides, the weights' logarithms and tr(G⁻¹VU)."""
-        basis, n, circle, inverse, inner = self.samples.basis, self.n, self.circle, self.inverse, self.inner
-        S, h, r = len(basis), circle.half, basis.shape[2]
+    def _begin_sides(self, capacity: int) -> None:
+        basis, (S, _, r), circle = self.samples.basis, self.samples.basis.shape, self.circle
+        diagonal = self.context.circles.diagonal
+        if circle.factors is not None and diagonal is not None:
+            self.items = basis.new_empty(2, S, capacity, diagonal.to_left.shape[1])
+            for part, to in zip(self.items, (diagonal.to_right, diagonal.to_left)):
+                part[:, : self.n] = basis[:, : self.n] @ to
+            return
+        self.inner = torch.empty_like(self.inverse)
+        if self.n:
+            # Rows after the n-th are overwritten later; computing them reserves their memory.
+            every = basis[:, :capacity].reshape(S * capacity, r) @ circle.to_sides
+            self.sides = every.view(S, capacity, circle.half, 4, r)
+        else:
+            self.sides = basis.new_empty(S, capacity, circle.half, 4, r)
+
+    def _enter(self) -> tuple[Tensor, Tensor | None]:
+        """Build G⁻¹ and VU for the items chosen; return the weights' logarithms and tr(G⁻¹VU)."""
+        n, circle, inverse, inner = self.n, self.circle, self.inverse, self.inner
+        S, h = len(self.alive), circle.half
         power = len(self.context.sampler.given) + self.samples.wanted  # the coefficient of t^power is needed
         log_w = (circle.log_w - power * circle.log_t).expand(S, h)
         if not n:
-            return basis.new_empty(S, capacity, h, 4, r), log_w, None
-        # Rows after the n-th are overwritten later; computing them reserves their memory.
-        sides = (basis[:, :capacity].reshape(S * capacity, r) @ circle.to_sides).view(S, capacity, h, 4, r)
-        tight(inverse, n).view(S, h, 2, n, n).copy_(self._minors(sides[:, :n]).mT)
-        log_det = invert(inverse, n)
-        squares = (basis[:, :n].reshape(S * n, r) @ circle.square_columns).view(S, n, h, 2, r)
-        inner.view(S, h, 2, *inner.shape[2:])[..., :n, :n] = self._minors(squares)
-        removed_trace = (pairs(tight(inverse, n)) * pairs(inner[:, :, :n, :n])).sum((1, 2))
-        return sides, log_w + log_det.view(S, h), removed_trace
+            return log_w, None
+        G = tight(inverse, n).view(S, h, 2, n, n)
+        if self.sides is None:
+            for some, minors in self._minors_of(circle.columns, n):
+                G[some] = minors.mT
+        else:
+            G.copy_(self._minors(self.samples.basis, self.sides[:, :n]).mT)
+        log_det, removed = invert(inverse, n), torch.empty_like(log_w)
+        for some, squares in self._minors_of(circle.square_columns, n):
+            if inner is not None:
+                inner.view(S, h, 2, *inner.shape[2:])[some, ..., :n, :n] = squares
+            removed[some] = (torch.complex(*G[some].unbind(2)) * torch.complex(*squares.unbind(2))).sum((2, 3))
+        return log_w + log_det.view(S, h), removed.view(-1)
 
     def _log_dropped(self) -> Tensor | None:
         """Return the largest log|w| (S,) of the nodes that are not used; None if all are."""
         basis, n, dropped = self.samples.basis, self.n, self.circle.dropped
         if dropped is None:
             return None
-        S, d, r = len(basis), len(dropped.log_w), basis.shape[2]
+        S, d = len(basis), len(dropped.log_w)
         power = len(self.context.sampler.given) + self.samples.wanted
         log_w = (dropped.log_w - power * dropped.log_t).expand(S, d)
         if n:
-            columns = (basis[:, :n].reshape(S * n, r) @ dropped.columns).view(S, n, d, 2, r)
             G = basis.new_zeros(S * d, 2, even(n), even(n))
-            tight(G, n).view(S, d, 2, n, n).copy_(self._minors(columns))
+            for some, minors in self._minors_of(dropped.columns, n):
+                tight(G, n).view(S, d, 2, n, n)[some] = minors
             log_w = log_w + invert(G, n).view(S, d)
         return log_w.real.amax(1)
 
-    def _minors(self, columns: Tensor) -> Tensor:
+    def _minors_of(self, columns: Tensor, n: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield some samples at a time, and (q̂Zq̂ᵀ)ᵀ of these, (s, h, 2, n, n), where ``q @ columns`` is Re Zq, Im Zq at each node."""
+        basis, r = self.samples.basis[:, :n], self.samples.basis.shape[2]
+        for some in self._parts(n * columns.shape[1]):
+            products = basis[some].reshape(-1, r) @ columns
+            yield some, self._minors(basis[some], products.view(-1, n, columns.shape[1] // (2 * r), 2, r))
+
+    def _parts(self, entries: int) -> list[slice]:
+        """Return the samples in parts with at most ``BLOCK`` entries, if each sample has so many."""
+        S, step = len(self.alive), max(1, BLOCK // max(1, entries))
+        return [slice(first, first + step) for first in range(0, S, step)]
+
+    @staticmethod
+    def _minors(basis: Tensor, columns: Tensor) -> Tensor:
         """Return (q̂Zq̂ᵀ)ᵀ at each node, shape (S, h, 2, n, n), from the columns Zq̂ᵀ, which come first in (S, n, h, 2 or 4, r)."""
         S, n, h, p, r = columns.shape
-        parts = torch.bmm(columns.view(S, n * h * p, r), self.samples.basis[:, :n].mT).view(S, n, h, p, n)
+        parts = torch.bmm(columns.view(S, n * h * p, r), basis[:, :n].mT).view(S, n, h, p, n)
         return parts[:, :, :, :2].permute(0, 2, 3, 1, 4)
 
     def condition(self) -> None:
         """Condition on the newest item: border U, V, G⁻¹ and VU, and update weights and monitors."""
-        S, _, h, _, r = self.sides.shape
         new, basis = self.samples.basis[:, self.n - 1], self.samples.basis[:, : self.n].mT
-        side = torch.mm(new, self.circle.to_sides, out=self.sides[:, self.n - 1].flatten(1))
-        squares = torch.mm(new, self.circle.to_squares)
-        parts = [torch.bmm(four.view(S, h * 4, r), basis).view(S * h, 4, self.n) for four in (side, squares)]
-        pivots, self.removed_trace = border(self.inverse, self.inner, *parts)
+        (S, r), h, diagonal = new.shape, self.circle.half, self.context.circles.diagonal
+        to = None if self.sides is None else self.sides[:, self.n - 1].flatten(1)
+        side = torch.mm(new, self.circle.to_sides, out=to)
+        parts = torch.bmm(side.view(S, h * 4, r), basis).view(S * h, 4, self.n)
+        if self.items is not None and diagonal is not None:
+            self.items[0, :, self.n - 1], self.items[1, :, self.n - 1] = new @ diagonal.to_right, new @ diagonal.to_left
+            pivots, _ = border(self.inverse, None, parts, None)
+            self.removed_trace = self._removed_by_newest(pivots) + (
+                0 if self.removed_trace is None else self.removed_trace
+            )
+        else:
+            squares = torch.bmm(torch.mm(new, self.circle.to_squares).view(S, h * 4, r), basis).view(S * h, 4, self.n)
+            pivots, self.removed_trace = border(self.inverse, self.inner, parts, squares)
         self.log_w = self.log_w + torch.log(pivots).view(S, h)
         self.node_weights, self.trusted = self._weigh()
+
+    def _removed_by_newest(self, pivots: Tensor) -> Tensor:
+        """Return the decrease of tr Z given Y (S·h,) by the newest item, qᵀZ²q/π with Z given the others.
+
+        The last row and column of G⁻¹ are combinations of items that leave qᵀZ/π and Zq/π.
+        """
+        assert self.items is not None
+        assert self.circle.factors is not None
+        n, h = self.n, self.circle.half
+        G = tight(self.inverse, n).unflatten(0, (-1, h))
+        left, right = (
+            torch.bmm(part.reshape(-1, 2 * h, n), items[:, :n]).unflatten(1, (h, 2))
+            for part, items in ((G[..., n - 1, :], self.items[1]), (G[..., n - 1], self.items[0]))
+        )
+        return pivots * node_forms(self.circle.factors[1], left, right).view(-1)
 
     def _weigh(self) -> tuple[NodeWeights, Tensor]:
         """Return the node weights and which samples pass the monitors; record the monitors of these."""
@@ -167,16 +234,24 @@ class Group:
 
     def _chosen_excess(self, w: Tensor) -> Tensor:
         """Return the largest entry of M q̂ᵀ (S,), which is zero for items already chosen in exact arithmetic."""
-        n, S, h, sides = self.n, len(self.sides), self.sides.shape[2], self.sides[:, : self.n].flatten(1, 3)
-        products = torch.bmm(sides, self.samples.basis[:, :n].mT).view(S, n, h, 4, n)[:, :, :, 2:]
-        right = pairs(products.permute(0, 2, 3, 1, 4).reshape(S * h, 2, n, n))
-        rest = torch.bmm(pairs(tight(self.inverse, n)), right)  # G⁻¹ V q̂ᵀ, which should be the identity
-        rest = (torch.eye(n, dtype=rest.dtype, device=rest.device) - rest) * w.view(-1, 1, 1)
-        factors = sides.new_zeros(S, n, h, 4, n)  # zero for V, so that the sides are read without gathering
-        factors[:, :, :, 0], factors[:, :, :, 1] = (
-            part.view(S, h, n, n).transpose(1, 2) for part in (rest.real, -rest.imag)
-        )
-        return torch.bmm(factors.view(S, -1, n).mT, sides).abs().amax((1, 2))
+        n, h, r = self.n, self.circle.half, self.samples.basis.shape[2]
+        G, out = tight(self.inverse, n).unflatten(0, (-1, h)), torch.empty_like(w.real[:, 0])
+        for some in self._parts(n * h * 4 * r):
+            basis = self.samples.basis[some, :n]
+            every = basis.reshape(-1, r) @ self.circle.to_sides if self.sides is None else self.sides[some, :n]
+            sides = every.reshape(-1, n * h * 4, r)
+            products = torch.bmm(sides, basis.mT).view(-1, n, h, 4, n)[:, :, :, 2:]
+            right = pairs(products.permute(0, 2, 3, 1, 4).reshape(-1, 2, n, n))
+            rest = torch.bmm(pairs(G[some].flatten(0, 1)), right)  # G⁻¹ V q̂ᵀ, which should be the identity
+            rest = (torch.eye(n, dtype=rest.dtype, device=rest.device) - rest) * w[some].reshape(-1, 1, 1)
+            factors = sides.new_zeros(
+                len(basis), n, h, 4, n
+            )  # zero for V, so that the sides are read without gathering
+            factors[:, :, :, 0], factors[:, :, :, 1] = (
+                part.view(-1, h, n, n).transpose(1, 2) for part in (rest.real, -rest.imag)
+            )
+            out[some] = torch.bmm(factors.view(-1, n * h * 4, n).mT, sides).abs().amax((1, 2))
+        return out
 
     def remove(self, which: Tensor) -> list[Samples]:
         """Remove the samples in ``which`` (S,) that are still in the group; return them as a list of one, or an empty one."""
@@ -185,34 +260,54 @@ class Group:
 
     def draw(self) -> Tensor:
         """Draw and add the next item of all samples alive; return which met a probability outside [0, 1] (S,) and drew none."""
-        samples, context = self.samples, self.context
-        count = first_round(samples.basis.shape[2], samples.wanted - self.n)
+        samples, context, left, rank = (
+            self.samples,
+            self.context,
+            self.samples.wanted - self.n,
+            self.samples.basis.shape[2],
+        )
+        turn = Round(first_round(rank, left)) if self.items is None else round_of_survivors(rank, self.n, left)
         drawn = accept(
-            context.streams, context.device_rows.table, samples.numbers, self.alive.nonzero()[:, 0], self.n, count,
-            context.tolerances.chance, self.probabilities,
+            context.streams, context.device_rows.table, samples.numbers, self.alive.nonzero()[:, 0], self.n, turn,
+            context.tolerances.chance, self.probabilities, bounds=self.bounds,
         )  # fmt: skip
         samples.counters.proposals.add_(drawn.proposals)
         self._add(drawn.rows)
         return drawn.out_of_range
 
+    def bounds(self, rows: Tensor, which: Tensor | None) -> Tensor:
+        """Return ‖q − q̂ᵀq̂q‖² of proposals (P, c), which qᵀMq cannot exceed, for all samples or for those at ``which``."""
+        basis, device_rows = self.samples.basis[:, : self.n], self.context.device_rows
+        explained = torch.bmm(basis if which is None else basis[which], device_rows.take(rows).mT)
+        return device_rows.table.leverage[rows] - explained.square().sum(1)
+
     def probabilities(self, rows: Tensor, which: Tensor | None) -> Tensor:
-        """Return qᵀMq of proposals (S, c), for all samples or for those at positions ``which``."""
-        (S, c), (_, _, h, _, r) = rows.shape, self.sides.shape
+        """Return qᵀMq of proposals (P, c), for all samples or for those at positions ``which``."""
+        (P, c), h, r = rows.shape, self.circle.half, self.samples.basis.shape[2]
         w = self.node_weights.w if which is None else self.node_weights.w[which]
-        w_parts = torch.stack([w.real, -w.imag], 2).view(S, 2 * h)
+        w_parts = torch.stack([w.real, -w.imag], 2).view(P, 2 * h)
         if self.n == 0 and self.table is not None:
             return weighted_rows(self.table, rows, w_parts)
-        q, minus = self.context.device_rows.take(rows), None
-        if self.n:
-            sides, inverse = self.sides[:, : self.n], self.inverse
-            if which is not None:
-                sides, inverse = sides[which], inverse.view(-1, h, *inverse.shape[1:])[which].flatten(0, 1)
-            minus = correction(torch.bmm(sides.view(S, -1, r), q.mT).view(S, self.n, h, 4, c), inverse, w)
+        minus = correction(self._products(rows, which), self.inverse, w, self._places(which)) if self.n else None
         if self.table is not None:
             return weighted_rows(self.table, rows, w_parts, minus)
-        forms = self.circle.forms(q.view(S * c, r)).view(S, c, 2 * h)
+        forms = self.circle.forms(self.context.device_rows.take(rows).view(P * c, r)).view(P, c, 2 * h)
         own = torch.bmm(forms, w_parts[:, :, None])[:, :, 0]
         return own if minus is None else own - minus.sum(1)
+
+    def _products(self, rows: Tensor, which: Tensor | None) -> Tensor:
+        """Return Re qᵀU, Im qᵀU, Re Vq, Im Vq of proposals (P, c), shape (P, n, h, 4, c)."""
+        (P, c), n, h, circles = rows.shape, self.n, self.circle.half, self.context.circles
+        if self.items is not None and self.circle.factors is not None and circles.diagonal is not None:
+            table = circles.diagonal.table
+            return node_products(self.circle.factors[0], table, rows, self._places(which), self.items, n)
+        assert self.sides is not None
+        sides = self.sides[:, :n] if which is None else self.sides[:, :n][which]
+        q = self.context.device_rows.take(rows)
+        return torch.bmm(sides.view(P, n * h * 4, -1), q.mT).view(P, n, h, 4, c)
+
+    def _places(self, which: Tensor | None) -> Tensor:
+        return torch.arange(len(self.alive), device=self.alive.device) if which is None else which
 
     def _add(self, chosen: Tensor) -> None:
         """Add one row (S,) to each sample, and to its basis."""

@@ -24,6 +24,9 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
+SURVIVOR_FACTOR, SURVIVOR_SHARE, MIN_EXPLAINED = 1.5, 0.85, 0.2
+"""Proposals that are judged together where another round costs little, as a multiple of the expected number; the share of these that are
+expected to survive, so that few samples have more; and the share of the space that items must explain before bounds are computed."""
 ROUND_GROWTH = 1, 1, 2, 4
 """Growth of later rounds, in which few samples are left and launches dominate the cost."""
 
@@ -74,24 +77,41 @@ def first_round(rank: int, left: int) -> int:
     return 8 * math.ceil(max(factor * mean, min(CHEAP_ROUND_FACTOR * mean, CHEAP_PROPOSALS)) / 8)
 
 
+class Round(NamedTuple):
+    """The number of proposals in a first round; and how many of those that pass their bound are judged together, if bounds are computed."""
+
+    proposals: int
+    judged: int | None = None
+
+
+def round_of_survivors(rank: int, n: int, left: int) -> Round:
+    """Return the first round of samples with n items and ``left`` to come, of whose proposals a share 1 − n/rank survives on average."""
+    survivors = 8 * math.ceil(SURVIVOR_FACTOR * (rank - n) / left / 8)
+    if n < MIN_EXPLAINED * rank:
+        return Round(survivors)
+    return Round(max(survivors, 8 * int(SURVIVOR_SHARE * survivors * rank / (rank - n) / 8)), survivors)
+
+
 def accept(
     streams: Streams,
     table: AliasTable,
     samples: Tensor,
     pending: Tensor,
     step: int,
-    count: int,
+    count: int | Round,
     tolerance: float,
     probabilities: Callable[[Tensor, Tensor | None], Tensor],
     starts: Tensor | None = None,
+    bounds: Callable[[Tensor, Tensor | None], Tensor] | None = None,
 ) -> Accepted:
     """Return the first accepted proposal of each sample.
 
     ``samples`` (S,) are numbers, ``pending`` the positions of those that need an item, ``count`` the proposals in the first round, and
     ``tolerance`` how far rounding may move an acceptance probability outside [0, 1]. ``probabilities(rows, which)`` is qᵀMq of proposals
     (P, c) for the samples at positions ``which``; None means all samples. ``starts`` (S,) is where the table of each sample starts, if
-    there are several.
+    there are several. ``bounds`` are upper bounds of ``probabilities`` that cost less: proposals that they reject are not judged.
     """
+    first, judged = count if isinstance(count, Round) else Round(count)
     starts = torch.zeros_like(samples) if starts is None else starts
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
     out_of_range = torch.zeros_like(samples, dtype=torch.bool)
@@ -99,13 +119,17 @@ def accept(
     for turn in range(MAX_ROUNDS):
         if not len(pending):
             return Accepted(rows, proposals, out_of_range)
-        width = count * ROUND_GROWTH[min(turn, len(ROUND_GROWTH) - 1)]
+        growth = ROUND_GROWTH[min(turn, len(ROUND_GROWTH) - 1)]
+        width = first * growth
         places = torch.arange(width, device=samples.device)
         which = None if len(pending) == len(samples) else pending
         whose = (starts, samples) if which is None else (starts[which], samples[which])
         proposed, threshold = streams.propose(table, *whose, step, total, width)
         total += width
-        value = probabilities(proposed, which)
+        if judged is None or bounds is None:
+            value = probabilities(proposed, which)
+        else:
+            value = _of_survivors(proposed, threshold, pending, which, judged * growth, probabilities, bounds)
         low, high = torch.aminmax(value / table.leverage[proposed], dim=1)
         off = ~((low >= -tolerance) & (high <= 1 + tolerance))
         place = torch.where(value > threshold, places, width).amin(1)
@@ -120,3 +144,25 @@ def accept(
         "are needed on average. Draw on the CPU, with a Tree.",
         count=total,
     )
+
+
+def _of_survivors(
+    proposed: Tensor,
+    threshold: Tensor,
+    pending: Tensor,
+    which: Tensor | None,
+    judged: int,
+    probabilities: Callable[[Tensor, Tensor | None], Tensor],
+    bounds: Callable[[Tensor, Tensor | None], Tensor],
+) -> Tensor:
+    """Return the probabilities of proposals (P, c) that exceed their thresholds; zero for proposals that their bounds reject.
+
+    The first ``judged`` survivors of each sample are judged together; of samples that accept none of these, all.
+    """
+    hopeful, value = bounds(proposed, which) > threshold, torch.zeros_like(threshold)
+    places = torch.argsort((~hopeful).to(torch.uint8), dim=1, stable=True)[:, :judged]
+    value.scatter_(1, places, probabilities(proposed.gather(1, places), which))
+    more = (hopeful.sum(1) > judged) & ~(value > threshold).any(1)
+    if bool(more.any()):
+        value[more] = probabilities(proposed[more], pending[more])
+    return value

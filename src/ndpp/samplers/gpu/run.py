@@ -155,7 +155,8 @@ class Run:
         if task.kind is Kind.ON_CPU:
             return [task]
         stages, rank = [(*task.circle.halves, stop)], self.context.sampler.kernel.rank
-        fit, count = samples_that_fit(device, rank, samples.wanted, stages, self.max_samples), len(samples.numbers)
+        keeps, count = self.context.circles.diagonal is None, len(samples.numbers)
+        fit = samples_that_fit(device, rank, samples.wanted, stages, self.max_samples, keeps_sides=keeps)
         if count <= fit:
             return [task]
         places = torch.arange(count, device=device)

@@ -25,13 +25,18 @@ PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.ui
 """Number of pilot samples, and the key of their stream."""
 SIZES_PER_SCHEDULE = 4
 """If the size is free, this many consecutive sizes share a schedule: planning one takes a second or more."""
-MAX_NODE_RATIO = 0.75
-"""Pilots move to another circle only if it has at most this fraction of the current number of nodes."""
-
-
+MAX_NODE_RATIO = 0.8
+"""Pilots move to another circle only if it has at most this fraction of the current number of nodes, unless they must."""
+COUNTS = np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52])
+"""Numbers of nodes to choose from. A schedule serves all samples, so that a finer choice than that of the CPU pays."""
+LEAST_SHARE, RETRY_AFTER = 0.7, 4
+"""Fewest nodes that are tried, as a share of the plan from mean and variance, which is on the safe side; and after how many items pilots
+that found no better circle look again."""
 MIN_DROPPED = 8
 """Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
-NEGLIGIBLE_WEIGHT, MAX_EDGE = 1e-13, 1e-10
+ENTRY_SHARE = 0.1
+"""The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while."""
+NEGLIGIBLE_WEIGHT, MAX_EDGE = 1e-13, 1e-9
 """Nodes with smaller weights, for all pilots, are dropped; pilots move on once the last node that is kept has a weight above the second."""
 
 
@@ -73,19 +78,21 @@ class Planner:
         at = CircleKey(start.rung, min(2 * start.nodes.Z.shape[1], unbiased_count(sampler.kernel.rank)))
         pilots = Samples.begin(torch.arange(PILOTS, device=circles.device_rows.device), wanted, sampler.kernel.rank)
         group, at = self._without_negligible(Group(self.context, pilots, 0, circles[at], wanted), at)
-        starts = [(0, at)]
-        good = group.trusted
-        for n in range(1, wanted):
-            if not good.all():  # such samples need plans of their own
+        starts, tried = [(0, at)], -RETRY_AFTER
+        for n in range(wanted):
+            if not (group.trusted if n == 0 else group.alive).all():  # such samples need plans of their own
                 break
-            group.remove(group.draw())
-            group.condition()
+            if n:
+                group.remove(group.draw())
+                group.condition()
+            if n < tried + RETRY_AFTER and _suitable(group):
+                continue
             plans = circles.plan(pilots.basis[:, :n], wanted - n, np.full(PILOTS, at.rung))
             median_rung = sorted(plan.rung for plan in plans)[PILOTS // 2]
             group, best = self._on_best_circle(group, at, median_rung, max(plan.n_nodes for plan in plans))
             if best != at:
                 starts.append((n, best))
-            at, good = best, group.alive
+            at, tried = best, n
         return stages(starts, wanted)
 
     def _on_best_circle(self, group: Group, current: CircleKey, rung: int, least: int) -> tuple[Group, CircleKey]:
@@ -97,13 +104,16 @@ class Planner:
         if not suitable:
             group = self._moved(group, CircleKey(rung, full))
             rounding = 2 * float(group.node_weights.trace_error.max())
-        most = MAX_NODE_RATIO * 2 * current.halves[0] if suitable else full
-        counts = [int(count) for count in NODE_COUNTS if min(least, full) <= count <= most]
+        most = MAX_NODE_RATIO * current.n_nodes if suitable else full
+        counts = [int(count) for count in COUNTS if LEAST_SHARE * min(least, full) <= count <= most]
         counts = counts if suitable else [*counts, full]
         for circle in [CircleKey(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group = self._moved(group, circle)
-            if _suitable(group, rounding):
-                return self._without_negligible(group, circle)
+            if _suitable(group, rounding, ENTRY_SHARE):
+                group, circle = self._without_negligible(group, circle)
+                if not suitable or circle.halves[0] <= MAX_NODE_RATIO * current.halves[0]:
+                    return group, circle
+                break
         return self._moved(group, current), current
 
     def _without_negligible(self, group: Group, circle: CircleKey) -> tuple[Group, CircleKey]:
@@ -119,13 +129,13 @@ class Planner:
         return Group(self.context, samples, group.n, self.context.circles[circle], samples.wanted, group.alive)
 
 
-def _suitable(group: Group, rounding: float = 0.0) -> bool:
-    """Tell whether all samples pass the monitors by a wide margin.
+def _suitable(group: Group, rounding: float = 0.0, share: float = 1.0) -> bool:
+    """Tell whether all samples pass the monitors by a wide margin, with this share of its bounds for errors.
 
     ``rounding`` is the error with so many nodes that the rule is unbiased. More nodes cannot reduce it, so it is allowed too, up to a tenth
     of the bound for samples.
     """
-    trace = max(PILOT_TOLERANCES.trace, min(rounding, group.context.tolerances.trace / 10))
+    trace = max(share * PILOT_TOLERANCES.trace, min(rounding, group.context.tolerances.trace / 10))
     monitors = group.node_weights
     passes = PILOT_TOLERANCES._replace(trace=trace).accepts(monitors.trace_error, monitors.fraction)
-    return bool((passes & (monitors.edge <= MAX_EDGE)).all())
+    return bool((passes & (monitors.edge <= share * MAX_EDGE)).all())

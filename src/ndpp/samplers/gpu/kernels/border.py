@@ -1,4 +1,4 @@
-"""G⁻¹ with one more item, by bordering; and, in the same pass, a trace that the monitors need.
+"""G⁻¹ with one more item, by bordering; and, in the same pass, a trace that the monitors need, unless there is another way to it.
 
 With a new column g, a new row r and a new corner d of G, and π = d − rᵀG⁻¹g,
 
@@ -30,11 +30,14 @@ SETTINGS = {
 they fetch, and wait for each other before any of them writes."""
 
 
-def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+def border(
+    inverse: Tensor, inner: Tensor | None, parts: Tensor, squares: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
     """Border G⁻¹ and (VU)ᵀ, both (b, 2, capacity, capacity), with an item, in place; return the pivots π and tr(G⁻¹VU), both (b,).
 
     G⁻¹ is stored as in :func:`~ndpp.samplers.gpu.kernels.layout.tight` and rewritten completely; of (VU)ᵀ only the border is written.
-    ``parts`` (b, 4, n) holds q̂Zq, real and imaginary, and qZq̂ᵀ likewise, the new item last; ``squares`` the same for Z².
+    ``parts`` (b, 4, n) holds q̂Zq, real and imaginary, and qZq̂ᵀ likewise, the new item last; ``squares`` the same for Z². Without VU
+    and these, there is no trace.
     """
     b, n, capacity = len(parts), parts.shape[2], inverse.shape[2]
     if not (runtime.usable(inverse.device) and n <= LARGEST and capacity % 2 == 0):
@@ -42,13 +45,16 @@ def border(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tu
     out = torch.empty(2, b, dtype=torch.complex128, device=parts.device)
     width, rows, ahead, warps = next(setting for largest, setting in SETTINGS.items() if n <= largest)
     border_kernel[(b,)](
-        inverse, inner, parts, squares, *map(torch.view_as_real, out), n, capacity // 2,
-        W=width, T=triton.cdiv(n, width), R=rows, AHEAD=ahead, num_warps=warps,
+        inverse, inverse if inner is None else inner, parts, parts if squares is None else squares,
+        *map(torch.view_as_real, out), n, capacity // 2,
+        W=width, T=triton.cdiv(n, width), R=rows, AHEAD=ahead, INNER=inner is not None, num_warps=warps,
     )  # fmt: skip
-    return out[0], out[1]
+    return out[0], None if inner is None else out[1]
 
 
-def border_plain(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+def border_plain(
+    inverse: Tensor, inner: Tensor | None, parts: Tensor, squares: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
     """Twin of :func:`border`."""
     n = parts.shape[2]
     (column, row), old = (pairs(parts[:, :2]), pairs(parts[:, 2:])), pairs(tight(inverse, n - 1))
@@ -59,6 +65,8 @@ def border_plain(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor)
     new = torch.bmm(x / pivots[:, None, None], y)  # (x, −1)(y, −1)ᵀ/π
     new[:, : n - 1, : n - 1] += old
     split(new, tight(inverse, n))
+    if inner is None or squares is None:
+        return pivots, None
     inner[:, :, :n, n - 1], inner[:, :, n - 1, :n] = squares[:, 2:], squares[:, :2]
     return pivots, (new * pairs(inner[:, :, :n, :n])).sum((1, 2))
 
@@ -66,12 +74,12 @@ def border_plain(inverse: Tensor, inner: Tensor, parts: Tensor, squares: Tensor)
 @jit(do_not_specialize=["n", "capacity_by_2"])
 def border_kernel(
     inverse, inner, parts, squares, pivots, removed_trace, n, capacity_by_2,
-    W: tl.constexpr, T: tl.constexpr, R: tl.constexpr, AHEAD: tl.constexpr,
+    W: tl.constexpr, T: tl.constexpr, R: tl.constexpr, AHEAD: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
     """Border inverse and inner (b, 2, capacity, capacity), capacity = 2·capacity_by_2, in place; write pivots and tr(G⁻¹VU), both (b, 2).
 
     parts and squares are (b, 4, n); twin: :func:`border_plain`. Grid: b programs, one matrix each, in tiles of R rows and W columns, T of
-    them side by side. G⁻¹ is read twice: for y, and for x with the new inverse.
+    them side by side. G⁻¹ is read twice: for y, and for x with the new inverse. Unless INNER, inner and traces are left alone.
     """
     b, last, capacity = tl.program_id(0).to(tl.int64), n - 1, 2 * capacity_by_2
     plane, before, after = (
@@ -97,28 +105,33 @@ def border_kernel(
         for t in tl.static_range(T):
             re, im = _load(inverse, i, t * W, last, before, plane, W)
             m_re, m_im = put(m_re, t, re), put(m_im, t, im)
-            re, im = _load(inner, i, t * W, last, capacity, plane, W)
-            u_re, u_im = put(u_re, t, re), put(u_im, t, im)
+            if INNER:
+                re, im = _load(inner, i, t * W, last, capacity, plane, W)
+                u_re, u_im = put(u_re, t, re), put(u_im, t, im)
         for t in tl.static_range(T):
             sums_re += m_re[t] * g_re[t] - m_im[t] * g_im[t]
             sums_im += m_re[t] * g_im[t] + m_im[t] * g_re[t]
         x_re, x_im = tl.where(i == last, -1.0, tl.sum(sums_re, 1)[:, None]), tl.sum(sums_im, 1)[:, None]
-        d_re = tl.load(squares + 2 * n + i, mask=i < n, other=0.0)
-        d_im = tl.load(squares + 3 * n + i, mask=i < n, other=0.0)
+        if INNER:
+            d_re = tl.load(squares + 2 * n + i, mask=i < n, other=0.0)
+            d_im = tl.load(squares + 3 * n + i, mask=i < n, other=0.0)
         for t in tl.static_range(T):
             j = t * W + tl.arange(0, W)[None, :]
             re = m_re[t] + (x_re * y_re[t] - x_im * y_im[t])
             im = m_im[t] + (x_re * y_im[t] + x_im * y_re[t])
             _store(inverse, i, j, after, plane, re, im, (i < n) & (j < after))
-            # VU is stored transposed: its last row is the new column q̂Z²q, its last column the new row.
-            c_re, c_im = tl.load(squares + j, mask=j < n, other=0.0), tl.load(squares + n + j, mask=j < n, other=0.0)
-            a_re = tl.where(i == last, c_re, tl.where(j == last, d_re, u_re[t]))
-            a_im = tl.where(i == last, c_im, tl.where(j == last, d_im, u_im[t]))
-            _store(inner, i, j, capacity, plane, a_re, a_im, (i < n) & (j < n) & ((i == last) | (j == last)))
-            trace_re += re * a_re - im * a_im
-            trace_im += re * a_im + im * a_re
-    tl.store(removed_trace + 2 * b, tl.sum(tl.sum(trace_re, 0), 0))
-    tl.store(removed_trace + 2 * b + 1, tl.sum(tl.sum(trace_im, 0), 0))
+            if INNER:
+                # VU is stored transposed: its last row is the new column q̂Z²q, its last column the new row.
+                c_re = tl.load(squares + j, mask=j < n, other=0.0)
+                c_im = tl.load(squares + n + j, mask=j < n, other=0.0)
+                a_re = tl.where(i == last, c_re, tl.where(j == last, d_re, u_re[t]))
+                a_im = tl.where(i == last, c_im, tl.where(j == last, d_im, u_im[t]))
+                _store(inner, i, j, capacity, plane, a_re, a_im, (i < n) & (j < n) & ((i == last) | (j == last)))
+                trace_re += re * a_re - im * a_im
+                trace_im += re * a_im + im * a_re
+    if INNER:
+        tl.store(removed_trace + 2 * b, tl.sum(tl.sum(trace_re, 0), 0))
+        tl.store(removed_trace + 2 * b + 1, tl.sum(tl.sum(trace_im, 0), 0))
 
 
 @jit()

@@ -23,20 +23,20 @@ ROWS_PER_TURN = 64
 """Maximum number of rows of G⁻¹y that are summed at a time: what the registers of a warp hold."""
 
 
-def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
-    """Return Re w_j xᵀG_j⁻¹y at each node, shape (S, h, c).
+def correction(products: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
+    """Return Re w_j xᵀG_j⁻¹y at each node, shape (P, h, c), for the samples at ``which`` (P,).
 
-    ``products`` (S, n, h, 4, c) holds Re x, Im x, Re y, Im y; ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ as in
-    :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is (S, h). Kernels read 16 bytes at a time: c must be a multiple of 8,
+    ``products`` (P, n, h, 4, c) holds Re x, Im x, Re y, Im y; ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in
+    :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is (P, h). Kernels read 16 bytes at a time: c must be a multiple of 8,
     capacity even, and the column after the n-th finite.
     """
-    (S, n, h, _, c), capacity = products.shape, inverse.shape[2]
+    (P, n, h, _, c), capacity = products.shape, inverse.shape[2]
     if not (runtime.usable(products.device) and c % 8 == 0 and capacity % 2 == 0):
-        return correction_plain(products, inverse, w)
-    out = torch.empty(S, h, c, dtype=inverse.dtype, device=inverse.device)
+        return correction_plain(products, inverse, w, which)
+    out = torch.empty(P, h, c, dtype=inverse.dtype, device=inverse.device)
     C = WIDTH[n > SMALL]
-    grid, shape = (S * h * triton.cdiv(c, C),), (n, h, c // 8, capacity // 2)
-    arrays = products, inverse, torch.view_as_real(w), out
+    grid, shape = (P * h * triton.cdiv(c, C),), (n, h, c // 8, capacity // 2)
+    arrays = products, inverse, torch.view_as_real(w), which, out
     if n <= SMALL:
         N = max(4, triton.next_power_of_2(n))
         correction_small_kernel[grid](*arrays, *shape, N=N, C=C, U=16 // N, num_warps=1)
@@ -48,11 +48,11 @@ def correction(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
     return out
 
 
-def correction_plain(products: Tensor, inverse: Tensor, w: Tensor) -> Tensor:
+def correction_plain(products: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
     """Twin of :func:`correction`."""
-    S, n, h, _, _ = products.shape
-    G = pairs(tight(inverse, n)).view(S, h, n, n)
-    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (S, h, n, c)
+    _, n, h, _, _ = products.shape
+    G = pairs(tight(inverse, n).unflatten(0, (-1, h))[which].flatten(0, 1)).unflatten(0, (-1, h))
+    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (P, h, n, c)
     return (w[:, :, None] * (x * (G @ y)).sum(2)).real
 
 
@@ -69,18 +69,32 @@ def _place(half, count, C: tl.constexpr):
 
 @jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
 def correction_small_kernel(
-    P, inverse, w, out, n, half, count_by_8, capacity_by_2, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr
+    products,
+    inverse,
+    w,
+    which,
+    out,
+    n,
+    half,
+    count_by_8,
+    capacity_by_2,
+    N: tl.constexpr,
+    C: tl.constexpr,
+    U: tl.constexpr,
 ):
-    """Write out (S, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`correction_plain`.
+    """Write out (P, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`correction_plain`.
 
-    P (S, n, half, 4, count), inverse (S·half, 2, capacity, capacity), w (S, half, 2). count = 8·count_by_8 and capacity =
-    2·capacity_by_2, so that the compiler knows their divisors. Grid: S·half·⌈count/C⌉ programs of one warp, each for C proposals at one
+    products (P, n, half, 4, count), inverse (S·half, 2, capacity, capacity), w (P, half, 2), which (P,). count = 8·count_by_8 and capacity =
+    2·capacity_by_2, so that the compiler knows their divisors. Grid: P·half·⌈count/C⌉ programs of one warp, each for C proposals at one
     node of one sample; y is kept in registers, the loop over rows is unrolled U times.
     """
     count, capacity, even, i = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
     node, s, j, c = _place(half, count, C)
     step, total = half * 4 * count, tl.zeros((C,), tl.float64)
-    g, at = inverse + node * 2 * capacity * capacity, P + (s * n * half + j) * 4 * count
+    g, at = (
+        inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity,
+        products + (s * n * half + j) * 4 * count,
+    )
     y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
     y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
@@ -96,20 +110,10 @@ def correction_small_kernel(
 
 @jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
 def correction_kernel(
-    P,
-    inverse,
-    w,
-    out,
-    n,
-    half,
-    count_by_8,
-    capacity_by_2,
-    N: tl.constexpr,
-    C: tl.constexpr,
-    T: tl.constexpr,
-    TURNS: tl.constexpr,
-):
-    """Write out (S, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`correction_plain`.
+    products, inverse, w, which, out, n, half, count_by_8, capacity_by_2,
+    N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    """Write out (P, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`correction_plain`.
 
     Arrays and grid as for :func:`correction_small_kernel`. T tiles of G⁻¹y are summed at a time, in registers, so that y is read once;
     more than T·N items take several TURNS.
@@ -117,7 +121,10 @@ def correction_kernel(
     count, capacity, even = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2
     node, s, j, c = _place(half, count, C)
     step, total = half * 4 * count, tl.zeros((C,), tl.float64)
-    g, at = inverse + node * 2 * capacity * capacity, P + (s * n * half + j) * 4 * count
+    g, at = (
+        inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity,
+        products + (s * n * half + j) * 4 * count,
+    )
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for turn in tl.static_range(TURNS):
         zero = tl.zeros((N, C), tl.float64)

@@ -1,0 +1,79 @@
+"""Real coordinates in which B, and with it Z at every node, is diagonal but for blocks of two.
+
+With B = T D T⁻¹, a pair of conjugate eigenvalues α ± iβ has the block [[α, β], [−β, α]] of D. Any function f of D has the block
+[[g, h], [−h, g]] there, with g = (f(λ) + f(λ̄))/2 and h = (f(λ) − f(λ̄))/2i, both complex for a complex f. So, with l = qᵀT and r = T⁻¹q,
+
+    q_aᵀ f(B) q_b = Σ_k (l_k g_k + l_{k^1} h_k) r_k,
+
+where h has the sign of its column and is zero for a real eigenvalue, and k^1 is the other column of the pair.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp._types import FloatArray
+from ndpp.samplers.gpu.kernels.runtime import TILE
+
+TOLERANCE, MAX_CONDITION = 1e-11, 1e5
+"""Largest error of a Z from these coordinates, relative to its largest entry; and the largest condition number of the eigenvectors."""
+
+
+class Diagonal(NamedTuple):
+    """T (r, 2K) and the transpose of T⁻¹, with columns of zeros up to a multiple of ``TILE``; λ and the sign of h of each column (2K,).
+
+    ``table`` (n, 2, 2K) has l and r of every item.
+    """
+
+    to_left: Tensor
+    to_right: Tensor
+    values: Tensor
+    sign: Tensor
+    table: Tensor
+
+    @classmethod
+    def of(cls, q: Tensor, B: FloatArray) -> Diagonal | None:
+        """Decompose B for the items with rows q (n, r) on a device; None if the eigenvectors are close to dependent."""
+        if not (B.size and np.isfinite(B).all()):
+            return None
+        values, V = np.linalg.eig(B)
+        if not np.linalg.cond(V) < MAX_CONDITION:
+            return None
+        above, real = np.flatnonzero(values.imag > 0), np.flatnonzero(values.imag == 0)
+        r, pairs = len(B), 2 * len(above)
+        T = np.zeros((r, r))
+        T[:, 0:pairs:2], T[:, 1:pairs:2], T[:, pairs:] = V[:, above].real, V[:, above].imag, V[:, real].real
+        both = np.zeros((2, r, -(-r // TILE) * TILE))
+        both[0, :, :r], both[1, :, :r] = T, np.linalg.inv(T).T
+        eigenvalues, sign = np.zeros(both.shape[2], complex), np.zeros(both.shape[2])
+        eigenvalues[:r] = np.concatenate([np.repeat(values[above], 2), values[real]])
+        sign[0:pairs:2], sign[1:pairs:2] = -1, 1
+        to_left, to_right, of_columns, signs = (
+            torch.from_numpy(part).to(q.device) for part in (both[0], both[1], eigenvalues, sign)
+        )
+        return cls(to_left, to_right, of_columns, signs, torch.stack([q @ to_left, q @ to_right], 1))
+
+    def factors(self, t: Tensor, Z: Tensor) -> Tensor | None:
+        """Return Re g, Im g, Re h, Im h of Z(t) = tB(I + tB)⁻¹ at nodes t (h,), and of its square, shape (2, 4, h, 2K).
+
+        None if they do not give these Z (h, r, r), which are computed directly.
+        """
+        one, other = t[:, None] * self.values, t[:, None] * self.values.conj()
+        one, other = one / (1 + one), other / (1 + other)
+        both = torch.stack(
+            [torch.stack([(a + b) / 2, (a - b) / 2j * self.sign]) for a, b in ((one, other), (one**2, other**2))]
+        )
+        left, (g, k) = self.to_left.to(both.dtype), both[0, :, :, None]
+        error = (left * g + swapped(left) * k) @ self.to_right.to(both.dtype).mT - Z
+        if not bool(error.abs().max() <= TOLERANCE * Z.abs().max()):
+            return None
+        return torch.view_as_real(both).permute(0, 1, 4, 2, 3).flatten(1, 2).contiguous()
+
+
+def swapped(rows: Tensor) -> Tensor:
+    """Return rows (…, 2K) with columns 2k and 2k + 1 exchanged."""
+    return rows.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
