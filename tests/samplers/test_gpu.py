@@ -41,7 +41,7 @@ from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import tight
 from ndpp.samplers.gpu.kernels.node_forms import node_forms
-from ndpp.samplers.gpu.kernels.node_products import node_products
+from ndpp.samplers.gpu.kernels.node_rows import node_rows
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
 from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
 from ndpp.samplers.gpu.proposals import Streams, accept
@@ -465,15 +465,16 @@ def _inverted(n):
 
 
 def _corrected(products, inverse, w):
-    return correction(products, inverse, torch.view_as_complex(w), torch.arange(len(w), device=w.device))
+    which = torch.arange(len(w), device=w.device)
+    return correction(products[:, :, :, :2], products[:, :, :, 2:], inverse, torch.view_as_complex(w), which)
 
 
-def _products_at_nodes(n):
-    def call(factors, table, rows, items):
-        which = torch.arange(len(rows), device=rows.device).flip(0)
-        return node_products(factors, table, (rows.abs() * 10).long() % len(table), which, items, n)
+def _corrected_apart(x, y, inverse, w):
+    return correction(x, y, inverse, torch.view_as_complex(w), torch.arange(len(w), device=w.device).flip(0))
 
-    return call
+
+def _rows_at_nodes(factors, rows):
+    return node_rows(factors, rows, left=True), node_rows(factors, rows, left=False)
 
 
 def _weighted(table, rows, w, minus=None):
@@ -487,8 +488,10 @@ FUSED = {
     "correction three tiles": (_corrected, [(2, 41, 1, 4, 24), (2, 2, 42, 42), (2, 1, 2)]),
     "correction more tiles than fit": (_corrected, [(1, 67, 1, 4, 8), (1, 2, 68, 68), (1, 1, 2)]),
     "correction in two turns": (_corrected, [(2, 99, 2, 4, 24), (4, 2, 100, 100), (2, 2, 2)]),
-    "node_products": (_products_at_nodes(5), [(4, 3, 32), (20, 2, 32), (3, 8), (2, 3, 6, 32)]),
-    "node_products in many programs": (_products_at_nodes(70), [(4, 9, 16), (20, 2, 16), (2, 24), (2, 3, 70, 16)]),
+    "correction of products apart": (_corrected_apart, [(2, 21, 3, 2, 4), (2, 21, 3, 2, 4), (6, 2, 22, 22), (2, 3, 2)]),
+    "correction of few products apart": (_corrected_apart, [(2, 5, 3, 2, 4), (2, 5, 3, 2, 4), (6, 2, 6, 6), (2, 3, 2)]),
+    "node_rows": (_rows_at_nodes, [(4, 3, 32), (2, 5, 32)]),
+    "node_rows of other widths": (_rows_at_nodes, [(4, 9, 48), (3, 8, 48)]),
     "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
     "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),

@@ -17,6 +17,7 @@ from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP
 from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
 from ndpp.samplers.gpu.arrays import TORCH
+from ndpp.samplers.gpu.ceiling import Peak
 from ndpp.samplers.gpu.device_rows import DeviceRows
 from ndpp.samplers.gpu.diagonal import Diagonal
 
@@ -39,31 +40,29 @@ class CircleKey(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Nodes that are not used: ``q @ columns`` is Re Zq, Im Zq at each; log w and log t."""
+    """Nodes that are not used, as in :class:`DeviceCircle`."""
 
-    columns: Tensor  # (r, d·2·r)
+    Z: Tensor
     log_w: Tensor
     log_t: Tensor
+    factors: Tensor | None
 
 
 @dataclass(eq=False)
 class DeviceCircle:
-    """Z at the h nodes of one circle, shared by all samples on it.
+    """Z (h, r, r) at the h nodes of one circle, shared by all samples on it; tr Z, log w and log t (h,), complex."""
 
-    ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node; ``to_squares`` does the same for Z².
-    """
-
-    to_sides: Tensor  # (r, h·4·r)
-    to_squares: Tensor
-    trace: Tensor  # (h,), complex: tr Z, log w and log t
+    Z: Tensor
+    trace: Tensor
     log_w: Tensor
     log_t: Tensor
     device_rows: DeviceRows
     memory: int  # maximum bytes of the table
     dropped: Dropped | None = None
     factors: Tensor | None = (
-        None  # (2, 4, h, 2K), of Z and Z² in the coordinates of `Circles.diagonal`, if there are any
+        None  # (2, 4, h, 2K) of Z and Z² in the coordinates of `Circles.diagonal`, if there are any
     )
+    peak: Peak | None = None  # if there are these coordinates
     lookups: int = 0  # rows of the table requested so far
 
     @cached_property
@@ -78,14 +77,24 @@ class DeviceCircle:
         return self.table if self.lookups >= self.device_rows.kernel.n_rows else None
 
     @cached_property
+    def to_sides(self) -> Tensor:
+        """(r, h·4·r): ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node."""
+        return _sides(self.Z)
+
+    @cached_property
+    def to_squares(self) -> Tensor:
+        """(r, h·4·r): the same for Z²."""
+        return _sides(self.Z @ self.Z)
+
+    @cached_property
     def columns(self) -> Tensor:
         """(r, h·2·r): the part of ``to_sides`` that gives only Zq."""
-        return _columns(self.to_sides, self.half)
+        return columns(self.Z)
 
     @cached_property
     def square_columns(self) -> Tensor:
         """(r, h·2·r): the part of ``to_squares`` that gives only Z²q."""
-        return _columns(self.to_squares, self.half)
+        return columns(self.Z @ self.Z)
 
     @property
     def half(self) -> int:
@@ -95,14 +104,18 @@ class DeviceCircle:
     @property
     def n_bytes(self) -> int:
         """Bytes in use."""
-        table = self.__dict__.get("table")
-        dropped = 0 if self.dropped is None else self.dropped.columns.nbytes
-        return self.to_sides.nbytes + self.to_squares.nbytes + dropped + (0 if table is None else table.nbytes)
+        derived = [self.__dict__.get(name) for name in ("table", "to_sides", "to_squares", "columns", "square_columns")]
+        every = [
+            self.Z,
+            *derived,
+            *(() if self.dropped is None else self.dropped),
+            *(() if self.peak is None else self.peak),
+        ]
+        return sum(array.nbytes for array in every if isinstance(array, Tensor))
 
     def forms(self, q: Tensor) -> Tensor:
         """Return qᵀZq for rows q (m, r), shape (m, 2h)."""
-        r = q.shape[1]
-        sides = self.columns
+        r, sides = q.shape[1], self.columns
         out = torch.empty((len(q), 2 * self.half), dtype=q.dtype, device=q.device)
         block = max(1, 2**26 // max(1, sides.shape[1]))
         for start in range(0, len(q), block):
@@ -124,18 +137,31 @@ class Circles:
 
     def __getitem__(self, key: CircleKey) -> DeviceCircle:
         if key not in self._kept:
-            t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
-            (every, log_w), (used, n_dropped) = self.ladder.at(t, TORCH), key.halves
-            Z, rest, log_t = every[:used], every[used:], t.log()
-            self._kept[key] = DeviceCircle(
-                _sides(Z), _sides(Z @ Z), TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4,
-                dropped=Dropped(_columns(_sides(rest), n_dropped), log_w[used:], log_t[used:]) if n_dropped else None,
-                factors=None if self.diagonal is None else self.diagonal.factors(t[:used], Z),
-            )  # fmt: skip
+            self._kept[key] = self._circle(key)
             while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
+
+    def _circle(self, key: CircleKey) -> DeviceCircle:
+        radius, device, diagonal = np.exp(key.rung * RUNG_STEP), self.device_rows.device, self.diagonal
+        t = torch.from_numpy(nodes(radius, key.n_nodes)).to(device)
+        (every, log_w), used, log_t = self.ladder.at(t, TORCH), key.halves[0], t.log()
+        factors = None if diagonal is None else diagonal.factors(t, every)
+        Z, rest, dropped, peak = every[:used], every[used:], None, None
+        if len(rest):
+            of_rest = None if factors is None else factors[:, :, used:].contiguous()
+            dropped = Dropped(rest, log_w[used:], log_t[used:], of_rest)
+        if diagonal is not None and factors is not None:
+            at_peak, log_peak = self.ladder.at(torch.full_like(t[:1], radius), TORCH)
+            of_peak = diagonal.factors(torch.full_like(t[:1], radius), at_peak)
+            if of_peak is not None:
+                g, h = of_peak[0, 0, 0], of_peak[0, 2, 0]
+                peak = Peak(g, h, log_peak.real, float(np.log(radius)), key.n_nodes, diagonal.forms(g, h))
+            factors = factors[:, :, :used].contiguous()
+        return DeviceCircle(
+            Z, TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4, dropped, factors, peak
+        )
 
     def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
         """Return a suitable circle for each sample, given orthonormal rows q (S, i, r) of its items and initial rungs."""
@@ -150,10 +176,9 @@ class Circles:
         return mean.cpu().numpy(), variance.cpu().numpy()
 
 
-def _columns(sides: Tensor, half: int) -> Tensor:
-    """Return the part of ``to_sides`` or ``to_squares`` that gives only Zq, (r, h·2·r)."""
-    r = len(sides)
-    return sides.view(r, half, 4, r)[:, :, :2].reshape(r, -1)
+def columns(Z: Tensor) -> Tensor:
+    """Return (r, h·2·r) with q @ columns = Re Zq, Im Zq at each node."""
+    return torch.stack([Z.real.mT, Z.imag.mT], 1).permute(2, 0, 1, 3).reshape(Z.shape[1], -1).contiguous()
 
 
 def _sides(Z: Tensor) -> Tensor:

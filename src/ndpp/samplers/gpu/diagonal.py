@@ -22,6 +22,9 @@ from ndpp.samplers.gpu.kernels.runtime import TILE
 TOLERANCE, MAX_CONDITION = 1e-11, 1e5
 """Largest error of a Z from these coordinates, relative to its largest entry; and the largest condition number of the eigenvectors."""
 
+FORMS_BLOCK = 2**18
+"""Items whose forms are computed at a time."""
+
 
 class Diagonal(NamedTuple):
     """T (r, 2K) and the transpose of T⁻¹, with columns of zeros up to a multiple of ``TILE``; λ and the sign of h of each column (2K,).
@@ -72,6 +75,14 @@ class Diagonal(NamedTuple):
         if not bool(error.abs().max() <= TOLERANCE * Z.abs().max()):
             return None
         return torch.view_as_real(both).permute(0, 1, 4, 2, 3).flatten(1, 2).contiguous()
+
+    def forms(self, g: Tensor, h: Tensor) -> Tensor:
+        """Return q_aᵀ f(B) q_a of every item (n,), for real factors g and h (2K,)."""
+        out = self.table.new_empty(len(self.table))
+        for first in range(0, len(out), FORMS_BLOCK):
+            left, right = self.table[first : first + FORMS_BLOCK].unbind(1)
+            out[first : first + FORMS_BLOCK] = ((left * g + swapped(left) * h) * right).sum(1)
+        return out
 
 
 def swapped(rows: Tensor) -> Tensor:

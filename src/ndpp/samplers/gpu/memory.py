@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ndpp.samplers.gpu.proposals import first_round, round_of_survivors
+from ndpp.samplers.gpu.proposals import CEILING_FACTOR, first_round, round_of_survivors
 
 MAX_SAMPLES = 65536
 """Maximum number of samples in parallel. The device is busy with fewer; more would only take memory."""
@@ -27,18 +27,26 @@ def bytes_per_sample(
 ) -> int:
     """Estimate the peak memory per sample over stages (nodes kept and dropped, number of items at the end).
 
-    On a circle with h nodes, up to n items, with c proposals per round: the sides (4hnr) or rows of the items (3nr); products of
-    proposals with the sides, and temporaries (6hnc); G⁻¹, VU and temporaries (12hn², or 3hn² without VU), or G at dropped nodes (2dn²) on entering; sides of
-    the newest item (8hr); the proposals' rows (3cr). On any circle: the basis and a copy of it (2·wanted·r). If the estimate is too low,
-    memory runs out and the batch is halved.
+    On a circle with h nodes, up to n items, with c proposals per round, of which m are judged together. With sides: these (4hnr) and, on
+    entering, the basis times Z² or times Z at dropped nodes, whichever are more (2hnr); products of proposals with the sides, and
+    temporaries (6hnc); G⁻¹, VU and temporaries (12hn²). In coordinates: rows of the items and of the ceiling (8nr + 4n²); judged proposals
+    at the nodes and their products (4hm(r + 2n)); G⁻¹ and as much for those at dropped nodes or temporaries (4hn² + 2dn²); proposals at
+    the ceiling (4cn). The proposals' rows (3cr, or 8cr). On any circle: the basis and a copy of it (2·wanted·r). If the estimate is too
+    low, memory runs out and the batch is halved.
     """
     peak = 0
     for h, dropped, stop in stages:
         left = max(1, wanted - stop + 1)
-        c = first_round(rank, left) if keeps_sides else round_of_survivors(rank, stop - 1, left).proposals
-        sides = h * stop * 4 * rank if keeps_sides else 3 * stop * rank
-        own = sides + h * stop * (6 * c + (12 if keeps_sides else 3) * stop) + 8 * h * rank + 3 * c * rank
-        peak = max(peak, own + 2 * dropped * stop * stop)
+        if keeps_sides:
+            c = first_round(rank, left)
+            own = h * stop * (4 * rank + 6 * c + 12 * stop) + 3 * c * rank
+            own += max(h * 2 * rank, dropped * 2 * (rank + stop)) * stop
+        else:
+            turn = round_of_survivors(rank, stop - 1, left, CEILING_FACTOR * left**0.5)
+            c, m = turn.proposals, turn.judged or turn.proposals
+            own = stop * (8 * rank + 4 * stop) + 4 * h * m * (rank + 2 * stop) + (4 * h + 2 * dropped) * stop * stop
+            own += c * (8 * rank + 4 * stop)
+        peak = max(peak, own)
     return 8 * (peak + 2 * wanted * rank + 1)
 
 

@@ -24,9 +24,12 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
-SURVIVOR_FACTOR, SURVIVOR_SHARE, MIN_EXPLAINED = 1.5, 0.85, 0.2
-"""Proposals that are judged together where another round costs little, as a multiple of the expected number; the share of these that are
-expected to survive, so that few samples have more; and the share of the space that items must explain before bounds are computed."""
+SURVIVORS, JUDGED = 3.0, 1.3
+"""If bounds are computed first, proposals in a first round, and how many of those that pass their bound are judged together, as multiples
+of the expected numbers: bounds cost little. Chosen by timing on an H200."""
+CEILING_FACTOR = 2.5
+"""√2π: the ceiling is used once the rank left exceeds this times left^1.5, where left bounds the variance of the size; earlier, what
+items leave of the leverage is the better bound."""
 ROUND_GROWTH = 1, 1, 2, 4
 """Growth of later rounds, in which few samples are left and launches dominate the cost."""
 
@@ -84,12 +87,14 @@ class Round(NamedTuple):
     judged: int | None = None
 
 
-def round_of_survivors(rank: int, n: int, left: int) -> Round:
-    """Return the first round of samples with n items and ``left`` to come, of whose proposals a share 1 − n/rank survives on average."""
-    survivors = 8 * math.ceil(SURVIVOR_FACTOR * (rank - n) / left / 8)
-    if n < MIN_EXPLAINED * rank:
-        return Round(survivors)
-    return Round(max(survivors, 8 * int(SURVIVOR_SHARE * survivors * rank / (rank - n) / 8)), survivors)
+def round_of_survivors(rank: int, n: int, left: int, ceiling: float | None) -> Round:
+    """Return the first round of samples with n items and ``left`` to come, for proposals that are rejected by their bounds first.
+
+    On average (rank − n)/left proposals that pass the first bound are needed, and ``ceiling`` that pass the second.
+    """
+    needed = (rank - n) / left if ceiling is None else min((rank - n) / left, ceiling)
+    proposals = 8 * math.ceil(SURVIVORS * rank / left / 8)
+    return Round(proposals, min(proposals, 4 * math.ceil(JUDGED * needed / 4)))
 
 
 def accept(
@@ -102,7 +107,7 @@ def accept(
     tolerance: float,
     probabilities: Callable[[Tensor, Tensor | None], Tensor],
     starts: Tensor | None = None,
-    bounds: Callable[[Tensor, Tensor | None], Tensor] | None = None,
+    bounds: Callable[[Tensor, Tensor | None], Tensor | None] | None = None,
 ) -> Accepted:
     """Return the first accepted proposal of each sample.
 
@@ -126,12 +131,14 @@ def accept(
         whose = (starts, samples) if which is None else (starts[which], samples[which])
         proposed, threshold = streams.propose(table, *whose, step, total, width)
         total += width
-        if judged is None or bounds is None:
-            value = probabilities(proposed, which)
+        bound = None if judged is None or bounds is None else bounds(proposed, which)
+        if bound is None:
+            bound, value = table.leverage[proposed], probabilities(proposed, which)
         else:
-            value = _of_survivors(proposed, threshold, pending, which, judged * growth, probabilities, bounds)
-        low, high = torch.aminmax(value / table.leverage[proposed], dim=1)
-        off = ~((low >= -tolerance) & (high <= 1 + tolerance))
+            value = _of_survivors(proposed, threshold, bound, pending, which, judged or width, probabilities)
+        leverage = table.leverage[proposed]
+        low, high = torch.aminmax(value / leverage, dim=1).min, ((value - bound) / leverage).amax(1)
+        off = ~((low >= -tolerance) & (high <= tolerance))
         place = torch.where(value > threshold, places, width).amin(1)
         found = (place < width) & ~off
         taken = proposed.gather(1, place.clamp(max=width - 1)[:, None])[:, 0]
@@ -149,20 +156,28 @@ def accept(
 def _of_survivors(
     proposed: Tensor,
     threshold: Tensor,
+    bound: Tensor,
     pending: Tensor,
     which: Tensor | None,
     judged: int,
     probabilities: Callable[[Tensor, Tensor | None], Tensor],
-    bounds: Callable[[Tensor, Tensor | None], Tensor],
 ) -> Tensor:
-    """Return the probabilities of proposals (P, c) that exceed their thresholds; zero for proposals that their bounds reject.
+    """Return the probabilities of proposals (P, c), up to the first that exceeds its threshold; zero for those whose bounds do not.
 
-    The first ``judged`` survivors of each sample are judged together; of samples that accept none of these, all.
+    Of each sample, ``judged`` survivors are judged together until one is accepted.
     """
-    hopeful, value = bounds(proposed, which) > threshold, torch.zeros_like(threshold)
-    places = torch.argsort((~hopeful).to(torch.uint8), dim=1, stable=True)[:, :judged]
-    value.scatter_(1, places, probabilities(proposed.gather(1, places), which))
-    more = (hopeful.sum(1) > judged) & ~(value > threshold).any(1)
-    if bool(more.any()):
-        value[more] = probabilities(proposed[more], pending[more])
+    hopeful, value = bound > threshold, torch.zeros_like(threshold)
+    order, count = torch.argsort((~hopeful).to(torch.uint8), dim=1, stable=True), hopeful.sum(1)
+    some = None  # positions among the pending samples
+    for first in range(0, proposed.shape[1], judged):
+        if first:
+            some = ((count > first) & ~(value > threshold).any(1)).nonzero()[:, 0]
+            if not len(some):
+                break
+        places = order[:, first : first + judged] if some is None else order[some, first : first + judged]
+        if some is None:
+            value.scatter_(1, places, probabilities(proposed.gather(1, places), which))
+        else:
+            found = probabilities(proposed[some].gather(1, places), pending[some])
+            value[some] = value[some].scatter(1, places, found)
     return value

@@ -23,37 +23,38 @@ ROWS_PER_TURN = 64
 """Maximum number of rows of G⁻¹y that are summed at a time: what the registers of a warp hold."""
 
 
-def correction(products: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
+def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
     """Return Re w_j xᵀG_j⁻¹y at each node, shape (P, h, c), for the samples at ``which`` (P,).
 
-    ``products`` (P, n, h, 4, c) holds Re x, Im x, Re y, Im y; ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in
-    :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is (P, h). Kernels read 16 bytes at a time: c must be a multiple of 8,
-    capacity even, and the column after the n-th finite.
+    x and y (P, n, h, 2, c) are real and imaginary parts; each is an array of its own, or both lie together in one of shape (P, n, h, 4, c).
+    ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is
+    (P, h). Kernels read 16 bytes at a time: c must be a multiple of 4, capacity even, and the column after the n-th finite.
     """
-    (P, n, h, _, c), capacity = products.shape, inverse.shape[2]
-    if not (runtime.usable(products.device) and c % 8 == 0 and capacity % 2 == 0):
-        return correction_plain(products, inverse, w, which)
+    (P, n, h, _, c), capacity = x.shape, inverse.shape[2]
+    if not (runtime.usable(x.device) and c % 4 == 0 and capacity % 2 == 0):
+        return correction_plain(x, y, inverse, w, which)
     out = torch.empty(P, h, c, dtype=inverse.dtype, device=inverse.device)
     C = WIDTH[n > SMALL]
-    grid, shape = (P * h * triton.cdiv(c, C),), (n, h, c // 8, capacity // 2)
-    arrays = products, inverse, torch.view_as_real(w), which, out
+    grid, shape = (P * h * triton.cdiv(c, C),), (n, h, c // 4, capacity // 2)
+    arrays, parts = (x, y, inverse, torch.view_as_real(w), which, out), x.stride(2) // c
     if n <= SMALL:
         N = max(4, triton.next_power_of_2(n))
-        correction_small_kernel[grid](*arrays, *shape, N=N, C=C, U=16 // N, num_warps=1)
+        correction_small_kernel[grid](*arrays, *shape, PARTS=parts, N=N, C=C, U=16 // N, num_warps=1)
     else:
         turns = triton.cdiv(n, ROWS_PER_TURN)
         tiles = triton.cdiv(triton.cdiv(n, TILE), turns)
         options = {"num_warps": 1, "num_stages": min(2, tiles)}
-        correction_kernel[grid](*arrays, *shape, N=TILE, C=C, T=tiles, TURNS=turns, **options)
+        correction_kernel[grid](*arrays, *shape, PARTS=parts, N=TILE, C=C, T=tiles, TURNS=turns, **options)
     return out
 
 
-def correction_plain(products: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
+def correction_plain(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
     """Twin of :func:`correction`."""
-    _, n, h, _, _ = products.shape
+    _, n, h, _, _ = x.shape
     G = pairs(tight(inverse, n).unflatten(0, (-1, h))[which].flatten(0, 1)).unflatten(0, (-1, h))
-    x, y = (pairs(products[:, :, :, side : side + 2].permute(0, 3, 2, 1, 4)) for side in (0, 2))  # (P, h, n, c)
-    return (w[:, :, None] * (x * (G @ y)).sum(2)).real
+    x, y = (pairs(part.permute(0, 3, 2, 1, 4)) for part in (x, y))  # (P, h, n, c)
+    out: Tensor = (w[:, :, None] * (x * (G @ y)).sum(2)).real
+    return out
 
 
 @jit()
@@ -67,64 +68,51 @@ def _place(half, count, C: tl.constexpr):
     return node, node // half, node % half, tl.program_id(0) % blocks * C + tl.arange(0, C)
 
 
-@jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
+@jit(do_not_specialize=["n", "half", "count_by_4", "capacity_by_2"])
 def correction_small_kernel(
-    products,
-    inverse,
-    w,
-    which,
-    out,
-    n,
-    half,
-    count_by_8,
-    capacity_by_2,
-    N: tl.constexpr,
-    C: tl.constexpr,
-    U: tl.constexpr,
-):
+    x, y, inverse, w, which, out, n, half, count_by_4, capacity_by_2,
+    PARTS: tl.constexpr, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
+):  # fmt: skip
     """Write out (P, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`correction_plain`.
 
-    products (P, n, half, 4, count), inverse (S·half, 2, capacity, capacity), w (P, half, 2), which (P,). count = 8·count_by_8 and capacity =
-    2·capacity_by_2, so that the compiler knows their divisors. Grid: P·half·⌈count/C⌉ programs of one warp, each for C proposals at one
+    x and y (P, n, half, 2, count), with PARTS·count numbers from one node to the next; inverse (S·half, 2, capacity, capacity),
+    w (P, half, 2), which (P,). count = 4·count_by_4 and capacity = 2·capacity_by_2, so that the compiler knows their divisors.
+    Grid: P·half·⌈count/C⌉ programs of one warp, each for C proposals at one
     node of one sample; y is kept in registers, the loop over rows is unrolled U times.
     """
-    count, capacity, even, i = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
+    count, capacity, even, i = 4 * count_by_4, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
     node, s, j, c = _place(half, count, C)
-    step, total = half * 4 * count, tl.zeros((C,), tl.float64)
-    g, at = (
-        inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity,
-        products + (s * n * half + j) * 4 * count,
-    )
-    y, inside = at + i[:, None] * step + 2 * count + c[None, :], (i < n)[:, None] & (c < count)[None, :]
+    step, total = half * PARTS * count, tl.zeros((C,), tl.float64)
+    g, at = inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity, (s * n * half + j) * PARTS * count
+    x, y = x + at, y + at
+    y, inside = y + i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
     y_re, y_im = tl.load(y, mask=inside, other=0.0), tl.load(y + count, mask=inside, other=0.0)
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for k in tl.range(0, n, loop_unroll_factor=U):
         g_re = tl.load(g + k * even + i, mask=i < even, other=0.0)[:, None]
         g_im = tl.load(g + capacity * capacity + k * even + i, mask=i < even, other=0.0)[:, None]
-        x_re = tl.load(at + k * step + c, mask=c < count, other=0.0)
-        x_im = tl.load(at + k * step + count + c, mask=c < count, other=0.0)
+        x_re = tl.load(x + k * step + c, mask=c < count, other=0.0)
+        x_im = tl.load(x + k * step + count + c, mask=c < count, other=0.0)
         re, im = tl.sum(g_re * y_re - g_im * y_im, 0), tl.sum(g_re * y_im + g_im * y_re, 0)
         total += (w_re * x_re - w_im * x_im) * re - (w_re * x_im + w_im * x_re) * im
     tl.store(out + node * count + c, total, mask=c < count)
 
 
-@jit(do_not_specialize=["n", "half", "count_by_8", "capacity_by_2"])
+@jit(do_not_specialize=["n", "half", "count_by_4", "capacity_by_2"])
 def correction_kernel(
-    products, inverse, w, which, out, n, half, count_by_8, capacity_by_2,
-    N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr,
+    x, y, inverse, w, which, out, n, half, count_by_4, capacity_by_2,
+    PARTS: tl.constexpr, N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     """Write out (P, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`correction_plain`.
 
     Arrays and grid as for :func:`correction_small_kernel`. T tiles of G⁻¹y are summed at a time, in registers, so that y is read once;
     more than T·N items take several TURNS.
     """
-    count, capacity, even = 8 * count_by_8, 2 * capacity_by_2, (n + 1) // 2 * 2
+    count, capacity, even = 4 * count_by_4, 2 * capacity_by_2, (n + 1) // 2 * 2
     node, s, j, c = _place(half, count, C)
-    step, total = half * 4 * count, tl.zeros((C,), tl.float64)
-    g, at = (
-        inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity,
-        products + (s * n * half + j) * 4 * count,
-    )
+    step, total = half * PARTS * count, tl.zeros((C,), tl.float64)
+    g, at = inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity, (s * n * half + j) * PARTS * count
+    x, y = x + at, y + at
     w_re, w_im = tl.load(w + 2 * node), tl.load(w + 2 * node + 1)
     for turn in tl.static_range(TURNS):
         zero = tl.zeros((N, C), tl.float64)
@@ -132,8 +120,8 @@ def correction_kernel(
         for tile in range(T * TURNS):
             m = tile * N + tl.arange(0, N)
             place, inside = m[:, None] * step + c[None, :], (m < n)[:, None] & (c < count)[None, :]
-            y_re = tl.load(at + 2 * count + place, mask=inside, other=0.0)
-            y_im = tl.load(at + 3 * count + place, mask=inside, other=0.0)
+            y_re = tl.load(y + place, mask=inside, other=0.0)
+            y_im = tl.load(y + count + place, mask=inside, other=0.0)
             for t in tl.static_range(T):
                 i = (turn * T + t) * N + tl.arange(0, N)
                 place, inside = i[:, None] * even + m[None, :], (i < n)[:, None] & (m < even)[None, :]
@@ -147,7 +135,7 @@ def correction_kernel(
         for t in tl.static_range(T):
             i = (turn * T + t) * N + tl.arange(0, N)
             place, inside = i[:, None] * step + c[None, :], (i < n)[:, None] & (c < count)[None, :]
-            x_re = tl.load(at + place, mask=inside, other=0.0)
-            x_im = tl.load(at + count + place, mask=inside, other=0.0)
+            x_re = tl.load(x + place, mask=inside, other=0.0)
+            x_im = tl.load(x + count + place, mask=inside, other=0.0)
             total += tl.sum(x_re * (w_re * re[t] - w_im * im[t]) - x_im * (w_re * im[t] + w_im * re[t]), 0)
     tl.store(out + node * count + c, total, mask=c < count)

@@ -1,0 +1,60 @@
+"""Rows times f(D) at every node, in coordinates in which f(D) is diagonal but for blocks of two: :mod:`ndpp.samplers.gpu.diagonal`.
+
+Products of proposals with the items of a sample are then ordinary matrix products, with these rows on one side.
+"""
+
+import torch
+from torch import Tensor
+
+from ndpp.samplers.gpu.diagonal import swapped
+from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.runtime import jit, tl, triton
+
+ROWS = 4
+"""Rows per program, which share the factors it reads."""
+
+
+def node_rows(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
+    """Return l f(D) for rows l = ``rows`` (P, c, 2K), or f(D) r for rows r; shape (P, h, 2, c, 2K), real parts first.
+
+    ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h.
+    """
+    (P, c, width), h = rows.shape, factors.shape[1]
+    if not runtime.usable(rows.device):
+        return node_rows_plain(factors, rows, left=left)
+    out = torch.empty(P, h, 2, c, width, dtype=rows.dtype, device=rows.device)
+    node_rows_kernel[(P * triton.cdiv(c, ROWS),)](
+        factors, rows.contiguous(), out, h, c, width, 1.0 if left else -1.0, C=ROWS, W=triton.next_power_of_2(width)
+    )
+    return out
+
+
+def node_rows_plain(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
+    """Twin of :func:`node_rows`."""
+    g, k = factors.unflatten(0, (2, 2)).transpose(1, 2)[:, None, :, :, None]  # (1, h, 2, 1, 2K)
+    rows, sign = rows[:, None, None], 1 if left else -1
+    return rows * g + sign * swapped(rows) * k
+
+
+@jit(do_not_specialize=["half", "count", "width", "sign"])
+def node_rows_kernel(factors, rows, out, half, count, width, sign, C: tl.constexpr, W: tl.constexpr):
+    """Write out (P, half, 2, count, width); rows (P, count, width), factors (4, half, width), width ≤ W; twin: :func:`node_rows_plain`.
+
+    Grid: P·⌈count/C⌉ programs, each for C rows at all nodes.
+    """
+    blocks = tl.cdiv(count, C)
+    p, c, k = (
+        (tl.program_id(0) // blocks).to(tl.int64),
+        tl.program_id(0) % blocks * C + tl.arange(0, C),
+        tl.arange(0, W),
+    )
+    place, inside = c[:, None] * width + k[None, :], (c < count)[:, None] & (k < width)[None, :]
+    a = tl.load(rows + p * count * width + place, mask=inside, other=0.0)
+    b = sign * tl.load(rows + p * count * width + c[:, None] * width + (k ^ 1)[None, :], mask=inside, other=0.0)
+    plane, out = half * width, out + p * half * 2 * count * width
+    for node in range(half):
+        f = factors + node * width + k
+        for part in tl.static_range(2):
+            g = tl.load(f + part * plane, mask=k < width, other=0.0)[None, :]
+            h = tl.load(f + (2 + part) * plane, mask=k < width, other=0.0)[None, :]
+            tl.store(out + (2 * node + part) * count * width + place, a * g + b * h, mask=inside)
