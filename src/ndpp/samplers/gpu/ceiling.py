@@ -28,14 +28,12 @@ MARGIN = 1e-9
 
 
 class Peak(NamedTuple):
-    """The real node of a circle, where its generating function is largest: factors of Z (2K,), log det(I + tB) (1,), log t, the number of
-    nodes of the circle, and qᵀZq of every item (n,)."""
+    """A real node t: factors of Z (2K,), log det(I + tB) (1,), log t, and qᵀZq of every item (n,)."""
 
     g: Tensor
     h: Tensor
     log_det: Tensor
     log_t: float
-    n_nodes: int
     forms: Tensor
 
 
@@ -55,7 +53,7 @@ class Ceiling:
         self.inverse[:, :n, :n] = tight(G, n)[:, 0]
 
     def _scaled(self, right: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
-        g, h, _, _, _, _ = self.peak
+        g, h = self.peak.g, self.peak.h
         return right * g - swapped(right) * h, left * g + swapped(left) * h
 
     def add(self) -> None:

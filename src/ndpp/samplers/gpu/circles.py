@@ -58,11 +58,11 @@ class DeviceCircle:
     log_t: Tensor
     device_rows: DeviceRows
     memory: int  # maximum bytes of the table
+    key: CircleKey
     dropped: Dropped | None = None
     factors: Tensor | None = (
         None  # (2, 4, h, 2K) of Z and Z² in the coordinates of `Circles.diagonal`, if there are any
     )
-    peak: Peak | None = None  # if there are these coordinates
     lookups: int = 0  # rows of the table requested so far
 
     @cached_property
@@ -109,7 +109,6 @@ class DeviceCircle:
             self.Z,
             *derived,
             *(() if self.dropped is None else self.dropped),
-            *(() if self.peak is None else self.peak),
         ]
         return sum(array.nbytes for array in every if isinstance(array, Tensor))
 
@@ -127,12 +126,15 @@ class DeviceCircle:
 class Circles:
     """The ladder's circles on one device, computed on first use; the most recently used are kept, within ``memory`` bytes.
 
-    If ``diagonal`` is not None, samples do not store their sides: products with them are computed in these coordinates.
+    If ``diagonal`` is not None, samples do not store their sides: products with them are computed in these coordinates. ``centres`` has the
+    rung at which samples that want so many items, and have so many, miss the rest on average, as far as it is known.
     """
 
     def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int, diagonal: Diagonal | None = None) -> None:
         self.ladder, self.device_rows, self.memory, self.diagonal = ladder, device_rows, memory, diagonal
         self._kept: OrderedDict[CircleKey, DeviceCircle] = OrderedDict()
+        self.centres: dict[tuple[int, int], int] = {}
+        self._peaks: dict[int, Peak | None] = {}
         self._real: dict[int, Tensor] = {}
 
     def __getitem__(self, key: CircleKey) -> DeviceCircle:
@@ -148,25 +150,35 @@ class Circles:
         t = torch.from_numpy(nodes(radius, key.n_nodes)).to(device)
         (every, log_w), used, log_t = self.ladder.at(t, TORCH), key.halves[0], t.log()
         factors = None if diagonal is None else diagonal.factors(t, every)
-        Z, rest, dropped, peak = every[:used], every[used:], None, None
+        Z, rest, dropped = every[:used], every[used:], None
         if len(rest):
             of_rest = None if factors is None else factors[:, :, used:].contiguous()
             dropped = Dropped(rest, log_w[used:], log_t[used:], of_rest)
-        if diagonal is not None and factors is not None:
-            at_peak, log_peak = self.ladder.at(torch.full_like(t[:1], radius), TORCH)
-            of_peak = diagonal.factors(torch.full_like(t[:1], radius), at_peak)
-            if of_peak is not None:
-                g, h = of_peak[0, 0, 0], of_peak[0, 2, 0]
-                peak = Peak(g, h, log_peak.real, float(np.log(radius)), key.n_nodes, diagonal.forms(g, h))
-            factors = factors[:, :, :used].contiguous()
         return DeviceCircle(
-            Z, TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4, dropped, factors, peak
-        )
+            Z, TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4, key, dropped,
+            None if factors is None else factors[:, :, :used].contiguous(),
+        )  # fmt: skip
+
+    def peak(self, rung: int) -> Peak | None:
+        """Return the real node of this rung, in the coordinates of ``diagonal``; None if there are none."""
+        if rung not in self._peaks:
+            log_t, peak = rung * RUNG_STEP, None
+            t = torch.full((1,), np.exp(log_t), dtype=torch.complex128, device=self.device_rows.device)
+            Z, log_det = self.ladder.at(t, TORCH)
+            factors = None if self.diagonal is None else self.diagonal.factors(t, Z)
+            if self.diagonal is not None and factors is not None:
+                g, h = factors[0, 0, 0], factors[0, 2, 0]
+                peak = Peak(g, h, log_det.real, log_t, self.diagonal.forms(g, h))
+            self._peaks[rung] = peak
+        return self._peaks[rung]
 
     def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
         """Return a suitable circle for each sample, given orthonormal rows q (S, i, r) of its items and initial rungs."""
-        plans = plan_from_moments(*centre(partial(self._moments, q), left, rungs), left)
-        return [CircleKey(*plan) for plan in plans]
+        return [CircleKey(*plan) for plan in plan_from_moments(*self.centre(q, left, rungs), left)]
+
+    def centre(self, q: Tensor, left: int, rungs: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the rung on which each sample expects about ``left`` more items, and mean and variance there; arguments as above."""
+        return centre(partial(self._moments, q), left, rungs)
 
     def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
         if rung not in self._real:

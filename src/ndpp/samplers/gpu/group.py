@@ -29,11 +29,11 @@ from ndpp.samplers.gpu.coordinates import Coordinates
 from ndpp.samplers.gpu.device_rows import DeviceRows
 from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
 from ndpp.samplers.gpu.proposals import (
-    CEILING_FACTOR,
     CHEAP_PROPOSALS,
     Round,
     Streams,
     accept,
+    ceiling_pays,
     first_round,
     round_of_survivors,
 )
@@ -147,15 +147,18 @@ class Group:
 
     def _ceiling_factor(self, largest: Tensor, total: Tensor) -> Tensor | None:
         """Return C of the ceiling (S,), where Σ w = ``total``·exp(``largest``); None if it would bound less than the leverage left."""
-        items, peak, left = self.items, self.circle.peak, self.samples.wanted - self.n
-        if peak is None or not self.n or not isinstance(items, Coordinates):
+        items, key, circles = self.items, self.circle.key, self.context.circles
+        if not self.n or not isinstance(items, Coordinates):
             return None
-        if items.ceiling is None:
-            if self.samples.basis.shape[2] - self.n < CEILING_FACTOR * left**1.5:
-                return None
+        if not ceiling_pays(self.samples.basis.shape[2], self.n, self.samples.wanted - self.n):
+            return None
+        peak = circles.peak(circles.centres.get((self.samples.wanted, self.n), key.rung))
+        if peak is None:
+            return None
+        if items.ceiling is None or items.ceiling.peak is not peak:
             items.ceiling = Ceiling(peak, items.items, self.n)
         log_peak = items.ceiling.log_det - self.power * peak.log_t
-        return torch.exp(log_peak - largest) * peak.n_nodes / (2 * total)
+        return torch.exp(log_peak - largest) * key.n_nodes / (2 * total)
 
     def remove(self, which: Tensor) -> list[Samples]:
         """Remove the samples in ``which`` (S,) that are still in the group; return them as a list of one, or an empty one."""

@@ -24,7 +24,7 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
-SURVIVORS, JUDGED = 3.0, 1.3
+SURVIVORS, JUDGED, GRAIN = 3.0, 1.0, 2
 """If bounds are computed first, proposals in a first round, and how many of those that pass their bound are judged together, as multiples
 of the expected numbers: bounds cost little. Chosen by timing on an H200."""
 CEILING_FACTOR = 2.5
@@ -87,6 +87,11 @@ class Round(NamedTuple):
     judged: int | None = None
 
 
+def ceiling_pays(rank: int, n: int, left: int) -> bool:
+    """Tell whether the ceiling bounds more than what n items leave of the leverage."""
+    return rank - n >= CEILING_FACTOR * left**1.5
+
+
 def round_of_survivors(rank: int, n: int, left: int, ceiling: float | None) -> Round:
     """Return the first round of samples with n items and ``left`` to come, for proposals that are rejected by their bounds first.
 
@@ -94,7 +99,7 @@ def round_of_survivors(rank: int, n: int, left: int, ceiling: float | None) -> R
     """
     needed = (rank - n) / left if ceiling is None else min((rank - n) / left, ceiling)
     proposals = 8 * math.ceil(SURVIVORS * rank / left / 8)
-    return Round(proposals, min(proposals, 4 * math.ceil(JUDGED * needed / 4)))
+    return Round(proposals, min(proposals, GRAIN * math.ceil(JUDGED * needed / GRAIN)))
 
 
 def accept(

@@ -15,8 +15,10 @@ import numpy as np
 import torch
 
 from ndpp.samplers.exact.monitors import NODE_COUNTS, Tolerances, unbiased_count
+from ndpp.samplers.exact.plan import plan_from_moments
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group
+from ndpp.samplers.gpu.proposals import ceiling_pays
 from ndpp.samplers.gpu.samples import Samples
 
 PILOT_TOLERANCES = Tolerances(trace=2e-10, fraction=1e-4)
@@ -27,6 +29,8 @@ SIZES_PER_SCHEDULE = 4
 """If the size is free, this many consecutive sizes share a schedule: planning one takes a second or more."""
 MAX_NODE_RATIO = 0.8
 """Pilots move to another circle only if it has at most this fraction of the current number of nodes, unless they must."""
+ENTRY_COST = 6
+"""What entering a circle costs, in items drawn on it: samples move only if the nodes they are spared are worth as much."""
 COUNTS = np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52])
 """Numbers of nodes to choose from. A schedule serves all samples, so that a finer choice than that of the CPU pays."""
 LEAST_SHARE, RETRY_AFTER = 0.7, 4
@@ -85,11 +89,15 @@ class Planner:
             if n:
                 group.remove(group.draw())
                 group.condition()
-            if n < tried + RETRY_AFTER and _suitable(group):
+            due = n >= tried + RETRY_AFTER or not _suitable(group)
+            if not due and not ceiling_pays(sampler.kernel.rank, n, wanted - n):
                 continue
-            plans = circles.plan(pilots.basis[:, :n], wanted - n, np.full(PILOTS, at.rung))
-            median_rung = sorted(plan.rung for plan in plans)[PILOTS // 2]
-            group, best = self._on_best_circle(group, at, median_rung, max(plan.n_nodes for plan in plans))
+            centred = circles.centre(pilots.basis[:, :n], wanted - n, np.full(PILOTS, at.rung))
+            circles.centres[wanted, n] = int(np.median(centred[0]))
+            if not due:
+                continue
+            rungs, counts = zip(*plan_from_moments(*centred, wanted - n))
+            group, best = self._on_best_circle(group, at, sorted(rungs)[PILOTS // 2], max(counts))
             if best != at:
                 starts.append((n, best))
             at, tried = best, n
@@ -107,11 +115,13 @@ class Planner:
         most = MAX_NODE_RATIO * current.n_nodes if suitable else full
         counts = [int(count) for count in COUNTS if LEAST_SHARE * min(least, full) <= count <= most]
         counts = counts if suitable else [*counts, full]
+        left = group.samples.wanted - group.n
         for circle in [CircleKey(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group = self._moved(group, circle)
             if _suitable(group, rounding, ENTRY_SHARE):
                 group, circle = self._without_negligible(group, circle)
-                if not suitable or circle.halves[0] <= MAX_NODE_RATIO * current.halves[0]:
+                used, spared = circle.halves[0], current.halves[0] - circle.halves[0]
+                if not suitable or (used <= MAX_NODE_RATIO * current.halves[0] and spared * left >= ENTRY_COST * used):
                     return group, circle
                 break
         return self._moved(group, current), current

@@ -28,14 +28,14 @@ def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) 
 
     x and y (P, n, h, 2, c) are real and imaginary parts; each is an array of its own, or both lie together in one of shape (P, n, h, 4, c).
     ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is
-    (P, h). Kernels read 16 bytes at a time: c must be a multiple of 4, capacity even, and the column after the n-th finite.
+    (P, h). Kernels read 16 bytes at a time: c must be a multiple of 2, capacity even, and the column after the n-th finite.
     """
     (P, n, h, _, c), capacity = x.shape, inverse.shape[2]
-    if not (runtime.usable(x.device) and c % 4 == 0 and capacity % 2 == 0):
+    if not (runtime.usable(x.device) and c % 2 == 0 and capacity % 2 == 0):
         return correction_plain(x, y, inverse, w, which)
     out = torch.empty(P, h, c, dtype=inverse.dtype, device=inverse.device)
     C = WIDTH[n > SMALL]
-    grid, shape = (P * h * triton.cdiv(c, C),), (n, h, c // 4, capacity // 2)
+    grid, shape = (P * h * triton.cdiv(c, C),), (n, h, c // 2, capacity // 2)
     arrays, parts = (x, y, inverse, torch.view_as_real(w), which, out), x.stride(2) // c
     if n <= SMALL:
         N = max(4, triton.next_power_of_2(n))
@@ -68,19 +68,19 @@ def _place(half, count, C: tl.constexpr):
     return node, node // half, node % half, tl.program_id(0) % blocks * C + tl.arange(0, C)
 
 
-@jit(do_not_specialize=["n", "half", "count_by_4", "capacity_by_2"])
+@jit(do_not_specialize=["n", "half", "count_by_2", "capacity_by_2"])
 def correction_small_kernel(
-    x, y, inverse, w, which, out, n, half, count_by_4, capacity_by_2,
+    x, y, inverse, w, which, out, n, half, count_by_2, capacity_by_2,
     PARTS: tl.constexpr, N: tl.constexpr, C: tl.constexpr, U: tl.constexpr,
 ):  # fmt: skip
     """Write out (P, half, count) for n ≤ N ≤ 8 items, row by row of G⁻¹; twin: :func:`correction_plain`.
 
     x and y (P, n, half, 2, count), with PARTS·count numbers from one node to the next; inverse (S·half, 2, capacity, capacity),
-    w (P, half, 2), which (P,). count = 4·count_by_4 and capacity = 2·capacity_by_2, so that the compiler knows their divisors.
+    w (P, half, 2), which (P,). count = 2·count_by_2 and capacity = 2·capacity_by_2, so that the compiler knows their divisors.
     Grid: P·half·⌈count/C⌉ programs of one warp, each for C proposals at one
     node of one sample; y is kept in registers, the loop over rows is unrolled U times.
     """
-    count, capacity, even, i = 4 * count_by_4, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
+    count, capacity, even, i = 2 * count_by_2, 2 * capacity_by_2, (n + 1) // 2 * 2, tl.arange(0, N)
     node, s, j, c = _place(half, count, C)
     step, total = half * PARTS * count, tl.zeros((C,), tl.float64)
     g, at = inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity, (s * n * half + j) * PARTS * count
@@ -98,9 +98,9 @@ def correction_small_kernel(
     tl.store(out + node * count + c, total, mask=c < count)
 
 
-@jit(do_not_specialize=["n", "half", "count_by_4", "capacity_by_2"])
+@jit(do_not_specialize=["n", "half", "count_by_2", "capacity_by_2"])
 def correction_kernel(
-    x, y, inverse, w, which, out, n, half, count_by_4, capacity_by_2,
+    x, y, inverse, w, which, out, n, half, count_by_2, capacity_by_2,
     PARTS: tl.constexpr, N: tl.constexpr, C: tl.constexpr, T: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     """Write out (P, half, count) by tiles of N × N entries of G⁻¹ and N × C of y; twin: :func:`correction_plain`.
@@ -108,7 +108,7 @@ def correction_kernel(
     Arrays and grid as for :func:`correction_small_kernel`. T tiles of G⁻¹y are summed at a time, in registers, so that y is read once;
     more than T·N items take several TURNS.
     """
-    count, capacity, even = 4 * count_by_4, 2 * capacity_by_2, (n + 1) // 2 * 2
+    count, capacity, even = 2 * count_by_2, 2 * capacity_by_2, (n + 1) // 2 * 2
     node, s, j, c = _place(half, count, C)
     step, total = half * PARTS * count, tl.zeros((C,), tl.float64)
     g, at = inverse + (tl.load(which + s) * half + j) * 2 * capacity * capacity, (s * n * half + j) * PARTS * count
