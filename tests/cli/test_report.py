@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from command import end, run, spawn, without
+from command import end, launch, run, without
 from ndpp import explain, metrics
 from ndpp.cli.report import size_columns
 
@@ -111,7 +111,7 @@ def test_the_same_model_gives_the_same_page(call, shelf, tmp_path):
 
 
 def test_without_matplotlib_there_is_no_map(shelf, tmp_path):
-    done = end(spawn("report", shelf, "-o", "report.html", cwd=tmp_path, env=without(tmp_path, "matplotlib")))
+    done = end(launch("report", shelf, "-o", "report.html", cwd=tmp_path, env=without(tmp_path, "matplotlib")))
     assert (done.code, done.err) == (0, "")
     assert "svg" not in page_of(tmp_path / "report.html").tags
 
