@@ -20,7 +20,11 @@ UNMEASURED = {name: value for name, value in ENVIRONMENT.items() if not name.sta
 """For processes that may not write what coverage would."""
 
 BLOCKER = """
+import sys
 from importlib.machinery import PathFinder
+for name in list(sys.modules):  # none in a new interpreter; all of them in a process that begins with everything imported
+    if name.split(".")[0] in {blocked!r} | {{"ndpp"}}:
+        del sys.modules[name]
 find = PathFinder.find_spec
 def find_others(name, path=None, target=None):
     return None if name.split(".")[0] in {blocked!r} else find(name, path, target)

@@ -33,7 +33,7 @@ class Forked:
 
     :param words: arguments of the command.
     :param streams: where it reads and writes: for each of the three a file, a descriptor, ``PIPE`` or ``DEVNULL``.
-    :param first: called in the process before the command; it must be possible to pickle it.
+    :param first: called in the process before the command, or instead of it where it ends with ``sys.exit``; it is pickled.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Forked:
             if stream == subprocess.PIPE:
                 reader, writer = os.pipe()
                 stream, kept, mode = (reader, writer, "wb") if number == 0 else (writer, reader, "rb")
-                mine = open(kept, mode, buffering=0 if number == 0 else -1)
+                mine = os.fdopen(kept, mode)
                 opened.append(stream)
             elif stream == subprocess.DEVNULL:
                 stream = os.open(os.devnull, os.O_RDWR)
@@ -148,17 +148,17 @@ def main() -> None:
             os._exit(0)
     _keep(tell, streams)
     _become(words, cwd, env, streams)
-    if first is not None:
-        first()
+    _end_with(_code_of(first))
+
+
+def _code_of(first: Callable[[], object] | None) -> int:
+    """Run the command and return the exit code."""
     from _ndpp_command import main
 
-    _end_with(_code_of(main))
-
-
-def _code_of(function: Callable[[], None]) -> int:
-    """Call it and return the exit code of a process that does nothing else."""
     try:
-        function()
+        if first is not None:
+            first()
+        main()
     except SystemExit as leaving:
         if leaving.code is None or isinstance(leaving.code, int):
             return leaving.code or 0
@@ -222,9 +222,9 @@ def _become(words: list[str], cwd: str, env: dict[str, str], streams: list[int])
         os.dup2(stream, number)
         os.close(stream)
     encoding = env.get("PYTHONIOENCODING", "utf-8")
-    sys.stdin = open(0, closefd=False, encoding=encoding)
-    sys.stdout = open(1, "w", 1 if os.isatty(1) else -1, closefd=False, encoding=encoding)
-    sys.stderr = open(2, "w", 1, closefd=False, encoding=encoding, errors="backslashreplace")
+    sys.stdin = os.fdopen(0, closefd=False, encoding=encoding)
+    sys.stdout = os.fdopen(1, "w", 1 if os.isatty(1) else -1, closefd=False, encoding=encoding)
+    sys.stderr = os.fdopen(2, "w", 1, closefd=False, encoding=encoding, errors="backslashreplace")
     sys.argv = ["ndpp", *words]
     for folder in filter(None, env.get("PYTHONPATH", "").split(os.pathsep)):
         if Path(folder, "sitecustomize.py").exists():

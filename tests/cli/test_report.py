@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ndpp
-from command import end, launch, run, without
+from command import end, run, spawn, without
 from ndpp import explain, metrics
 from ndpp.cli.report import size_columns
 
@@ -111,7 +112,7 @@ def test_the_same_model_gives_the_same_page(call, shelf, tmp_path):
 
 
 def test_without_matplotlib_there_is_no_map(shelf, tmp_path):
-    done = end(launch("report", shelf, "-o", "report.html", cwd=tmp_path, env=without(tmp_path, "matplotlib")))
+    done = end(spawn("report", shelf, "-o", "report.html", cwd=tmp_path, env=without(tmp_path, "matplotlib")))
     assert (done.code, done.err) == (0, "")
     assert "svg" not in page_of(tmp_path / "report.html").tags
 
@@ -140,8 +141,7 @@ def test_many_sizes_share_columns():
     assert [column["name"] for column in size_columns(np.array([0.0, 1.0]))] == ["1"]
 
 
-@pytest.mark.parametrize("width", [390, 820, 1280])
-def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path, width):
+def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path):
     playwright = pytest.importorskip("playwright.sync_api")
     if shutil.which("chromium") is None:
         pytest.skip("needs chromium")
@@ -149,11 +149,11 @@ def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path
     call("report", mixture, "-o", tmp_path / "b.html")
     with playwright.sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name in ("a.html", "b.html"):
+        for name, width in product(("a.html", "b.html"), (390, 820, 1280)):
             page, asked, said = browser.new_page(viewport={"width": width, "height": 900}), [], []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
             page.on("console", lambda message, said=said: said.append(message.text))
             page.goto((tmp_path / name).as_uri())
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             assert (asked, said) == ([(tmp_path / name).as_uri()], [])
         browser.close()
