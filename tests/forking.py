@@ -226,6 +226,10 @@ def _become(words: list[str], cwd: str, env: dict[str, str], streams: list[int])
     sys.stdout = os.fdopen(1, "w", 1 if os.isatty(1) else -1, closefd=False, encoding=encoding)
     sys.stderr = os.fdopen(2, "w", 1, closefd=False, encoding=encoding, errors="backslashreplace")
     sys.argv = ["ndpp", *words]
+    if not any(name.startswith("COVERAGE_") for name in env) and "coverage" in sys.modules:
+        measuring = sys.modules["coverage"].Coverage.current()
+        if measuring is not None:  # this process may not write what it would
+            atexit.unregister(measuring._atexit)
     for folder in filter(None, env.get("PYTHONPATH", "").split(os.pathsep)):
         if Path(folder, "sitecustomize.py").exists():
             runpy.run_path(str(Path(folder, "sitecustomize.py")))
