@@ -20,7 +20,7 @@ from ndpp.samplers.exact import eigenclock
 from ndpp.samplers.exact.eigen import Eigen
 from ndpp.samplers.exact.eigenclock import EigenClock
 
-DRAWS = 5_000
+DRAWS = 1_000
 RNG = np.random.default_rng(30)
 GENERIC = Case("generic", eighths(RNG, 8, 4), np.eye(4) + skew(eighths(RNG, 4, 4)))
 SKEW = Case("skew", eighths(RNG, 8, 4), skew(eighths(RNG, 4, 4)))
