@@ -248,7 +248,7 @@ def run(arguments: argparse.Namespace) -> None:
         report.add(training=training_step("cuda"))
     if "others" in chosen:
         for name, kernel, size, count, repeats in (
-            ("B", B, 10, 65_536, 3), ("B", B, 50, 8_192, 3), ("A", A, 100, 4_096, 3), ("B", B, 100, 4_096, 3),
+            ("B", B, 10, 65_536, 3), ("B", B, 50, 8_192, 3), ("A", A, 100, 16_384, 3), ("B", B, 100, 16_384, 3),
             ("A", A, None, 131_072, 3), ("B", B, None, 131_072, 3),
             ("symmetric", symmetric(), 10, 131_072, 3), ("symmetric", symmetric(), None, 131_072, 3),
         ):  # fmt: skip

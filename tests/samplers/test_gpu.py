@@ -31,6 +31,7 @@ from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.gpu import device_rows, proposals, run
 from ndpp.samplers.gpu import exact as exact_engine
+from ndpp.samplers.gpu import group as group_module
 from ndpp.samplers.gpu.batches import DeviceLost
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
@@ -578,20 +579,58 @@ def test_samples_are_the_same_without_sides(device: str, monkeypatch: pytest.Mon
 
 
 @on_devices
-def test_all_survivors_are_judged_where_the_first_are_not_accepted(device: str, monkeypatch: pytest.MonkeyPatch):
-    """Eight are judged together; bounds let many more pass."""
+def test_how_many_are_judged_together_changes_nothing(device: str, monkeypatch: pytest.MonkeyPatch):
+    """Two are judged together, then more; or all at once."""
     monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 0)
     drawn, calls, judge = [], [], Group.probabilities
-    for survivors in (1.5, 0.01):
-        monkeypatch.setattr(proposals, "SURVIVOR_FACTOR", survivors)
-        monkeypatch.setattr(proposals, "SURVIVOR_SHARE", 0.85 if survivors > 1 else 6.0)
+    for judged in (0.01, 100.0):
+        monkeypatch.setattr(proposals, "JUDGED", judged)
         sampler = on(device, Exact.prepare(make_kernel(300, 40, rng=0), size=15))
         sampler.engine.schedule(15)
         monkeypatch.setattr(Group, "probabilities", lambda *args: calls.append(args[1].shape[1]) or judge(*args))
         drawn.append(sampler.sample(30, rng=1))
         monkeypatch.setattr(Group, "probabilities", judge)
-    assert {8, 48} <= set(calls)
+    assert {2, 4, 8} <= set(calls)
     assert drawn[0].baskets.to_lists() == drawn[1].baskets.to_lists()
+
+
+@on_devices
+@pytest.mark.parametrize("case", AWKWARD, ids=str)
+def test_no_probability_exceeds_its_bound(case: Case, device: str, monkeypatch: pytest.MonkeyPatch):
+    """The bounds of every item, along whole samples; and a fifth of the ceiling is too low for some."""
+    monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 0)
+    monkeypatch.setattr(group_module, "ceiling_pays", lambda *args: True)
+    exceeded, most = [], max(oracles.possible_sizes(case.L))
+    engine = on(device, Exact.prepare(case.kernel, size=most)).engine if most else None
+    if engine is None or engine.circles.diagonal is None:
+        pytest.skip("has no items, or hardly any eigenvectors")
+    judge = Group.probabilities
+
+    def judge_and_compare(group: Group, rows: torch.Tensor, which: torch.Tensor | None) -> torch.Tensor:
+        values, bounds = judge(group, rows, which), group.bounds(rows, which) if group.n else None
+        if bounds is not None:
+            good = group.trusted if which is None else group.trusted[which]
+            assert (values <= bounds + 1e-7)[good].all()
+            assert group.ceiling_factor is not None
+            factor = group.ceiling_factor if which is None else group.ceiling_factor[which]
+            lower = group.items.bounds(engine.device_rows.take(rows), rows, factor / 5, group._places(which), group.n)
+            exceeded.append(bool((values > lower + 1e-7)[good].any()))
+        return values
+
+    monkeypatch.setattr(Group, "probabilities", judge_and_compare)
+    for _ in conditional_laws(engine, case.kernel, most, 4):
+        pass
+    assert any(exceeded) or most == 1
+
+
+@on_devices
+def test_a_ceiling_that_is_too_low_is_noticed(device: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exact_engine, "SIDES_UP_TO", 0)
+    kernel, factor = make_kernel(300, 40, rng=0), Group._ceiling_factor
+    expected = on(device, Exact.prepare(kernel, size=6)).sample(40, rng=1)
+    assert expected.info["on_cpu"].sum() == 0
+    monkeypatch.setattr(Group, "_ceiling_factor", lambda *args: None if factor(*args) is None else factor(*args) / 5)
+    assert on(device, Exact.prepare(kernel, size=6)).sample(40, rng=1).info["on_cpu"].any()
 
 
 @on_devices

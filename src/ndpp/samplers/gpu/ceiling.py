@@ -28,12 +28,12 @@ MARGIN = 1e-9
 
 
 class Peak(NamedTuple):
-    """A real node t: factors of Z (2K,), log det(I + tB) (1,), log t, and qᵀZq of every item (n,)."""
+    """The real node of a rung: factors of Z (2K,), log det(I + tB) (1,), the rung, and qᵀZq of every item (n,)."""
 
     g: Tensor
     h: Tensor
     log_det: Tensor
-    log_t: float
+    rung: int
     forms: Tensor
 
 

@@ -162,13 +162,12 @@ class Circles:
     def peak(self, rung: int) -> Peak | None:
         """Return the real node of this rung, in the coordinates of ``diagonal``; None if there are none."""
         if rung not in self._peaks:
-            log_t, peak = rung * RUNG_STEP, None
-            t = torch.full((1,), np.exp(log_t), dtype=torch.complex128, device=self.device_rows.device)
-            Z, log_det = self.ladder.at(t, TORCH)
+            t = torch.full((1,), np.exp(rung * RUNG_STEP), dtype=torch.complex128, device=self.device_rows.device)
+            (Z, log_det), peak = self.ladder.at(t, TORCH), None
             factors = None if self.diagonal is None else self.diagonal.factors(t, Z)
             if self.diagonal is not None and factors is not None:
                 g, h = factors[0, 0, 0], factors[0, 2, 0]
-                peak = Peak(g, h, log_det.real, log_t, self.diagonal.forms(g, h))
+                peak = Peak(g, h, log_det.real, rung, self.diagonal.forms(g, h))
             self._peaks[rung] = peak
         return self._peaks[rung]
 

@@ -43,7 +43,7 @@ class Coordinates:
     def enter(self, n: int) -> tuple[Tensor, Tensor]:
         """Build G⁻¹ for the items chosen; return log det G and tr(G⁻¹q̂Z²q̂ᵀ), both (S, h)."""
         S, h = len(self.basis), self.circle.half
-        G = tight(self.inverse, n).view(S, h, 2, n, n)
+        G = self._tight(n)
         for some, minors in self._minors(self.factors[0], n):
             G[some] = minors
         log_det = invert(self.inverse, n).view(S, h)
@@ -51,6 +51,10 @@ class Coordinates:
         for some, squares in self._minors(self.factors[1], n):
             self.removed[some] = (torch.complex(*G[some].unbind(2)) * torch.complex(*squares.mT.unbind(2))).sum((2, 3))
         return log_det, self.removed
+
+    def _tight(self, n: int) -> Tensor:
+        """Return G⁻¹ (S, h, 2, n, n)."""
+        return tight(self.inverse, n).view(-1, self.circle.half, 2, n, n)
 
     def log_det_dropped(self, n: int) -> Tensor:
         """Return log det G (S, d) at the nodes that are not used."""
@@ -95,9 +99,9 @@ class Coordinates:
 
         The last row and column of G⁻¹ are combinations of items that leave qᵀZ/π and Zq/π.
         """
-        h, G = self.circle.half, tight(self.inverse, n).unflatten(0, (-1, self.circle.half))
+        h, width, G = self.circle.half, self.items.shape[3], self._tight(n)
         left, right = (
-            torch.bmm(part.reshape(-1, 2 * h, n), items[:, :n]).unflatten(1, (h, 2))
+            torch.bmm(part.reshape(-1, 2 * h, n), items[:, :n]).view(-1, h, 2, width)
             for part, items in ((G[..., n - 1, :], self.items[1]), (G[..., n - 1], self.items[0]))
         )
         return pivots * node_forms(self.factors[1], left, right)
@@ -132,16 +136,16 @@ class Coordinates:
 
     def chosen_excess(self, w: Tensor, n: int) -> Tensor:
         """Return the largest entry of M q̂ᵀ (S,), which is zero for items already chosen in exact arithmetic."""
-        S, h = len(self.basis), self.circle.half
-        inverse, out = tight(self.inverse, n).unflatten(0, (S, h)), torch.empty_like(w.real[:, 0])
+        h, inverse, out = self.circle.half, self._tight(n), torch.empty_like(w.real[:, 0])
         g, k = (torch.complex(*self.factors[0, i : i + 2])[:, :, None] for i in (0, 2))
         eye = torch.eye(n, dtype=w.dtype, device=w.device)
         for some, minors in self._minors(self.factors[0], n):
             rest = eye - torch.bmm(pairs(inverse[some].flatten(0, 1)), pairs(minors.flatten(0, 1)))
-            rest = (rest.unflatten(0, (-1, h)) * w[some, :, None, None]).transpose(1, 2).flatten(2)  # (s, n, h·n)
-            right = self.items[0, some, :n].mT
-            parts = [torch.bmm(right, part).unflatten(2, (h, n)).transpose(1, 2) for part in (rest.real, rest.imag)]
-            spread = torch.complex(*parts)  # (s, h, 2K, n)
+            rest = (rest.view(-1, h, n, n) * w[some, :, None, None]).transpose(1, 2).flatten(2)  # (s, n, h·n)
+            parts = (torch.bmm(self.items[0, some, :n].mT, part) for part in (rest.real, rest.imag))
+            spread = torch.complex(
+                *(part.view(*part.shape[:2], h, n).transpose(1, 2) for part in parts)
+            )  # (s, h, 2K, n)
             columns = (spread * g - swapped(spread.mT).mT * k).real.sum(1)
             out[some] = (self.diagonal.to_left @ columns).abs().amax((1, 2))
         return out

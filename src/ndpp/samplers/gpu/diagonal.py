@@ -87,4 +87,4 @@ class Diagonal(NamedTuple):
 
 def swapped(rows: Tensor) -> Tensor:
     """Return rows (…, 2K) with columns 2k and 2k + 1 exchanged."""
-    return rows.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    return rows.reshape(*rows.shape[:-1], -1, 2).flip(-1).flatten(-2)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.exact.monitors import Tolerances
+from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
 from ndpp.samplers.gpu.ceiling import Ceiling
 from ndpp.samplers.gpu.circles import Circles, DeviceCircle
 from ndpp.samplers.gpu.coordinates import Coordinates
@@ -54,6 +54,10 @@ class Context:
 
 DROPPED_WEIGHT = 1e-10
 """Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
+
+
+MAX_OFFSET = 1
+"""How many rungs the ceiling may be off its centre before another one is built."""
 
 
 class NodeWeights(NamedTuple):
@@ -152,12 +156,13 @@ class Group:
             return None
         if not ceiling_pays(self.samples.basis.shape[2], self.n, self.samples.wanted - self.n):
             return None
-        peak = circles.peak(circles.centres.get((self.samples.wanted, self.n), key.rung))
-        if peak is None:
-            return None
-        if items.ceiling is None or items.ceiling.peak is not peak:
+        centre = circles.centres.get((self.samples.wanted, self.n), key.rung)
+        if items.ceiling is None or abs(items.ceiling.peak.rung - centre) > MAX_OFFSET:
+            peak = circles.peak(centre)
+            if peak is None:
+                return None
             items.ceiling = Ceiling(peak, items.items, self.n)
-        log_peak = items.ceiling.log_det - self.power * peak.log_t
+        log_peak = items.ceiling.log_det - self.power * items.ceiling.peak.rung * RUNG_STEP
         return torch.exp(log_peak - largest) * key.n_nodes / (2 * total)
 
     def remove(self, which: Tensor) -> list[Samples]:

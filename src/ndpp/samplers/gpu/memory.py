@@ -44,7 +44,7 @@ def bytes_per_sample(
         else:
             turn = round_of_survivors(rank, stop - 1, left, CEILING_FACTOR * left**0.5)
             c, m = turn.proposals, turn.judged or turn.proposals
-            own = stop * (8 * rank + 4 * stop) + 4 * h * m * (rank + 2 * stop) + (4 * h + 2 * dropped) * stop * stop
+            own = stop * (8 * rank + 4 * stop) + 4 * h * m * (rank + 2 * stop) + 2 * (h + dropped) * stop * stop
             own += c * (8 * rank + 4 * stop)
         peak = max(peak, own)
     return 8 * (peak + 2 * wanted * rank + 1)

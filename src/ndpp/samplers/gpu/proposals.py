@@ -24,7 +24,7 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
-SURVIVORS, JUDGED, GRAIN = 3.0, 1.0, 2
+SURVIVORS, MANY, JUDGED, GRAIN = 4.0, 256, 1.0, 2
 """If bounds are computed first, proposals in a first round, and how many of those that pass their bound are judged together, as multiples
 of the expected numbers: bounds cost little. Chosen by timing on an H200."""
 CEILING_FACTOR = 2.5
@@ -89,7 +89,7 @@ class Round(NamedTuple):
 
 def ceiling_pays(rank: int, n: int, left: int) -> bool:
     """Tell whether the ceiling bounds more than what n items leave of the leverage."""
-    return rank - n >= CEILING_FACTOR * left**1.5
+    return rank - n >= CEILING_FACTOR * left * math.sqrt(left)
 
 
 def round_of_survivors(rank: int, n: int, left: int, ceiling: float | None) -> Round:
@@ -98,8 +98,8 @@ def round_of_survivors(rank: int, n: int, left: int, ceiling: float | None) -> R
     On average (rank − n)/left proposals that pass the first bound are needed, and ``ceiling`` that pass the second.
     """
     needed = (rank - n) / left if ceiling is None else min((rank - n) / left, ceiling)
-    proposals = 8 * math.ceil(SURVIVORS * rank / left / 8)
-    return Round(proposals, min(proposals, GRAIN * math.ceil(JUDGED * needed / GRAIN)))
+    proposals = 8 * math.ceil(min(SURVIVORS * rank / left, max(MANY, rank / left)) / 8)
+    return Round(proposals, min(proposals, max(GRAIN, GRAIN * round(JUDGED * needed / GRAIN))))
 
 
 def accept(
@@ -169,20 +169,20 @@ def _of_survivors(
 ) -> Tensor:
     """Return the probabilities of proposals (P, c), up to the first that exceeds its threshold; zero for those whose bounds do not.
 
-    Of each sample, ``judged`` survivors are judged together until one is accepted.
+    Of each sample, ``judged`` survivors are judged together, and then more and more, until one is accepted.
     """
     hopeful, value = bound > threshold, torch.zeros_like(threshold)
     order, count = torch.argsort((~hopeful).to(torch.uint8), dim=1, stable=True), hopeful.sum(1)
-    some = None  # positions among the pending samples
-    for first in range(0, proposed.shape[1], judged):
-        if first:
-            some = ((count > first) & ~(value > threshold).any(1)).nonzero()[:, 0]
-            if not len(some):
-                break
-        places = order[:, first : first + judged] if some is None else order[some, first : first + judged]
-        if some is None:
-            value.scatter_(1, places, probabilities(proposed.gather(1, places), which))
-        else:
-            found = probabilities(proposed[some].gather(1, places), pending[some])
-            value[some] = value[some].scatter(1, places, found)
+    places = order[:, :judged]
+    value.scatter_(1, places, probabilities(proposed.gather(1, places), which))
+    first, stop, turn = 0, judged, 1
+    while stop < proposed.shape[1]:
+        some = ((count > stop) & ~(value > threshold).any(1)).nonzero()[:, 0]
+        if not len(some):
+            break
+        first, stop = stop, stop + judged * ROUND_GROWTH[min(turn, len(ROUND_GROWTH) - 1)]
+        places = order[some, first:stop]
+        found = probabilities(proposed[some].gather(1, places), pending[some])
+        value[some] = value[some].scatter(1, places, found)
+        turn += 1
     return value

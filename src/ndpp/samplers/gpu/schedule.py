@@ -38,7 +38,7 @@ LEAST_SHARE, RETRY_AFTER = 0.7, 4
 that found no better circle look again."""
 MIN_DROPPED = 8
 """Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
-ENTRY_SHARE = 0.1
+ENTRY_SHARE = 0.03
 """The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while."""
 NEGLIGIBLE_WEIGHT, MAX_EDGE = 1e-13, 1e-9
 """Nodes with smaller weights, for all pilots, are dropped; pilots move on once the last node that is kept has a weight above the second."""

@@ -51,7 +51,7 @@ def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) 
 def correction_plain(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
     """Twin of :func:`correction`."""
     _, n, h, _, _ = x.shape
-    G = pairs(tight(inverse, n).unflatten(0, (-1, h))[which].flatten(0, 1)).unflatten(0, (-1, h))
+    G = pairs(tight(inverse, n).view(-1, h, 2, n, n)[which].flatten(0, 1)).view(-1, h, n, n)
     x, y = (pairs(part.permute(0, 3, 2, 1, 4)) for part in (x, y))  # (P, h, n, c)
     out: Tensor = (w[:, :, None] * (x * (G @ y)).sum(2)).real
     return out

@@ -10,8 +10,8 @@ from ndpp.samplers.gpu.diagonal import swapped
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.runtime import jit, tl, triton
 
-ROWS = 4
-"""Rows per program, which share the factors it reads."""
+ROWS, NODES = 4, 4
+"""Most rows and nodes per program, which share what it reads."""
 
 
 def node_rows(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
@@ -23,24 +23,27 @@ def node_rows(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
     if not runtime.usable(rows.device):
         return node_rows_plain(factors, rows, left=left)
     out = torch.empty(P, h, 2, c, width, dtype=rows.dtype, device=rows.device)
-    node_rows_kernel[(P * triton.cdiv(c, ROWS),)](
-        factors, rows.contiguous(), out, h, c, width, 1.0 if left else -1.0, C=ROWS, W=triton.next_power_of_2(width)
-    )
+    C = min(ROWS, triton.next_power_of_2(c))
+    node_rows_kernel[(P * triton.cdiv(c, C), triton.cdiv(h, NODES))](
+        factors, rows.contiguous(), out, h, c, width, 1.0 if left else -1.0,
+        C=C, H=NODES, W=triton.next_power_of_2(width), num_warps=4,
+    )  # fmt: skip
     return out
 
 
 def node_rows_plain(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
     """Twin of :func:`node_rows`."""
-    g, k = factors.unflatten(0, (2, 2)).transpose(1, 2)[:, None, :, :, None]  # (1, h, 2, 1, 2K)
+    g, k = (part.transpose(0, 1)[None, :, :, None] for part in (factors[:2], factors[2:]))  # (1, h, 2, 1, 2K)
     rows, sign = rows[:, None, None], 1 if left else -1
-    return rows * g + sign * swapped(rows) * k
+    out: Tensor = rows * g + sign * swapped(rows) * k
+    return out
 
 
 @jit(do_not_specialize=["half", "count", "width", "sign"])
-def node_rows_kernel(factors, rows, out, half, count, width, sign, C: tl.constexpr, W: tl.constexpr):
+def node_rows_kernel(factors, rows, out, half, count, width, sign, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr):
     """Write out (P, half, 2, count, width); rows (P, count, width), factors (4, half, width), width ≤ W; twin: :func:`node_rows_plain`.
 
-    Grid: P·⌈count/C⌉ programs, each for C rows at all nodes.
+    Grid: (P·⌈count/C⌉, ⌈half/H⌉) programs, each for C rows at H nodes.
     """
     blocks = tl.cdiv(count, C)
     p, c, k = (
@@ -52,9 +55,10 @@ def node_rows_kernel(factors, rows, out, half, count, width, sign, C: tl.constex
     a = tl.load(rows + p * count * width + place, mask=inside, other=0.0)
     b = sign * tl.load(rows + p * count * width + c[:, None] * width + (k ^ 1)[None, :], mask=inside, other=0.0)
     plane, out = half * width, out + p * half * 2 * count * width
-    for node in range(half):
-        f = factors + node * width + k
+    for i in tl.static_range(H):
+        node = tl.program_id(1) * H + i
+        f, here = factors + node * width + k, (k < width) & (node < half)
         for part in tl.static_range(2):
-            g = tl.load(f + part * plane, mask=k < width, other=0.0)[None, :]
-            h = tl.load(f + (2 + part) * plane, mask=k < width, other=0.0)[None, :]
-            tl.store(out + (2 * node + part) * count * width + place, a * g + b * h, mask=inside)
+            g = tl.load(f + part * plane, mask=here, other=0.0)[None, :]
+            h = tl.load(f + (2 + part) * plane, mask=here, other=0.0)[None, :]
+            tl.store(out + (2 * node + part) * count * width + place, a * g + b * h, mask=inside & (node < half))
