@@ -29,7 +29,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.schur import ROUNDING
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
@@ -228,11 +228,27 @@ class TiedMixture(SharedTies):
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:
-            return super()._mean_inclusions(ids, size, active, shares)
+            given = len(ids) > 0
+            return super()._mean_inclusions(ids, size, active, shares) if given else self._sized(size, active, shares)
         forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
         odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
         out = np.zeros(self.n_items)
         out[self.base.support] = shares @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
+        return out
+
+    def _sized(self, size: int, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return Σ_c share_c P_c(a ∈ S | |S| = size), with odds ρ_c o_c, under which about ``size`` items are expected."""
+        out = np.zeros(self.n_items)
+        if size == 0:
+            return out
+        odds = self.odds[active] * np.exp(self.tilts(size)[active])[:, None]
+        tilted = TiedMixture(odds, self.base, shares / shares.sum())
+        for i, (c, share, N) in enumerate(zip(active.tolist(), shares, tilted._state.N)):
+            union = UnionSize.prepare(N, tilted._scaled_rows(i))
+            chances = union.inclusions(size, N, tilted._scaled_rows(i))
+            if abs(chances.sum() - size) > MAX_LOSS * size:  # rounding matters, or ρ is far off: with more care
+                chances = self.components[c].inclusion_probabilities(size)[self.base.support]
+            out[self.base.support] += share * chances
         return out
 
     def component_inclusions(self) -> FloatArray:
