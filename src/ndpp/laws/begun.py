@@ -149,7 +149,7 @@ class Begun:
         inverse = np.linalg.inv(inside)
         error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
         wrong[stack.numbers] += self.posterior[stack.numbers, c] * error.clip(max=1.0)
-        return inverse
+        return np.asarray(inverse, np.float64)
 
     def _sides(
         self, c: int, chosen: BoolArray, wrong: FloatArray
@@ -200,7 +200,7 @@ class Begun:
                 size = np.sqrt(norms[:, stack.places].sum(axis=2).prod(axis=0))
                 weights[stack.numbers, c] = left[stack.numbers, c] * size
             steep[c] = self.mixture.slopes(c) * (squares if row_of is None else squares[row_of]) / unit
-        return np.minimum(weights @ steep, most / unit)
+        return np.asarray(np.minimum(weights @ steep, most / unit))
 
     def _finish(self, out: FloatArray, able: BoolArray, chosen: BoolArray, wrong: FloatArray) -> None:
         """Add the second part of the chosen components to the scores of the able items."""
