@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from forking import ONE_THREAD, Forked
+
 COMMAND = [sys.executable, "-m", "ndpp.cli"]
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ENVIRONMENT = {**os.environ, **ONE_THREAD, "PYTHONPATH": "", "TERM": "dumb", "COLUMNS": "200"}
 UNMEASURED = {name: value for name, value in ENVIRONMENT.items() if not name.startswith("COVERAGE_")}
 """For processes that may not write what coverage would."""
 
 BLOCKER = """
+import sys
 from importlib.machinery import PathFinder
+for name in list(sys.modules):  # none in a new interpreter; all of them in a process that begins with everything imported
+    if name.split(".")[0] in {blocked!r} | {{"ndpp"}}:
+        del sys.modules[name]
 find = PathFinder.find_spec
 def find_others(name, path=None, target=None):
     return None if name.split(".")[0] in {blocked!r} else find(name, path, target)
@@ -50,52 +52,36 @@ class Done(NamedTuple):
         return json.loads(self.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
-def spawn(*arguments: Any, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
-    """Start the command in a process of its own, with no terminal."""
+def launch(*arguments: Any, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start the command in a new interpreter, with no terminal."""
     defaults: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     words = [*COMMAND, *map(str, arguments)]
     return subprocess.Popen(words, cwd=cwd, **{"env": ENVIRONMENT, **defaults, **options})
 
 
-def end(process: subprocess.Popen[bytes]) -> Done:
+def spawn(*arguments: Any, cwd: Path, **options: Any) -> subprocess.Popen[bytes] | Forked:
+    """Start the command in a process of its own, with everything imported where the system can do that.
+
+    So it is over sooner than with :func:`launch`, which is for tests of how a command starts.
+    """
+    if not hasattr(os, "fork"):
+        return launch(*arguments, cwd=cwd, **options)
+    defaults = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams = [options.pop(name, usual) for name, usual in defaults.items()]
+    env, first = options.pop("env", ENVIRONMENT), options.pop("preexec_fn", None)
+    assert not options, f"unknown options: {options}"
+    return Forked(list(map(str, arguments)), cwd, env, streams, first)
+
+
+def end(process: subprocess.Popen[bytes] | Forked) -> Done:
     """Wait for it."""
     out, err = process.communicate(timeout=600)  # a process that hangs, not one on a busy machine
-    return Done.of(process.returncode, (out or b"").decode(), (err or b"").decode())
+    return Done.of(process.returncode or 0, (out or b"").decode(), (err or b"").decode())
 
 
 def run(cwd: Path, *arguments: Any) -> Done:
-    """Run the command in a process of its own, started with everything imported where the system can do that.
-
-    So it is over sooner than with :func:`spawn`, which is for tests of how a command starts or is interrupted.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return end(spawn(*arguments, cwd=cwd))
-    with tempfile.TemporaryDirectory() as folder:
-        streams = [Path(folder, name) for name in ("out", "err")]
-        process = _server().Process(target=_main, args=(list(map(str, arguments)), cwd, streams))
-        process.start()
-        process.join(600)
-        assert process.exitcode is not None, f"{arguments} hangs"
-        return Done.of(process.exitcode, *(stream.read_bytes().decode() for stream in streams))
-
-
-@cache
-def _server() -> Any:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ndpp.cli.app", *(name for name in ("torch",) if find_spec(name))])
-    return context
-
-
-def _main(words: list[str], cwd: Path, streams: list[Path]) -> None:
-    os.chdir(cwd)
-    os.environ.update(ENVIRONMENT)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, stream in enumerate(streams, 1):
-        os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT), number)
-    sys.argv = ["ndpp", *words]
-    from _ndpp_command import main
-
-    main()
+    """Run the command in a process of its own, and wait for it."""
+    return end(spawn(*arguments, cwd=cwd))
 
 
 def without(tmp_path: Path, *packages: str) -> dict[str, str]:

@@ -34,7 +34,8 @@ from ndpp.samplers.walk import RandomSize
 
 DRAWS = 200
 """Draws per kernel whose law is judged; ``test_contract`` shows what they can tell apart."""
-FEWER = {"exact": 100, "rejection": 60, "clock": 60, "walk": 60, "naive-walk": 60, "rejection-walk": 60}
+FEWER = dict.fromkeys(("exact", "symmetric-tree"), 100)
+FEWER |= dict.fromkeys(("rejection", "clock", "walk", "naive-walk", "rejection-walk"), 60)
 """The same of samplers that take a millisecond or so per draw or step on these kernels."""
 SHOWN = 5
 """Draws that are made again, in other numbers and from the middle."""

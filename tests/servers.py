@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import ndpp
-from command import COMMAND, ENVIRONMENT
+from command import ENVIRONMENT, spawn
 from ndpp.datasets import shelf_kernel
 
 ODD = ("<script>alert(1)</script>", "\"quoted\" & 'single'", "🧀 Käse", "خبز عربي", "a/b?c=d#e", "crème brûlée")
@@ -67,8 +68,8 @@ class Server:
     """The command ``ndpp serve`` in a process of its own."""
 
     def __init__(self, *arguments: Any, env: dict[str, str] | None = None) -> None:
-        words = [*COMMAND, "serve", *map(str, arguments), "--port", "0"]
-        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env or ENVIRONMENT)
+        options = {"env": env or ENVIRONMENT, "stdout": subprocess.DEVNULL}
+        self.process = spawn("serve", *arguments, "--port", 0, cwd=Path.cwd(), **options)
         self.lines: list[str] = []
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._drain, daemon=True)
@@ -82,8 +83,8 @@ class Server:
         assert self.process.stderr is not None
         with self.process.stderr as lines:
             for line in lines:
-                self.lines.append(line)
-                if '"listening"' in line:
+                self.lines.append(line.decode())
+                if b'"listening"' in line:
                     self._listening.set()
         self._listening.set()
 

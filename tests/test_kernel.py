@@ -139,12 +139,12 @@ def test_conditioning_gives_the_law_of_the_rest(case: Case):
 @every_case
 def test_restricting_and_excluding(case: Case):
     n = case.n_items
-    for gone in small_sets(n, min(n - 1, 2))[::4]:
+    for i, gone in enumerate(small_sets(n, min(n - 1, 2))[::4]):
         kept = [a for a in range(n) if a not in gone]
-        expected = oracles.enumerate_law(case.L, exclude=gone)
-        for kernel in (case.kernel.exclude(gone), case.kernel.restrict(kept)):
+        kernels = (case.kernel.exclude(gone), case.kernel.restrict(kept))
+        assert_close(law_of(kernels[i % 2]), oracles.enumerate_law(case.L, exclude=gone))  # slow: of each in turn
+        for kernel in kernels:
             assert kernel.n_items == n
-            assert_close(law_of(kernel), expected)
             assert kernel.support.tolist() == kept
             inclusion = kernel.inclusion_probabilities()
             np.testing.assert_allclose(inclusion, oracles.inclusion_probabilities(case.L, exclude=gone), atol=TOLERANCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import joblib
 import numpy as np
@@ -40,7 +42,10 @@ def _streamed(monkeypatch) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
+    """A cluster whose workers begin with everything imported, where the system can do that."""
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     with (
+        dask.config.set({"distributed.worker.multiprocessing-method": method}),
         LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from command import end, spawn, without
+from command import end, launch, spawn, without
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,7 @@ def test_a_missing_extra_is_named(models, tmp_path, package, words, extra):
 def test_most_commands_need_none_of_the_heavy_ones(models, tmp_path):
     env = without(tmp_path, "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "arviz_stats")
     shelf = models / "shelf.safetensors"
-    for words in (["info", shelf], ["evaluate", shelf, models / "orders.csv", "--bootstrap", 0]):
-        done = end(spawn(*words, cwd=tmp_path, env=env))
+    asked = ["evaluate", shelf, models / "orders.csv", "--bootstrap", 0]
+    for start, words in ((spawn, ["info", shelf]), (launch, asked)):
+        done = end(start(*words, cwd=tmp_path, env=env))
         assert (done.code, done.err) == (0, ""), words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -140,8 +141,7 @@ def test_many_sizes_share_columns():
     assert [column["name"] for column in size_columns(np.array([0.0, 1.0]))] == ["1"]
 
 
-@pytest.mark.parametrize("width", [390, 820, 1280])
-def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path, width):
+def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path):
     playwright = pytest.importorskip("playwright.sync_api")
     if shutil.which("chromium") is None:
         pytest.skip("needs chromium")
@@ -149,11 +149,11 @@ def test_it_fits_the_screen_and_asks_for_nothing(call, models, mixture, tmp_path
     call("report", mixture, "-o", tmp_path / "b.html")
     with playwright.sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for name in ("a.html", "b.html"):
+        for name, width in product(("a.html", "b.html"), (390, 820, 1280)):
             page, asked, said = browser.new_page(viewport={"width": width, "height": 900}), [], []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
             page.on("console", lambda message, said=said: said.append(message.text))
             page.goto((tmp_path / name).as_uri())
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             assert (asked, said) == ([(tmp_path / name).as_uri()], [])
         browser.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from itertools import combinations
 
@@ -266,6 +267,20 @@ def test_alias_table_holds_the_law(weights):
         law, weights / weights.sum(), rtol=0, atol=1.5 * (len(weights) + 2) * np.finfo(float).eps
     )
     assert (law[weights == 0] == 0).all(), "what has weight zero must never be drawn"
+
+
+@pytest.mark.parametrize("index", [LeverageTable, Tree])
+def test_a_copy_from_another_process_is_read_only_too(kernel, index):
+    """Numba compiles for read-only arrays, and would compile again, for seconds, for arrays that can be written."""
+    prepared = index.prepare(kernel)
+    copy = pickle.loads(pickle.dumps(prepared))
+    for name, part in vars(prepared).items():
+        if isinstance(part, np.ndarray):
+            assert not part.flags.writeable
+            assert not getattr(copy, name).flags.writeable
+            np.testing.assert_array_equal(getattr(copy, name), part)
+    rows = [one.draw(np.random.default_rng(13), np.eye(6), 50).tolist() for one in (prepared, copy)]
+    assert rows[0] == rows[1]
 
 
 def test_proposals_follow_the_leverages():

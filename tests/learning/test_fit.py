@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,14 @@ import torch
 
 import only_posix
 import oracles
+from command import spawn
 from kernels import from_vbd, pair_blocks
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, fit
 from ndpp.learning.data import set_aside
 
-SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
+SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 30, "random_state": 0}
 
 
 def draw(law: oracles.Law, n: int, seed: int) -> Baskets:
@@ -152,7 +151,7 @@ def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch:
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         loss = true(*args, **kwargs)
-        return loss._replace(value=loss.value * float("nan")) if next(calls) in (30, 31, 70) else loss
+        return loss._replace(value=loss.value * float("nan")) if next(calls) in (10, 11, 25) else loss
 
     monkeypatch.setattr(fit, "loss_and_gradient", broken)
     with pytest.warns(RuntimeWarning, match="the step and the learning rate were halved") as caught:
@@ -184,7 +183,7 @@ import sys, numpy as np
 from ndpp.baskets import Baskets
 from ndpp.learning import NDPP
 baskets = Baskets.read(sys.argv[1], n_items=8)
-settings = {"rank": 8, "patience": 2, "batch_size": 10, "random_state": 0, "checkpoint": sys.argv[2]}
+settings = {"rank": 8, "patience": 2, "batch_size": 30, "random_state": 0, "checkpoint": sys.argv[2]}
 """
 KILLED = """
 import os, signal
@@ -214,12 +213,12 @@ assert "torch._dynamo" not in sys.modules  # the compiler of torch takes two sec
 """
 
 
-def _child(code: str, baskets: Baskets, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def _child(code: str, baskets: Baskets, folder: Path) -> tuple[Any, Path]:
     baskets.write(folder / "data.txt")
     path = folder / "run.safetensors"
-    arguments = [sys.executable, "-c", CHILD + code, str(folder / "data.txt"), str(path), str(folder / "out.npy")]
-    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment), path
+    whole = f"import torch\ntorch.set_num_threads({torch.get_num_threads()})\n{CHILD}{code}\nsys.exit()"
+    first = partial(exec, whole, {"__name__": "child"})
+    return spawn(folder / "data.txt", path, folder / "out.npy", cwd=folder, preexec_fn=first), path
 
 
 @only_posix.signals
@@ -255,7 +254,7 @@ def test_ctrl_c_in_the_first_epoch_keeps_what_there_is(baskets: Baskets, monkeyp
     true = fit.loss_and_gradient
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
-        if next(calls) == 20:
+        if next(calls) == 8:
             raise KeyboardInterrupt
         return true(*args, **kwargs)
 

@@ -37,6 +37,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(fit, "MIN_STEPS", 5)
     monkeypatch.setattr(progress, "seconds_left", lambda run, each: 60.0 * sum(one.now.X.shape[1] for one in run.runs))
     told: list[str] = []
     model, baskets = MODELS[name], DOUBTFUL if name == "contest" else BASKETS
@@ -60,6 +61,7 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(fit, "MIN_STEPS", 5)
     monkeypatch.setattr(progress, "seconds_per_epoch", lambda run: 10.0 * run.now.X.shape[1])
     told: list[str] = []
     MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)

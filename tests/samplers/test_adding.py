@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +12,7 @@ import pytest
 
 import contract
 import ndpp
+from command import end, spawn
 from ndpp.datasets import make_kernel
 from ndpp.experiments import table1
 from ndpp.experiments.samplers_timed import time_samplers
@@ -79,12 +79,14 @@ def test_one_entry_serves_the_tables(monkeypatch):
     assert [exact for *_, exact in shown] == sorted([exact for *_, exact in shown], reverse=True)
 
 
-COMMAND = """
-import sys, sequential
+ADDED = """
+import sys
+sys.path.insert(0, "")
+import sequential
 from ndpp.samplers import registry
 registry.SAMPLERS = (*registry.SAMPLERS, sequential.SEQUENTIAL)
-from ndpp.cli.app import run
-run(sys.argv[1:])
+for name in [name for name in sys.modules if name.startswith("ndpp.cli")]:
+    del sys.modules[name]  # it was imported before the sampler was added
 """
 
 
@@ -93,16 +95,14 @@ def test_one_entry_serves_the_command(tmp_path):
     ndpp.save(make_kernel(30, 6, rng=0), tmp_path / "model.safetensors")
 
     def call(*words):
-        environment = {**os.environ, "PYTHONPATH": str(Path(ndpp.__file__).parents[1]), "COLUMNS": "200"}
-        command = [sys.executable, "-c", COMMAND, *words]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return end(spawn(*words, cwd=tmp_path, preexec_fn=partial(exec, ADDED, {})))
 
     done = call("sample", "model.safetensors", "-n", "3", "--sampler", "sequential", "--seed", "1")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     drawn = entry(CODE).prepare(ndpp.load(tmp_path / "model.safetensors"), registry.Request()).sample(3, rng=1).baskets
-    assert [line.split() for line in done.stdout.splitlines()] == [list(map(str, items)) for items in drawn.to_lists()]
+    assert [line.split() for line in done.out.splitlines()] == [list(map(str, items)) for items in drawn.to_lists()]
     refused = call("sample", "model.safetensors", "--sampler", "sequential", "--size", "3")
-    assert refused.returncode == 2
-    assert "draws baskets of any size" in refused.stderr
+    assert refused.code == 2
+    assert "draws baskets of any size" in refused.err
     timed = call("bench", "model.safetensors", "--any-size", "--seconds", "0")
-    assert "sequential" in timed.stdout
+    assert "sequential" in timed.out

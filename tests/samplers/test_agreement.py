@@ -19,7 +19,7 @@ from ndpp import LowRankKernel
 from ndpp.diagnostics import compare_samples, compare_with_law, diagnose_chains
 from ndpp.samplers import Cholesky, Clock, Exact, Walk
 
-N_DRAWS = {Exact: 40, Cholesky: 40, Clock: 25}
+N_DRAWS = {Exact: 40, Cholesky: 20, Clock: 20}
 """The negative control is noticed in as few as those of Clock."""
 
 
@@ -52,9 +52,9 @@ class TestLearned:
         assert_agrees(compare_with_law(kernel, of_ten(name), size=10))
 
     def test_long_walk_of_ten_items(self, name):
-        """Ten long chains, their sets 30 steps apart: all but independent on these kernels."""
+        """Ten long chains, their sets 20 steps apart: all but independent on these kernels."""
         kernel = learned(name).kernel
-        walk = Walk.prepare(kernel, size=10, start="greedy", thin=30, burn_in=60, chains=10)
+        walk = Walk.prepare(kernel, size=10, start="greedy", thin=20, burn_in=40, chains=10)
         draws = walk.sample(100, rng=3).baskets
         assert_agrees(compare_with_law(kernel, draws, size=10))
         assert_agrees(compare_samples(kernel, draws, of_ten(name)))

@@ -17,6 +17,7 @@ from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.samplers import Exact, ExactUnion
 from ndpp.samplers import background as module
 from ndpp.samplers.background import Alone, DisjointParts, SizedUnion
+from ndpp.samplers.exact import eigenchain, eigenclock
 
 ODDS = np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
 CASES = ["generic", "purely skew", "zero diagonal", "duplicate rows", "badly scaled rows", "broken pairs", "one item"]
@@ -92,7 +93,9 @@ def test_a_draw_depends_on_seed_and_index_alone():
         assert sampler.sample(40, rng=5, n_jobs=2).baskets.to_lists() == whole
         assert sampler.sample(3, rng=5, first=17).baskets.to_lists() == whole[17:20]
         assert kernel.sample(7, size=size, rng=5).to_lists() == whole[:7]
+        compiled = [function.signatures for function in (eigenclock._run, eigenchain._run)]
         assert pickle.loads(pickle.dumps(sampler)).sample(7, rng=5).baskets.to_lists() == whole[:7]
+        assert [function.signatures for function in (eigenclock._run, eigenchain._run)] == compiled
 
 
 def test_independent_items_alone():

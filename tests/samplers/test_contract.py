@@ -55,7 +55,7 @@ VARIANTS = [
         SYMMETRIC,
         some_size,
         lambda kernel, size: SymmetricTree.prepare(kernel, inner=symmetric_part(kernel.coordinates.B), size=size),
-        contract.DRAWS,
+        contract.FEWER["symmetric-tree"],
     ),
     Variant(
         "cholesky, blocks", CHOLESKY, any_size, lambda kernel, _: Cholesky.prepare(kernel, block=3), contract.DRAWS

@@ -13,6 +13,7 @@ import laws
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
+from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError
 from ndpp.items import LeverageTable, Tree
 from ndpp.linalg import resolvent
@@ -247,7 +248,7 @@ def test_wrong_chains_are_rejected(broken: str):
 
 def test_too_small_a_leverage_fails_the_monitor():
     sampler, chain = chain_of(GENERIC, 3)
-    index = dataclasses.replace(sampler.index, leverage=sampler.index.leverage / 1e6)
+    index = dataclasses.replace(sampler.index, leverage=frozen(sampler.index.leverage / 1e6))
     runs = [chain.draw(np.random.default_rng(i), index) for i in range(20)]
     assert all(len(run.rows) == 0 and not run.spent for run in runs)
 
@@ -272,7 +273,7 @@ def test_a_sample_that_fails_a_monitor_is_completed(done: int, monkeypatch: pyte
         return draw(self, rng, index)._replace(rows=draw(self, rng, index).rows[:done], proposals=7)
 
     monkeypatch.setattr(EigenChain, "draw", failing)
-    draws = sampler.sample(DRAWS, rng=5)
+    draws = sampler.sample(800, rng=5)
     assert (draws.info["proposals"] >= 7 + 3 - done).all()
     laws.assert_law(draws.baskets, oracles.enumerate_law(GENERIC.L, 3))
 

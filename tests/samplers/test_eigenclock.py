@@ -11,6 +11,7 @@ import laws
 import oracles
 from kernels import AWKWARD, Case, eighths, skew
 from ndpp import LowRankKernel
+from ndpp._validation import frozen
 from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable, Tree
 from ndpp.linalg import condition_on, resolvent
@@ -20,7 +21,7 @@ from ndpp.samplers.exact import eigenclock
 from ndpp.samplers.exact.eigen import Eigen
 from ndpp.samplers.exact.eigenclock import EigenClock
 
-DRAWS = 5_000
+DRAWS = 1_000
 RNG = np.random.default_rng(30)
 GENERIC = Case("generic", eighths(RNG, 8, 4), np.eye(4) + skew(eighths(RNG, 4, 4)))
 SKEW = Case("skew", eighths(RNG, 8, 4), skew(eighths(RNG, 4, 4)))
@@ -167,7 +168,7 @@ def test_too_small_a_leverage_fails_the_monitor():
     index = sampler.index
     assert isinstance(index, LeverageTable)
     sides = clock.eigen.sides(GENERIC.kernel, sampler.given)
-    arguments = (index.threshold, index.alias, index.leverage / 1e6, index.budget, sampler.given, *sides)
+    arguments = (index.threshold, index.alias, frozen(index.leverage / 1e6), index.budget, sampler.given, *sides)
     runs = [
         eigenclock._run(eigenclock.seed_words(np.random.default_rng(i)), clock.eigen, *arguments) for i in range(50)
     ]

@@ -21,19 +21,20 @@ from ndpp.samplers.gpu import families as module
 from ndpp.samplers.gpu.families import FamilyEngine
 
 on = partial(drawn_by, FamilyEngine)
+DRAWS = 800
 
 
 @on_devices
 @pytest.mark.parametrize("name", CASES)
 def test_sets_of_any_size(name: str, device: str):
-    laws.assert_law(on(device, law_of(name).sampler()).sample(3000, rng=1).baskets, mixed(name))
+    laws.assert_law(on(device, law_of(name).sampler()).sample(DRAWS, rng=1).baskets, mixed(name))
 
 
 @on_devices
 @pytest.mark.parametrize("name", CASES)
 def test_sets_of_one_size(name: str, device: str):
     size = 2 if name in ("zero odds", "one family") else 4
-    draws = on(device, law_of(name).sampler(size=size)).sample(2000, rng=2)
+    draws = on(device, law_of(name).sampler(size=size)).sample(DRAWS, rng=2)
     laws.assert_law(draws.baskets, mixed(name, lambda S: len(S) == size))
     assert (draws.info["rejections"] == draws.info["proposals"] - 1).all()
 
@@ -45,7 +46,7 @@ def test_sets_of_one_size(name: str, device: str):
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None, device: str):
     sampler = law_of("several").sampler(given=given, exclude=exclude, size=size)
     expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
-    laws.assert_law(on(device, sampler).sample(2000, rng=3).baskets, expected)
+    laws.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
 
 
 @on_devices
@@ -62,15 +63,15 @@ def test_nothing_left_to_draw(device: str):
 def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str, monkeypatch: pytest.MonkeyPatch):
     """Not on batches, nor on which families are drawn together."""
     sampler = law_of("several").sampler(size=size)
-    whole = on(device, sampler).sample(60, rng=8).baskets.to_lists()
-    assert on(device, sampler, 7).sample(60, rng=8).baskets.to_lists() == whole
-    assert on(device, sampler).sample(20, rng=8, first=40).baskets.to_lists() == whole[40:]
-    assert on(device, sampler).sample(60, rng=9).baskets.to_lists() != whole
+    whole = on(device, sampler).sample(30, rng=8).baskets.to_lists()
+    assert on(device, sampler, 7).sample(30, rng=8).baskets.to_lists() == whole
+    assert on(device, sampler).sample(10, rng=8, first=20).baskets.to_lists() == whole[20:]
+    assert on(device, sampler).sample(30, rng=9).baskets.to_lists() != whole
     monkeypatch.setattr(module, "MAX_ENTRIES", 9)
     monkeypatch.setattr(module, "GROWTH", 100)
     together = on(device, sampler)
     assert [items.shape[1] for _, items in together.engine.members] == [1, 3]
-    assert together.sample(60, rng=8).baskets.to_lists() == whole
+    assert together.sample(30, rng=8).baskets.to_lists() == whole
 
 
 @on_devices
@@ -85,9 +86,9 @@ def test_many_families_of_many_widths(device: str):
     )
     sampler = on(device, law.sampler())
     assert len(sampler.engine.members) == 3
-    draws = sampler.sample(4000, rng=6)
-    chances, held = law.inclusion_probabilities(), np.zeros((4000, n))
-    held[np.repeat(np.arange(4000), draws.baskets.sizes), draws.baskets.indices] = 1
+    draws = sampler.sample(2000, rng=6)
+    chances, held = law.inclusion_probabilities(), np.zeros((2000, n))
+    held[np.repeat(np.arange(2000), draws.baskets.sizes), draws.baskets.indices] = 1
     laws.assert_mean(held @ chances, chances @ chances)
     laws.assert_mean(draws.baskets.sizes.astype(float), chances.sum())
 
@@ -100,7 +101,7 @@ def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.Monk
     """Items of the families drawn without the condition that there is one follow another distribution."""
     monkeypatch.setattr(module, "_look_up", lambda cdf, u: (cdf <= u[:, None]).sum(1).clamp(max=cdf.shape[1] - 1))
     with pytest.raises(AssertionError):
-        laws.assert_law(on("cpu", law_of("several").sampler()).sample(3000, rng=1).baskets, mixed("several"))
+        laws.assert_law(on("cpu", law_of("several").sampler()).sample(DRAWS, rng=1).baskets, mixed("several"))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -115,4 +116,4 @@ def test_without_a_gpu_a_warning_and_the_cpu(options: dict[str, int]):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_by_name():
-    laws.assert_law(law_of("several").sample(3000, component=1, rng=4, device="cuda"), plain("several")[0][1])
+    laws.assert_law(law_of("several").sample(DRAWS, component=1, rng=4, device="cuda"), plain("several")[0][1])

@@ -33,12 +33,13 @@ from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.mixture import ComponentEngine, MixtureSampler
 
 on = partial(drawn_by, TiedEngine)
+DRAWS = 800
 
 
 @on_devices
 @every
 def test_sets_of_any_size(odds: str, ties: str, device: str):
-    draws = on(device, tied(odds, ties).sampler()).sample(3000, rng=1)
+    draws = on(device, tied(odds, ties).sampler()).sample(DRAWS, rng=1)
     laws.assert_law(draws.baskets, enumerate_mixture(*dense(odds, ties)))
     assert not draws.info["on_cpu"].any()
 
@@ -46,7 +47,7 @@ def test_sets_of_any_size(odds: str, ties: str, device: str):
 @on_devices
 @pytest.mark.parametrize(("odds", "size"), [("several", 3), ("disjoint items", 2), ("in nearly every basket", 4)])
 def test_sets_of_one_size(odds: str, size: int, device: str):
-    draws = on(device, tied(odds, "purely skew").sampler(size=size)).sample(2000, rng=2)
+    draws = on(device, tied(odds, "purely skew").sampler(size=size)).sample(DRAWS, rng=2)
     laws.assert_law(draws.baskets, enumerate_mixture(*dense(odds, "purely skew"), lambda S: len(S) == size))
     assert (draws.info["rejections"] == draws.info["proposals"] - 1).all()
     assert draws.info["rejections"].max() > 0
@@ -69,7 +70,7 @@ def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ..
         *dense("several", "generic"),
         lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)),
     )
-    laws.assert_law(on(device, sampler).sample(2000, rng=3).baskets, expected)
+    laws.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
 
 
 @on_devices
@@ -77,7 +78,7 @@ def test_one_component(device: str):
     kernels, _ = dense("several", "generic")
     mixture = tied("several", "generic")
     assert isinstance(mixture, TiedMixture)
-    draws = on(device, mixture.only([1]).sampler()).sample(2000, rng=4)
+    draws = on(device, mixture.only([1]).sampler()).sample(DRAWS, rng=4)
     laws.assert_law(draws.baskets, enumerate_mixture([kernels[1]], [1.0]))
 
 
@@ -86,17 +87,17 @@ def test_one_component(device: str):
 def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str, monkeypatch: pytest.MonkeyPatch):
     """Not on batches, groups, the width of rounds, nor on which components are in memory."""
     sampler = tied("several", "generic").sampler(size=size)
-    whole = on(device, sampler).sample(60, rng=8).baskets.to_lists()
-    assert on(device, sampler, 7).sample(60, rng=8).baskets.to_lists() == whole
-    assert on(device, sampler).sample(20, rng=8, first=40).baskets.to_lists() == whole[40:]
-    assert on(device, sampler).sample(60, rng=9).baskets.to_lists() != whole
+    whole = on(device, sampler).sample(30, rng=8).baskets.to_lists()
+    assert on(device, sampler, 7).sample(30, rng=8).baskets.to_lists() == whole
+    assert on(device, sampler).sample(10, rng=8, first=20).baskets.to_lists() == whole[20:]
+    assert on(device, sampler).sample(30, rng=9).baskets.to_lists() != whole
     monkeypatch.setattr(clock, "ROUND_FACTOR", 0.1)
     monkeypatch.setattr(clock, "MAX_PRODUCTS", 100)
     monkeypatch.setattr(clock, "free_memory", lambda _: 200_000)  # a few samples in a group
     monkeypatch.setattr(engine_module, "n_bytes", lambda *_: 2**60)
     small = on(device, sampler)
     assert len(small.engine.blocks) == 3
-    assert small.sample(60, rng=8).baskets.to_lists() == whole
+    assert small.sample(30, rng=8).baskets.to_lists() == whole
 
 
 @on_devices
@@ -105,9 +106,9 @@ def test_many_items_and_components(device: str):
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(300, 40)) / 4, np.kron(np.eye(20), [[0.0, 1.0], [-1.0, 0.0]])
     mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(8, 300)), X, W, np.full(8, 1 / 8))
-    draws = on(device, mixture.sampler()).sample(2000, rng=5)
+    draws = on(device, mixture.sampler()).sample(1000, rng=5)
     counts, p = np.bincount(draws.baskets.indices, minlength=300), mixture.inclusion_probabilities()
-    laws.assert_together(([count, 2000 - count], [one, 1 - one]) for count, one in zip(counts, p))
+    laws.assert_together(([count, 1000 - count], [one, 1 - one]) for count, one in zip(counts, p))
     sizes = mixture.size_distribution()
     laws.assert_counts(np.bincount(draws.baskets.sizes, minlength=len(sizes)), sizes)
     assert not draws.info["on_cpu"].any()
@@ -118,7 +119,9 @@ def test_many_items_and_components(device: str):
 
 def fails(sampler: MixtureSampler) -> None:
     with pytest.raises(AssertionError):
-        laws.assert_law(on("cpu", sampler).sample(3000, rng=1).baskets, enumerate_mixture(*dense("several", "generic")))
+        laws.assert_law(
+            on("cpu", sampler).sample(DRAWS, rng=1).baskets, enumerate_mixture(*dense("several", "generic"))
+        )
 
 
 def test_negative_control_no_background(monkeypatch: pytest.MonkeyPatch):
@@ -216,11 +219,11 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
     mixture = Mixture.tied(odds, np.eye(3), W, weights)
     sampler = on(device, mixture.sampler())
     assert sampler.engine.spectra(0).diagonal.tolist() == [False, True]
-    draws = sampler.sample(1000, rng=6)
+    draws = sampler.sample(DRAWS, rng=6)
     kernels = [np.sqrt(np.outer(one, one)) * (np.eye(3) + W) for one in odds]
     laws.assert_law(draws.baskets, enumerate_mixture(kernels, weights))
     assert 0.4 < draws.info["on_cpu"].mean() < 0.6
-    sized = on(device, mixture.sampler(size=2)).sample(1000, rng=6)
+    sized = on(device, mixture.sampler(size=2)).sample(DRAWS, rng=6)
     laws.assert_law(sized.baskets, enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
 
 
@@ -228,7 +231,7 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
 def test_samples_that_fail_a_monitor_are_completed_by_the_cpu(monitor: str, monkeypatch: pytest.MonkeyPatch):
     """Bounds so strict that many samples fail change no distribution."""
     monkeypatch.setattr(clock, monitor, -0.3)
-    draws = on("cpu", tied("several", "generic").sampler()).sample(1500, rng=7)
+    draws = on("cpu", tied("several", "generic").sampler()).sample(DRAWS, rng=7)
     laws.assert_law(draws.baskets, enumerate_mixture(*dense("several", "generic")))
     assert draws.info["on_cpu"].mean() > 0.1
 
@@ -247,7 +250,7 @@ def test_nothing_to_draw():
     sampler = tied("one mission", "generic").sampler(given=range(N))
     assert on("cpu", sampler).engine is None
     no_ties = Mixture.tied(ODDS["several"], np.zeros((N, 2)), np.eye(2), [0.25, 0.25, 0.5])
-    draws = on("cpu", no_ties.sampler()).sample(2000, rng=3)
+    draws = on("cpu", no_ties.sampler()).sample(DRAWS, rng=3)
     kernels = [np.diag(one) for one in ODDS["several"]]
     laws.assert_law(draws.baskets, enumerate_mixture(kernels, [0.25, 0.25, 0.5]))
     assert len(on("cpu", no_ties.sampler()).sample(0, rng=0).baskets) == 0
@@ -265,12 +268,12 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
         source = sampler.store.make._replace(device="cuda")
         sampler = dataclasses.replace(sampler, store=sampler_module.Store(source, 3))
     sampler = dataclasses.replace(sampler, engine=ComponentEngine(sampler))
-    draws = sampler.sample(3000, rng=4)
+    draws = sampler.sample(2 * DRAWS, rng=4)
     expected = enumerate_mixture(
         *dense("several", "generic"), lambda S: set(given) <= set(S) and size in (None, len(S))
     )
     laws.assert_law(draws.baskets, expected)
-    laws.assert_law(draws.baskets[:1500], expected)
+    laws.assert_law(draws.baskets[:DRAWS], expected)
     assert sampler.sample(20, rng=4, first=700).baskets.to_lists() == draws.baskets[700:720].to_lists()
     assert {"proposals", "rejections", "seconds"} <= set(draws.info)
 
@@ -304,6 +307,6 @@ def test_without_a_gpu_a_warning_and_the_cpu(kind):
 @pytest.mark.parametrize("kind", [tied, general])
 def test_the_public_face_on_a_gpu(kind):
     mixture, (kernels, weights) = kind("several", "generic"), dense("several", "generic")
-    laws.assert_law(mixture.sample(3000, rng=0, device="cuda"), enumerate_mixture(kernels, weights))
+    laws.assert_law(mixture.sample(DRAWS, rng=0, device="cuda"), enumerate_mixture(kernels, weights))
     one = enumerate_mixture([kernels[1]], [1.0], lambda S: 2 in S and 4 not in S and len(S) == 3)
-    laws.assert_law(mixture.sample(2000, size=3, given=[2], exclude=[4], component=1, rng=0, device="cuda"), one)
+    laws.assert_law(mixture.sample(DRAWS, size=3, given=[2], exclude=[4], component=1, rng=0, device="cuda"), one)

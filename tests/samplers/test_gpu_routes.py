@@ -33,7 +33,7 @@ from ndpp.samplers.gpu.schedule import Stage
 from ndpp.samplers.symmetric import given_heads, heads_table
 from samplers.test_gpu import on, on_devices
 
-DRAWS = 2000
+DRAWS = 1000
 SYMMETRIC = [case for case in AWKWARD if np.array_equal(case.W, case.W.T)]
 
 

@@ -14,6 +14,7 @@ import laws
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
+from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Scan, Tree
 from ndpp.linalg import dominating, quadratic_forms, skew_absolute, unit_of
@@ -338,7 +339,9 @@ def test_what_rounding_cannot_explain_is_refused():
 
     def propose(step=step, sums=up.index.sums, Q=Q):
         coordinates = SimpleNamespace(Q=np.ascontiguousarray(Q))
-        tree = SimpleNamespace(sums=sums, bounds=up.index.bounds, kernel=SimpleNamespace(coordinates=coordinates))
+        tree = SimpleNamespace(
+            sums=frozen(sums), bounds=up.index.bounds, kernel=SimpleNamespace(coordinates=coordinates)
+        )
         return up_rejection.propose_compiled(rng, tree, step, 1000)
 
     assert propose()[1] >= 1

@@ -23,7 +23,7 @@ expect = playwright.expect
 @pytest.fixture(scope="module")
 def browser() -> Iterator:
     with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        browser = engine.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 

@@ -7,13 +7,13 @@ samplers, tree samplers and the up-steps of the walk all reduce to such draws, w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import PROBABILITY_TOLERANCE, check_count
+from ndpp._validation import PROBABILITY_TOLERANCE, check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
@@ -30,6 +30,12 @@ class ItemIndex(ABC):
     """An index over the rows of a kernel's Q that draws items for any M. Immutable, so threads may share it."""
 
     kernel: LowRankKernel
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Unpickled arrays would be writeable, and code would be compiled again for them.
+        vars(self).update(
+            {name: frozen(part) if isinstance(part, np.ndarray) else part for name, part in state.items()}
+        )
 
     @abstractmethod
     def draw_counted(

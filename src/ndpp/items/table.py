@@ -76,7 +76,7 @@ class LeverageTable(ItemIndex):
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, budget: int = 1_000_000) -> LeverageTable:
         """Build the alias table, in O(n)."""
-        leverage = np.asarray(kernel.coordinates.leverage, dtype=np.float64)
+        leverage = frozen(np.asarray(kernel.coordinates.leverage, dtype=np.float64))
         with interruptible():
             threshold, alias = map(frozen, alias_table(leverage))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
