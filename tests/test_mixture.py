@@ -203,6 +203,55 @@ def test_many_components_and_items_at_once():
     assert mixture.log_normalizer(150) == pytest.approx(general.log_normalizer(150), abs=1e-8)
 
 
+def several_of_60() -> TiedMixture:
+    """Three components over 60 items, two of which are excluded; the first one lacks half of them."""
+    rng = np.random.default_rng(1)
+    X, W = rng.standard_normal((60, 6)) / 3, np.eye(6) / 4 + np.triu(np.ones((6, 6)), 1) - np.tril(np.ones((6, 6)), -1)
+    odds = np.exp(rng.normal(-4, 2, (3, 60)))
+    odds[0, :30] = 0.0
+    mixture = Mixture.tied(odds, X, W, [0.5, 0.25, 0.25]).exclude([7, 40])
+    assert isinstance(mixture, TiedMixture)
+    return mixture
+
+
+def test_sets_of_one_size_that_contain_items_of_many_components():
+    """Against the components one by one: usual sizes, rare ones, and no other items."""
+    mixture = several_of_60()
+    general = Mixture(list(mixture.components), mixture.weights)
+    for given, size in (([45], 6), ([3, 50], 9), ([45, 50], 2), ([3, 50], 40)):
+        posterior = general.responsibilities(given, size=size)
+        assert mixture.responsibilities(given, size=size) == pytest.approx(posterior, abs=1e-9)
+        assert (posterior[0] == 0) == (3 in given)
+        expected = general.inclusion_probabilities(size, given)
+        assert mixture.inclusion_probabilities(size, given) == pytest.approx(expected, abs=1e-9)
+    assert -22 > mixture.log_normalizer(40) > -np.inf
+    two = Mixture.tied([[1.0, 2.0], [0.5, 0.5]], [[1.0], [0.5]], [[1.0]], [0.5, 0.5])
+    assert two.inclusion_probabilities(2, [0, 1]).tolist() == [1.0, 1.0]
+    assert two.responsibilities([0, 1], size=2) == pytest.approx(two.responsibilities([0, 1]))
+
+
+@pytest.mark.parametrize("is_far_off", [False, True])
+def test_sets_of_one_size_of_many_components(is_far_off: bool, monkeypatch):
+    """Against the components one by one. Where the tilt is far off, they are computed that way, too."""
+    mixture = several_of_60()
+    general, asked = Mixture(list(mixture.components), mixture.weights), []
+    if is_far_off:
+        monkeypatch.setattr(TiedMixture, "tilts", lambda self, size: np.full(3, 14.0))
+    single = TiedMixture.single
+    monkeypatch.setattr(TiedMixture, "single", lambda self, c, *rest: asked.append(c) or single(self, c, *rest))
+    for size in (0, 1, 6, 20):
+        expected, post = np.zeros(60), mixture.responsibilities([], size=size)
+        for kernel, share in zip(general.components, post):
+            expected += share * kernel.inclusion_probabilities(size)
+        asked.clear()
+        found = mixture._sized(size, np.arange(3), post)
+        assert sorted(set(asked)) == ([0, 1, 2] if is_far_off and size else [])
+        assert found == pytest.approx(expected, abs=1e-10)
+        assert mixture.inclusion_probabilities(size) == pytest.approx(expected, abs=1e-10)
+        assert found.sum() == pytest.approx(size, abs=1e-9)
+        assert not found[[7, 40]].any()
+
+
 def test_sizes_of_shared_ties_from_the_eigenvalues_of_the_whole_kernel():
     """|S| is a sum of independent variables, one per eigenvalue of K: items of all probabilities, from 1e-6 to 0.99."""
     rng = np.random.default_rng(4)

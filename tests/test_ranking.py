@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from ndpp import (
     PerCategory,
     Ranking,
     continuation_scores,
+    continuation_scores_many,
     greedy_map,
     metrics,
     next_item_scores,
@@ -40,6 +42,9 @@ LAWS = {
     "tied": tied("several", "generic"),
     "tied, disjoint items": tied("disjoint items", "generic"),
     "families": family_law("several"),
+    "tied, equal missions": tied("equal missions", "generic"),
+    "tied, a mission without items": tied("an empty mission", "generic"),
+    "tied, equal rows": tied("several", "duplicate rows"),
     "families, zero odds": family_law("zero odds").condition([1]),
     "mixture": general("several", "purely skew"),
     "mixture of skew and symmetric": Mixture(
@@ -162,12 +167,65 @@ def test_begun_baskets_in_bulk_are_those_of_each(kind: str, left_out: float, mon
     assert (np.abs(begun.scores(left_out) - single).max(axis=1) <= left_out).all()
     assert np.abs(begun.scores(left_out) - single).max() > 1e-4
     monkeypatch.setattr("ndpp.laws.begun.LEFT_TO_RANK", left_out)
-    for candidates in (None, range(0, 90, 2)):
-        found = recommend_many(law, baskets, n=5, candidates=candidates, ranking=Ranking.CONTINUATION)
+    for ranking, candidates in product((Ranking.CONTINUATION, Ranking.LIFT), (None, range(0, 90, 2))):
+        found = recommend_many(law, baskets, n=5, candidates=candidates, ranking=ranking)
         for basket, bulk in zip(baskets, found):
-            one = recommend(law, basket, n=5, candidates=candidates, ranking=Ranking.CONTINUATION)
+            one = recommend(law, basket, n=5, candidates=candidates, ranking=ranking)
             assert bulk.items.tolist() == one.items.tolist()
-            assert bulk.scores == pytest.approx(one.scores, abs=2e-12)
+            assert bulk.scores == pytest.approx(one.scores, abs=2e-12, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["tied", "families"])
+def test_what_components_that_are_left_out_change_at_most(kind: str):
+    """In units of any size; for the least popular items the bound is far below the posterior, and so few items are left to look at."""
+    law = many_missions(kind)
+    baskets = Baskets.from_lists([[], [5], *(basket[:4] for basket in law.sample(30, rng=0))], n_items=90)
+    begun, overall = Begun(law, baskets), law.inclusion_probabilities()
+    unit = np.where(overall > 0, overall, 1.0)
+    exact, few = begun.scores(), begun.leading(0.5)
+    rough, left = begun.scores(0.5), np.where(few, 0.0, begun.posterior)
+    change = np.abs(exact - rough) / unit
+    assert change.max() > 0.05
+    for bound in (begun._room(left, unit), begun._room(left, np.ones(1)) / unit):
+        assert (change <= bound + 1e-9).all()
+    assert not begun._room(left, unit)[0].any()  # nothing is known yet: no component changes
+    rare = np.argsort(unit)[:9]
+    assert (begun._room(left, unit) < left.sum(axis=1, keepdims=True) / unit / 3)[2:, rare].mean() > 0.5
+
+
+@pytest.mark.parametrize("kind", ["tied", "families"])
+def test_products_are_formed_for_all_baskets_and_in_parts(kind: str, monkeypatch):
+    """Whatever the size of the parts, and for baskets that are alone or share all their items with others."""
+    law = many_missions(kind)
+    lists = [[5], [7, 5], [5, 7, 9], [9, 7, 5, 60], [11, 12]]
+    baskets = Baskets.from_lists(lists, n_items=90)
+    single = np.stack([continuation_scores(law, basket) for basket in lists])
+    for rows, columns in ((7, 512), (256, 2), (1, 1)):
+        monkeypatch.setattr("ndpp.laws.begun.ROWS", rows)
+        monkeypatch.setattr("ndpp.laws.begun.COLUMNS", columns)
+        assert continuation_scores_many(law, baskets) == pytest.approx(single, abs=2e-12)
+        for basket, expected in zip(lists, single):
+            alone = continuation_scores_many(law, Baskets.from_lists([basket], n_items=90))
+            assert alone[0] == pytest.approx(expected, abs=2e-12)
+
+
+@pytest.mark.parametrize("ranking", [Ranking.CONTINUATION, Ranking.LIFT])
+@pytest.mark.parametrize("left_out", [0.0, 1e-2])
+def test_of_equal_items_in_bulk_the_first_are_recommended(ranking: Ranking, left_out: float, monkeypatch):
+    """Equal up to rounding, which must not decide which items are looked at again, even if no component is left out at first."""
+    monkeypatch.setattr("ndpp.laws.begun.LEFT_TO_RANK", left_out)
+    rng = np.random.default_rng(3)
+    twins = np.tile(np.arange(30), 4)
+    odds, X = np.exp(rng.normal(-3, 1.5, (40, 30)))[:, twins], (rng.standard_normal((30, 6)) / 2)[twins]
+    odds *= 1 + 1e-13 * np.repeat(np.arange(4), 30)  # the last of equal items is the most popular, by rounding
+    law = Mixture.tied(odds, X, np.kron(np.eye(3), [[0.1, 1.0], [-1.0, 0.0]]), rng.dirichlet(np.ones(40)))
+    lists = [[a, (7 * a + 3) % 30] for a in range(30)]
+    for n in (1, 2, 6):
+        for basket, found in zip(
+            lists, recommend_many(law, Baskets.from_lists(lists, n_items=120), n=n, ranking=ranking)
+        ):
+            assert found is not None
+            assert found.items.tolist() == recommend(law, basket, n=n, ranking=ranking).items.tolist()
 
 
 def test_a_begun_basket_to_which_rounding_matters_says_so():

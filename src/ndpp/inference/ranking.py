@@ -49,26 +49,32 @@ class Ranking(StrEnum):
         """Return the score of every item for one basket."""
         if self is Ranking.COMPLETION:
             return next_item_scores(law, basket)
-        return self._relative(law, continuation_scores(law, basket))
+        return continuation_scores(law, basket) / self._unit(law)
 
     def scores_many(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
         if self is Ranking.COMPLETION:
             return next_item_scores_many(law, baskets)
-        return self._relative(law, continuation_scores_many(law, baskets))
+        return continuation_scores_many(law, baskets) / self._unit(law)
 
-    def scores_or_nan(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
-        """Return the scores of many baskets, NaN for those that have probability zero."""
+    def scores_or_nan(
+        self, law: LowRankKernel | Mixture, baskets: Baskets, *, best: tuple[int, BoolArray] | None = None
+    ) -> FloatArray:
+        """Return the scores of many baskets, NaN for those that have probability zero.
+
+        Where only the ``best`` so many of some items matter, those of other items may be 0.
+        """
         if self is Ranking.COMPLETION:
             return scores_or_nan(law, baskets)
-        return self._relative(law, _continuation_or_nan(law, baskets))
+        unit = self._unit(law)
+        return _continuation_or_nan(law, baskets, best and (*best, unit)) / unit
 
-    def _relative(self, law: LowRankKernel | Mixture, chances: FloatArray) -> FloatArray:
-        """Return P(a ∈ S | J ⊆ S), or as a multiple of P(a ∈ S)."""
+    def _unit(self, law: LowRankKernel | Mixture) -> FloatArray:
+        """Return what P(a ∈ S | J ⊆ S) is a multiple of: 1, or P(a ∈ S) where it is positive."""
         if self is not Ranking.LIFT:
-            return chances
+            return np.ones(1)
         overall = law.inclusion_probabilities()
-        return chances / np.where(overall > 0, overall, 1.0)
+        return np.where(overall > 0, overall, 1.0)
 
 
 class Recommendation(NamedTuple):
@@ -238,12 +244,10 @@ def recommend_many(
     n, others = check_count(n, "n", least=1), _others(law, candidates)
     found: list[Recommendation | None] = []
     step, limit = max(1, SCORES // max(1, law.n_items)), per_category and per_category.limit(law.n_items)
+    best = None if limit else (n, ~np.isin(np.arange(law.n_items), others))
     for start in range(0, len(baskets), step):
         some = baskets[start : start + step]
-        if ranking == Ranking.CONTINUATION and limit is None:
-            scores = _continuation_or_nan(law, some, best=(n, ~np.isin(np.arange(law.n_items), others)))
-        else:
-            scores = Ranking(ranking).scores_or_nan(law, some)
+        scores = Ranking(ranking).scores_or_nan(law, some, best=best)
         scores[:, others] *= 0.0  # NaN stays
         found += [None if np.isnan(row[0]) else _best(law, row, n, limit) for row in scores]
     return Recommendations(found, baskets.ids_or_numbers)
@@ -298,9 +302,9 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
 
 
 def _continuation_or_nan(
-    law: LowRankKernel | Mixture, baskets: Baskets, *, best: tuple[int, BoolArray] | None = None
+    law: LowRankKernel | Mixture, baskets: Baskets, best: tuple[int, BoolArray, FloatArray] | None = None
 ) -> FloatArray:
-    """Return the scores; where only the ``best`` so many of some items matter, those of others may be 0."""
+    """Return the scores; where only the ``best`` so many of some items matter, in these units, those of others may be 0."""
     check_catalogue(law, baskets)
     if not isinstance(law, SharedTies):
         return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)

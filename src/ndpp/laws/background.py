@@ -12,6 +12,7 @@ log e_k comes from the kernel ρL, with ρ chosen so that k items are expected: 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from ndpp._validation import check_count, check_items, check_matrix, clip_probab
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.precision import check_given, never_together, say_precision
-from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, nodes, rounding_error, tilted_law
+from ndpp.linalg import ZERO_WEIGHT, Coordinates, coordinates, rounding_error, tilted_law
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background
 from ndpp.linalg.union_size import UnionSize
@@ -173,7 +174,7 @@ class BackgroundKernel(LowRankKernel):
     def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
         """Return P(a ∈ S) for every item of the catalogue, of all sets or of those of one size, given that some items are in.
 
-        ``size`` counts the given items, whose own probability is one. O(n r²), and for a size O(N n r²) with N sizes in reach.
+        ``size`` counts the given items, whose own probability is one. O(n r²), and for a size O(n r² + N r³) with N sizes in reach.
         """
         rest, tied = self.given_alone(given)
         ids = self.catalogue_ids(self.rows_of(given, "given"))
@@ -192,21 +193,10 @@ class BackgroundKernel(LowRankKernel):
         return clip_probabilities(out, "inclusion probabilities")
 
     def _chances(self, size: int, tied: IntArray) -> FloatArray:
-        """Return P(a ∈ S | |S| = size): P(a ∈ S) under zL at the nodes z of a circle, weighed by E z^|S| / z^size."""
+        """Return P(a ∈ S | |S| = size) of the items of the support."""
         tilted = self.tilted_for(size, tied)
-        union, kernel, left = tilted.union, tilted.kernel, size - len(tied)
-        z = nodes(1.0, union.window()[1])
-        system = union.system(z)
-        log_w = union.log_mean(z, system) - left * np.log(z)
-        w = np.exp(log_w - log_w.real.max())
-        marginal = np.broadcast_to(kernel._marginal(tied).T, system.shape)
-        inner = np.linalg.solve(system.swapaxes(1, 2), marginal).swapaxes(1, 2)
-        odds, total = kernel.odds, np.zeros(self.n_rows)
-        for node, weight, M in zip(z, w, inner):
-            for block, Q in kernel.ties.q_blocks():
-                c = 1 / (1 + node * odds[block])  # P(a ∈ S) = z c (δ + (1 + δ) c · q M q) under zL
-                total[block] += (weight * node * c * (odds[block] + (1 + odds[block]) * c * quadratic_forms(Q, M))).real
-        return np.asarray(total / w.real.sum())
+        marginal, items = tilted.kernel._marginal(tied), tilted.kernel._scaled_rows()
+        return tilted.union.inclusions(size - len(tied), marginal, items)
 
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
         """Return ``size`` if sets of that size can occur; raise a clear error otherwise."""
@@ -240,9 +230,12 @@ class BackgroundKernel(LowRankKernel):
         return law.marginal
 
     def _union(self, tied: Any = ()) -> UnionSize:
+        return UnionSize.prepare(self._marginal(tied), self._scaled_rows())
+
+    def _scaled_rows(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield p and (1 − p)^½ q of some rows of the support."""
         p = self.odds / (1 + self.odds)
-        parts = ((p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.ties.q_blocks())
-        return UnionSize.prepare(self._marginal(tied), parts)
+        yield from ((p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.ties.q_blocks())
 
     def tilted(self, rho: float) -> BackgroundKernel:
         """Return the kernel ρL: the same distribution of sets of one size, and another distribution of sizes."""

@@ -4,11 +4,11 @@ In the notation of :mod:`ndpp.laws.tied`, with R_c the rows (1 − p_c)^½ x of 
 
     P(a ∈ S | J ⊆ S) = Σ_c P(c | J) (P_c(a ∈ S) − v_ca x_aᵀ U_c x_a),        U_c = N_c R_cᵀ (I + R_c N_c R_cᵀ)⁻¹ R_c N_c.
 
-The first part is one product for all baskets. The second takes 4 n r |J| operations for each basket and component, as products of many
-baskets at once; N_c is applied to each distinct item once. A component may be left out of the second part: both P_c(a ∈ S) and
-P_c(a ∈ S | J ⊆ S) are probabilities, so this changes the result by its P(c | J) at most. ``LEFT_OUT`` bounds the sum of what is left out,
-and with it the error. For a ranking, components of a small share are left out at first, and added for the items that they may bring to the
-top. Baskets to which rounding may matter are not answered; the routines for single baskets say how much it does.
+The first part is one product for all baskets. The second needs x_aᵀ N_c x_j and x_jᵀ N_c x_a of the items j of baskets, 4 n r operations
+for each component and distinct item, and then 2 n |J|² for each component and basket. A component may be left out of the second part: both
+P_c(a ∈ S) and P_c(a ∈ S | J ⊆ S) are probabilities, so this changes the result by its P(c | J) at most. ``LEFT_OUT`` bounds the sum of
+what is left out, and with it the error. For a ranking, components of a small share are left out at first, and added for the items that they
+may bring to the top. Baskets to which rounding may matter are not answered; the routines for single baskets say how much it does.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ LEFT_TO_RANK = 0.01
 """The same while items are only ranked."""
 COLUMNS = 512
 """Items of baskets whose products are formed at a time."""
+EQUAL = 1e-9
+"""Scores that agree to this part may count as equal, whichever rounding makes the larger."""
+ROWS = 256
+"""Rows x_a whose products are formed at a time."""
 
 
 class Stack(NamedTuple):
@@ -105,37 +109,54 @@ class Begun:
     def scores(self, left_out: float = LEFT_OUT) -> FloatArray:
         """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
         wrong = self.negative.copy()
-        return self._answered(self._scores(left_out, wrong), wrong)
+        return self._answered(self._scores(self.leading(left_out), wrong), wrong)
 
     def _answered(self, out: FloatArray, wrong: FloatArray) -> FloatArray:
         out[~(self.posterior.any(axis=1) & (wrong <= WARN_ERROR))] = np.nan
         return out.clip(0.0, 1.0)
 
-    def _scores(self, left_out: float, wrong: FloatArray) -> FloatArray:
-        out = self.posterior @ self.mixture.component_inclusions()
-        chosen, row_of = self.leading(left_out), self.mixture.row_of
+    def _scores(self, chosen: BoolArray, wrong: FloatArray) -> FloatArray:
+        """Return the scores with the second part of the chosen components."""
+        out, row_of = self.posterior @ self.mixture.component_inclusions(), self.mixture.row_of
         for c in np.flatnonzero(chosen.any(axis=0)).tolist():
             slopes = self.mixture.slopes(c)
-            for numbers, sides in self._sides(c, chosen[:, c], wrong):
-                explained = np.empty((len(numbers), self.ties.base.n_rows))
-                for block, Q in self.ties.base.ties.q_blocks():
-                    first, second = (side.reshape(-1, side.shape[2]) @ Q.T for side in sides)
-                    first *= second
-                    explained[:, block] = first.reshape(*sides[0].shape[:2], len(Q)).sum(axis=1)
+            for numbers, explained in self._explained(c, chosen[:, c], wrong):
                 share = self.posterior[numbers, c, None]
                 out[numbers] -= share * slopes * (explained if row_of is None else explained[:, row_of])
         baskets, items, values = self._settled
         out[baskets, items] = values
         return np.asarray(out)
 
+    def _explained(self, c: int, chosen: BoolArray, wrong: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield some of the chosen baskets and their x_aᵀ U_c x_a. Products of a row x_a with N_c and an item are formed once for all."""
+        N, ties = self.ties._state.N[c], self.ties.base.ties
+        parts = [(stack, self._inverse(c, stack, inside, wrong)) for stack, _, inside in self._insides(c, chosen)]
+        used = np.unique(np.concatenate([np.empty(0, np.int64), *(stack.places.ravel() for stack, _ in parts)]))
+        rows = self.q[used] / np.sqrt(1 + np.asarray(self.ties.odds[c, self.distinct[used]], np.float64))[:, None]
+        left, right = rows @ N.T, rows @ N
+        places = [np.searchsorted(used, stack.places) for stack, _ in parts]
+        found = [np.empty((len(at), self.ties.base.n_rows)) for at in places]
+        for block, Q in ties.q_blocks():
+            for start in range(block.start, block.stop, ROWS):
+                here = slice(start, min(start + ROWS, block.stop))
+                first, second = (side @ Q[start - block.start :][:ROWS].T for side in (left, right))
+                for at, (_, inverse), out in zip(places, parts, found):
+                    out[:, here] = np.einsum("bki,bki->bi", first[at], inverse @ second[at])
+        yield from zip((stack.numbers for stack, _ in parts), found)
+
+    def _inverse(self, c: int, stack: Stack, inside: FloatArray, wrong: FloatArray) -> FloatArray:
+        """Return the inverse of I + R_c N_c R_cᵀ; add the rounding error of the baskets to ``wrong``."""
+        inverse = np.linalg.inv(inside)
+        error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
+        wrong[stack.numbers] += self.posterior[stack.numbers, c] * error.clip(max=1.0)
+        return np.asarray(inverse, np.float64)
+
     def _sides(
         self, c: int, chosen: BoolArray, wrong: FloatArray
     ) -> Iterator[tuple[IntArray, tuple[FloatArray, FloatArray]]]:
         """Yield some of the chosen baskets and the two factors of U_c, shape (b, k, r); add their rounding error to ``wrong``."""
         for stack, right, inside in self._insides(c, chosen):
-            inverse = np.linalg.inv(inside)
-            error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
-            wrong[stack.numbers] += self.posterior[stack.numbers, c] * error.clip(max=1.0)
+            inverse = self._inverse(c, stack, inside, wrong)
             yield stack.numbers, (stack.rows @ self.ties._state.N[c].T, inverse @ right)
 
     @cached_property
@@ -146,18 +167,40 @@ class Begun:
         own = self.baskets.indices
         return np.append(baskets, owner), np.append(items, own), np.append(values, np.zeros(len(own)))
 
-    def best(self, n: int, allowed: BoolArray) -> FloatArray:
-        """Return :meth:`scores` of the allowed items that may be among the ``n`` best, 0 for all others."""
+    def best(self, n: int, allowed: BoolArray, unit: FloatArray) -> FloatArray:
+        """Return :meth:`scores` of the allowed items that may be among the ``n`` best in these units, 0 for all others."""
         wrong, few = self.negative.copy(), self.leading(LEFT_TO_RANK)
-        out = self._scores(LEFT_TO_RANK, wrong)
+        out = self._scores(few, wrong)
         out[:, ~allowed] = 0.0
-        left = np.where(few, 0.0, self.posterior).sum(axis=1)
-        least = np.partition(out, -min(n, out.shape[1]), axis=1)[:, -min(n, out.shape[1])]
-        able = allowed & (out >= (least - 2 * left)[:, None])
+        room = self._room(np.where(few, 0.0, self.posterior), unit)
+        room[self._settled[:2]] = 0.0
+        ranked = out / unit
+        least = np.partition(ranked - room, -min(n, out.shape[1]), axis=1)[:, -min(n, out.shape[1])]
+        able = allowed & (ranked + room >= least[:, None] * (1 - EQUAL))
         out[~able] = 0.0
         able[self._settled[:2]] = False
         self._finish(out, able, self.leading(LEFT_OUT) & ~few, wrong)
         return self._answered(out, wrong)
+
+    def _room(self, left: FloatArray, unit: FloatArray) -> FloatArray:
+        """Return a bound of the second part of components with these posteriors, in units of the items, shape (len(baskets), n_items).
+
+        It is their posterior at most. That says nothing about items whose unit is as small. As I + R_c N_c R_cᵀ has a symmetric part of at
+        least I, |x_aᵀ U_c x_a| ≤ ‖R_c N_c‖ ‖R_c N_cᵀ‖ ‖x_a‖², too, in Frobenius norms.
+        """
+        most = left.sum(axis=1, keepdims=True)
+        if len(unit) == 1:
+            return np.repeat(most / unit, self.mixture.n_items, axis=1)
+        squares, row_of = np.square(self.ties.sides[0]).sum(axis=1), self.mixture.row_of
+        weights, steep = np.zeros(left.shape), np.empty((left.shape[1], len(unit)))
+        for c, N in enumerate(self.ties._state.N):
+            rows = self.q / np.sqrt(1 + np.asarray(self.ties.odds[c, self.distinct], np.float64))[:, None]
+            norms = np.stack([np.square(rows @ matrix).sum(axis=1) for matrix in (N, N.T)])
+            for stack in self.stacks:
+                size = np.sqrt(norms[:, stack.places].sum(axis=2).prod(axis=0))
+                weights[stack.numbers, c] = left[stack.numbers, c] * size
+            steep[c] = self.mixture.slopes(c) * (squares if row_of is None else squares[row_of]) / unit
+        return np.asarray(np.minimum(weights @ steep, most / unit))
 
     def _finish(self, out: FloatArray, able: BoolArray, chosen: BoolArray, wrong: FloatArray) -> None:
         """Add the second part of the chosen components to the scores of the able items."""

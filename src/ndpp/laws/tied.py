@@ -29,7 +29,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.schur import ROUNDING
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
@@ -195,8 +195,16 @@ class TiedMixture(SharedTies):
         return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self.log_normalizers())
 
     def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
-        if size is not None:
+        if size is not None and len(ids) == 0:
             return super()._log_contained(ids, size)
+        if size is not None:
+            within = self._log_contained(ids, None)
+            rest = self._rest(ids, within)
+            return (
+                np.where(size == len(ids), within, -np.inf)
+                if rest is None
+                else within + rest._log_sizes(size - len(ids))
+            )
         if len(ids) == 0 or not self.base.can_occur(ids).all():
             return np.full(len(self.odds), 0.0 if len(ids) == 0 else -np.inf)
         odds, _, inside = self._inside(ids, self._state.N)
@@ -228,11 +236,34 @@ class TiedMixture(SharedTies):
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:
-            return super()._mean_inclusions(ids, size, active, shares)
+            rest = self._rest(ids, np.zeros(len(self.weights)))
+            return np.zeros(self.n_items) if rest is None else rest._sized(size - len(ids), active, shares)
         forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
         odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
         out = np.zeros(self.n_items)
         out[self.base.support] = shares @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
+        return out
+
+    def _rest(self, ids: IntArray, log_contained: FloatArray) -> TiedMixture | None:
+        """Return all components given items, from log P_c(ids ⊆ S); None if nothing is left, or if the items never occur together."""
+        log_weights = self._log_weights + log_contained
+        if len(ids) == 0 or len(ids) == self.base.n_rows or log_weights.max() == -np.inf:
+            return self if len(ids) == 0 else None
+        return TiedMixture(self.odds, self.base.condition(ids), np.exp(log_weights - logsumexp(log_weights)))
+
+    def _sized(self, size: int, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return Σ_c share_c P_c(a ∈ S | |S| = size), with odds ρ_c o_c, under which about ``size`` items are expected."""
+        out = np.zeros(self.n_items)
+        if size == 0:
+            return out
+        odds = self.odds[active] * np.exp(self.tilts(size)[active])[:, None]
+        tilted = TiedMixture(odds, self.base, shares / shares.sum())
+        for i, (c, share, N) in enumerate(zip(active.tolist(), shares, tilted._state.N)):
+            union = UnionSize.prepare(N, tilted._scaled_rows(i))
+            chances = union.inclusions(size, N, tilted._scaled_rows(i))
+            if abs(chances.sum() - size) > MAX_LOSS * size:  # rounding matters, or ρ is far off: with more care
+                chances = self.components[c].inclusion_probabilities(size)[self.base.support]
+            out[self.base.support] += share * chances
         return out
 
     def component_inclusions(self) -> FloatArray:

@@ -23,6 +23,7 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray
 from ndpp.linalg.circle import nodes
 from ndpp.linalg.operations import NUMPY
+from ndpp.linalg.scaling import quadratic_forms
 
 SMALL_P = 0.05
 """Items with a larger p are heavy."""
@@ -128,6 +129,37 @@ class UnionSize(NamedTuple):
         probabilities = (means @ z[:, None] ** -sizes.astype(float)).real * 2 / count
         return SizeDistribution(low, probabilities.clip(0.0))
 
+    def inclusions(self, size: int, marginal: FloatArray, items: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray:
+        """Return P(i ∈ S | |S| = size) of all items; ``marginal`` and ``items`` as for :meth:`prepare`.
+
+        With the weights w of the points z, E z^|S| / z^size in units of their sum, u = 1 + (z − 1)p_i and M(z) = M(I + (z − 1)H(z)M)⁻¹, it
+        is Σ_z w z (p_i + v_iᵀM(z)v_i / u) / u. For light items, 1/u² = Σ_k (k + 1) (1 − z)^k p_i^k: sums over z come first.
+        """
+        z, r, k = nodes(1.0, self.window()[1]), len(marginal), np.arange(N_TERMS)
+        system = self.system(z)
+        log_weights = self.log_mean(z, system) - size * np.log(z)
+        weights = np.exp(log_weights - log_weights.real.max())
+        weights *= z / weights.real.sum()
+        inner = np.linalg.solve(system.swapaxes(1, 2), marginal.T).swapaxes(1, 2)
+        terms, flat = weights * (1 - z) ** k[:, None], inner.reshape(len(z), r * r)
+        second = (k + 1)[:, None] * terms
+        light_inner = (second.real @ flat.real - second.imag @ flat.imag).reshape(N_TERMS, r, r)
+        found = [np.empty(0)]
+        for p, rows in items:
+            out, order = np.empty(len(p)), np.argsort(-p)
+            heavy, light = np.split(order, [np.count_nonzero(p > SMALL_P)])
+            u = 1 + np.multiply.outer(p[heavy], z - 1)
+            forms = np.stack([_forms(rows[heavy], M) for M in inner], axis=1)
+            out[heavy] = (((p[heavy, None] + forms / u) / u) @ weights).real
+            p, rows = p[light], rows[light]
+            value = np.polynomial.polynomial.polyval(p, terms.real.sum(axis=1)) * p
+            for j, least in enumerate((-1.0, *LEAST_P)):
+                count = int(np.searchsorted(-p, -least))
+                value[:count] += p[:count] ** j * quadratic_forms(rows[:count], light_inner[j])
+            out[light] = value
+            found.append(out)
+        return np.concatenate(found)
+
     def window(self) -> tuple[int, int]:
         """Return the first size and an even number of sizes outside of which there is less than ``MAX_MISSED``.
 
@@ -141,6 +173,11 @@ class UnionSize(NamedTuple):
         high = int(np.min((log_mean[:4] + room) / theta)) + 1
         low = max(0, int(np.max(-(log_mean[4:] + room) / theta)))
         return low, 2 * ((high - low) // 2 + 1)
+
+
+def _forms(rows: FloatArray, M: AnyArray) -> AnyArray:
+    """Return vᵀMv of every row v, for complex M."""
+    return np.asarray(quadratic_forms(rows, M.real) + 1j * quadratic_forms(rows, M.imag))
 
 
 def _log1p(values: AnyArray) -> AnyArray:
