@@ -66,7 +66,8 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity:
     products = torch.bmm(used, q.mT).view(S, n, h, 4, c)
     wide = torch.view_as_complex(w)
     traffic = item * S * h * (4 * n * c + 2 * n * n + c)
-    yield "correction", lambda: correction(products, inverse, wide), traffic, 8 * S * h * n * n * c
+    x, y, everyone = products[:, :, :, :2], products[:, :, :, 2:], torch.arange(S, device=engine.device)
+    yield "correction", lambda: correction(x, y, inverse, wide, everyone), traffic, 8 * S * h * n * n * c
     yield "own forms qᵀZq", lambda: weighted_rows(table, rows, w_parts, minus), own + item * S * h * c, 0
     sides, new = torch.randn(r, 4 * h * r, **real), torch.randn(S, r, **real)
     if entering:

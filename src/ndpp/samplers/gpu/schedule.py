@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ndpp._types import IntArray
 from ndpp.samplers.exact.monitors import NODE_COUNTS, Tolerances, unbiased_count
 from ndpp.samplers.exact.plan import plan_from_moments
 from ndpp.samplers.gpu.circles import CircleKey
@@ -27,21 +28,33 @@ PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.ui
 """Number of pilot samples, and the key of their stream."""
 SIZES_PER_SCHEDULE = 4
 """If the size is free, this many consecutive sizes share a schedule: planning one takes a second or more."""
-MAX_NODE_RATIO = 0.8
-"""Pilots move to another circle only if it has at most this fraction of the current number of nodes, unless they must."""
-ENTRY_COST = 6
-"""What entering a circle costs, in items drawn on it: samples move only if the nodes they are spared are worth as much."""
-COUNTS = np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52])
-"""Numbers of nodes to choose from. A schedule serves all samples, so that a finer choice than that of the CPU pays."""
-LEAST_SHARE, RETRY_AFTER = 0.7, 4
-"""Fewest nodes that are tried, as a share of the plan from mean and variance, which is on the safe side; and after how many items pilots
-that found no better circle look again."""
 MIN_DROPPED = 8
 """Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
-ENTRY_SHARE = 0.03
-"""The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while."""
-NEGLIGIBLE_WEIGHT, MAX_EDGE = 1e-13, 1e-9
-"""Nodes with smaller weights, for all pilots, are dropped; pilots move on once the last node that is kept has a weight above the second."""
+NEGLIGIBLE_WEIGHT = 1e-13
+"""Nodes with smaller weights, for all pilots, are dropped."""
+
+
+class Choice(NamedTuple):
+    """How the pilots choose circles; found by timing whole samples on an H200. No draw depends on it."""
+
+    counts: IntArray
+    """Numbers of nodes to choose from."""
+    least: float
+    """Fewest nodes that are tried, as a share of the plan from mean and variance, which is on the safe side."""
+    max_ratio: float
+    """Pilots move to another circle only if it has at most this fraction of the current number of nodes, unless they must."""
+    retry_after: int
+    """After how many items pilots that found no better circle look again."""
+    entry_share: float
+    """The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while."""
+    entry_cost: float
+    """What entering a circle costs, in items drawn on it: pilots move only if the nodes they are spared are worth as much."""
+    max_edge: float
+    """Pilots move on once the last node that is kept has a larger weight."""
+
+
+WITH_SIDES = Choice(NODE_COUNTS, 1.0, 0.75, 1, 1.0, 0.0, 1e-10)
+IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 0.8, 4, 0.03, 6.0, 1e-9)
 
 
 class Stage(NamedTuple):
@@ -65,6 +78,11 @@ class Planner:
     context: Context
     schedules: dict[int, list[Stage]] = field(default_factory=dict)
 
+    @property
+    def choice(self) -> Choice:
+        """How circles are chosen."""
+        return WITH_SIDES if self.context.circles.diagonal is None else IN_COORDINATES
+
     def schedule(self, wanted: int) -> list[Stage]:
         """Return the circles for samples of ``wanted`` items."""
         if wanted not in self.schedules:
@@ -82,14 +100,14 @@ class Planner:
         at = CircleKey(start.rung, min(2 * start.nodes.Z.shape[1], unbiased_count(sampler.kernel.rank)))
         pilots = Samples.begin(torch.arange(PILOTS, device=circles.device_rows.device), wanted, sampler.kernel.rank)
         group, at = self._without_negligible(Group(self.context, pilots, 0, circles[at], wanted), at)
-        starts, tried = [(0, at)], -RETRY_AFTER
-        for n in range(wanted):
-            if not (group.trusted if n == 0 else group.alive).all():  # such samples need plans of their own
+        starts, tried, good = [(0, at)], 0, group.trusted
+        for n in range(1, wanted):
+            if not good.all():  # such samples need plans of their own
                 break
-            if n:
-                group.remove(group.draw())
-                group.condition()
-            due = n >= tried + RETRY_AFTER or not _suitable(group)
+            group.remove(group.draw())
+            group.condition()
+            good = group.alive
+            due = n >= tried + self.choice.retry_after or not _suitable(group, self.choice.max_edge)
             if not due and not ceiling_pays(sampler.kernel.rank, n, wanted - n):
                 continue
             centred = circles.centre(pilots.basis[:, :n], wanted - n, np.full(PILOTS, at.rung))
@@ -100,7 +118,7 @@ class Planner:
             group, best = self._on_best_circle(group, at, sorted(rungs)[PILOTS // 2], max(counts))
             if best != at:
                 starts.append((n, best))
-            at, tried = best, n
+            at, tried, good = best, n, group.alive
         return stages(starts, wanted)
 
     def _on_best_circle(self, group: Group, current: CircleKey, rung: int, least: int) -> tuple[Group, CircleKey]:
@@ -108,20 +126,21 @@ class Planner:
 
         A planned circle may have too few nodes or pass close to a pole; the monitors show whether it is suitable.
         """
-        full, suitable, rounding = unbiased_count(self.context.sampler.kernel.rank), _suitable(group), 0.0
+        choice, full, rounding = self.choice, unbiased_count(self.context.sampler.kernel.rank), 0.0
+        suitable, left = _suitable(group, choice.max_edge), group.samples.wanted - group.n
         if not suitable:
             group = self._moved(group, CircleKey(rung, full))
             rounding = 2 * float(group.node_weights.trace_error.max())
-        most = MAX_NODE_RATIO * current.n_nodes if suitable else full
-        counts = [int(count) for count in COUNTS if LEAST_SHARE * min(least, full) <= count <= most]
+        most = choice.max_ratio * current.n_nodes if suitable else full
+        counts = [int(count) for count in choice.counts if choice.least * min(least, full) <= count <= most]
         counts = counts if suitable else [*counts, full]
-        left = group.samples.wanted - group.n
         for circle in [CircleKey(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group = self._moved(group, circle)
-            if _suitable(group, rounding, ENTRY_SHARE):
+            if _suitable(group, choice.max_edge, rounding, choice.entry_share):
                 group, circle = self._without_negligible(group, circle)
-                used, spared = circle.halves[0], current.halves[0] - circle.halves[0]
-                if not suitable or (used <= MAX_NODE_RATIO * current.halves[0] and spared * left >= ENTRY_COST * used):
+                used, now = circle.halves[0], current.halves[0]
+                pays = used <= choice.max_ratio * now and (now - used) * left >= choice.entry_cost * used
+                if pays or not suitable:
                     return group, circle
                 break
         return self._moved(group, current), current
@@ -139,8 +158,8 @@ class Planner:
         return Group(self.context, samples, group.n, self.context.circles[circle], samples.wanted, group.alive)
 
 
-def _suitable(group: Group, rounding: float = 0.0, share: float = 1.0) -> bool:
-    """Tell whether all samples pass the monitors by a wide margin, with this share of its bounds for errors.
+def _suitable(group: Group, max_edge: float, rounding: float = 0.0, share: float = 1.0) -> bool:
+    """Tell whether all samples pass the monitors by a wide margin: this share of the pilots' bounds for errors.
 
     ``rounding`` is the error with so many nodes that the rule is unbiased. More nodes cannot reduce it, so it is allowed too, up to a tenth
     of the bound for samples.
@@ -148,4 +167,4 @@ def _suitable(group: Group, rounding: float = 0.0, share: float = 1.0) -> bool:
     trace = max(share * PILOT_TOLERANCES.trace, min(rounding, group.context.tolerances.trace / 10))
     monitors = group.node_weights
     passes = PILOT_TOLERANCES._replace(trace=trace).accepts(monitors.trace_error, monitors.fraction)
-    return bool((passes & (monitors.edge <= share * MAX_EDGE)).all())
+    return bool((passes & (monitors.edge <= share * max_edge)).all())
