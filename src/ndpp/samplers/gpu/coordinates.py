@@ -122,7 +122,7 @@ class Coordinates:
         x, y = self._products(left, right, None if len(which) == len(self.basis) else which, n)
         return correction(x, y, self.inverse, w, which)
 
-    def bounds(self, q: Tensor, rows: Tensor, factor: Tensor | None, which: Tensor, n: int) -> Tensor | None:
+    def bounds(self, q: Tensor, rows: Tensor, factor: Tensor | None, which: Tensor, n: int) -> Tensor:
         """Return what qᵀMq of proposals (P, c) cannot exceed: ‖q − q̂ᵀq̂q‖² and, with its ``factor`` (P,), the ceiling."""
         everyone = len(which) == len(self.basis)
         basis, leverage = self.basis[:, :n], self.circle.device_rows.table.leverage[rows]

@@ -15,6 +15,7 @@ acceptance probabilities within [0, 1]. On every sample, before its last item: M
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,8 +55,6 @@ class Context:
 
 DROPPED_WEIGHT = 1e-10
 """Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
-
-
 MAX_OFFSET = 1
 """How many rungs the ceiling may be off its centre before another one is built."""
 
@@ -176,8 +175,7 @@ class Group:
         left, bounds = samples.wanted - self.n, None
         turn = Round(first_round(rank, left))
         if self.n and isinstance(self.items, Coordinates):
-            factor = self.ceiling_factor
-            typical = None if factor is None else float(factor[self.trusted].median())
+            typical = math.inf if self.ceiling_factor is None else float(self.ceiling_factor.nanmedian())
             turn, bounds = round_of_survivors(rank, self.n, left, typical), self.bounds
         drawn = accept(
             context.streams, context.device_rows.table, samples.numbers, self.alive.nonzero()[:, 0], self.n, turn,
@@ -187,8 +185,9 @@ class Group:
         self._add(drawn.rows)
         return drawn.out_of_range
 
-    def bounds(self, rows: Tensor, which: Tensor | None) -> Tensor | None:
-        """Return what qᵀMq of proposals (P, c) cannot exceed, for all samples or for those at positions ``which``; None if unknown."""
+    def bounds(self, rows: Tensor, which: Tensor | None) -> Tensor:
+        """Return what qᵀMq of proposals (P, c) cannot exceed, for all samples or for those at positions ``which``; not with sides."""
+        assert isinstance(self.items, Coordinates)
         factor = self.ceiling_factor if self.ceiling_factor is None or which is None else self.ceiling_factor[which]
         return self.items.bounds(self.context.device_rows.take(rows), rows, factor, self._places(which), self.n)
 

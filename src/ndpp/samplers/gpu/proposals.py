@@ -92,12 +92,12 @@ def ceiling_pays(rank: int, n: int, left: int) -> bool:
     return rank - n >= CEILING_FACTOR * left * math.sqrt(left)
 
 
-def round_of_survivors(rank: int, n: int, left: int, ceiling: float | None) -> Round:
+def round_of_survivors(rank: int, n: int, left: int, ceiling: float) -> Round:
     """Return the first round of samples with n items and ``left`` to come, for proposals that are rejected by their bounds first.
 
     On average (rank − n)/left proposals that pass the first bound are needed, and ``ceiling`` that pass the second.
     """
-    needed = (rank - n) / left if ceiling is None else min((rank - n) / left, ceiling)
+    needed = min((rank - n) / left, ceiling)  # the first if the ceiling is not a number
     proposals = 8 * math.ceil(min(SURVIVORS * rank / left, max(MANY, rank / left)) / 8)
     return Round(proposals, min(proposals, max(GRAIN, GRAIN * round(JUDGED * needed / GRAIN))))
 
@@ -112,7 +112,7 @@ def accept(
     tolerance: float,
     probabilities: Callable[[Tensor, Tensor | None], Tensor],
     starts: Tensor | None = None,
-    bounds: Callable[[Tensor, Tensor | None], Tensor | None] | None = None,
+    bounds: Callable[[Tensor, Tensor | None], Tensor] | None = None,
 ) -> Accepted:
     """Return the first accepted proposal of each sample.
 
@@ -136,12 +136,12 @@ def accept(
         whose = (starts, samples) if which is None else (starts[which], samples[which])
         proposed, threshold = streams.propose(table, *whose, step, total, width)
         total += width
-        bound = None if judged is None or bounds is None else bounds(proposed, which)
-        if bound is None:
-            bound, value = table.leverage[proposed], probabilities(proposed, which)
+        bound = leverage = table.leverage[proposed]
+        if judged is None or bounds is None:
+            value = probabilities(proposed, which)
         else:
-            value = _of_survivors(proposed, threshold, bound, pending, which, judged or width, probabilities)
-        leverage = table.leverage[proposed]
+            bound = bounds(proposed, which)
+            value = _of_survivors(proposed, threshold, bound, pending, which, judged, probabilities)
         low, high = torch.aminmax(value / leverage, dim=1).min, ((value - bound) / leverage).amax(1)
         off = ~((low >= -tolerance) & (high <= tolerance))
         place = torch.where(value > threshold, places, width).amin(1)

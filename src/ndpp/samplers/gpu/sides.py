@@ -71,9 +71,6 @@ class Sides:
         products = torch.bmm(sides.view(P, n * h * 4, r), q.mT).view(P, n, h, 4, c)
         return correction(products[:, :, :, :2], products[:, :, :, 2:], self.inverse, w, which)
 
-    def bounds(self, q: Tensor, rows: Tensor, factor: Tensor | None, which: Tensor, n: int) -> Tensor | None:
-        """Sides judge all proposals."""
-
     def chosen_excess(self, w: Tensor, n: int) -> Tensor:
         """Return the largest entry of M q̂ᵀ (S,), which is zero for items already chosen in exact arithmetic."""
         S, _, h, _, _ = self.sides.shape
