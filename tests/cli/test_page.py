@@ -15,11 +15,13 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\"[0-9a-f]{8}\"|-?\d[\d,.]*(e[+-]?\d+)?")
 LABEL = re.compile("|".join(sorted(shelf_kernel().labels or (), key=len, reverse=True)))
+FUNCTIONAL = re.compile("item item|items of group #|log det")
+"""What ``ndpp diagnose`` watches; which of them are the worst depends on the draws."""
 
 
 def shape(text: str) -> list[str]:
-    """Return the lines of a text without what may change with the last digit: numbers, items, lengths of bars."""
-    lines = [LABEL.sub("item", NUMBER.sub("#", line)) for line in text.splitlines()]
+    """Return the lines of a text without what may change with the last digit: numbers, items, functionals, lengths of bars."""
+    lines = [FUNCTIONAL.sub("functional", LABEL.sub("item", NUMBER.sub("#", line))) for line in text.splitlines()]
     return [" ".join(re.sub("─+", "─", re.sub("█+", "█", line)).split()) for line in lines]
 
 
