@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import only_posix
 from kernels import AWKWARD, Case
-from ndpp._atomic import HOST, sweep
+from ndpp._atomic import HOST, check_writable, sweep
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 from ndpp.laws import files as model_files
 from ndpp.laws.header import NO_DIGEST, digest, seal
@@ -355,3 +355,14 @@ def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / f".folder.{HOST}-{dead}-abcdef.tmp").mkdir()
     sweep(tmp_path / "folder")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", "folder", *others])
+
+
+def test_whether_a_file_can_be_written_is_tried_beside_it(tmp_path, monkeypatch):
+    created, touch = [], Path.touch
+    monkeypatch.setattr(Path, "touch", lambda self, **how: (created.append(self.name), touch(self, **how)))
+    check_writable(tmp_path / "x")
+    assert created
+    assert "x" not in created
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError, match="no such folder/x"):
+        check_writable(tmp_path / "no such folder" / "x")

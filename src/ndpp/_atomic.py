@@ -43,11 +43,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     sweep(target)
-    temporary = _beside(target, "tmp")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as reason:  # report the caller's path, not the temporary one
-        raise OSError(reason.errno, reason.strerror, str(path)) from None
+    temporary = _created(target, path)
     try:
         mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
@@ -58,6 +54,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         move(temporary, target, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise if no file can be created next to ``path``, which itself does not appear for a moment either."""
+    _created(Path(os.path.realpath(path)), path).unlink(missing_ok=True)
+
+
+def _created(target: Path, path: str | os.PathLike[str]) -> Path:
+    """Return a new, empty file next to ``target``; errors name ``path``."""
+    temporary = _beside(target, "tmp")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as reason:
+        raise OSError(reason.errno, reason.strerror, str(path)) from None
+    return temporary
 
 
 def _beside(target: Path, end: str) -> Path:

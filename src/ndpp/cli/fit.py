@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ndpp._atomic import one_writer, part_path
+from ndpp._atomic import check_writable, one_writer, part_path
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
@@ -151,8 +151,7 @@ def _check_part(part: Path, *, resume: bool) -> None:
     if part.exists() and not resume:
         raise UnfinishedRunError(os.fspath(part), "the training")
     if not part.exists():  # fail now if it cannot be written, not after the first epoch
-        part.touch()
-        part.unlink()
+        check_writable(part)
 
 
 def _read(
