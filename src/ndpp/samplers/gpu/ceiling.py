@@ -19,9 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndpp.samplers.gpu.diagonal import swapped
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, tight
+from ndpp.samplers.gpu.kernels.layout import even, swapped, tight
 
 MARGIN = 1e-9
 """What rounding may add to a bound, relative to the leverage: far above it, and far below what would let more proposals pass."""

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ndpp.samplers.gpu.ceiling import MARGIN, Ceiling
 from ndpp.samplers.gpu.circles import DeviceCircle
-from ndpp.samplers.gpu.diagonal import Diagonal, swapped
+from ndpp.samplers.gpu.diagonal import Diagonal
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, pairs, tight
+from ndpp.samplers.gpu.kernels.layout import even, pairs, swapped, tight
 from ndpp.samplers.gpu.kernels.node_forms import node_forms
 from ndpp.samplers.gpu.kernels.node_rows import node_rows
 

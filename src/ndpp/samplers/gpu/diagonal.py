@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ndpp._types import FloatArray
+from ndpp.samplers.gpu.kernels.layout import swapped
 from ndpp.samplers.gpu.kernels.runtime import TILE
 
 TOLERANCE, MAX_CONDITION = 1e-11, 1e5
@@ -83,8 +84,3 @@ class Diagonal(NamedTuple):
             left, right = self.table[first : first + FORMS_BLOCK].unbind(1)
             out[first : first + FORMS_BLOCK] = ((left * g + swapped(left) * h) * right).sum(1)
         return out
-
-
-def swapped(rows: Tensor) -> Tensor:
-    """Return rows (…, 2K) with columns 2k and 2k + 1 exchanged."""
-    return rows.reshape(*rows.shape[:-1], -1, 2).flip(-1).flatten(-2)

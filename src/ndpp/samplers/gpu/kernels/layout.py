@@ -31,3 +31,8 @@ def split(matrices: Tensor, to: Tensor) -> None:
 def pairs(parts: Tensor) -> Tensor:
     """Return complex numbers (b, …) from their real and imaginary parts (b, 2, …)."""
     return torch.complex(parts[:, 0].contiguous(), parts[:, 1].contiguous())
+
+
+def swapped(rows: Tensor) -> Tensor:
+    """Return rows (…, 2K) with columns 2k and 2k + 1 exchanged."""
+    return rows.reshape(*rows.shape[:-1], -1, 2).flip(-1).flatten(-2)

@@ -6,8 +6,8 @@ See :mod:`ndpp.samplers.gpu.diagonal`. With f² in place of f, and what an item 
 import torch
 from torch import Tensor
 
-from ndpp.samplers.gpu.diagonal import swapped
 from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.layout import swapped
 from ndpp.samplers.gpu.kernels.runtime import jit, tl, triton
 
 

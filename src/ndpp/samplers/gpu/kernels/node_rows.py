@@ -6,8 +6,8 @@ Products of proposals with the items of a sample are then ordinary matrix produc
 import torch
 from torch import Tensor
 
-from ndpp.samplers.gpu.diagonal import swapped
 from ndpp.samplers.gpu.kernels import runtime
+from ndpp.samplers.gpu.kernels.layout import swapped
 from ndpp.samplers.gpu.kernels.runtime import jit, tl, triton
 
 ROWS, NODES = 4, 4
