@@ -41,8 +41,8 @@ def check(call, line: str, expected: str) -> None:
         words, piped = words[end + 1 :], done.out
         assert (done.code == 0) == ("ndpp: error" not in done.err)
     told = done.err.splitlines(keepends=True)
-    if "ndpp: warning" not in expected:
-        told = [line for line in told if "warning" not in line]
+    for mark in ("ndpp: warning", "it fits as well or worse"):  # the second is advice that only a slow machine gives
+        told = [line for line in told if mark not in line or mark in expected]
     assert shape("".join(told) + piped) == shape(expected), line
 
 
