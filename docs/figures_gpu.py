@@ -55,7 +55,8 @@ are rates that never rise and acceptance probabilities within $[0, 1]$. {doc}`gp
 
 LARGE_SETS = """Sets of more than 64 items are drawn without stored sides, and few proposals reach all nodes ({doc}`gpu-internals`). At 100 items on B,
 the profiler finds 342 µs per sample: rows at the nodes 45, products with them about 75, border 44, correction 40, inverses 38, and many small
-operations; the rest of the time the device waits for the host. 3,000 samples per second, the target, are not reached.
+operations; the rest of the time the device waits for the host. 3,000 samples per second, the target, are not reached. All other rows and
+tables were measured before large sets lost their sides; smaller ones still have them.
 """
 
 
