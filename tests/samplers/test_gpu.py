@@ -613,7 +613,7 @@ def test_no_probability_exceeds_its_bound(case: Case, device: str, monkeypatch: 
             assert (values <= bounds + 1e-7)[good].all()
             assert group.ceiling_factor is not None
             factor = group.ceiling_factor if which is None else group.ceiling_factor[which]
-            lower = group.items.bounds(engine.device_rows.take(rows), rows, factor / 5, group._places(which), group.n)
+            lower = group.state.bounds(engine.device_rows.take(rows), rows, factor / 5, group._places(which), group.n)
             exceeded.append(bool((values > lower + 1e-7)[good].any()))
         return values
 

@@ -92,7 +92,7 @@ class Group:
         self.context, self.samples, self.n, self.circle = context, samples, n, circle
         self.table = circle.table_for(S * CHEAP_PROPOSALS * max(1, capacity - n + 1))
         self.alive = torch.ones(S, dtype=torch.bool, device=samples.numbers.device) if alive is None else alive
-        self.items = (
+        self.state = (
             Sides(circle, samples.basis, n, capacity)
             if diagonal is None or circle.factors is None
             else Coordinates(circle, diagonal, samples.basis, n, capacity)
@@ -101,7 +101,7 @@ class Group:
         self.log_w = (circle.log_w - self.power * circle.log_t).expand(S, h)
         self.removed_trace: Tensor | None = None  # tr(G⁻¹VU) (S, h), if there are items
         if n:
-            log_det, self.removed_trace = self.items.enter(n)
+            log_det, self.removed_trace = self.state.enter(n)
             self.log_w = self.log_w + log_det
         self.log_dropped = self._log_dropped()  # the largest log|w| of nodes that are not used (S,), on entering
         samples.counters.recentred.add_(1)
@@ -114,11 +114,11 @@ class Group:
         if dropped is None:
             return None
         log_w = (dropped.log_w - self.power * dropped.log_t).expand(len(self.alive), len(dropped.log_w))
-        return (log_w + self.items.log_det_dropped(self.n) if self.n else log_w).real.amax(1)
+        return (log_w + self.state.log_det_dropped(self.n) if self.n else log_w).real.amax(1)
 
     def condition(self) -> None:
         """Condition on the newest item: border G⁻¹, and update weights and monitors."""
-        pivots, self.removed_trace = self.items.add(self.n)
+        pivots, self.removed_trace = self.state.add(self.n)
         self.log_w = self.log_w + torch.log(pivots)
         self.node_weights, self.trusted = self._weigh()
 
@@ -140,7 +140,7 @@ class Group:
             trusted &= torch.exp(self.log_dropped - largest) <= DROPPED_WEIGHT * total
             self.log_dropped = None
         if self.n and left == 1:
-            trusted &= self.items.chosen_excess(w, self.n) <= self.context.tolerances.chosen
+            trusted &= self.state.chosen_excess(w, self.n) <= self.context.tolerances.chosen
         trusted &= self.alive
         counters = self.samples.counters
         torch.maximum(counters.trace_error, torch.where(trusted, error, 0.0), out=counters.trace_error)
@@ -150,18 +150,18 @@ class Group:
 
     def _ceiling_factor(self, largest: Tensor, total: Tensor) -> Tensor | None:
         """Return C of the ceiling (S,), where Σ w = ``total``·exp(``largest``); None if it would bound less than the leverage left."""
-        items, key, circles = self.items, self.circle.key, self.context.circles
-        if not self.n or not isinstance(items, Coordinates):
+        state, key, circles = self.state, self.circle.key, self.context.circles
+        if not self.n or not isinstance(state, Coordinates):
             return None
         if not ceiling_pays(self.samples.basis.shape[2], self.n, self.samples.wanted - self.n):
             return None
         centre = circles.centres.get((self.samples.wanted, self.n), key.rung)
-        if items.ceiling is None or abs(items.ceiling.peak.rung - centre) > MAX_OFFSET:
+        if state.ceiling is None or abs(state.ceiling.peak.rung - centre) > MAX_OFFSET:
             peak = circles.peak(centre)
             if peak is None:
                 return None
-            items.ceiling = Ceiling(peak, items.items, self.n)
-        log_peak = items.ceiling.log_det - self.power * items.ceiling.peak.rung * RUNG_STEP
+            state.ceiling = Ceiling(peak, state.items, self.n)
+        log_peak = state.ceiling.log_det - self.power * state.ceiling.peak.rung * RUNG_STEP
         return torch.exp(log_peak - largest) * key.n_nodes / (2 * total)
 
     def remove(self, which: Tensor) -> list[Samples]:
@@ -174,7 +174,7 @@ class Group:
         samples, context, rank = self.samples, self.context, self.samples.basis.shape[2]
         left, bounds = samples.wanted - self.n, None
         turn = Round(first_round(rank, left))
-        if self.n and isinstance(self.items, Coordinates):
+        if self.n and isinstance(self.state, Coordinates):
             typical = math.inf if self.ceiling_factor is None else float(self.ceiling_factor.nanmedian())
             turn, bounds = round_of_survivors(rank, self.n, left, typical), self.bounds
         drawn = accept(
@@ -187,9 +187,9 @@ class Group:
 
     def bounds(self, rows: Tensor, which: Tensor | None) -> Tensor:
         """Return what qᵀMq of proposals (P, c) cannot exceed, for all samples or for those at positions ``which``; not with sides."""
-        assert isinstance(self.items, Coordinates)
+        assert isinstance(self.state, Coordinates)
         factor = self.ceiling_factor if self.ceiling_factor is None or which is None else self.ceiling_factor[which]
-        return self.items.bounds(self.context.device_rows.take(rows), rows, factor, self._places(which), self.n)
+        return self.state.bounds(self.context.device_rows.take(rows), rows, factor, self._places(which), self.n)
 
     def probabilities(self, rows: Tensor, which: Tensor | None) -> Tensor:
         """Return qᵀMq of proposals (P, c), for all samples or for those at positions ``which``."""
@@ -199,7 +199,7 @@ class Group:
         if self.n == 0 and self.table is not None:
             return weighted_rows(self.table, rows, w_parts)
         q = self.context.device_rows.take(rows)
-        minus = self.items.correction(q, rows, w, self._places(which), self.n) if self.n else None
+        minus = self.state.correction(q, rows, w, self._places(which), self.n) if self.n else None
         if self.table is not None:
             return weighted_rows(self.table, rows, w_parts, minus)
         forms = self.circle.forms(q.view(P * c, r)).view(P, c, 2 * h)
