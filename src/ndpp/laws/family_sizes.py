@@ -19,7 +19,8 @@ import numpy as np
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp.linalg import nodes
 from ndpp.linalg.operations import NUMPY
-from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.union_size import complex_forms
 
 LOG_RADIUS = 1e-3
 """Off the unit circle, on which 1 + o(z) may have a root."""
@@ -112,7 +113,7 @@ class FamilySizes(NamedTuple):
         odds = self.odds(some)
         for part, system in self.systems(z, odds):
             inner = mixture.touched.core @ np.linalg.inv(system)
-            forms = np.stack([quadratic_forms(Q, M.real) + 1j * quadratic_forms(Q, M.imag) for M in inner], axis=1)
+            forms = np.stack([complex_forms(Q, M) for M in inner], axis=1)
             share = (1 + forms / (1 + odds[:, part])) / (1 + odds[:, part])  # P(g ∈ A) / o_g under z r
             mass = mixture.odds[self.c][state, None] * (1 + some[state, part])
             mass *= np.multiply.outer(r, z[part]) / (1 + np.multiply.outer(r, z[part]))

@@ -149,7 +149,7 @@ class UnionSize(NamedTuple):
             out, order = np.empty(len(p)), np.argsort(-p)
             heavy, light = np.split(order, [np.count_nonzero(p > SMALL_P)])
             u = 1 + np.multiply.outer(p[heavy], z - 1)
-            forms = np.stack([_forms(rows[heavy], M) for M in inner], axis=1)
+            forms = np.stack([complex_forms(rows[heavy], M) for M in inner], axis=1)
             out[heavy] = (((p[heavy, None] + forms / u) / u) @ weights).real
             p, rows = p[light], rows[light]
             value = np.polynomial.polynomial.polyval(p, terms.real.sum(axis=1)) * p
@@ -175,7 +175,7 @@ class UnionSize(NamedTuple):
         return low, 2 * ((high - low) // 2 + 1)
 
 
-def _forms(rows: FloatArray, M: AnyArray) -> AnyArray:
+def complex_forms(rows: FloatArray, M: AnyArray) -> AnyArray:
     """Return vᵀMv of every row v, for complex M."""
     return np.asarray(quadratic_forms(rows, M.real) + 1j * quadratic_forms(rows, M.imag))
 
