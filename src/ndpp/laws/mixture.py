@@ -7,6 +7,7 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -92,7 +93,8 @@ class Mixture(Law):
                 f"weights must be probabilities that sum to one; these sum to {values.sum():.6g}, the least is {values.min():.6g}. "
                 "Divide them by their sum"
             )
-        self.weights = frozen(values / values.sum())
+        total = math.fsum(values)  # exact up to one rounding: weights that were divided once are left as they are
+        self.weights = frozen(values if abs(total - 1) <= np.finfo(np.float64).eps else values / total)
         self.names = check_labels(names)
         if self.names is not None and len(self.names) != n_components:
             raise InvalidInputError(f"names must be {n_components}, one per component; got {len(self.names)}")
