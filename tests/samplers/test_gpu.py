@@ -42,7 +42,9 @@ from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import tight
 from ndpp.samplers.gpu.kernels.node_forms import node_forms
+from ndpp.samplers.gpu.kernels.node_products import node_products
 from ndpp.samplers.gpu.kernels.node_rows import node_rows
+from ndpp.samplers.gpu.kernels.node_traces import node_traces
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
 from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
 from ndpp.samplers.gpu.proposals import Streams, accept
@@ -479,6 +481,24 @@ def _rows_at_nodes(factors, rows):
     return node_rows(factors, rows, left=True), node_rows(factors, rows, left=False)
 
 
+def _products_at_nodes(factors, rows, items):
+    (sides, P, c, _), n, h = rows.shape, items.shape[2], factors.shape[1]
+    out, which = items.new_empty(sides, P, n, h, 2, c), torch.arange(P, device=items.device) * 2 % items.shape[1]
+    node_products(factors, rows, items, None if items.shape[1] == P else which, out)
+    return out
+
+
+def _minors_at_nodes(factors, items):
+    (_, S, n, _), h = items.shape, factors.shape[1]
+    out = items.new_zeros(S, h, 2, n + 1, n + 2)
+    node_products(factors, items[:1], items, None, out[..., :n, :n].mT.permute(0, 3, 1, 2, 4)[None])
+    return out
+
+
+def _traces(n):
+    return lambda one, other: node_traces(one, other, n)
+
+
 def _weighted(table, rows, w, minus=None):
     return weighted_rows(table, (rows.abs() * 10).long() % len(table), w, minus)
 
@@ -494,6 +514,14 @@ FUSED = {
     "correction of few products apart": (_corrected_apart, [(2, 5, 3, 2, 4), (2, 5, 3, 2, 4), (6, 2, 6, 6), (2, 3, 2)]),
     "node_rows": (_rows_at_nodes, [(4, 3, 32), (2, 5, 32)]),
     "node_rows of other widths": (_rows_at_nodes, [(4, 9, 48), (3, 8, 48)]),
+    "node_products": (_products_at_nodes, [(4, 3, 32), (2, 3, 5, 32), (2, 3, 7, 32)]),
+    "node_products of some samples": (_products_at_nodes, [(4, 5, 48), (2, 3, 8, 48), (2, 5, 20, 48)]),
+    "node_products of one row": (_products_at_nodes, [(4, 7, 16), (2, 2, 1, 16), (2, 2, 65, 16)]),
+    "node_products of more columns than one program": (_products_at_nodes, [(4, 9, 32), (2, 2, 6, 32), (2, 2, 99, 32)]),
+    "node_products of minors": (_minors_at_nodes, [(4, 3, 32), (2, 3, 11, 32)]),
+    "node_products of large minors": (_minors_at_nodes, [(4, 2, 48), (2, 2, 40, 48)]),
+    "node_traces": (_traces(5), [(4, 2, 6, 6), (4, 2, 8, 8)]),
+    "node_traces of large matrices": (_traces(40), [(3, 2, 40, 40), (3, 2, 40, 40)]),
     "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
     "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),
@@ -613,7 +641,7 @@ def test_no_probability_exceeds_its_bound(case: Case, device: str, monkeypatch: 
             assert (values <= bounds + 1e-7)[good].all()
             assert group.ceiling_factor is not None
             factor = group.ceiling_factor if which is None else group.ceiling_factor[which]
-            lower = group.state.bounds(engine.device_rows.take(rows), rows, factor / 5, group._places(which), group.n)
+            lower = group.state.bounds(rows, factor / 5, group._places(which), group.n)
             exceeded.append(bool((values > lower + 1e-7)[good].any()))
         return values
 

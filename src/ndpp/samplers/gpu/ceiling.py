@@ -71,10 +71,8 @@ class Ceiling:
         self.log_det = self.log_det + pivot[:, 0, 0].log()
         self.n += 1
 
-    def forms(self, rows: Tensor, left: Tensor, right: Tensor, which: Tensor | None) -> Tensor:
-        """Return qᵀZq given the items of proposals (P, c) with rows l and r (P, c, 2K), for all samples or for those at ``which``."""
-        scaled, inverse = self.scaled[:, :, : self.n], self.inverse[:, : self.n, : self.n]
-        if which is not None:
-            scaled, inverse = scaled[:, which], inverse[which]
+    def forms(self, rows: Tensor, left: Tensor, right: Tensor, which: slice | Tensor) -> Tensor:
+        """Return qᵀZq given the items of proposals (P, c) with rows l and r (P, c, 2K), for the samples at ``which``."""
+        scaled, inverse = self.scaled[:, which, : self.n], self.inverse[which, : self.n, : self.n]
         x, y = torch.bmm(left, scaled[0].mT), torch.bmm(right, scaled[1].mT)
         return self.peak.forms[rows] - (torch.bmm(x, inverse) * y).sum(2)

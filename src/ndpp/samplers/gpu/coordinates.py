@@ -6,8 +6,6 @@ A product with Z_j costs O(r) in these coordinates, so samples need not store th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -17,12 +15,11 @@ from ndpp.samplers.gpu.diagonal import Diagonal
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.correction import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, pairs, swapped, tight
+from ndpp.samplers.gpu.kernels.layout import even, pairs, tight
 from ndpp.samplers.gpu.kernels.node_forms import node_forms
+from ndpp.samplers.gpu.kernels.node_products import node_products, parts
 from ndpp.samplers.gpu.kernels.node_rows import node_rows
-
-BLOCK = 2**29
-"""Largest number of entries of an intermediate result for all items; samples are processed some at a time."""
+from ndpp.samplers.gpu.kernels.node_traces import node_traces
 
 
 class Coordinates:
@@ -43,13 +40,15 @@ class Coordinates:
     def enter(self, n: int) -> tuple[Tensor, Tensor]:
         """Build G⁻¹ for the items chosen; return log det G and tr(G⁻¹q̂Z²q̂ᵀ), both (S, h)."""
         S, h = len(self.basis), self.circle.half
-        G = self._tight(n)
-        for some, minors in self._minors(self.factors[0], n):
-            G[some] = minors
+        self._write_minors(self.factors[0], self._tight(n))
         log_det = invert(self.inverse, n).view(S, h)
         self.removed = torch.empty_like(log_det)
-        for some, squares in self._minors(self.factors[1], n):
-            self.removed[some] = (torch.complex(*G[some].unbind(2)) * torch.complex(*squares.mT.unbind(2))).sum((2, 3))
+        for some in parts(S, 2 * h * n * even(n)):
+            squares = self.basis.new_empty(len(self.removed[some]) * h, 2, even(n), even(n))
+            transposed = tight(squares, n).view(-1, h, 2, n, n).mT
+            self._write_minors(self.factors[1], transposed, some)
+            inverse = self.inverse[some.start * h : some.stop * h]
+            self.removed[some] = node_traces(inverse, squares, n).view(-1, h)
         return log_det, self.removed
 
     def _tight(self, n: int) -> Tensor:
@@ -63,32 +62,23 @@ class Coordinates:
         assert dropped.factors is not None
         d = len(dropped.log_w)
         G = self.basis.new_zeros(S * d, 2, even(n), even(n))
-        for some, minors in self._minors(dropped.factors[0], n):
-            tight(G, n).view(S, d, 2, n, n)[some] = minors
+        self._write_minors(dropped.factors[0], tight(G, n).view(S, d, 2, n, n))
         return invert(G, n).view(S, d)
 
-    def _minors(self, factors: Tensor, n: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield some samples at a time, and q̂Zq̂ᵀ of these at each node, (s, h, 2, n, n)."""
-        h, width = factors.shape[1:]
-        for some in self._parts(n * h * 4 * width):
-            right, left = self.items[:, some, :n]
-            columns = node_rows(factors, right, left=False).flatten(1, 3)
-            yield some, torch.bmm(left, columns.mT).view(-1, n, h, 2, n).permute(0, 2, 3, 1, 4)
-
-    def _parts(self, entries: int) -> list[slice]:
-        """Return the samples in parts with at most ``BLOCK`` entries, if each sample has so many."""
-        S, step = len(self.basis), max(1, BLOCK // max(1, entries))
-        return [slice(first, first + step) for first in range(0, S, step)]
+    def _write_minors(self, factors: Tensor, to: Tensor, some: slice = slice(None)) -> None:
+        """Write q̂Zq̂ᵀ of some samples at each node to ``to`` (s, h, 2, n, n)."""
+        items = self.items[:, some, : to.shape[3]]
+        node_products(factors, items[:1], items, None, to.permute(0, 3, 1, 2, 4)[None])
 
     def add(self, n: int) -> tuple[Tensor, Tensor]:
         """Border G⁻¹ with the n-th item; return the pivots and tr(G⁻¹q̂Z²q̂ᵀ), both (S, h)."""
         new, S, h = self.basis[:, n - 1], len(self.basis), self.circle.half
         for part, to in zip(self.items, (self.diagonal.to_right, self.diagonal.to_left)):
             part[:, n - 1] = new @ to
-        right, left = self.items[:, :, n - 1 : n]
-        x, y = self._products(left, right, None, n)
-        parts = torch.cat([y, x], 3)[..., 0].permute(0, 2, 3, 1).reshape(S * h, 4, n)
-        pivots, _ = border(self.inverse, None, parts, None)
+        new_parts = new.new_empty(S, h, 2, 2, n)  # q̂Zq and qᵀZq̂ᵀ
+        to = new_parts.permute(2, 0, 4, 1, 3)[..., None]
+        node_products(self.factors[0], self.items[:, :, n - 1 : n], self.items[:, :, :n], None, to)
+        pivots, _ = border(self.inverse, None, new_parts.view(S * h, 4, n), None)
         self.removed = self.removed + self._removed_by(n, pivots.view(S, h))
         if self.ceiling is not None:
             self.ceiling.add()
@@ -106,46 +96,44 @@ class Coordinates:
         )
         return pivots * node_forms(self.factors[1], left, right)
 
-    def _products(self, left: Tensor, right: Tensor, which: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
-        """Return x = qᵀZq̂ᵀ and y = q̂Zq, each (P, n, h, 2, c), of rows l and r (P, c, 2K) of all samples or of those at ``which``."""
-        (P, c, _), h = left.shape, self.circle.half
-        items = self.items[:, :, :n] if which is None else self.items[:, :, :n][:, which]
-        x, y = (
-            torch.bmm(some, node_rows(self.factors[0], rows, left=is_left).flatten(1, 3).mT).view(P, n, h, 2, c)
-            for some, rows, is_left in ((items[0], left, True), (items[1], right, False))
-        )
-        return x, y
-
     def correction(self, q: Tensor, rows: Tensor, w: Tensor, which: Tensor, n: int) -> Tensor:
         """Return Re w_j (qᵀU_j) G_j⁻¹ (V_jq) at each node (P, h, c), of proposals with rows q (P, c, r) of the samples at ``which``."""
-        left, right = self.diagonal.table[rows].unbind(2)
-        x, y = self._products(left, right, None if len(which) == len(self.basis) else which, n)
+        proposed, everyone = self.diagonal.table[rows].permute(2, 0, 1, 3), len(which) == len(self.basis)
+        y, x = out = q.new_empty(2, len(q), n, self.circle.half, 2, q.shape[1])
+        node_products(self.factors[0], proposed, self.items[:, :, :n], None if everyone else which, out)
         return correction(x, y, self.inverse, w, which)
 
-    def bounds(self, q: Tensor, rows: Tensor, factor: Tensor | None, which: Tensor, n: int) -> Tensor:
+    def bounds(self, rows: Tensor, factor: Tensor | None, which: Tensor, n: int) -> Tensor:
         """Return what qᵀMq of proposals (P, c) cannot exceed: ‖q − q̂ᵀq̂q‖² and, with its ``factor`` (P,), the ceiling."""
-        everyone = len(which) == len(self.basis)
-        basis, leverage = self.basis[:, :n], self.circle.device_rows.table.leverage[rows]
-        out = leverage - torch.bmm(basis if everyone else basis[which], q.mT).square().sum(1)
+        out, width = torch.empty(rows.shape, dtype=self.basis.dtype, device=rows.device), self.items.shape[3]
+        for some in parts(len(rows), rows.shape[1] * (4 * width + 4 * n)):
+            own = None if factor is None else factor[some]
+            out[some] = self._bounds(rows[some], own, some if len(which) == len(self.basis) else which[some], n)
+        return out
+
+    def _bounds(self, rows: Tensor, factor: Tensor | None, which: slice | Tensor, n: int) -> Tensor:
+        device_rows = self.circle.device_rows
+        leverage = device_rows.table.leverage[rows]
+        out = leverage - torch.bmm(self.basis[which, :n], device_rows.take(rows).mT).square().sum(1)
         if factor is not None and self.ceiling is not None:
-            left, right = self.diagonal.table[rows].unbind(2)
-            forms = self.ceiling.forms(rows, left, right, None if everyone else which)
-            ceiling = factor[:, None] * (forms + MARGIN * leverage)
+            right, left = self.diagonal.table[rows].unbind(2)
+            ceiling = factor[:, None] * (self.ceiling.forms(rows, left, right, which) + MARGIN * leverage)
             out = torch.where(ceiling < out, ceiling, out)  # a NaN bounds nothing
         return out + MARGIN * leverage
 
     def chosen_excess(self, w: Tensor, n: int) -> Tensor:
-        """Return the largest entry of M q̂ᵀ (S,), which is zero for items already chosen in exact arithmetic."""
-        h, inverse, out = self.circle.half, self._tight(n), torch.empty_like(w.real[:, 0])
-        g, k = (torch.complex(*self.factors[0, i : i + 2])[:, :, None] for i in (0, 2))
+        """Return the largest entry of M q̂ᵀ (S,), which is zero for items already chosen in exact arithmetic.
+
+        This is q̂ᵀ times Re Σ_j w_j Z_j (I − G_j⁻¹G_j), summed over nodes and items in one product.
+        """
+        h, width, inverse, out = self.circle.half, self.items.shape[3], self._tight(n), torch.empty_like(w.real[:, 0])
         eye = torch.eye(n, dtype=w.dtype, device=w.device)
-        for some, minors in self._minors(self.factors[0], n):
+        for some in parts(len(out), 2 * h * n * (n + width)):
+            minors = inverse.new_empty(len(out[some]), h, 2, n, n)
+            self._write_minors(self.factors[0], minors, some)
             rest = eye - torch.bmm(pairs(inverse[some].flatten(0, 1)), pairs(minors.flatten(0, 1)))
-            rest = (rest.view(-1, h, n, n) * w[some, :, None, None]).transpose(1, 2).flatten(2)  # (s, n, h·n)
-            parts = (torch.bmm(self.items[0, some, :n].mT, part) for part in (rest.real, rest.imag))
-            spread = torch.complex(
-                *(part.view(*part.shape[:2], h, n).transpose(1, 2) for part in parts)
-            )  # (s, h, 2K, n)
-            columns = (spread * g - swapped(spread.mT).mT * k).real.sum(1)
-            out[some] = (self.diagonal.to_left @ columns).abs().amax((1, 2))
+            rest = (rest.view(-1, h, n, n) * w[some, :, None, None]).conj()
+            weighted = torch.view_as_real(rest.resolve_conj()).movedim(4, 2).flatten(1, 3)  # Re and −Im, (s, 2hn, n)
+            spread = node_rows(self.factors[0], self.items[0, some, :n], left=False).flatten(1, 3)
+            out[some] = (self.diagonal.to_left @ torch.bmm(spread.mT, weighted)).abs().amax((1, 2))
         return out

@@ -30,7 +30,7 @@ FORMS_BLOCK = 2**18
 class Diagonal(NamedTuple):
     """T (r, 2K) and the transpose of T⁻¹, with columns of zeros up to a multiple of ``TILE``; λ and the sign of h of each column (2K,).
 
-    ``table`` (n, 2, 2K) has l and r of every item.
+    ``table`` (n, 2, 2K) has r and l of every item.
     """
 
     to_left: Tensor
@@ -59,7 +59,7 @@ class Diagonal(NamedTuple):
         to_left, to_right, of_columns, signs = (
             torch.from_numpy(part).to(q.device) for part in (both[0], both[1], eigenvalues, sign)
         )
-        return cls(to_left, to_right, of_columns, signs, torch.stack([q @ to_left, q @ to_right], 1))
+        return cls(to_left, to_right, of_columns, signs, torch.stack([q @ to_right, q @ to_left], 1))
 
     def factors(self, t: Tensor, Z: Tensor) -> Tensor | None:
         """Return Re g, Im g, Re h, Im h of Z(t) = tB(I + tB)⁻¹ at nodes t (h,), and of its square, shape (2, 4, h, 2K).
@@ -81,6 +81,6 @@ class Diagonal(NamedTuple):
         """Return q_aᵀ f(B) q_a of every item (n,), for real factors g and h (2K,)."""
         out = self.table.new_empty(len(self.table))
         for first in range(0, len(out), FORMS_BLOCK):
-            left, right = self.table[first : first + FORMS_BLOCK].unbind(1)
+            right, left = self.table[first : first + FORMS_BLOCK].unbind(1)
             out[first : first + FORMS_BLOCK] = ((left * g + swapped(left) * h) * right).sum(1)
         return out

@@ -189,7 +189,7 @@ class Group:
         """Return what qᵀMq of proposals (P, c) cannot exceed, for all samples or for those at positions ``which``; not with sides."""
         assert isinstance(self.state, Coordinates)
         factor = self.ceiling_factor if self.ceiling_factor is None or which is None else self.ceiling_factor[which]
-        return self.state.bounds(self.context.device_rows.take(rows), rows, factor, self._places(which), self.n)
+        return self.state.bounds(rows, factor, self._places(which), self.n)
 
     def probabilities(self, rows: Tensor, which: Tensor | None) -> Tensor:
         """Return qᵀMq of proposals (P, c), for all samples or for those at positions ``which``."""

@@ -29,10 +29,10 @@ def bytes_per_sample(
 
     On a circle with h nodes, up to n items, with c proposals per round, of which m are judged together. With sides: these (4hnr) and, on
     entering, the basis times Z² or times Z at dropped nodes, whichever are more (2hnr); products of proposals with the sides, and
-    temporaries (6hnc); G⁻¹, VU and temporaries (12hn²). In coordinates: rows of the items and of the ceiling (8nr + 4n²); judged proposals
-    at the nodes and their products (4hm(r + 2n)); G⁻¹ and as much for those at dropped nodes or temporaries (4hn² + 2dn²); proposals at
-    the ceiling (4cn). The proposals' rows (3cr, or 8cr). On any circle: the basis and a copy of it (2·wanted·r). If the estimate is too
-    low, memory runs out and the batch is halved.
+    temporaries (6hnc); the proposals' rows (3cr); G⁻¹, VU and temporaries (12hn²). In coordinates: rows of the items and of the ceiling
+    (8nr + 4n²); products of judged proposals with the items (4hmn), and their rows (4mr); G⁻¹, also at dropped nodes (2hn² + 2dn²); all
+    proposals (4c). On any circle: the basis and a copy of it (2·wanted·r). If the estimate is too low, memory runs out and the batch is
+    halved.
     """
     peak = 0
     for h, dropped, stop in stages:
@@ -44,8 +44,7 @@ def bytes_per_sample(
         else:
             turn = round_of_survivors(rank, stop - 1, left, CEILING_FACTOR * left**0.5)
             c, m = turn.proposals, turn.judged or turn.proposals
-            own = stop * (8 * rank + 4 * stop) + 4 * h * m * (rank + 2 * stop) + 2 * (h + dropped) * stop * stop
-            own += c * (8 * rank + 4 * stop)
+            own = stop * (8 * rank + 4 * stop) + 4 * m * (h * stop + rank) + 2 * (h + dropped) * stop * stop + 4 * c
         peak = max(peak, own)
     return 8 * (peak + 2 * wanted * rank + 1)
 

@@ -24,14 +24,14 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
-SURVIVORS, MANY, JUDGED, GRAIN = 4.0, 256, 1.0, 2
+SURVIVORS, MANY, JUDGED, GRAIN = 4.0, 256, 1.5, 2
 """If bounds are computed first, proposals in a first round, and how many of those that pass their bound are judged together, as multiples
 of the expected numbers: bounds cost little. Chosen by timing on an H200."""
 CEILING_FACTOR = 2.5
 """√2π: the ceiling is used once the rank left exceeds this times left^1.5, where left bounds the variance of the size; earlier, what
 items leave of the leverage is the better bound."""
-ROUND_GROWTH = 1, 1, 2, 4
-"""Growth of later rounds, in which few samples are left and launches dominate the cost."""
+ROUND_GROWTH, SURVIVORS_GROWTH = (1, 1, 2, 4), (1, 3, 8, 16)
+"""Growth of later rounds, in which few samples are left and launches dominate the cost; the second if bounds are computed first."""
 
 
 class Streams:
@@ -125,12 +125,11 @@ def accept(
     starts = torch.zeros_like(samples) if starts is None else starts
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
     out_of_range = torch.zeros_like(samples, dtype=torch.bool)
-    total = 0
+    total, growth = 0, ROUND_GROWTH if bounds is None else SURVIVORS_GROWTH
     for turn in range(MAX_ROUNDS):
         if not len(pending):
             return Accepted(rows, proposals, out_of_range)
-        growth = ROUND_GROWTH[min(turn, len(ROUND_GROWTH) - 1)]
-        width = first * growth
+        width = first * growth[min(turn, len(growth) - 1)]
         places = torch.arange(width, device=samples.device)
         which = None if len(pending) == len(samples) else pending
         whose = (starts, samples) if which is None else (starts[which], samples[which])

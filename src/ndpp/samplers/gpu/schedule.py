@@ -46,15 +46,17 @@ class Choice(NamedTuple):
     retry_after: int
     """After how many items pilots that found no better circle look again."""
     entry_share: float
-    """The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while."""
+    """The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while; not for the last item."""
+    lasts: int
+    """A circle must suit the pilots, too, with so many missing items fewer: a circle that they leave at once does not pay."""
     entry_cost: float
     """What entering a circle costs, in items drawn on it: pilots move only if the nodes they are spared are worth as much."""
     max_edge: float
     """Pilots move on once the last node that is kept has a larger weight."""
 
 
-WITH_SIDES = Choice(NODE_COUNTS, 1.0, 0.75, 1, 1.0, 0.0, 1e-10)
-IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 0.8, 4, 0.03, 6.0, 1e-9)
+WITH_SIDES = Choice(NODE_COUNTS, 1.0, 0.75, 1, 1.0, 0, 0.0, 1e-10)
+IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 0.75, 4, 0.3, 4, 8.0, 1e-9)
 
 
 class Stage(NamedTuple):
@@ -136,7 +138,8 @@ class Planner:
         counts = counts if suitable else [*counts, full]
         for circle in [CircleKey(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
             group = self._moved(group, circle)
-            if _suitable(group, choice.max_edge, rounding, choice.entry_share):
+            share = choice.entry_share if left > 1 else 1.0
+            if _suitable(group, choice.max_edge, rounding, share) and self._lasts(group):
                 group, circle = self._without_negligible(group, circle)
                 used, now = circle.halves[0], current.halves[0]
                 pays = used <= choice.max_ratio * now and (now - used) * left >= choice.entry_cost * used
@@ -144,6 +147,16 @@ class Planner:
                     return group, circle
                 break
         return self._moved(group, current), current
+
+    def _lasts(self, group: Group) -> bool:
+        """Tell whether the circle of a group would suit it with fewer missing items: about what it meets a few items later."""
+        samples = group.samples
+        fewer = min(self.choice.lasts, samples.wanted - group.n - 1)
+        if not fewer:
+            return True
+        sooner = samples._replace(rows=samples.rows[:, :-fewer], basis=samples.basis[:, :-fewer])
+        trial = Group(self.context, sooner, group.n, group.circle, sooner.wanted, group.alive)
+        return _suitable(trial, self.choice.max_edge)
 
     def _without_negligible(self, group: Group, circle: CircleKey) -> tuple[Group, CircleKey]:
         """Return the group on the circle without the nodes whose weights are negligible for all pilots, if these are many."""

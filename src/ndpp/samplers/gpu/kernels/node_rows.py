@@ -17,7 +17,7 @@ ROWS, NODES = 4, 4
 def node_rows(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
     """Return l f(D) for rows l = ``rows`` (P, c, 2K), or f(D) r for rows r; shape (P, h, 2, c, 2K), real parts first.
 
-    ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h.
+    ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h. Only the last axis of ``rows`` must be without gaps.
     """
     (P, c, width), h = rows.shape, factors.shape[1]
     if not runtime.usable(rows.device):
@@ -25,7 +25,7 @@ def node_rows(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
     out = torch.empty(P, h, 2, c, width, dtype=rows.dtype, device=rows.device)
     C = min(ROWS, triton.next_power_of_2(c))
     node_rows_kernel[(P * triton.cdiv(c, C), triton.cdiv(h, NODES))](
-        factors, rows.contiguous(), out, h, c, width, 1.0 if left else -1.0,
+        factors, rows, out, h, c, width, *rows.stride()[:2], 1.0 if left else -1.0,
         C=C, H=NODES, W=triton.next_power_of_2(width), num_warps=4,
     )  # fmt: skip
     return out
@@ -40,10 +40,12 @@ def node_rows_plain(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
 
 
 @jit(do_not_specialize=["half", "count", "width", "sign"])
-def node_rows_kernel(factors, rows, out, half, count, width, sign, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr):
+def node_rows_kernel(
+    factors, rows, out, half, count, width, sample, row, sign, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr
+):
     """Write out (P, half, 2, count, width); rows (P, count, width), factors (4, half, width), width ≤ W; twin: :func:`node_rows_plain`.
 
-    Grid: (P·⌈count/C⌉, ⌈half/H⌉) programs, each for C rows at H nodes.
+    Samples are ``sample`` apart in rows, and rows ``row`` apart. Grid: (P·⌈count/C⌉, ⌈half/H⌉) programs, each for C rows at H nodes.
     """
     blocks = tl.cdiv(count, C)
     p, c, k = (
@@ -52,8 +54,9 @@ def node_rows_kernel(factors, rows, out, half, count, width, sign, C: tl.constex
         tl.arange(0, W),
     )
     place, inside = c[:, None] * width + k[None, :], (c < count)[:, None] & (k < width)[None, :]
-    a = tl.load(rows + p * count * width + place, mask=inside, other=0.0)
-    b = sign * tl.load(rows + p * count * width + c[:, None] * width + (k ^ 1)[None, :], mask=inside, other=0.0)
+    rows += p * sample + c[:, None] * row
+    a = tl.load(rows + k[None, :], mask=inside, other=0.0)
+    b = sign * tl.load(rows + (k ^ 1)[None, :], mask=inside, other=0.0)
     plane, out = half * width, out + p * half * 2 * count * width
     for i in tl.static_range(H):
         node = tl.program_id(1) * H + i
