@@ -189,7 +189,7 @@ def test_eigenvectors_are_chosen_as_on_the_cpu(k: int, device: str):
 
 @pytest.fixture(autouse=True)
 def few_dropped_nodes_suffice(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(schedule, "MIN_DROPPED", 3)
+    monkeypatch.setattr(schedule, "WITH_SIDES", schedule.WITH_SIDES._replace(min_dropped=3))
 
 
 def wide_kernel() -> LowRankKernel:

@@ -28,8 +28,6 @@ PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.ui
 """Number of pilot samples, and the key of their stream."""
 SIZES_PER_SCHEDULE = 4
 """If the size is free, this many consecutive sizes share a schedule: planning one takes a second or more."""
-MIN_DROPPED = 8
-"""Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
 NEGLIGIBLE_WEIGHT = 1e-13
 """Nodes with smaller weights, for all pilots, are dropped."""
 
@@ -51,12 +49,14 @@ class Choice(NamedTuple):
     """A circle must suit the pilots, too, with so many missing items fewer: a circle that they leave at once does not pay."""
     entry_cost: float
     """What entering a circle costs, in items drawn on it: pilots move only if the nodes they are spared are worth as much."""
+    min_dropped: int
+    """Nodes are dropped only if there are so many of them, one of each conjugate pair: every sample on the circle is tested for them."""
     max_edge: float
     """Pilots move on once the last node that is kept has a larger weight."""
 
 
-WITH_SIDES = Choice(NODE_COUNTS, 1.0, 0.75, 1, 1.0, 0, 0.0, 1e-10)
-IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 0.75, 4, 0.3, 4, 8.0, 1e-9)
+WITH_SIDES = Choice(NODE_COUNTS, 1.0, 0.75, 1, 1.0, 0, 0.0, 8, 1e-10)
+IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 0.75, 4, 0.3, 5, 8.0, 2, 1e-9)
 
 
 class Stage(NamedTuple):
@@ -162,7 +162,7 @@ class Planner:
         """Return the group on the circle without the nodes whose weights are negligible for all pilots, if these are many."""
         needed = group.node_weights.w.abs().amax(0) > NEGLIGIBLE_WEIGHT
         kept = int(needed.nonzero().max()) + 1 if bool(needed.any()) else circle.n_nodes
-        if not group.alive.all() or kept > circle.n_nodes // 2 - MIN_DROPPED:
+        if not group.alive.all() or kept > circle.n_nodes // 2 - self.choice.min_dropped:
             return group, circle
         return self._moved(group, circle._replace(kept=kept)), circle._replace(kept=kept)
 
