@@ -56,7 +56,7 @@ are rates that never rise and acceptance probabilities within $[0, 1]$. {doc}`gp
 LARGE_SETS = """Sets of more than 64 items are drawn without stored sides, and few proposals reach all nodes ({doc}`gpu-internals`). At 100 items on B,
 the profiler finds about 300 µs of the device per sample: products with rows at the nodes 75, border 43, correction 39, inverses 33, these rows
 31, and many small operations; the rest of the time the device waits for the host. 3,000 samples per second, the target, are missed by one or two
-percent. The million items, the agreement with the CPU, the tables of operations and the training step were measured earlier; what they measure
+percent. The million items, the symmetric kernel, the agreement with the CPU, the tables of operations and the training step were measured earlier; what they measure
 has not changed since.
 """
 
