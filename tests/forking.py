@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -136,6 +137,7 @@ def main() -> None:
     for name in PRELOADED:
         if find_spec(name.partition(".")[0]):
             __import__(name)
+    _prepare()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for pytest
         while (request := _next(channel)) is not None:
@@ -149,6 +151,19 @@ def main() -> None:
     _keep(tell, streams)
     _become(words, cwd, env, streams)
     _end_with(_code_of(first))
+
+
+def _prepare() -> None:
+    """Do once what each fork would do again: derive the parser, set up numba by one compiled call, tidy up after torch at its end."""
+    import numpy as np
+
+    from ndpp.cli.app import parser
+    from ndpp.items.table import alias_table
+
+    parser()
+    alias_table(np.ones(2))
+    for one in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        one.atexit = False
 
 
 def _code_of(first: Callable[[], object] | None) -> int:
