@@ -203,12 +203,14 @@ def test_recommendations(model: NDPP):
     assert named.recommend(["a"]).items.tolist() == named.recommend([0]).items.tolist()
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_single_precision_is_enough(baskets: Baskets):
     single = NDPP(**QUICK | {"max_epochs": 10, "dtype": "float32"}).fit(baskets)
     double = NDPP(**QUICK | {"max_epochs": 10}).fit(baskets)
     assert single.score(baskets) == pytest.approx(double.score(baskets), abs=0.05)
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
