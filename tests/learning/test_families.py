@@ -217,6 +217,7 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
     resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
     assert np.array_equal(whole.law_.odds, resumed.law_.odds)
     assert np.array_equal(whole.law_.base.X, resumed.law_.base.X)
+    assert [r["loss"] for r in whole.history_] == [r["loss"] for r in resumed.history_]
     with pytest.raises(InvalidInputError, match="another families"):
         MixtureNDPP(**settings | {"families": None}, checkpoint=path).fit(baskets, resume=True)
 

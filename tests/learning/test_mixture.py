@@ -271,6 +271,7 @@ def test_training_on_a_gpu(baskets: Baskets):
 # -- awkward data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_one_item_only():
     model = MixtureNDPP(max_epochs=4, learning_rate=0.1, random_state=0).fit([[0]] * 30 + [[]] * 10)
     assert model.law_.inclusion_probabilities()[0] == pytest.approx(0.75, abs=0.1)
