@@ -71,6 +71,18 @@ def _global_random_state_is_untouched():
     assert before == _global_random_state(), "numpy's global random state was changed"
 
 
+@pytest.fixture
+def full_epochs() -> None:
+    """Ask for epochs as long as a user's, where they are short: for tests of what is learned, or of the steps themselves."""
+
+
+@pytest.fixture
+def short_epochs(request, monkeypatch) -> None:
+    """Let an epoch end after a pass of at least five steps, instead of repeating passes until there are fifty."""
+    if find_spec("torch") is not None and "full_epochs" not in request.fixturenames:
+        monkeypatch.setattr("ndpp.learning.fit.MIN_STEPS", 5)
+
+
 def _global_random_state() -> tuple[bytes, int]:
     _, keys, position, *_ = np.random.get_state()  # noqa: NPY002
     return keys.tobytes(), position

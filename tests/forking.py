@@ -7,6 +7,7 @@ What a new interpreter does first (imports, ``sitecustomize``, Ctrl-C in the mid
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import pickle
 import runpy
@@ -18,6 +19,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+TRAINING = "ndpp.learning.fit"
 PRELOADED = ("numba", "torch", "sklearn", "ndpp.cli.app", "ndpp.learning", "ndpp.samplers", "ndpp.serve.app")
 
 
@@ -56,7 +59,8 @@ class Forked:
         self.stdin, self.stdout, self.stderr = ours
         self.args, self.returncode = words, None
         self._told, tell = os.pipe()
-        request = pickle.dumps((words, str(cwd), env, first))
+        steps = getattr(sys.modules.get(TRAINING), "MIN_STEPS", None)  # a test may have patched it
+        request = pickle.dumps((words, str(cwd), env, first, steps))
         socket.send_fds(_server(), [len(request).to_bytes(4, "big") + request], [tell, *theirs])
         for number in (tell, *opened):
             os.close(number)
@@ -136,10 +140,11 @@ def main() -> None:
     for name in PRELOADED:
         if find_spec(name.partition(".")[0]):
             __import__(name)
+    _prepare()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for pytest
         while (request := _next(channel)) is not None:
-            (words, cwd, env, first), (tell, *streams) = request
+            (words, cwd, env, first, steps), (tell, *streams) = request
             if not os.fork():
                 break
             for number in (tell, *streams):
@@ -147,8 +152,23 @@ def main() -> None:
         else:
             os._exit(0)
     _keep(tell, streams)
+    if steps is not None:
+        importlib.import_module(TRAINING).MIN_STEPS = steps  # type: ignore[attr-defined]
     _become(words, cwd, env, streams)
     _end_with(_code_of(first))
+
+
+def _prepare() -> None:
+    """Do once what each fork would do again: derive the parser, set up numba by one compiled call, tidy up after torch at its end."""
+    import numpy as np
+
+    from ndpp.cli.app import parser
+    from ndpp.items.table import alias_table
+
+    parser()
+    alias_table(np.ones(2))
+    for one in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        one.atexit = False
 
 
 def _code_of(first: Callable[[], object] | None) -> int:

@@ -39,6 +39,7 @@ def run_blocks(text: str, name: str) -> None:
         assert not runner.failures, "".join(failures)
 
 
+@pytest.mark.usefixtures("short_epochs")
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_the_page_runs_as_written(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

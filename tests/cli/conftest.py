@@ -17,6 +17,11 @@ from ndpp.cli.app import run
 from ndpp.datasets import make_kernel, shelf_kernel
 
 
+@pytest.fixture(autouse=True)
+def _short(short_epochs: None) -> None:
+    """Train in short epochs, in this process and in those that are forked: how well a model fits is for other tests."""
+
+
 @pytest.fixture
 def call(capsys, monkeypatch):
     """Run the command in this process."""

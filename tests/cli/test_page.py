@@ -46,6 +46,7 @@ def check(call, line: str, expected: str) -> None:
     assert shape("".join(told) + piped) == shape(expected), line
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_the_page_runs_as_written(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):

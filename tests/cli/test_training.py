@@ -111,6 +111,7 @@ def test_what_an_interrupted_training_prints_makes_a_model(call, models, tmp_pat
     assert (best.code, len(best.json["recommendations"][0])) == (0, 3)
 
 
+@pytest.mark.usefixtures("full_epochs")
 @only_posix.signals
 def test_an_interrupted_contest_of_families_makes_a_model(call, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)

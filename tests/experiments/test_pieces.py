@@ -85,7 +85,7 @@ def test_kernels_are_read_from_the_folder_of_data(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def mini(tmp_path, monkeypatch):
+def mini(tmp_path, monkeypatch, short_epochs):
     """A data set small enough to learn from in a test, and an empty cache."""
     pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
     (tmp_path / "mini.baskets").write_text("0 1\n1 2\n0 1 2\n3\n" * 30)

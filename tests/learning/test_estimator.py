@@ -152,6 +152,7 @@ def test_ondpp_constraints_hold_after_training(start: Any, baskets: Baskets):
     np.testing.assert_allclose(W[-2:, -2:], W[-2, -1] * np.array([[0, 1], [-1, 0]]))
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_gamma_lowers_the_expected_number_of_proposals(baskets: Baskets):
     def proposals(gamma: float) -> float:
         W = ONDPP(6, gamma=gamma, max_epochs=20, random_state=0).fit(baskets).kernel_.W
@@ -203,12 +204,14 @@ def test_recommendations(model: NDPP):
     assert named.recommend(["a"]).items.tolist() == named.recommend([0]).items.tolist()
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_single_precision_is_enough(baskets: Baskets):
     single = NDPP(**QUICK | {"max_epochs": 10, "dtype": "float32"}).fit(baskets)
     double = NDPP(**QUICK | {"max_epochs": 10}).fit(baskets)
     assert single.score(baskets) == pytest.approx(double.score(baskets), abs=0.05)
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -223,12 +226,14 @@ def test_training_on_a_gpu(estimator: Any, baskets: Baskets):
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.parametrize("estimator", [NDPP, SymmetricDPP])
 def test_one_item_only(estimator: Any):
     fitted = estimator(max_epochs=30, learning_rate=0.1, random_state=0).fit([[0]] * 30 + [[]] * 10)
     assert fitted.kernel_.inclusion_probabilities()[0] == pytest.approx(0.75, abs=0.1)
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_all_baskets_equal(estimator: Any):
     fitted = estimator(max_epochs=30, learning_rate=0.1, random_state=0).fit([[0, 2, 3]] * 40)

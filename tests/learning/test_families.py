@@ -162,6 +162,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
 # -- what is learned ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_families_are_used_where_items_come_in_variants():
     train, test, scores = draw(3000, 0, 0.08), draw(4000, 5, 0.08), {}
     for name, given in {"auto": "auto", "none": None, "planted": PLANTED}.items():
@@ -173,6 +174,7 @@ def test_families_are_used_where_items_come_in_variants():
     assert scores["planted"] > scores["none"] + 0.05, scores
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_families_are_not_used_where_items_are_independent():
     rng = np.random.default_rng(0)
     rows = rng.random((800, 12)) < 0.3  # items meet often, and tell nothing about each other
@@ -215,6 +217,7 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
     resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
     assert np.array_equal(whole.law_.odds, resumed.law_.odds)
     assert np.array_equal(whole.law_.base.X, resumed.law_.base.X)
+    assert [r["loss"] for r in whole.history_] == [r["loss"] for r in resumed.history_]
     with pytest.raises(InvalidInputError, match="another families"):
         MixtureNDPP(**settings | {"families": None}, checkpoint=path).fit(baskets, resume=True)
 
@@ -232,6 +235,7 @@ def test_bad_families(given: Any, message: str, baskets: Baskets):
         MixtureNDPP(**QUICK, families=given).fit(baskets)
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_training_on_a_gpu(baskets: Baskets):

@@ -49,6 +49,7 @@ def same(first: Any, second: Any) -> bool:
     return np.array_equal(first.kernel_.X, second.kernel_.X) and np.array_equal(first.kernel_.W, second.kernel_.W)
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_planted_kernel_is_recovered(law: oracles.Law):
     train, test = draw(law, 2000, 1), draw(law, 4000, 2)
     truth = np.mean([np.log(law[tuple(items.tolist())]) for items in test])
@@ -88,6 +89,7 @@ def test_training_raises_the_likelihood(baskets: Baskets):
         assert history[-1]["loss"] < history[0]["loss"]
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_literature_start_trains_too(baskets: Baskets):
     settings = SETTINGS | {"init": LiteratureStart(), "noise": 0.0, "learning_rate": 0.1, "max_epochs": 12}
     model = NDPP(**settings).fit(baskets)
@@ -181,7 +183,8 @@ def test_progress_shows_and_changes_nothing(baskets: Baskets, capsys: pytest.Cap
 CHILD = """
 import sys, numpy as np
 from ndpp.baskets import Baskets
-from ndpp.learning import NDPP
+from ndpp.learning import NDPP, fit
+fit.MIN_STEPS = 5
 baskets = Baskets.read(sys.argv[1], n_items=8)
 settings = {"rank": 8, "patience": 2, "batch_size": 30, "random_state": 0, "checkpoint": sys.argv[2]}
 """

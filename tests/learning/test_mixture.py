@@ -182,6 +182,7 @@ def test_missions_of_one_class_share_its_weight(baskets: Baskets):
 # -- what is found -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_planted_missions_are_recovered():
     train, test = draw(1500, 2), draw(1000, 3)
     model = MixtureNDPP(2, rank=4, max_epochs=5, random_state=0).fit(train)
@@ -193,6 +194,7 @@ def test_planted_missions_are_recovered():
     np.testing.assert_allclose(model.law_.inclusion_probabilities(), [0.6, 0.4] @ MISSIONS, atol=0.05)
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_ties_are_learned_where_there_is_one_mission():
     rng = np.random.default_rng(0)
     together = rng.random((800, 2)) < 0.3  # items 0 and 1 come together, as do 2 and 3
@@ -251,12 +253,14 @@ def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they
     np.testing.assert_allclose(values, [[15.0, 3.0], [22.5, 2.0], [15.0, 2.0], [10.0, 2.0]])
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_single_precision_is_enough(baskets: Baskets):
     single, double = (MixtureNDPP(**QUICK, dtype=dtype).fit(baskets) for dtype in (None, "float64"))
     assert single.score(baskets) == pytest.approx(double.score(baskets), abs=0.01)
     assert single.law_.odds.dtype == np.float64
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_training_on_a_gpu(baskets: Baskets):
@@ -267,11 +271,13 @@ def test_training_on_a_gpu(baskets: Baskets):
 # -- awkward data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_one_item_only():
     model = MixtureNDPP(max_epochs=4, learning_rate=0.1, random_state=0).fit([[0]] * 30 + [[]] * 10)
     assert model.law_.inclusion_probabilities()[0] == pytest.approx(0.75, abs=0.1)
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_baskets_of_one_item_each():
     model = MixtureNDPP(5, max_epochs=6, random_state=0).fit([[i % 5] for i in range(200)])
     law = model.law_
@@ -279,6 +285,7 @@ def test_baskets_of_one_item_each():
     np.testing.assert_allclose(law.inclusion_probabilities(), 0.2, atol=0.05)
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_missions_that_no_basket_needs(baskets: Baskets):
     model = MixtureNDPP(12, rank=4, max_epochs=3, random_state=0).fit(baskets)
     assert len(model.law_.weights) == 12
@@ -286,6 +293,7 @@ def test_missions_that_no_basket_needs(baskets: Baskets):
     assert np.isfinite(model.score_samples(oracles.subsets(8)[::9])).all()
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_an_item_that_never_occurs_stays_possible():
     seen = Baskets.from_lists([[0, 1], [1], [0]] * 40, n_items=3)
     model = MixtureNDPP(2, max_epochs=6, random_state=0).fit(seen)

@@ -37,7 +37,6 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(fit, "MIN_STEPS", 5)
     monkeypatch.setattr(progress, "seconds_left", lambda run, each: 60.0 * sum(one.now.X.shape[1] for one in run.runs))
     told: list[str] = []
     model, baskets = MODELS[name], DOUBTFUL if name == "contest" else BASKETS
@@ -61,7 +60,6 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(fit, "MIN_STEPS", 5)
     monkeypatch.setattr(progress, "seconds_per_epoch", lambda run: 10.0 * run.now.X.shape[1])
     told: list[str] = []
     MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
@@ -69,12 +67,14 @@ def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost
     assert told[2] == f"with rank {rank} at most about {progress.duration(30 * rank * runs)}; {cost}"
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_little_is_said_of_little_work():
     told: list[str] = []
     NDPP(rank=12, **QUICK, progress=told.append).fit(BASKETS)
     assert not any(line.startswith("with rank") for line in told)
 
 
+@pytest.mark.usefixtures("full_epochs")
 def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
     """With steps of 2 s and evaluations of 3 s; a mixture evaluates three times per epoch."""
     now = [0.0]

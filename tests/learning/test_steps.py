@@ -38,6 +38,7 @@ def _batch(run: Any) -> tuple[Any, torch.Tensor]:
     return fit.pack_for(run.baskets, np.arange(10), torch.device("cpu")), run._noise_scales()
 
 
+@pytest.mark.usefixtures("full_epochs")
 @pytest.mark.parametrize(("asked", "most", "size", "steps"), [(None, 200, 100, 52), (None, 2, 200, 50), (5, 2, 5, 80)])
 def test_batches_grow_with_the_data(
     asked: int | None, most: int, size: int, steps: int, baskets: Baskets, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -86,6 +87,12 @@ def root(
     DEBUG.set(debug)
 
 
+@cache
+def parser() -> Callable[..., Any]:
+    """Return what parses the words and calls a command; typer takes a while to derive it from the annotations."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments."""
     install()
@@ -95,7 +102,7 @@ def run(arguments: Sequence[str]) -> None:
         words.remove("--debug")
         words.insert(0, "--debug")
     try:  # commands are guarded, but help pages are written outside of them
-        app(words, prog_name="ndpp")
+        parser()(words, prog_name="ndpp")
     except SystemExit as leaving:
         if leaving.__context__ is not None and reader_left(leaving.__context__):
             end_with(leaving.__context__)
