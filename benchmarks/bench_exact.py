@@ -96,7 +96,7 @@ def identical(n_samples: int, seconds: float) -> None:
 
 def threads() -> None:
     for named in from_files(print):
-        for size, n_samples in ((10, 256), (50, 32)):
+        for size, n_samples in ((10, 1024), (50, 128)):  # seconds: threads take milliseconds to start
             sampler = Exact.prepare(named.kernel, size=size)
             sampler.sample(32, rng=0, n_jobs=2)
             seconds: dict[int, list[float]] = {1: [], 2: []}
