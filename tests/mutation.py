@@ -207,17 +207,37 @@ def home_of(mutant: Mutant, source: Path) -> Path | None:
     return elsewhere[0] if len(elsewhere) == 1 else None
 
 
+def imports(path: Path, modules: set[str]) -> bool:
+    """Tell whether a file imports a module of one of these names, from any package."""
+    names = "|".join(map(re.escape, sorted(modules)))
+    statement = rf"^(?:from|import) (?:[^(\n]*|[^(]*\([^)]*)\b_?(?:{names})\b"
+    return re.search(statement, path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def forget_compiled(source: Path, changed: Path) -> None:
+    """Delete compiled code that may contain a function of the changed file.
+
+    numba compares the time of a function's own file, but also keeps what it calls in other files.
+    """
+    stale, files = {changed.stem.lstrip("_")}, list(source.rglob("*.py"))
+    while more := {path.stem.lstrip("_") for path in files if imports(path, stale)} - stale:
+        stale |= more
+    for path in source.rglob("__pycache__/*.nb[ic]"):
+        if path.name.split(".")[0].lstrip("_") in stale:
+            path.unlink()
+
+
 def files_to_run(tests: Path, mutant: Mutant | None, *, everything: bool) -> list[str]:
-    """Return the files to run: those named after the changed module, or else those that speak of it; then ``EVERY``, or all ``TESTS``."""
+    """Return the files to run: named after the changed module, or importing it; after its packages; then ``EVERY``, or all ``TESTS``."""
     within = [path for pattern in TESTS for path in sorted(tests.glob(pattern))]
     found = [path for one in within for path in (sorted(one.rglob("test_*.py")) if one.is_dir() else [one])]
     first: list[Path] = []
     if mutant:
-        parts = [part.lstrip("_") for part in Path(mutant.file).with_suffix("").parts[1:]]
-        first = [path for part in parts for path in found if path.stem == f"test_{part}"]
-        named = re.compile(rf"\b_?{parts[-1]}\b")
+        *packages, module = (part.lstrip("_") for part in Path(mutant.file).with_suffix("").parts[1:])
         small_first = sorted(found, key=lambda path: path.stat().st_size)
-        first = first or [path for path in small_first if named.search(path.read_text(encoding="utf-8"))]
+        first = [path for path in found if path.stem == f"test_{module}"]
+        first = first or [path for path in small_first if imports(path, {module})]
+        first += [path for part in packages for path in found if path.stem == f"test_{part}"]
     rest = found if everything or not mutant else [tests / name for name in EVERY]
     return [path.relative_to(tests.parent).as_posix() for path in dict.fromkeys(first + rest)]
 
@@ -273,6 +293,7 @@ def trial(mutant: Mutant, warm: Path, options: argparse.Namespace) -> dict[str, 
         if place is None:
             return mutant._asdict() | {"outcome": "gone", "by": "", "seconds": 0.0}
         place.write_text(mutated(mutant, place.read_text(encoding="utf-8")) or "", encoding="utf-8")
+        forget_compiled(tree / "src", place)
         began, here = time.perf_counter(), mutant._replace(file=place.relative_to(tree / "src").as_posix())
         status, output = run_tests(tree, files_to_run(tree / "tests", here, everything=options.all), options)
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)

@@ -119,8 +119,19 @@ def test_tests_named_after_the_module_run_first():
     assert everything[0] == files[0]
     assert len(everything) == len(set(everything)) > len(files)
     assert set(everything) == set(mutation.files_to_run(tests, None, everything=True))
-    unnamed = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/nodes.py"), everything=False)
-    assert "tests/samplers/test_exact.py" in unnamed  # it speaks of nodes, and no file is named after it
+    unnamed = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/exact/eigenring.py"), everything=False)
+    assert unnamed[0] == "tests/samplers/test_eigenchain.py"  # it imports the module, and no file is named after that
+    assert "tests/samplers/test_exact.py" in unnamed  # named after its package
+
+
+def test_compiled_code_of_callers_is_forgotten(tmp_path: Path):
+    several = "from ndpp.linalg import (\n    other,\n    low,\n)"
+    for name, code in {"low": "", "_high": several, "higher": "import ndpp.linalg._high", "other": "import os"}.items():
+        (tmp_path / f"{name}.py").write_text(code)
+        (tmp_path / "__pycache__").mkdir(exist_ok=True)
+        (tmp_path / "__pycache__" / f"{name}.f-3.py311.nbi").touch()
+    mutation.forget_compiled(tmp_path, tmp_path / "low.py")
+    assert [path.name for path in tmp_path.glob("__pycache__/*")] == ["other.f-3.py311.nbi"]
 
 
 @pytest.fixture

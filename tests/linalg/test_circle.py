@@ -61,6 +61,13 @@ def test_monitors_and_probabilities(case: Case):
             np.testing.assert_allclose(inclusion[free], expected[free], atol=1e-10)
 
 
+def test_nothing_survives_of_a_size_of_probability_zero():
+    """A purely skew kernel has even sets only."""
+    kernel = BY_NAME["purely skew"].kernel
+    for size in (1, 3):
+        assert inclusion_matrix(kernel.coordinates, size, np.empty((0, kernel.rank)))[1] < 1e-12
+
+
 def test_too_few_nodes_give_the_folded_law():
     """The bias of the rule is known: N nodes give the law of |S| ≡ k (mod N). Here against a direct sum."""
     L = BY_NAME["size is rank"].L

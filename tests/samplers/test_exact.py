@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import warnings
 
 import numpy as np
@@ -275,6 +276,13 @@ def test_a_sample_depends_on_the_seed_and_its_index_alone():
     np.testing.assert_array_equal(roomy.draw(stream(key, 5)).rows, late)
     np.testing.assert_array_equal(tight.draw(stream(key, 5)).rows, late)
     assert tight.ladder.n_bytes < roomy.ladder.n_bytes / 2
+
+
+def test_a_ladder_in_another_process_has_the_same_rungs():
+    ladder = Exact.prepare(BY_NAME["generic"].kernel, size=3, given=[1]).ladder
+    copy = pickle.loads(pickle.dumps(ladder))
+    np.testing.assert_array_equal(copy.real(2), ladder.real(2))
+    assert copy.memory == ladder.memory
 
 
 def test_kernel_sample_is_the_exact_sampler():

@@ -25,6 +25,7 @@ from ndpp._lazy import load
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
 from ndpp.samplers import Exact, Walk
+from ndpp.samplers._device import cuda_device
 from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact import sampler as exact_sampler
@@ -383,6 +384,14 @@ def test_refusals():
     with pytest.raises(InvalidInputError, match=r"device must be None or 'cpu' for walks; got 'cuda'.*Exact\.prepare"):
         Walk.prepare(kernel, size=2, device="cuda")
     assert Walk.prepare(kernel, size=2, device="cpu").engine is None
+
+
+def test_devices_are_counted_from_zero(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert cuda_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(InvalidInputError, match="device must be a CUDA device from 0 to 1; got 'cuda:2'"):
+        cuda_device("cuda:2")
 
 
 @pytest.mark.gpu

@@ -38,17 +38,20 @@ def node_count(law: FloatArray, left: int) -> int:
 def inclusion_matrix(coords: Coordinates, size: int, given: FloatArray) -> tuple[FloatArray, float]:
     """Return M for sets of ``size`` items that contain those with rows ``given`` of Q, and the surviving fraction |Σ Re w| / Σ|w|.
 
-    The fraction measures cancellation: relative errors are rounding divided by it. It is 0 if no such set has positive probability.
+    The fraction measures cancellation: relative errors are rounding divided by it. It is 0, up to rounding, if no such set has positive
+    probability.
     """
-    tilt = tilt_for(coords, size, given)
+    tilt, nothing = tilt_for(coords, size, given), (np.zeros_like(coords.B), 0.0)
     law = tilted_law(coords, tilt, given).law
     if not law[size - len(given)] > 0:
-        return np.zeros_like(coords.B), 0.0
+        return nothing
     t = nodes(tilt, node_count(law, size - len(given)))
     R, log_det = resolvent(coords, t)
     Z, log_minor = condition_on(R, given)
     log_w = log_det + log_minor - size * np.log(t)
     w = np.exp(log_w - log_w.real.max())
     total = w.real.sum()
+    if not total > 0:
+        return nothing
     M = np.einsum("j,jab->ab", w.real, Z.real) - np.einsum("j,jab->ab", w.imag, Z.imag)
     return M / total, float(total / np.abs(w).sum())
