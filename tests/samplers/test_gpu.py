@@ -524,7 +524,7 @@ FUSED = {
     "node_rows": (_rows_at_nodes, [(4, 3, 32), (2, 5, 32)]),
     "node_rows of other widths": (_rows_at_nodes, [(4, 9, 48), (3, 8, 48)]),
     "node_products": (_products_at_nodes, [(4, 3, 32), (2, 3, 5, 32), (2, 3, 7, 32)]),
-    "node_products of some samples": (_products_at_nodes, [(4, 5, 48), (2, 3, 8, 48), (2, 5, 20, 48)]),
+    "node_products of some samples": (_products_at_nodes, [(4, 5, 48), (2, 3, 8, 48), (2, 5, 50, 48)]),
     "node_products of one row": (_products_at_nodes, [(4, 7, 16), (2, 2, 1, 16), (2, 2, 65, 16)]),
     "node_products of more columns than one program": (_products_at_nodes, [(4, 9, 32), (2, 2, 6, 32), (2, 2, 99, 32)]),
     "node_products of minors": (_minors_at_nodes, [(4, 3, 32), (2, 3, 11, 32)]),

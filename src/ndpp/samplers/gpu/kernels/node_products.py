@@ -30,19 +30,13 @@ def node_products(factors: Tensor, rows: Tensor, items: Tensor, which: Tensor | 
     most = FUSED_UP_TO if which is None and out.is_contiguous() else COPIED_UP_TO
     if not (runtime.usable(rows.device) and n <= most):
         return node_products_plain(factors, rows, items, which, out)
-    tiles, M, warps = _rows_per_program(n)
-    node_products_kernel[(P * sides * tiles * triton.cdiv(2 * h * c, COLUMNS),)](
+    M = max(TILE, triton.next_power_of_2(n))
+    node_products_kernel[(P * sides * triton.cdiv(2 * h * c, COLUMNS),)](
         factors, rows, items, rows if which is None else which, out, n, h, c, rows.shape[3] // TILE,
         *rows.stride()[:3], *items.stride()[:3], *out.stride(),
-        SIDES=sides, ALL=which is None, M=M, N=COLUMNS, K=TILE, num_warps=warps,
+        SIDES=sides, ALL=which is None, M=M, N=COLUMNS, K=TILE, num_warps=2,
     )  # fmt: skip
     return None
-
-
-def _rows_per_program(n: int) -> tuple[int, int, int]:
-    """Return how many programs share the n items, how many items each has, and its warps."""
-    M = 16 if n <= 16 else 32 if n <= 32 else 64
-    return triton.cdiv(n, M), M, 2
 
 
 def parts(S: int, entries: int) -> list[slice]:
@@ -78,13 +72,13 @@ def node_products_kernel(
 ):  # fmt: skip
     """Write out, with strides out_…, from rows and items, with strides rows_… and items_…, and factors (4, half, steps·K).
 
-    Grid: P·SIDES·⌈n/M⌉·⌈2·half·count/N⌉ programs, those of a sample adjacent; each for M items and N pairs of a node's part and a row.
+    Grid: P·SIDES·⌈2·half·count/N⌉ programs, those of a sample adjacent; each for all n ≤ M items and N pairs of a node's part and a row.
     Twin: :func:`node_products_plain`.
     """
-    blocks, tiles, columns, width = tl.cdiv(2 * half * count, N), tl.cdiv(n, M), 2 * half * count, steps * K
-    at = tl.program_id(0)
-    p, tile, side = (at // (blocks * tiles * SIDES)).to(tl.int64), at // blocks % tiles, at // (blocks * tiles) % SIDES
-    i, column, k = tile * M + tl.arange(0, M), at % blocks * N + tl.arange(0, N), tl.arange(0, K)
+    columns, width, at = 2 * half * count, steps * K, tl.program_id(0)
+    blocks = tl.cdiv(columns, N)
+    p, side = (at // (blocks * SIDES)).to(tl.int64), at // blocks % SIDES
+    i, column, k = tl.arange(0, M), at % blocks * N + tl.arange(0, N), tl.arange(0, K)
     node, part, row = column // (2 * count), column // count % 2, column % count
     sample = p if ALL else tl.load(which + p)
     items += (1 - side).to(tl.int64) * items_side + sample * items_sample
