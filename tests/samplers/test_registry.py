@@ -98,7 +98,8 @@ def test_settings_of_rejection_and_a_tree_arrive():
 
 @every_sampler
 def test_what_serves_every_kernel_is_offered(spec):
-    large, skewed = LowRankKernel(np.eye(600), np.eye(600)), BY_NAME["generic"].kernel
+    large = LowRankKernel(np.random.default_rng(0).standard_normal((600, 3)), np.eye(3))
+    skewed = BY_NAME["generic"].kernel
     request = Request(2 if spec.draws(2) else None, steps=0)
     if spec.max_items is not None:
         with pytest.raises(InvalidInputError, match=f"at most {spec.max_items} items"):
