@@ -7,6 +7,7 @@ What a new interpreter does first (imports, ``sitecustomize``, Ctrl-C in the mid
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import os
 import pickle
@@ -22,7 +23,6 @@ import traceback
 import weakref
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -138,7 +138,7 @@ def _server() -> socket.socket:
 def main() -> None:
     """Import, fork for every request, and run the command in the fork; end when nobody can ask any more."""
     for name in PRELOADED:
-        if find_spec(name.partition(".")[0]):
+        with contextlib.suppress(ImportError):  # of an extra that is not installed
             __import__(name)
     _prepare()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
