@@ -182,3 +182,12 @@ def test_directions_of_X_that_are_dropped_count_as_errors():
     coords = coordinates(X, W)
     assert coords.core.rank == 2
     assert rounding_error(coords, 1.0) > 0.1
+
+
+def test_a_slightly_negative_eigenvalue_counts_as_noise():
+    """It is taken as an error of the inputs, also where the skew part keeps its direction."""
+    W = np.array([[-1e-6, 1.0], [-1.0, -1e-6]], np.float32)
+    found = coordinates(np.eye(2), W)
+    assert found.B.shape == (2, 2)
+    assert (found.noise >= 4e-7).all()
+    assert (found.core.noise >= 4e-7).all()
