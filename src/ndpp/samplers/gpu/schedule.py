@@ -46,7 +46,7 @@ class Choice(NamedTuple):
     entry_share: float
     """The share of the pilots' bounds that they must keep on entering a circle, so that they stay for a while; not for the last item."""
     lasts: int
-    """A circle must suit the pilots, too, with so many missing items fewer: a circle that they leave at once does not pay."""
+    """A circle must also suit the pilots with so many fewer items missing: one that they leave at once does not pay."""
     entry_cost: float
     """What entering a circle costs, in items drawn on it: pilots move only if the nodes they are spared are worth as much."""
     min_dropped: int
