@@ -235,7 +235,8 @@ def files_to_run(tests: Path, mutant: Mutant | None, *, everything: bool) -> lis
     if mutant:
         *packages, module = (part.lstrip("_") for part in Path(mutant.file).with_suffix("").parts[1:])
         small_first = sorted(found, key=lambda path: path.stat().st_size)
-        first = [path for path in found if path.stem == f"test_{module}"]
+        own = {f"test_{module}", f"test_{packages[-1]}_{module}"}
+        first = [path for path in found if path.stem in own]
         first = first or [path for path in small_first if imports(path, {module})]
         first += [path for part in packages for path in found if path.stem == f"test_{part}"]
     rest = found if everything or not mutant else [tests / name for name in EVERY]

@@ -115,6 +115,25 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return request.param
 
 
+@on_devices
+def test_weights_and_traces_along_a_circle_are_those_on_entering_it(form: str, device: str):
+    """Wrong ones are refused by the monitors, so that no distribution shows them: samples would only take longer."""
+    kernel = make_kernel(60, 12, rng=0)
+    engine = on(device, Exact.prepare(kernel, size=6)).engine
+    context = engine.context(Streams(stream_key(5), engine.device))
+    samples, circle = Samples.begin(torch.arange(8, device=engine.device), 6, 12), engine.circles[CircleKey(0, 24)]
+    group = Group(context, samples, 0, circle, 6)
+    for n in range(1, 6):
+        assert not group.draw().any()
+        group.condition()
+        entered = Group(context, samples, n, circle, 6)
+        for name in ("log_w", "removed_trace"):
+            along, entering = getattr(group, name).cpu(), getattr(entered, name).cpu()
+            if name == "log_w":  # up to multiples of 2πi
+                along, entering = along.exp(), entering.exp()
+            torch.testing.assert_close(along, entering, rtol=1e-9, atol=1e-9 * float(entering.abs().max()))
+
+
 DRAWS = 1000
 """As many as the negative control needs."""
 

@@ -47,8 +47,9 @@ from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
 
 COUNT_STEP = 1 << 19
 """The step whose random numbers determine the number of items of a sample. Items use the steps below."""
-SIDES_UP_TO = 64
-"""Largest size whose samples store their sides; those of larger ones do so only if the kernel has hardly any eigenvectors."""
+SIDES_UP_TO = 32
+"""Largest size whose samples store their sides; those of larger ones do so only if the kernel has hardly any eigenvectors. On an H200,
+sides are faster for 10 items and slower for 50; sizes in between were not timed."""
 FREE_SIZE_BATCH = 4
 """Factor for the batch if the size is free: samples are then drawn in groups of one size each, or finish at different times."""
 

@@ -24,7 +24,7 @@ ROUND_FACTOR, CHEAP_ROUND_FACTOR, CHEAP_PROPOSALS = 2, 4, 48
 """Proposals in a first round, as multiples of the expected number; the larger multiple applies up to a number that costs next to nothing.
 With twice the expected number, one sample in seven needs a second round (e⁻²); with four times, one in fifty (e⁻⁴). Chosen by timing whole
 samples on an H200 (``benchmarks/gpu.py --only small``); no distribution depends on them."""
-SURVIVORS, MANY, JUDGED, GRAIN = 2.5, 256, 1.5, 2
+SURVIVORS, MANY, JUDGED, GRAIN = 2.5, 256, 1, 2
 """If bounds are computed first, proposals in a first round, and how many of those that pass their bound are judged together, as multiples
 of the expected numbers: bounds cost little. Chosen by timing on an H200."""
 CEILING_FACTOR = 2.5
@@ -129,7 +129,8 @@ def accept(
     for turn in range(MAX_ROUNDS):
         if not len(pending):
             return Accepted(rows, proposals, out_of_range)
-        width = first * growth[min(turn, len(growth) - 1)]
+        times = growth[min(turn, len(growth) - 1)]
+        width = first * times
         places = torch.arange(width, device=samples.device)
         which = None if len(pending) == len(samples) else pending
         whose = (starts, samples) if which is None else (starts[which], samples[which])
@@ -140,7 +141,7 @@ def accept(
             value = probabilities(proposed, which)
         else:
             bound = bounds(proposed, which)
-            value = _of_survivors(proposed, threshold, bound, pending, which, judged, probabilities)
+            value = _of_survivors(proposed, threshold, bound, pending, which, judged * times, probabilities)
         low, high = torch.aminmax(value / leverage, dim=1).min, ((value - bound) / leverage).amax(1)
         off = ~((low >= -tolerance) & (high <= tolerance))
         place = torch.where(value > threshold, places, width).amin(1)
