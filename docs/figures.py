@@ -149,8 +149,8 @@ def answer(results: Results) -> str:
     return (
         f"**The default sampler, `Exact`, draws 10 items in {size_10}, 50 items in {size_50} and a set of any size in {any_size}, "
         f"on one core.** The paper's walk takes {results.ratios(PAPERS_WALK, 'k = 10')} times as long for 10 items and "
-        f"{results.ratios(PAPERS_WALK, 'k = 50')} times for 50, and its samples are approximate. The number of items hardly "
-        f"matters: {large['n'][1]:,} items take {times:.2f} times as long as {large['n'][0]:,}.\n\n"
+        f"{results.ratios(PAPERS_WALK, 'k = 50')} times for 50, and its samples are approximate. The number of items matters "
+        f"little: {large['n'][1]:,} items take {times:.2f} times as long as {large['n'][0]:,}.\n\n"
         f"The two ends of a range are two kernels learned from UK Retail, A and B (3,941 items, rank 200).\n\n"
         f"{on_machine(results.table['machine'])}.\n"
     )  # fmt: skip
