@@ -56,8 +56,9 @@ are rates that never rise and acceptance probabilities within $[0, 1]$. {doc}`gp
 LARGE_SETS = """The tables are of samples that store their sides. Sets of more than 32 items do without, and few of their proposals reach all nodes
 ({doc}`gpu-internals`). Rates on this page are medians of three to seven calls, all from one run, after every setting had been chosen in earlier
 ones; only the hardware counters below are older. Beside a checkout of 57f4955, in turns on one device, sets of 10 items of A come at 0.98 and
-0.99 times its rate, where calls differ by 5 % and more, and those of B at 1.09 and 1.14 times. Calls for which Triton compiles a kernel are slower, the
-third of ten items, for example, and sets of 10 items of the symmetric kernel take a fraction of a second per call: 201,430 to 692,677 per second.
+0.99 times its rate, where calls differ by 5 % and more, and those of B at 1.09 and 1.14 times. Some calls are slower
+than others: the third of 10 items of A, 78,729 per second, probably since Triton compiles a kernel for the first sample that needs another circle,
+and two of seven of the symmetric kernel, whose calls take a fraction of a second: 201,430 and 211,755 per second.
 """
 
 
