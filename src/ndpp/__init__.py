@@ -16,7 +16,8 @@ from ndpp.inference import (
     recommend,
     recommend_many,
 )
-from ndpp.laws import FamilyMixture, LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws import FamilyMixture, Law, LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws.law import Upstairs
 
 if TYPE_CHECKING:
     from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
@@ -56,6 +57,16 @@ __all__ = [
 
 _PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
+
+
+def _prepare_sampler(law: Law, **options: Any) -> Any:
+    """Prepare the exact sampler of a distribution; samplers are imported on first use, since Numba takes its time."""
+    from ndpp.samplers.laws import prepare
+
+    return prepare(law, **options)
+
+
+Law.upstairs = Upstairs(_prepare_sampler, recommend)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,10 +14,11 @@ import oracles
 from kernels import BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError
-from ndpp.samplers import Exact, ExactUnion
-from ndpp.samplers import background as module
-from ndpp.samplers.background import Alone, DisjointParts, SizedUnion
+from ndpp.samplers import Exact, LawSampler, unions
+from ndpp.samplers import laws as module
 from ndpp.samplers.exact import eigenchain, eigenclock
+from ndpp.samplers.laws import KernelSets, Store
+from ndpp.samplers.unions import Alone, DisjointParts, SizedUnion
 
 ODDS = np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
 CASES = ["generic", "purely skew", "zero diagonal", "duplicate rows", "badly scaled rows", "broken pairs", "one item"]
@@ -60,10 +61,13 @@ def test_the_better_proposal_is_chosen():
     L = X @ case.W @ X.T + np.diag(odds)
     kernel = LowRankKernel(X, case.W, background=odds)
     sampler = kernel.sampler(size=5)
-    assert isinstance(sampler.proposal, SizedUnion)
-    assert DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass > sampler.proposal.log_mass + 1
+    assert isinstance(sampler.store.make.proposal, SizedUnion)
+    assert (
+        DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass
+        > sampler.store.make.proposal.log_mass + 1
+    )
     laws.assert_law(sampler.sample(600, rng=3).baskets, oracles.enumerate_law(L, 5))
-    assert isinstance(kernel_of(case).sampler(size=4).proposal, DisjointParts)
+    assert isinstance(kernel_of(case).sampler(size=4).store.make.proposal, DisjointParts)
 
 
 @pytest.mark.parametrize(
@@ -120,17 +124,17 @@ def test_cost_does_not_grow_with_the_catalogue():
 
 def test_budgets(monkeypatch: pytest.MonkeyPatch):
     kernel = kernel_of(BY_NAME["generic"])
-    monkeypatch.setattr(module, "MAX_PROPOSALS", 1.0)
+    monkeypatch.setattr(module, "MAX_EXPECTED", 1.0)
     with pytest.raises(BudgetExceededError, match="proposals per draw on average") as raised:
         kernel.sampler(size=4)
     assert raised.value.count == 0
     monkeypatch.undo()
     sampler = kernel.sampler(size=4)
     monkeypatch.setattr(DisjointParts, "propose", lambda self, rng: None)
-    with pytest.raises(BudgetExceededError, match="all rejected") as raised:
+    with pytest.raises(BudgetExceededError, match="none of them of the wanted size") as raised:
         sampler.sample(1, rng=0)
     assert raised.value.count > 50
-    monkeypatch.setattr(module, "SIZED_BUDGET", 10)
+    monkeypatch.setattr(unions, "SIZED_BUDGET", 10)
     with pytest.raises(BudgetExceededError, match="none of 7 items"):
         Alone.prepare(np.full(8, 1e-3)).draw_sized(np.random.default_rng(0), 7)
     with pytest.raises(ImpossibleSizeError):
@@ -151,9 +155,9 @@ def test_control_ties_not_rescaled():
     """T must come from rows x / √(1 + δ): with rows x the law is another one."""
     case = BY_NAME["generic"]
     kernel = kernel_of(case)
-    proposal = kernel.sampler().proposal
+    proposal = kernel.sampler().store.make.proposal
     wrong = proposal._replace(ties=Exact.prepare(LowRankKernel(case.X, case.W)))
-    sampler = ExactUnion(kernel, np.empty(0, np.int64), kernel, wrong)
+    sampler = LawSampler(kernel, np.empty(0, np.int64), np.ones(1), Store(KernelSets(kernel, wrong), 1), 1.0)
     with pytest.raises(AssertionError):
         laws.assert_law(sampler.sample(1_000, rng=1).baskets, oracles.enumerate_law(dense(case)))
 

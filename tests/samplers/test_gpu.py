@@ -21,20 +21,18 @@ import oracles
 from devices import drawn_by, on_devices
 from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
-from ndpp._lazy import load
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
 from ndpp.samplers import Exact, Walk
 from ndpp.samplers._device import cuda_device
-from ndpp.samplers.background import SizedUnion
 from ndpp.samplers.base import stream_key
-from ndpp.samplers.exact import sampler as exact_sampler
 from ndpp.samplers.exact.monitors import unbiased_count
-from ndpp.samplers.gpu import device_rows, proposals, run
+from ndpp.samplers.gpu import device_rows, engines, proposals, run
 from ndpp.samplers.gpu import exact as exact_engine
 from ndpp.samplers.gpu import group as group_module
 from ndpp.samplers.gpu.batches import DeviceLost
 from ndpp.samplers.gpu.circles import CircleKey
+from ndpp.samplers.gpu.components import UnionEngine
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
@@ -51,6 +49,8 @@ from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
+from ndpp.samplers.laws import Store
+from ndpp.samplers.unions import SizedUnion
 
 on = partial(drawn_by, ExactEngine)
 
@@ -63,10 +63,13 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     kernel = LowRankKernel(case.X, case.W, background=odds)
     size = None if size is None else max(size, len(given) + 1)
     plain = kernel.sampler(size=size, given=given)
-    union = plain.proposal
+    sets = plain.store.make
+    union = sets.proposal
     if not isinstance(union, SizedUnion):
-        union = SizedUnion.prepare(plain.rest, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
-    sampler = dataclasses.replace(plain, proposal=union._replace(ties=on(device, union.ties))).with_engine()
+        union = SizedUnion.prepare(sets.kernel, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
+    union = union._replace(ties=on(device, union.ties))
+    sampler = dataclasses.replace(plain, store=Store(sets._replace(proposal=union), 1))
+    sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union))
     draws = sampler.sample(1_000, rng=3)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
     assert sampler.sample(3, rng=3, first=17).baskets.to_lists() == draws.baskets[17:20].to_lists()
@@ -389,10 +392,12 @@ def test_without_a_gpu_a_warning_and_the_cpu():
         assert kernel.sample(20, size=3, rng=0, device="cuda").to_lists() == expected
 
 
-def test_the_engine_is_loaded_by_its_name():
-    """``Exact`` and ``kernel.sample`` name what they load, so that nothing imports in a circle: the names must hold."""
-    assert load(exact_sampler.ENGINE) is ExactEngine
-    assert load(LowRankKernel._sampler) is Exact
+@pytest.mark.parametrize("size", [None, 3])
+def test_the_road_from_a_kernel_to_its_engine(size: int | None):
+    """Nothing on it is loaded by a name: the engine is connected where the package of samplers is imported."""
+    sampler = BY_NAME["generic"].kernel.sampler(size=size)
+    assert isinstance(sampler, Exact)
+    assert isinstance(engines.prepare(sampler, torch.device("cpu")), ExactEngine)
 
 
 def test_refusals():

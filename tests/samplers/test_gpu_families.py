@@ -15,8 +15,7 @@ import laws
 from devices import drawn_by, on_devices
 from families import CASES, N, law_of, mixed, plain
 from ndpp import FamilyMixture
-from ndpp._lazy import load
-from ndpp.samplers import FamilySampler
+from ndpp.samplers.gpu import engines
 from ndpp.samplers.gpu import families as module
 from ndpp.samplers.gpu.families import FamilyEngine
 
@@ -93,8 +92,8 @@ def test_many_families_of_many_widths(device: str):
     laws.assert_mean(draws.baskets.sizes.astype(float), chances.sum())
 
 
-def test_the_engine_is_loaded_by_its_name():
-    assert load(FamilySampler._engine) is FamilyEngine
+def test_the_road_from_a_law_to_its_engine():
+    assert isinstance(engines.prepare(law_of(next(iter(CASES))).sampler(), torch.device("cpu")), FamilyEngine)
 
 
 def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,21 +17,21 @@ import laws
 from devices import drawn_by, on_devices
 from mixtures import ODDS, N, dense, enumerate_mixture, every, general, tied
 from ndpp import LowRankKernel, Mixture
-from ndpp._lazy import load
 from ndpp.errors import BudgetExceededError
 from ndpp.laws.tied import TiedMixture
-from ndpp.samplers import mixture as sampler_module
+from ndpp.samplers import laws as sampler_module
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.clock import Clock
-from ndpp.samplers.gpu import clock, spectra
+from ndpp.samplers.gpu import clock, components, engines, spectra
 from ndpp.samplers.gpu import mixture as engine_module
 from ndpp.samplers.gpu.clock import ClockGroup
+from ndpp.samplers.gpu.components import ComponentEngine
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.pivoted import invert_pivoted, invert_pivoted_plain
 from ndpp.samplers.gpu.kernels.remaining import Forms, remaining_forms, remaining_forms_plain
 from ndpp.samplers.gpu.mixture import TiedEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
-from ndpp.samplers.mixture import ComponentEngine, MixtureSampler
+from ndpp.samplers.laws import LawSampler
 
 on = partial(drawn_by, TiedEngine)
 DRAWS = 800
@@ -117,7 +118,7 @@ def test_many_items_and_components(device: str):
 # -- negative controls -------------------------------------------------------------------------------------------------------
 
 
-def fails(sampler: MixtureSampler) -> None:
+def fails(sampler: LawSampler) -> None:
     with pytest.raises(AssertionError):
         laws.assert_law(
             on("cpu", sampler).sample(DRAWS, rng=1).baskets, enumerate_mixture(*dense("several", "generic"))
@@ -283,12 +284,13 @@ def test_batches_of_any_kernels_change_no_draw(monkeypatch: pytest.MonkeyPatch):
     sampler = Mixture(kernels, [0.5, 0.5]).sampler()
     sampler = dataclasses.replace(sampler, engine=ComponentEngine(sampler))
     whole = sampler.sample(50, rng=1).baskets.to_lists()
-    monkeypatch.setattr(sampler_module, "ENGINE_BATCH", 7)
+    monkeypatch.setattr(components, "ENGINE_BATCH", 7)
     assert [one for part in sampler.stream(50, rng=1) for one in part.baskets.to_lists()] == whole
 
 
-def test_the_engine_is_loaded_by_its_name():
-    assert load(MixtureSampler._engine) is TiedEngine
+@pytest.mark.parametrize(("kind", "engine"), [(tied, TiedEngine), (general, ComponentEngine)])
+def test_the_road_from_a_mixture_to_its_engine(kind: Any, engine: type):
+    assert isinstance(engines.prepare(kind().sampler(), torch.device("cpu")), engine)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -84,7 +84,7 @@ def greedy_map(
             break
     if len(chosen) != size:
         raise _no_set_of(size, len(chosen), len(group))
-    return kernel.catalogue_ids(np.array(chosen, np.int64))
+    return support[np.array(chosen, np.int64)]
 
 
 def _no_set_of(size: int, found: int, last: int) -> ImpossibleSizeError:

@@ -3,6 +3,7 @@
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 
-__all__ = ["FamilyMixture", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]
+__all__ = ["FamilyMixture", "Law", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]

@@ -21,7 +21,7 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.union import WeighedSets
 from ndpp.linalg import Coordinates, resolvent
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
@@ -42,7 +42,7 @@ class Form(NamedTuple):
     ``noise`` is the relative error of each direction.
     """
 
-    kernel: LowRankKernel
+    kernel: WeighedSets
     core: FloatArray
     scale: FloatArray
     diagonal: FloatArray
@@ -50,15 +50,15 @@ class Form(NamedTuple):
     noise: FloatArray
 
     @classmethod
-    def of_kernel(cls, kernel: LowRankKernel) -> Form:
+    def of_kernel(cls, kernel: WeighedSets) -> Form:
         """Return L."""
-        coords, odds = kernel.ties.coordinates, _odds(kernel)
+        coords, odds = kernel.coordinates, kernel.odds
         return cls(kernel, coords.B, coords.scale, odds / (1 + odds), 1 + odds, _noise(coords))
 
     @classmethod
-    def of_marginal(cls, kernel: LowRankKernel) -> Form:
+    def of_marginal(cls, kernel: WeighedSets) -> Form:
         """Return K."""
-        coords, odds = kernel.ties.coordinates, _odds(kernel)
+        coords, odds = kernel.coordinates, kernel.odds
         R, scale = resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0)
         return cls(kernel, R, scale, odds, 1 / (1 + odds), _noise(coords))
 
@@ -84,22 +84,15 @@ class Stack(NamedTuple):
     log_dets: FloatArray
 
 
-def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    """Return log det L_J of each basket J, −inf where it is zero."""
+def log_dets(kernel: WeighedSets, baskets: Baskets) -> FloatArray:
+    """Return log det L_J of each basket J, −inf where it is zero and NaN where its matrix is too close to singular."""
     form, possible = Form.of_kernel(kernel), _possible(kernel, baskets)
-    out, is_known = np.full(len(baskets), -np.inf), ~possible
+    out = np.where(possible, np.nan, -np.inf)
     for chosen in _chunks(baskets.sizes, possible):
         part = baskets[chosen]
         for stack in _stacks(form, part, _table(form, part)):
-            out[chosen[stack.numbers]], is_known[chosen[stack.numbers]] = stack.log_dets, True
-    for i in np.flatnonzero(~is_known):
-        out[i] = kernel.log_det(baskets[i])
+            out[chosen[stack.numbers]] = stack.log_dets
     return out
-
-
-def log_probs(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
-    """Return log P(J) of each basket J."""
-    return log_dets(kernel, baskets) - kernel.log_normalizer()
 
 
 def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
@@ -108,7 +101,7 @@ def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
     Items of the basket and excluded items score zero, as do all items if J is as large as a sample can be. A basket is not scored, and
     its row is zero, if it is impossible, if its matrix is too close to singular, or if rounding matters compared with its best score.
     """
-    out, most = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.max_size
+    out, most = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.largest[0]
     is_scored = np.zeros(len(baskets), bool)
     for chosen in _chunks(baskets.sizes, _possible(form.kernel, baskets)):
         least = _score(form, baskets[chosen], chosen, out, is_scored)
@@ -135,7 +128,7 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
     is_skew, is_whole = not (form.core + form.core.T).any(), len(kernel.support) == kernel.n_items
     for stack in stacks:
         is_scored[numbers[stack.numbers]] = True
-    for block, Q in kernel.ties.q_blocks():
+    for block, Q in kernel.q_blocks():
         for start in range(block.start, block.stop, BLOCK_ROWS):
             here = slice(start, min(start + BLOCK_ROWS, block.stop))
             rows, items, factor = Q[start - block.start :][:BLOCK_ROWS], kernel.support[here], form.factor[here]
@@ -162,11 +155,11 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
 def _table(form: Form, baskets: Baskets) -> ItemTable:
     distinct, places = np.unique(baskets.indices, return_inverse=True)
     at = form.kernel.rows_of(distinct)
-    q = form.kernel.ties.q_rows(at)
+    q = form.kernel.q_rows(at)
     squares = (q * form.scale) ** 2
     norms = np.sqrt(squares.sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
-    noise = np.sqrt(squares @ form.noise**2) / norms + form.kernel.ties.row_noise(at, norms)
+    noise = np.sqrt(squares @ form.noise**2) / norms + form.kernel.row_noise(at, norms)
     return ItemTable(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
@@ -193,14 +186,9 @@ def _noise(coords: Coordinates) -> FloatArray:
     return (coords.noise - EPS).clip(0.0) + ROUNDING / 2 * (coords.excess**2 - 1)
 
 
-def _odds(kernel: LowRankKernel) -> FloatArray:
-    """Return the background on the support, zero if there is none."""
-    return np.zeros(kernel.n_rows) if kernel.background is None else kernel.background[kernel.support]
-
-
-def _possible(kernel: LowRankKernel, baskets: Baskets) -> BoolArray:
+def _possible(kernel: WeighedSets, baskets: Baskets) -> BoolArray:
     """Return which baskets are small enough and hold only items that can occur."""
-    fits = baskets.sizes <= kernel.max_size
+    fits = np.asarray(baskets.sizes <= kernel.largest[0])
     if len(kernel.support) < kernel.n_items:
         owner = np.repeat(np.arange(len(baskets)), baskets.sizes)
         fits[owner[~np.isin(baskets.indices, kernel.support)]] = False

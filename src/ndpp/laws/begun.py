@@ -56,7 +56,7 @@ class Begun:
         possible[np.repeat(np.arange(len(tied)), tied.sizes)[~base.can_occur(tied.indices)]] = False
         kept = tied[np.flatnonzero(possible)]
         self.distinct, places = np.unique(kept.indices, return_inverse=True)
-        self.q, self.stacks = base.ties.q_rows(base.rows_of(self.distinct)), []
+        self.q, self.stacks = base.q_rows(base.rows_of(self.distinct)), []
         for size in np.unique(kept.sizes[kept.sizes > 0]):
             few = np.flatnonzero(kept.sizes == size)
             at = places[kept.indptr[few][:, None] + np.arange(size)]

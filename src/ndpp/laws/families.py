@@ -22,16 +22,14 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ndpp._types import FloatArray, IntArray, Items
-from ndpp._validation import check_items, check_matrix, clip_probabilities, frozen
+from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError
-from ndpp.laws.background import BackgroundKernel
-from ndpp.laws.batched import log_dets
+from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.family_sizes import FamilySizes, distributions, tilts
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.patterns import Catalogue, Patterns, Touched, touched_weights
+from ndpp.laws.patterns import Patterns, Touched, touched_weights
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 
@@ -76,8 +74,6 @@ class FamilyMixture(SharedTies):
     (array([0.6414, 0.6414, 0.5483]), array([1.    , 0.8858, 0.5455]))
     """
 
-    _sampler = "ndpp.samplers.families:FamilySampler"
-
     def __init__(
         self, odds: Any, item_odds: Any, families: Any, states: Any, X: Any, W: Any, weights: Any, *,
         names: Sequence[str] | None = None, labels: Sequence[str] | None = None, magnitudes: Any = None,
@@ -88,31 +84,23 @@ class FamilyMixture(SharedTies):
         if (odds < 0).any():
             c, s = np.argwhere(odds < 0)[0]
             raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and state {s} are {odds[c, s]:g}")
-        labels = check_labels(labels)
-        if labels is not None and len(labels) != len(patterns.odds):
-            raise InvalidInputError(f"labels must be {len(patterns.odds)} names, one per item; got {len(labels)}")
-        self._fill(odds, patterns, base, labels)
+        self._fill(odds, patterns, base, Catalogue.checked(len(patterns.odds), labels))
         self._set(weights, len(odds), names)
 
-    def _fill(self, odds: Any, patterns: Patterns, base: LowRankKernel, labels: tuple[str, ...] | None) -> None:
-        self.odds, self.patterns, self.base = frozen(odds), patterns, base
-        self._catalogue = Catalogue(len(patterns.odds), labels)
+    def _fill(self, odds: Any, patterns: Patterns, base: LowRankKernel, catalogue: Catalogue) -> None:
+        self.odds, self.patterns, self.base, self.catalogue = frozen(odds), patterns, base, catalogue
 
     def _changed(
         self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
     ) -> FamilyMixture:
         made = object.__new__(FamilyMixture)
         odds = self.odds if odds is None else odds
-        made._fill(odds, patterns or self.patterns, base or self.base, self.labels)
+        made._fill(odds, patterns or self.patterns, base or self.base, self.catalogue)
         made._set(self.weights if weights is None else weights, len(odds), names)
         return made
 
     def __repr__(self) -> str:
         return f"<FamilyMixture of {len(self.weights)} components over {self.n_items} items in {self.base.n_items} families>"
-
-    @property
-    def _first(self) -> Any:
-        return self._catalogue
 
     def single(self, c: int) -> FamilyMixture:
         """Return component c as a mixture of its own."""
@@ -183,24 +171,22 @@ class FamilyMixture(SharedTies):
             out[part] = np.einsum("pkc,pc->pk", own, share)
         return out
 
-    def component_log_probs(self, baskets: Baskets) -> FloatArray:
-        """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
+    def _log_whole(self, baskets: Baskets) -> FloatArray:
         touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))
         values = self._log_sums(touched, touched.sums(self.patterns.log_odds))
         first = np.flatnonzero(np.diff(touched.baskets, prepend=-1))
         out[touched.baskets[first]] = np.add.reduceat(values, first, axis=0)
-        return (
-            out + log_dets(self.base, self.families_of(touched, len(baskets)))[:, None] - self.touched.log_normalizers()
-        )
+        log_ties = self.base.log_dets(self.families_of(touched, len(baskets)))
+        return np.asarray(out + log_ties[:, None] - self.touched.log_normalizers())
 
     def families_of(self, touched: Touched, n_baskets: int) -> Baskets:
         """Return the families that each basket touches, as baskets."""
         ends = np.cumsum(np.bincount(touched.baskets, minlength=n_baskets))
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
 
-    def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
+    def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         touched, families, within = self.begun(Baskets.from_lists([ids], n_items=self.n_items))
-        out = touched._log_contained(families[0], None)
+        out = touched._log_started(families[0], None)
         out = np.where(out > -np.inf, out + within[0], -np.inf)
         if size is None:
             return out
@@ -243,7 +229,7 @@ class FamilyMixture(SharedTies):
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties and families add to the missions."""
         patterns, totals = self.patterns, np.append(np.exp(self.patterns.log_totals), 0.0)
         (g, h), odds = (patterns.families[items] for items in (first, second)), self.touched.odds
-        q, other = (self.base.ties.q_rows(families) for families in (g, h))
+        q, other = (self.base.q_rows(families) for families in (g, h))
         theta, (row, column) = patterns.odds / (1 + patterns.odds), np.nonzero(g[:, None] == h)
         slots = patterns.slots[g[row]]
         both, inside = totals[slots] * theta[first[row]] * theta[second[column]], self.component_inclusions()
@@ -309,11 +295,8 @@ class FamilyMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def condition(self, items: Items) -> FamilyMixture:
-        """Return the distribution of the remaining items, given that these are in: again a mixture over the same families."""
-        ids = check_items(items, self)
-        if len(ids) == 0:
-            return self
+    def _condition(self, ids: IntArray) -> FamilyMixture:
+        """Return the distribution of the remaining items: again a mixture over the same families."""
         return self._with(self.responsibilities(ids), lambda mixture: mixture._given(ids))
 
     def _with(self, weights: FloatArray, change: Any) -> FamilyMixture:
@@ -334,17 +317,12 @@ class FamilyMixture(SharedTies):
         keep[one.families] = 0.0
         if keep.any():
             base = base.condition(one.families)
-        untied = BackgroundKernel(
+        untied = LowRankKernel(
             self.base.X * keep[:, None], base.W, background=np.ones(len(keep)), magnitudes=base._magnitudes
         )
         return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
 
-    def restrict(self, items: Items) -> FamilyMixture:
-        """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        return self.exclude(np.setdiff1d(np.arange(self.n_items), check_items(items, self)))
-
-    def exclude(self, items: Items) -> FamilyMixture:
-        """Return the distribution given that these items are not in; ids stay those of the catalogue."""
-        rest = self._changed(patterns=self.patterns.without(check_items(items, self)))
+    def _only(self, ids: IntArray) -> FamilyMixture:
+        rest = self._changed(patterns=self.patterns.without(np.delete(np.arange(self.n_items), ids)))
         log_weights = self._log_weights + rest.touched.log_normalizers() - self.touched.log_normalizers()
         return rest._changed(weights=np.exp(log_weights - logsumexp(log_weights)), names=self.names)

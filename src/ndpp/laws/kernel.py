@@ -1,4 +1,4 @@
-"""The central type of the package: a low-rank kernel L = X W Xᵀ, P(S) ∝ det(L_S).
+"""The central type of the package: a low-rank kernel L = X W Xᵀ, or diag(δ) + X W Xᵀ with a background δ, P(S) ∝ det(L_S).
 
 Conditionals and restrictions of a kernel have the same type. Everything is computed in orthonormal coordinates (:mod:`ndpp.linalg`), so
 that only the first pass over X costs time in proportion to the number of items.
@@ -9,39 +9,30 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from ndpp._lazy import load
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
-from ndpp._validation import check_count, check_items, check_matrix, clip_probabilities, frozen
+from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import check_labels
-from ndpp.errors import (
-    ImpossibleSizeError,
-    InvalidInputError,
-    InvalidKernelError,
-    NoConditionalKernelError,
-    PrecisionError,
-)
-from ndpp.laws.base import Law
-from ndpp.laws.precision import Judged, check_given, never_together, say_precision
-from ndpp.linalg import entry_magnitudes, inclusion_matrix, log_elementary, tilted_law
-from ndpp.linalg.scaling import quadratic_forms
-from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate, judged_minor
+from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
+from ndpp.laws import batched
+from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.law import Law
+from ndpp.laws.precision import never_together
+from ndpp.laws.union import WeighedSets
+from ndpp.linalg import entry_magnitudes, tilted_law
+from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.rows import Rows, as_rows
 from ndpp.rows.scaled import Turned
 
-WITH_BACKGROUND = "ndpp.laws.background:BackgroundKernel"
-"""The class of kernels with a background, which builds on this one."""
-LOG_PROBS = "ndpp.laws.batched:log_probs"
-"""Many sets at once: builds on this module, too."""
+ONE_COMPONENT = frozen(np.ones(1))
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class LowRankKernel(Judged, Law):
+class LowRankKernel(WeighedSets, Law):
     """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
 
     Parameters
@@ -60,8 +51,8 @@ class LowRankKernel(Judged, Law):
     magnitudes : (d,) array_like, optional
         Magnitudes of the rows and columns of W that rounding is judged against. A conditional keeps those of the kernel it came from.
     background : (n,) array_like, optional
-        Odds δ ≥ 0 of each item to come by itself: L = diag(δ) + X W Xᵀ. Samples may then be larger than the rank; see
-        :class:`~ndpp.laws.background.BackgroundKernel`, which is what is returned.
+        Odds δ ≥ 0 of each item to come by itself: L = diag(δ) + X W Xᵀ. Samples may then be larger than the rank, and everything costs
+        what it costs without a background. None: δ = 0.
 
     Examples
     --------
@@ -73,21 +64,18 @@ class LowRankKernel(Judged, Law):
     5.0
     >>> kernel.size_distribution().round(4)
     array([0.0625, 0.1875, 0.4375, 0.3125])
+    >>> kernel = LowRankKernel(np.eye(2), [[0.0, 1.0], [-1.0, 0.0]], background=[1.0, 0.0])
+    >>> kernel.size_distribution().round(4)  # {}, {0} and {0, 1} have weight 1 each
+    array([0.3333, 0.3333, 0.3333])
     """
 
     X: Any
     W: FloatArray
-    labels: tuple[str, ...] | None
+    catalogue: Catalogue
+    background: FloatArray | None
     _allowed: IntArray | None
     _magnitudes: FloatArray
     _normalizers: dict[int, tuple[float, float]]
-    background: ClassVar[FloatArray | None] = None
-    _sampler = "ndpp.samplers.exact:Exact"
-
-    def __new__(cls, *args: Any, background: Any = None, **kwargs: Any) -> LowRankKernel:
-        """Choose the class: a background makes another one."""
-        kind: type[LowRankKernel] = cls if background is None else load(WITH_BACKGROUND)
-        return object.__new__(kind)
 
     def __init__(
         self,
@@ -112,20 +100,24 @@ class LowRankKernel(Judged, Law):
         allowed = None if support is None else np.sort(check_items(support, n, "support"))
         if allowed is not None and allowed.size == 0:
             raise InvalidInputError("at least one item must be able to occur; none is left")
-        names = check_labels(labels)
-        if names is not None and len(names) != n:
-            raise InvalidInputError(f"labels must be {n} names, one per row of X; got {len(names)}")
         if magnitudes is None:
             magnitudes = entry_magnitudes(np.asarray(W, np.float64))
         else:
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
-        values: dict[str, Any] = {
-            "X": frozen(X) if rows is None else rows, "W": frozen(np.array(W)), "labels": names,
-            "_allowed": None if allowed is None or len(allowed) == n else frozen(allowed), "_magnitudes": magnitudes, "_normalizers": {},
+        self._fill(
+            X if rows is not None else frozen(X), frozen(np.array(W)), Catalogue.checked(n, labels),
+            None if background is None else _check_odds(background, n),
+            None if allowed is None or len(allowed) == n else frozen(allowed), magnitudes,
+        )  # fmt: skip
+        self.coordinates  # noqa: B018  raises if the kernel is invalid
+
+    def _fill(self, X: Any, W: Any, catalogue: Any, background: Any, allowed: Any, magnitudes: Any) -> None:
+        values = {
+            "X": X, "W": W, "catalogue": catalogue, "background": background, "_allowed": allowed, "_magnitudes": magnitudes,
+            "_normalizers": {}, "weights": ONE_COMPONENT, "names": None,
         }  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        self.ties.coordinates  # noqa: B018  raises if the kernel is invalid
 
     @classmethod
     def from_vbd(cls, V: Any, B: Any, D: Any, *, labels: Sequence[str] | None = None) -> LowRankKernel:
@@ -140,153 +132,81 @@ class LowRankKernel(Judged, Law):
         return cls(np.hstack([V, B]), W, labels=labels)
 
     def __repr__(self) -> str:
-        return f"LowRankKernel(n_items={self.n_items}, rank={self.rank})"
+        background = "" if self.background is None else ", background=…"
+        return f"LowRankKernel(n_items={self.n_items}, rank={self.rank}{background})"
 
-    @property
-    def rank(self) -> int:
-        """Rank of X W Xᵀ."""
-        return self.coordinates.rank
-
-    @property
-    def max_size(self) -> int:
-        """No sample is larger: the rank, if there is no background."""
-        return self.rank
-
-    @property
+    @cached_property
     def ties(self) -> LowRankKernel:
-        """The low-rank part of a sample: this kernel itself, if there is no background."""
+        """The kernel of T, the items of a sample that come together: this kernel itself, if there is no background."""
+        if self.background is None:
+            return self
+        kernel = object.__new__(LowRankKernel)
+        kernel._fill(self._scaled, self.W, self.catalogue, None, self._allowed, self._magnitudes)
+        kernel.__dict__["coordinates"] = self.coordinates
+        return kernel
+
+    def without_background(self) -> LowRankKernel:
+        """Return this kernel; raise if it has a background, for samplers that need L = X W Xᵀ."""
+        if self.background is not None:
+            raise InvalidInputError(
+                "this needs a low-rank L = X W Xᵀ, and the kernel has a background. kernel.sample() and kernel.sampler() draw from it "
+                "exactly; kernel.ties is the low-rank part of its samples"
+            )
         return self
 
-    # -- probabilities -------------------------------------------------------------------------------------------------------
-
-    def log_det(self, items: Items) -> float:
-        """Return log det(L_S), −inf if it is zero. O(k²r + kr²)."""
-        ids = check_items(items, self)
-        if not self.can_occur(ids).all():
-            return -np.inf
-        value, error = self._log_det(ids)
-        say_precision(error, f"the probabilities of {len(ids)} items")
-        return value
-
-    def _log_det(self, ids: IntArray) -> tuple[float, float]:
-        return judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
-
-    def is_possible(self, rows: IntArray) -> bool:
-        """Return whether det L_S > 0 up to rounding, for a set S of rows of the support: whatever the scale of L."""
-        return self._log_det(self.catalogue_ids(rows))[0] > -np.inf
-
-    def log_normalizer(self, size: int | None = None) -> float:
-        """Return log Σ_S det(L_S) over all sets, log det(I + L), or over sets of one size, log e_k (−inf if none can occur)."""
-        if size is None:
-            return self._log_alone + self.ties.free_law().log_weight
-        value, error = self._log_elementary(check_count(size, "size"))
-        say_precision(error, f"log e_{size}")
-        return value
+    # -- hooks of Law --------------------------------------------------------------------------------------------------------
 
     @property
-    def _log_alone(self) -> float:
-        """The logarithm of the weight of all sets of items that come by themselves."""
-        return 0.0
+    def components(self) -> tuple[LowRankKernel]:
+        """The kernel itself."""
+        return (self,)
 
-    def log_mass(self, items: Items = (), size: int | None = None) -> float:
-        """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self)
-        if not self.can_occur(ids).all():
-            return -np.inf
-        q = self.q_rows(self.rows_of(ids))
-        if size is None:
-            return self.free_law(q).log_weight
-        value, error = self._log_elementary(size, q)
-        say_precision(error, f"sets of size {size}")
-        return value
+    @property
+    def _log_unit(self) -> float:
+        return self._log_alone + self.free_law().log_weight
 
-    def _log_elementary(self, size: int, given: FloatArray | None = None) -> tuple[float, float]:
-        if given is not None and len(given):
-            return log_elementary(self.coordinates, size, given)
-        if size not in self._normalizers:
-            self._normalizers[size] = log_elementary(self.coordinates, size)
-        return self._normalizers[size]
+    def _log_whole(self, baskets: Baskets) -> FloatArray:
+        return self.log_dets(baskets)[:, None]
 
-    def log_prob(self, items: Items, size: int | None = None) -> float:
-        """Return log P(S), or with ``size`` log P(S | |S| = size)."""
-        ids = check_items(items, self)
-        if size is not None:
-            self.check_size(size)
-            if len(ids) != size:
-                return -np.inf
-        log_det = self.log_det(ids)
-        return log_det - self.log_normalizer(size) if log_det > -np.inf else -np.inf
+    def log_dets(self, baskets: Baskets) -> FloatArray:
+        """Return log det(L_S) of many sets, −inf where it is zero."""
+        out = batched.log_dets(self, baskets)
+        for i in np.flatnonzero(np.isnan(out)):
+            out[i] = self.log_det(baskets[i])
+        return out
 
-    def log_probs(self, baskets: Baskets) -> FloatArray:
-        """Return log P(S) of many sets."""
-        return np.asarray(load(LOG_PROBS)(self, baskets))
+    def _log_whole_of(self, ids: IntArray) -> FloatArray:
+        return np.array([self.log_det(ids)])
 
-    def size_distribution(self) -> FloatArray:
-        """Return P(|S| = k) for k = 0..rank."""
-        return self.free_law().law.copy()
+    def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
+        return np.array([self.log_mass(ids, size)])
 
-    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
-        """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        return self._inclusions(ids, size)
 
-        ``size`` includes the given items, which have probability one. O(n r²), plus O(r⁴) for a size.
-        """
-        rows = self.rows_of(given, "given")
-        M = self._inclusion_matrix(size, self.q_rows(rows))
-        out = np.zeros(self.n_items)
-        for block, chances in self.q_map(partial(quadratic_forms, M=M)):
-            out[block if self._allowed is None else self._allowed[block]] = chances
-        out[self.catalogue_ids(rows)] = 1.0
-        return clip_probabilities(out, "inclusion probabilities")
+    # -- conditionals and restrictions ---------------------------------------------------------------------------------------
 
-    def _inclusion_matrix(self, size: int | None, given: FloatArray) -> FloatArray:
-        if size is None:
-            law = self.free_law(given, factor=10.0)  # a probability is a derivative of log det, with a larger error
-            if law.log_weight == -np.inf:
-                raise never_together(len(given))
-            return law.marginal
-        self.check_size(size, given=given)
-        if size == len(given):
-            return np.zeros_like(self.coordinates.B)
-        return inclusion_matrix(self.coordinates, size, given)[0]
+    def _only(self, ids: IntArray) -> LowRankKernel:
+        return self._with(self.W, ids[self.can_occur(ids)])
 
-    def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
-        """Return ``size`` if some set of that size contains the items with rows ``given`` of Q; raise otherwise."""
-        n_given = 0 if given is None else len(given)
-        size = check_given(size, n_given)
-        if size > self.rank:
-            self.log_normalizer(size)  # raises where the rank is uncertain
-            raise ImpossibleSizeError(
-                f"no set is larger than the rank of the kernel, {self.rank}; size {size} was asked for"
-            )
-        if given is not None and tilted_law(self.coordinates, 1.0, given).log_weight == -np.inf:
-            self.check_precision()
-            raise never_together(n_given)
-        value, error = self._log_elementary(size, given)
-        say_precision(error, f"sets of size {size}")
-        if value == -np.inf:
-            odd = " (a purely skew kernel has sets of even size only)" if size % 2 else ""
-            among = f" that contain the {n_given} given items" if n_given else ""
-            raise ImpossibleSizeError(
-                f"sets of size {size}{among} have probability zero{odd}; choose another size, see kernel.size_distribution()"
-            )
-        return size
+    def _condition(self, ids: IntArray) -> LowRankKernel:
+        """Return the kernel L − L_{:,A} L_A⁻¹ L_{A,:} of the items other than A."""
+        rows = self.rows_of(ids)
+        if self.background is None:
+            return self._condition_low_rank(rows)
+        if len(rows) == self.n_rows:
+            raise InvalidInputError("all items of the kernel are given; nothing is left to have a distribution")
+        rest, tied = self.given_alone(ids)
+        assert rest is not None
+        if not len(tied):
+            return rest
+        if rest.background is None:
+            return rest._condition(tied)
+        # R does not matter to items without a background: only X W Xᵀ is conditioned.
+        low_rank = LowRankKernel(rest.X, rest.W, support=rest._allowed, magnitudes=rest._magnitudes)._condition(tied)
+        return rest._with(low_rank.W, low_rank.support, low_rank._magnitudes, X=low_rank.X)
 
-    # -- conditionals and restrictions -------------------------------------------------------------------------------------------------
-
-    def condition(self, items: Items) -> LowRankKernel:
-        """Return the kernel of the remaining items of a sample that contains these: L − L_{:,A} L_A⁻¹ L_{A,:} on the others.
-
-        Raises
-        ------
-        ZeroProbabilityError
-            The items never occur together.
-        NoConditionalKernelError
-            They do, but det L_A = 0, so the remaining items are not an L-ensemble; use ``given=`` instead.
-        """
-        rows = self.rows_of(items)
-        return self._given(rows) if len(rows) else self
-
-    def _given(self, rows: IntArray) -> LowRankKernel:
+    def _condition_low_rank(self, rows: IntArray) -> LowRankKernel:
         if self.log_det(self.catalogue_ids(rows)) == -np.inf:
             if tilted_law(self.coordinates, 1.0, self.q_rows(rows)).log_weight == -np.inf:
                 raise never_together(len(rows))
@@ -332,19 +252,22 @@ class LowRankKernel(Judged, Law):
         X = Turned(self.X, coords.to_q, G)
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
 
-    def restrict(self, items: Items) -> LowRankKernel:
-        """Return the kernel in which only these items can occur; ids stay those of the catalogue."""
-        ids = check_items(items, self)
-        return self._with(self.W, ids[self.can_occur(ids)])
-
-    def exclude(self, items: Items) -> LowRankKernel:
-        """Return the kernel in which these items cannot occur; ids stay those of the catalogue."""
-        ids = check_items(items, self)
-        return self._with(self.W, np.delete(self.support, self.rows_of(ids[self.can_occur(ids)])))
-
     def _with(
-        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None
+        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
     ) -> LowRankKernel:
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
-        odds = self.background if self.background is not None and self.background[support].any() else None
+        odds = None if self.background is None or not self.background[support].any() else rho * self.background
         return LowRankKernel(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
+
+
+def _check_odds(background: Any, n_items: int) -> FloatArray:
+    odds = check_matrix([background], "background", shape=(1, None))[0].astype(np.float64)
+    if (odds < 0).any():
+        first = int(np.argmax(odds < 0))
+        raise InvalidInputError(
+            f"background must be odds ≥ 0; {np.count_nonzero(odds < 0)} entries are negative, the first, {odds[first]:g}, "
+            f"at {first}. Use 0 for items that come with others only."
+        )
+    if len(odds) != n_items:
+        raise InvalidInputError(f"background must be {n_items} odds, one per row of X; got {len(odds)}")
+    return frozen(odds)

@@ -17,7 +17,6 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.support import ItemRows
 
 
 class Touched(NamedTuple):
@@ -137,13 +136,6 @@ class Patterns:
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         key = key[order[first]]
         return Touched(key // self.n_families, key % self.n_families, baskets.indices[order], first)
-
-
-class Catalogue(ItemRows):
-    """The items by id and label, where the rows of X are families."""
-
-    def __init__(self, n_items: int, labels: tuple[str, ...] | None) -> None:
-        self.X, self.labels, self._allowed = np.empty((n_items, 0)), labels, None
 
 
 def touched_weights(touched: Touched, patterns: Patterns) -> FloatArray:

@@ -19,7 +19,7 @@ FREE = "the probabilities of sets of any size"
 
 
 class Judged(ItemRows):
-    """The distribution of all sets of a kernel, and what rounding does to it."""
+    """The distribution of T, the items that come together, and what rounding does to it."""
 
     @cached_property
     def _law(self) -> TiltedLaw:

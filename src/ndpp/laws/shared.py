@@ -10,8 +10,8 @@ import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.laws.base import Law
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 
 
@@ -37,7 +37,7 @@ class SharedTies(Mixture):
     base: LowRankKernel
 
     @property
-    def components(self) -> Components:  # type: ignore[override]
+    def components(self) -> Components:
         """The components."""
         return Components(self)
 
@@ -61,16 +61,3 @@ class SharedTies(Mixture):
     def settled(self, baskets: Baskets, posterior: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return baskets, items and P(a ∈ S | J ⊆ S) where this does not depend on ties, from P(c | J ⊆ S)."""
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-
-    @property
-    @abstractmethod
-    def largest(self) -> IntArray:
-        """The size of the largest set of each component."""
-
-    @property
-    def max_size(self) -> int:
-        """No sample is larger."""
-        return int(self.largest[self.weights > 0].max())
-
-    def _log_whole(self, ids: IntArray) -> FloatArray:
-        return np.asarray(self.component_log_probs(Baskets.from_lists([ids], n_items=self.n_items))[0])

@@ -5,16 +5,18 @@ Users refer to items by their ids in the catalogue, samplers by rows of the supp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 
 import numpy as np
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
-from ndpp._validation import check_choice, check_items, frozen
-from ndpp.errors import InvalidInputError, RowsUnavailableError, UnknownLabelError, ZeroProbabilityError
+from ndpp._validation import check_items, frozen
+from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
+from ndpp.laws.catalogue import Catalogue
 from ndpp.linalg import Coordinates, coordinates, row_blocks
 from ndpp.rows import Part, Rows
+from ndpp.rows.scaled import Scaled
 
 DENSE_ITEMS = 30_000
 """With more items, L is not formed as a matrix (7 GB)."""
@@ -27,11 +29,15 @@ CHANGED_SUM = 1e-6
 
 
 class ItemRows:
-    """The items of a kernel: ids, labels, and rows of X and Q."""
+    """The items of a kernel L = diag(δ) + X W Xᵀ: ids, rows of X, and rows of Q.
+
+    Q spans the rows x_i / √(1 + δ_i): those of T, the items of a sample that come together. Without a background δ it spans X.
+    """
 
     X: AnyArray | Rows
     W: FloatArray
-    labels: tuple[str, ...] | None
+    catalogue: Catalogue
+    background: FloatArray | None
     _allowed: IntArray | None  # None: all items; saves an array of 8 n bytes
     _magnitudes: FloatArray
 
@@ -50,28 +56,13 @@ class ItemRows:
         """The items that can occur, ascending."""
         return frozen(np.arange(self.n_items)) if self._allowed is None else self._allowed
 
-    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
-        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
-        if self.labels is None:
-            raise InvalidInputError("this kernel has no labels; pass ids, or build it with labels=")
-        if isinstance(labels, str):
-            raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
-        new = [label for label in labels if label not in self._id_of]
-        if new and check_choice(unknown, "unknown", ("error", "skip")) == "error":
-            raise UnknownLabelError(new[0], self.labels)
-        return np.array([self._id_of[label] for label in labels if label in self._id_of], np.int64)
-
-    @cached_property
-    def _id_of(self) -> dict[str, int]:
-        return {label: i for i, label in enumerate(self.labels or ())}
-
     def catalogue_ids(self, rows: IntArray) -> IntArray:
         """Return the catalogue ids of rows of the support."""
         return rows if self._allowed is None else self._allowed[rows]
 
     def rows_of(self, items: Items, name: str = "items") -> IntArray:
         """Return the rows of the support of these items, in the same order."""
-        ids = check_items(items, self, name)
+        ids = check_items(items, self.catalogue, name)
         outside = ids[~self.can_occur(ids)]
         if outside.size:
             raise ZeroProbabilityError(
@@ -89,25 +80,36 @@ class ItemRows:
     # -- rows ----------------------------------------------------------------------------------------------------------------
 
     @cached_property
+    def odds(self) -> FloatArray:
+        """δ on the support: the odds of each item to come by itself."""
+        if self.background is None:
+            return frozen(np.zeros(self.n_rows))
+        return self.background if self._allowed is None else self.background[self._allowed]
+
+    @cached_property
+    def _scaled(self) -> AnyArray | Rows:
+        """The rows x_i / √(1 + δ_i)."""
+        return self.X if self.background is None else Scaled(self.X, 1 / np.sqrt(1 + self.background))
+
+    @cached_property
     def _factor(self) -> AnyArray | Rows:
-        """X on the support."""
-        if self._allowed is None:
-            return self.X
-        return Part(self.X, self._allowed) if isinstance(self.X, Rows) else frozen(self.X[self._allowed])
+        """These rows on the support."""
+        return self._scaled if self._allowed is None else _part(self._scaled, self._allowed)
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """L on the support as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
+        """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
         return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
 
     def x_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of X, in double precision."""
-        X = self.X
-        ids = self.catalogue_ids(rows)
-        return np.asarray(X.take(ids) if isinstance(X, Rows) else X[ids], np.float64)
+        return _take(self.X, self.catalogue_ids(rows))
 
     def known_rows(self, rows: IntArray) -> FloatArray:
-        """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row."""
+        """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row.
+
+        For kernels without a background.
+        """
         x, Q = self.x_rows(rows), self.coordinates.Q
         if Q is not None:
             total, most = self._probe
@@ -125,8 +127,8 @@ class ItemRows:
         coords = self.coordinates
         if coords.Q is not None:
             return coords.Q[rows]
-        Q = self.x_rows(rows) @ coords.to_q
-        if isinstance(self.X, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
+        Q = _take(self._scaled, self.catalogue_ids(rows)) @ coords.to_q
+        if isinstance(self._scaled, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
             self._check_unchanged(rows, Q)
         return Q
 
@@ -136,11 +138,12 @@ class ItemRows:
         largest = coords.scale.max(initial=0.0)
         small = norms < THIN * largest
         if small.any():
-            noise[small] = np.abs(self.x_rows(rows[small])) @ coords.blur * largest / norms[small]
+            x = _take(self._scaled, self.catalogue_ids(rows[small]))
+            noise[small] = np.abs(x) @ coords.blur * largest / norms[small]
         return noise
 
     def x_blocks(self) -> Iterator[tuple[slice, AnyArray]]:
-        """Yield X on the support in row blocks."""
+        """Yield the rows that Q spans in blocks."""
         factor = self._factor
         if isinstance(factor, Rows):
             return factor.stream()
@@ -179,8 +182,10 @@ class ItemRows:
                 "Everything else is computed from X and W; ask for blocks of L as X[rows] W X[columns]ᵀ."
             )
         X = np.zeros(self.X.shape)
-        X[self.support] = self._factor.read() if isinstance(self._factor, Rows) else self._factor
-        return X @ np.asarray(self.W, np.float64) @ X.T
+        X[self.support] = self.X.take(self.support) if isinstance(self.X, Rows) else self.X[self.support]
+        L = X @ np.asarray(self.W, np.float64) @ X.T
+        L[self.support, self.support] += self.odds
+        return np.asarray(L)
 
     def _check_unchanged(self, rows: IntArray, Q: FloatArray) -> None:
         """Raise if rows of X have changed since the kernel was prepared: a store may have been replaced, or have lost chunks."""
@@ -195,6 +200,14 @@ class ItemRows:
             f"row {self.catalogue_ids(rows)[0]} of X is not what it was when the kernel was prepared: {store} has changed. "
             "Build the kernel again."
         )
+
+
+def _take(source: AnyArray | Rows, ids: IntArray) -> FloatArray:
+    return np.asarray(source.take(ids) if isinstance(source, Rows) else source[ids], np.float64)
+
+
+def _part(source: AnyArray | Rows, ids: IntArray) -> AnyArray | Rows:
+    return Part(source, ids) if isinstance(source, Rows) else frozen(source[ids])
 
 
 def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:

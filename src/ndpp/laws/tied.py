@@ -23,8 +23,6 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, clip_probabilities, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.background import BackgroundKernel
-from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
@@ -73,7 +71,7 @@ class TiedMixture(SharedTies):
         if (odds < 0).any():
             c, i = np.argwhere(odds < 0)[0]
             raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and item {i} are {odds[c, i]:g}")
-        self.odds, self.base = frozen(odds), base
+        self.odds, self.base, self.catalogue = frozen(odds), base, base.catalogue
         self._set(weights, len(odds), names)
         self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
         if self.known is not None and self.known.shape != self.weights.shape:
@@ -83,15 +81,11 @@ class TiedMixture(SharedTies):
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
         return TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
 
-    @property
-    def _first(self) -> LowRankKernel:
-        return self.base
-
-    def single(self, c: int, log_tilt: float = 0.0) -> BackgroundKernel:
+    def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
         """Return the kernel ρL of component c, which shares X with the others."""
         odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
         options: dict[str, Any] = {"support": base._allowed, "magnitudes": base._magnitudes, "background": odds}
-        return BackgroundKernel(Scaled(base.X, np.sqrt(odds), is_shared=True), base.W, labels=base.labels, **options)
+        return LowRankKernel(Scaled(base.X, np.sqrt(odds), is_shared=True), base.W, labels=base.labels, **options)
 
     @cached_property
     def largest(self) -> IntArray:
@@ -126,12 +120,12 @@ class TiedMixture(SharedTies):
     @cached_property
     def core(self) -> FloatArray:
         """W in the coordinates of the base, whose rows are x_i / √2."""
-        return 2 * self.base.ties.coordinates.B
+        return 2 * self.base.coordinates.B
 
     @cached_property
     def sides(self) -> tuple[FloatArray, FloatArray]:
         """The rows q of the support, and q W: Σ p q (q W) is A W."""
-        Q = np.concatenate([q for _, q in self.base.ties.q_blocks()])
+        Q = np.concatenate([q for _, q in self.base.q_blocks()])
         return Q, Q @ self.core
 
     def _system(self, A: FloatArray) -> FloatArray:
@@ -168,7 +162,7 @@ class TiedMixture(SharedTies):
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
         step = max(1, BLOCK_ENTRIES // max(1, len(self.core) * (len(self.core) + 1) // 2))
-        for block, Q in self.base.ties.q_blocks():
+        for block, Q in self.base.q_blocks():
             for start in range(0, len(Q), step):
                 q = Q[start : start + step]
                 yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
@@ -182,23 +176,23 @@ class TiedMixture(SharedTies):
 
     def _scaled_rows(self, c: int) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield p_c and (p_c (1 − p_c))^½ q of some rows of the support: N_c is the M of a component in these coordinates."""
-        for block, Q in self.base.ties.q_blocks():
+        for block, Q in self.base.q_blocks():
             odds = self.tilted_odds(0.0, [c], block)[0]
             yield odds / (1 + odds), Q * (np.sqrt(odds) / (1 + odds))[:, None]
 
-    def component_log_probs(self, baskets: Baskets) -> FloatArray:
-        """Return log P_c(S) of many sets and all components, shape (len(baskets), C): one sparse product with the log-odds."""
+    def _log_whole(self, baskets: Baskets) -> FloatArray:
+        """Return log P_c(S): one sparse product with the log-odds."""
         distinct = np.unique(baskets.indices)
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
-        return np.asarray(log_dets(self.base, baskets)[:, None] + popularity - self.log_normalizers())
+        return np.asarray(self.base.log_dets(baskets)[:, None] + popularity - self.log_normalizers())
 
-    def _log_contained(self, ids: IntArray, size: int | None) -> FloatArray:
+    def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         if size is not None and len(ids) == 0:
-            return super()._log_contained(ids, size)
+            return super()._log_started(ids, size)
         if size is not None:
-            within = self._log_contained(ids, None)
+            within = self._log_started(ids, None)
             rest = self._rest(ids, within)
             return (
                 np.where(size == len(ids), within, -np.inf)
@@ -231,7 +225,7 @@ class TiedMixture(SharedTies):
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the odds of J, (1 − p)^½ q_J, shape (C, k, r), and I + (1 − p)^½ q_J N q_Jᵀ (1 − p)^½ of the chosen components."""
         odds = np.asarray(self.odds[chosen][:, ids], np.float64)
-        rows = self.base.ties.q_rows(self.base.rows_of(ids)) / np.sqrt(1 + odds)[:, :, None]
+        rows = self.base.q_rows(self.base.rows_of(ids)) / np.sqrt(1 + odds)[:, :, None]
         return odds, rows, np.eye(len(ids)) + rows @ N @ rows.swapaxes(1, 2)
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
@@ -274,7 +268,7 @@ class TiedMixture(SharedTies):
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
-        q, other = (self.base.ties.q_rows(self.base.rows_of(items)) for items in (first, second))
+        q, other = (self.base.q_rows(self.base.rows_of(items)) for items in (first, second))
         out = np.zeros((len(first), len(second)))
         for weight, odds, N in zip(self.weights, self.odds, self._state.N):
             p, r = (np.asarray(odds[items] / (1 + odds[items]) ** 2, np.float64) for items in (first, second))
@@ -295,7 +289,7 @@ class TiedMixture(SharedTies):
         _, rows, inside = self._inside(ids, N, active)
         left, right = (N @ rows.swapaxes(1, 2)).swapaxes(0, 1), np.linalg.solve(inside, rows @ N).transpose(2, 0, 1)
         out, step = np.empty((len(active), self.base.n_rows)), max(1, COLUMNS // len(ids))
-        for block, Q in self.base.ties.q_blocks():
+        for block, Q in self.base.q_blocks():
             for start in range(0, len(active), step):  # products of several components at once, which are much faster
                 pair = (side[:, start : start + step] for side in (left, right))
                 first, second = (Q @ side.reshape(len(side), side.shape[1] * len(ids)) for side in pair)

@@ -1,12 +1,14 @@
 """Samplers behind one interface: ``prepare`` computes what depends on the kernel alone, ``sample`` draws."""
 
-from ndpp.samplers.background import ExactUnion
+from typing import TYPE_CHECKING
+
+from ndpp._lazy import renamed
+from ndpp.samplers._device import Engines
 from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.families import FamilySampler
-from ndpp.samplers.mixture import MixtureSampler
+from ndpp.samplers.laws import LawSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
@@ -19,9 +21,7 @@ __all__ = [
     "Draw",
     "Draws",
     "Exact",
-    "ExactUnion",
-    "FamilySampler",
-    "MixtureSampler",
+    "LawSampler",
     "Monitor",
     "Naive",
     "NaiveUp",
@@ -32,3 +32,20 @@ __all__ = [
     "SymmetricTree",
     "Walk",
 ]
+
+if TYPE_CHECKING:
+    import torch
+
+    from ndpp.samplers.base import Engine
+
+
+def _prepare_engine(sampler: Sampler, device: "torch.device") -> "Engine | None":
+    """Prepare the engine of a sampler on a device; torch is imported on first use."""
+    from ndpp.samplers.gpu.engines import prepare
+
+    return prepare(sampler, device)
+
+
+Engines.prepare = staticmethod(_prepare_engine)
+
+__getattr__ = renamed(__name__, ExactUnion="LawSampler", MixtureSampler="LawSampler", FamilySampler="LawSampler")

@@ -1,14 +1,14 @@
-"""The device that draws: the CPU, or a CUDA device through the engine that a sampler names."""
+"""The device that draws: the CPU, or a CUDA device through an engine of :mod:`ndpp.samplers.gpu`."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ndpp._lazy import load
 from ndpp.errors import InvalidInputError, needing
-from ndpp.samplers.base import Sampler
+from ndpp.samplers.base import Engine, Sampler
 
 if TYPE_CHECKING:
     import torch
@@ -16,16 +16,22 @@ if TYPE_CHECKING:
 AnySampler = TypeVar("AnySampler", bound=Sampler)
 
 
-def with_engine(sampler: AnySampler, device: str | None, engine: str) -> AnySampler:
-    """Return a prepared sampler (a dataclass) that draws on ``device`` with the engine named "module:class".
+class Engines:
+    """What prepares the engine of a sampler on a device; ``ndpp/samplers/__init__.py`` connects it."""
+
+    prepare: Callable[[Sampler, torch.device], Engine | None]
+
+
+def with_engine(sampler: AnySampler, device: str | None) -> AnySampler:
+    """Return a prepared sampler (a dataclass) that draws on ``device`` with its engine.
 
     None and "cpu" mean the CPU. If torch finds no CUDA device at all, the sampler warns and draws on the CPU; a device number that does not
-    exist is an error. torch and the engine's module are imported only if there is a device.
+    exist is an error. torch and the engines are imported only if there is a device.
     """
     found = cuda_device(device)
     if found is None:
         return sampler
-    changes: dict[str, Any] = {"engine": load(engine).prepare(sampler, found)}
+    changes: dict[str, Any] = {"engine": Engines.prepare(sampler, found)}
     return replace(sampler, **changes)  # type: ignore[type-var]
 
 

@@ -24,7 +24,6 @@ from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import PartialResultError
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers._dispatch import dispatch
 
 BATCH, STREAM_BATCH = 64, 16
@@ -119,7 +118,7 @@ def streams(key: AnyArray, indices: Iterable[int]) -> Iterator[np.random.Generat
 class Sampler(ABC):
     """Base class. A sampler implements the draw of one set; this class draws many."""
 
-    kernel: LowRankKernel
+    kernel: Any
     engine: Engine | None = None
     """Draws on a GPU (``ndpp.samplers.gpu``); None for the CPU."""
 
@@ -199,6 +198,10 @@ class Sampler(ABC):
         else:
             yield from map(self._collect, self._run(key, batches, n_jobs))
 
+    def items_of(self, rows: IntArray) -> IntArray:
+        """Return the items of the catalogue of a draw."""
+        return np.asarray(self.kernel.catalogue_ids(rows))
+
     def _whole(self, parts: Sequence[Any]) -> Draws:
         """Return all parts as one: lists of :class:`Draw` from the CPU, :class:`Draws` from an engine."""
         if self.engine is None or not parts:
@@ -209,7 +212,7 @@ class Sampler(ABC):
         return dispatch(partial(_draw_batch, key), self, batches, n_jobs)
 
     def _collect(self, draws: Sequence[Draw]) -> Draws:
-        sets = [self.kernel.catalogue_ids(draw.rows) for draw in draws]
+        sets = [self.items_of(draw.rows) for draw in draws]
         names = dict.fromkeys(name for draw in draws for name in draw.info)
         info = {str(name): np.array([draw.info.get(name, 0) for draw in draws]) for name in names}
         baskets = Baskets.from_lists(sets, n_items=self.kernel.n_items)

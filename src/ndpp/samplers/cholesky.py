@@ -44,6 +44,7 @@ class Cholesky(Sampler):
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, block: int = 64) -> Cholesky:
         """Compute R, in O(r³). ``block`` affects only speed and rounding."""
+        kernel.without_background()
         kernel.check_precision()
         return cls(kernel, resolvent(kernel.coordinates, np.ones(1))[0][0], check_count(block, "block", least=1))
 

@@ -67,6 +67,7 @@ class Clock(Sampler):
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, index: ItemIndex | None = None, budget: int = 100_000) -> Clock:
         """Build the index of items; ``budget`` is the maximum number of moves of the clock per sample."""
+        kernel.without_background()
         kernel.check_precision()
         index = LeverageTable.prepare(kernel) if index is None and kernel.rank else index
         return cls(kernel, index, check_count(budget, "budget", least=1))

@@ -55,7 +55,7 @@ class Naive(Sampler):
                 "Use Exact, restrict the kernel, or raise max_items (time and memory double with each item)."
             )
         if size is None:
-            kernel.ties.check_precision()
+            kernel.check_precision()
         sizes = range(kernel.max_size + 1) if size is None else [kernel.check_size(size)]
         L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
         sets = [np.array(list(combinations(range(n), k)), np.int64) for k in sizes]

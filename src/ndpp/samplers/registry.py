@@ -15,13 +15,11 @@ from ndpp._types import Items
 from ndpp.errors import InvalidInputError
 from ndpp.items import ItemIndex
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.samplers.background import ExactUnion
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.families import FamilySampler
-from ndpp.samplers.mixture import MixtureSampler
+from ndpp.samplers.laws import LawSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
 from ndpp.samplers.symmetric import SymmetricTree
@@ -154,7 +152,7 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
 
 
 EXACT = SamplerSpec(
-    name="exact", cls=Exact, other_laws=(ExactUnion, MixtureSampler, FamilySampler), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
+    name="exact", cls=Exact, other_laws=(LawSampler,), sizes=Sizes.BOTH, takes_given=True, on_gpu=True,
     prepare=lambda kernel, request: kernel.sampler(size=request.size, given=request.given, device=request.device),
     summary="exact, and its cost does not grow with the number of items",
     cost="O(k N r² log k)", unit_cost="O(k N r² log k), whatever n", preparation="O(n r² + N r³)",

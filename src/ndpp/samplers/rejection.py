@@ -80,6 +80,7 @@ class Rejection(Sampler):
         """
         if not max_proposals >= 1:
             raise InvalidInputError(f"max_proposals must be at least 1; got {max_proposals}")
+        kernel.without_background()
         if size is not None:
             kernel.check_size(check_count(size, "size"))
         B_hat = dominating(kernel.coordinates.B)

@@ -71,7 +71,7 @@ class SymmetricTree(Sampler):
             Draws single items; a :class:`~ndpp.items.Tree` if None.
         """
         if inner is None:
-            inner = kernel.coordinates.B
+            inner = kernel.without_background().coordinates.B
             if size is None:
                 kernel.check_precision()
             if np.abs(skew_part(inner)).max(initial=0) > 1e-12 * np.abs(inner).max(initial=0):

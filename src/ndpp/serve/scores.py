@@ -18,7 +18,7 @@ import numpy as np
 
 import ndpp
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp.laws.mixture import NEGLIGIBLE_POSTERIOR
+from ndpp.laws.law import NEGLIGIBLE_POSTERIOR
 from ndpp.laws.tied import TiedMixture
 
 MOST_ENTRIES = 50_000_000

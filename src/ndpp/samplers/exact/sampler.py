@@ -55,8 +55,6 @@ from ndpp.samplers.exact.state import NO_INCLUSION, State, last_inclusion
 TOLERANCES = Tolerances()
 MAX_CIRCLES = 8
 """How many circles are tried for one item before the sampler gives up."""
-ENGINE = "ndpp.samplers.gpu.exact:ExactEngine"
-"""Draws on a CUDA device. It imports this module, so it is loaded by name when a device is requested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +110,18 @@ class Exact(Sampler):
         device : str, optional
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, it warns and draws on the CPU.
         """
-        kernel = _narrowed(kernel, given, exclude, candidates)
+        kernel = _narrowed(kernel.without_background(), given, exclude, candidates)
         rows = np.sort(kernel.rows_of(given, "given"))
         q = kernel.q_rows(rows)
         if size is not None:
-            size = kernel.check_size(size, given=q)
+            size = kernel.check_size(size, given=kernel.catalogue_ids(rows))
         law = kernel.free_law(q) if size is None else tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
         found = index(kernel) if kernel.rank else None
         sampler = cls(kernel, size, rows, found, ladder, law.law, symmetric=is_symmetric(kernel))
-        return with_engine(sampler, device, ENGINE)
+        return with_engine(sampler, device)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""

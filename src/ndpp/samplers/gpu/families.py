@@ -1,7 +1,7 @@
 """Mixtures over families on a CUDA device: the families of many samples by :mod:`.mixture`, and then the items of each.
 
 Given its component, a sample's families follow a mixture with shared ties, and the patterns of the families are independent of each other
-(:mod:`ndpp.samplers.families`). The random numbers of a pattern are a function of seed, sample and family.
+(:mod:`ndpp.samplers.laws`). The random numbers of a pattern are a function of seed, sample and family.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from ndpp._types import AnyArray, IntArray
-from ndpp.samplers.families import FamilySource
 from ndpp.samplers.gpu.kernels.propose import MASK, philox, unit
 from ndpp.samplers.gpu.mixture import MAX_BATCH, Proposals, SetEngine, TiedEngine
 from ndpp.samplers.gpu.proposals import Streams
-from ndpp.samplers.mixture import MixtureSampler, Store, TiedSource
+from ndpp.samplers.laws import FamilySource, LawSampler, Store, TiedSource
 
 FAMILY_STEP = 1 << 23
 """First of the steps whose random numbers determine patterns: one per family. Families use the steps below."""
@@ -28,14 +27,14 @@ GROWTH, MAX_ENTRIES = 4, 2**26
 
 @dataclass(eq=False)
 class FamilyEngine(SetEngine):
-    """Draws the samples of one :class:`~ndpp.samplers.FamilySampler` on one device, at most ``max_samples`` in parallel.
+    """Draws the samples of one :class:`~ndpp.samplers.laws.LawSampler` on one device, at most ``max_samples`` in parallel.
 
     ``weights`` (C, M + 1) are those of the states of touched families for the components of ``touched``, ``slots`` (F, K) the states of
     each family, ``odds`` (n + 1, K) those of the items and of none, and ``scale`` (C,) what a component multiplies them by. ``members`` are
     families (G,) of about the same number of items, and their items (G, width), filled up with n.
     """
 
-    sampler: MixtureSampler
+    sampler: LawSampler
     source: FamilySource
     device: torch.device
     touched: TiedEngine
@@ -47,13 +46,13 @@ class FamilyEngine(SetEngine):
     max_samples: int = MAX_BATCH
 
     @classmethod
-    def prepare(cls, sampler: MixtureSampler, device: torch.device) -> FamilyEngine | None:
+    def prepare(cls, sampler: LawSampler, device: torch.device) -> FamilyEngine | None:
         """Copy the odds of states and items to the device; return None if there is nothing to draw."""
         source = sampler.store.make
         assert isinstance(source, FamilySource)
         store = Store(TiedSource(source.touched, None, None, source.memory), sampler.store.most)
         none: IntArray = np.empty(0, np.int64)
-        touched = TiedEngine.prepare(MixtureSampler(source.touched, none, sampler.cdf, store), device)
+        touched = TiedEngine.prepare(LawSampler(source.touched, none, sampler.cdf, store), device)
         if touched is None:
             return None
         patterns, scale = source.mixture.patterns, np.exp(source.log_tilt[touched.components])

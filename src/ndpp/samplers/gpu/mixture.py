@@ -1,7 +1,7 @@
 """Mixtures with shared ties on a CUDA device: all components at once, thousands of samples side by side.
 
-A sample is drawn as on the CPU (:mod:`ndpp.samplers.mixture`): a component c, then S = T ∪ R. T comes from the clocks of :mod:`.clock`,
-and R from hits: each item i is hit Poisson(log(1 + o_i)) times (:class:`~ndpp.samplers.background.Alone`). Sets of one size are proposed in
+A sample is drawn as on the CPU (:mod:`ndpp.samplers.laws`): a component c, then S = T ∪ R. T comes from the clocks of :mod:`.clock`,
+and R from hits: each item i is hit Poisson(log(1 + o_i)) times (:class:`~ndpp.samplers.unions.Alone`). Sets of one size are proposed in
 the same way, from components tilted towards that size, until one has it.
 
 Memory: about 32r bytes per item and component for the tables, all components if they fit into a third of the memory, and otherwise some
@@ -31,7 +31,7 @@ from ndpp.samplers.gpu.clock import ClockGroup, Unfinished, clocks_that_fit
 from ndpp.samplers.gpu.memory import free_memory
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, prepare
-from ndpp.samplers.mixture import MAX_PROPOSALS, MixtureSampler, TiedSource
+from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler, TiedSource
 
 COMPONENT_STEP, HITS_STEP, ALONE_STEP = 1 << 22, (1 << 22) + 1, (1 << 22) + 2
 """Steps whose random numbers determine the component, the number of hits, and the items hit."""
@@ -56,7 +56,7 @@ class Proposals(NamedTuple):
 class SetEngine(BatchEngine):
     """Draws the samples of one sampler on one device from sets that are proposed for many of them at once."""
 
-    sampler: MixtureSampler
+    sampler: LawSampler
 
     @property
     @abstractmethod
@@ -118,12 +118,12 @@ class SetEngine(BatchEngine):
 
 @dataclass(eq=False)
 class TiedEngine(SetEngine):
-    """Draws the samples of one :class:`~ndpp.samplers.mixture.MixtureSampler` on one device, at most ``max_samples`` in parallel.
+    """Draws the samples of one :class:`~ndpp.samplers.laws.LawSampler` on one device, at most ``max_samples`` in parallel.
 
     ``components`` are those that can be drawn, ``cdf`` (C,) their weights' sums, ``blocks`` those whose tables are in memory together.
     """
 
-    sampler: MixtureSampler
+    sampler: LawSampler
     source: TiedSource
     device: torch.device
     q: Tensor
@@ -134,7 +134,7 @@ class TiedEngine(SetEngine):
     _spectra: dict[int, Spectra] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def prepare(cls, sampler: MixtureSampler, device: torch.device) -> TiedEngine | None:
+    def prepare(cls, sampler: LawSampler, device: torch.device) -> TiedEngine | None:
         """Copy the rows of the ties to the device; return None if there is nothing to draw."""
         if not len(sampler.cdf):
             return None
@@ -142,7 +142,7 @@ class TiedEngine(SetEngine):
         assert isinstance(source, TiedSource)
         weights = np.diff(sampler.cdf, prepend=0.0)
         components = np.flatnonzero(weights > UNREACHABLE * sampler.cdf[-1])
-        ties = source.mixture.base.ties
+        ties = source.mixture.base
         q = torch.empty(ties.n_rows, ties.rank, dtype=torch.float64, device=device)
         for block, part in ties.q_blocks():
             q[block] = torch.from_numpy(np.array(part)).to(device)

@@ -66,7 +66,7 @@ class RandomSize(Sampler):
         """
         if start not in ("uniform", "greedy"):
             raise InvalidInputError(f'start must be "uniform" or "greedy"; got {start!r}')
-        rank = kernel.rank
+        rank = kernel.without_background().rank
         prepared = up.prepare(kernel, rank) if rank > 1 else None
         index = LeverageTable.prepare(kernel) if rank else None
         starts = nested_starts(kernel) if start == "greedy" else (None,) * (rank + 1)

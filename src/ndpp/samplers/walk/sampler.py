@@ -119,7 +119,7 @@ class Walk(Sampler):
                 argument="device",
                 advice="Draw exact samples on a GPU with Exact.prepare(kernel, size=…, device='cuda').",
             )
-        size = kernel.check_size(size)
+        size = kernel.without_background().check_size(size)
         if thin is None and chains is not None:
             raise InvalidInputError("chains= needs thin=; without thin, every sample has its own chain")
         if thin is not None and steps is not None:

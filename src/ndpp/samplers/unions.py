@@ -1,52 +1,39 @@
-"""Exact samples of a kernel with a background, L = diag(δ) + X W Xᵀ, unconstrained or of one size.
+"""Sets of one component of a distribution: T, whose items come together, and R, whose items come by themselves.
 
-Distribution: P(S) ∝ det(L_S), with given and excluded items. Exact. A sample of any size is S = T ∪ R: T is drawn by :class:`Exact` from
-the low-rank part, and R item by item; nothing is rejected. Sets of size k are drawn by rejection, from the proposal that is accepted more
-often:
+Distribution: P(S) ∝ det(L_S), L = diag(δ) + X W Xᵀ, or that of sets of items of which S are the families. A set of any size is S = T ∪ R: T
+is drawn by :class:`Exact` from the low-rank part, and R item by item; nothing is rejected. Sets of size k are drawn by rejection, from the
+proposal that is accepted more often:
 
 * :class:`DisjointParts`: m ∝ e_m(X W Xᵀ) e_{k−m}(δ), T of m items from X W Xᵀ, R of k − m items with odds δ; accepted if T and R do not
   meet. Expected number of proposals: Σ_m e_m e_{k−m} / e_k(L), small unless some items are in a large part of all baskets.
 * :class:`SizedUnion`: S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number:
   1 / P_ρ(|S| = k), about 2.5 standard deviations of the size.
 
-Cost per sample: that of T, and O(|R|) for R (:class:`Alone`), independent of n. Preparing takes O(n r²). On a GPU (:class:`UnionEngine`) T
-is drawn there, and R on the CPU.
+:class:`FamilyUnion` then draws for each family a state and a non-empty set of its items.
+
+Cost per sample: that of T, and O(|R|) for R (:class:`Alone`), independent of n. Preparing takes O(n r²).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray, Items
-from ndpp._validation import check_items
-from ndpp.errors import BudgetExceededError, ImpossibleSizeError
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.errors import BudgetExceededError
 from ndpp.items.base import look_up_cdf
 from ndpp.items.table import alias_table, look_up
-from ndpp.laws.background import NEWTON_STEPS, BackgroundKernel
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.precision import check_given
+from ndpp.laws.patterns import Patterns
+from ndpp.laws.union import NEWTON_STEPS
 from ndpp.linalg import tilted_law
 from ndpp.linalg.union_size import SizeDistribution, UnionSize
-from ndpp.samplers.base import Draw, Draws, Engine, Sampler, stream
 from ndpp.samplers.exact import Exact
 
 FREQUENT_ODDS = 1.0
 """Items with larger odds, in more than half of all baskets, are drawn one by one; the others come from a table."""
-GIVE_UP_FACTOR = 50
-"""A draw gives up after this many times the expected number of proposals, which has a probability of at most exp(−50)."""
-MAX_PROPOSALS = 1e4
-"""Largest acceptable mean number of proposals per draw."""
-
-
-PROPOSALS_FACTOR = 3
-"""Proposals per sample on a GPU, relative to their expected number. One sample in twenty (exp(−3)) then has to be drawn on the CPU."""
-KEY_FLIPS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
-"""Bits of the key that differ between the streams of T on a GPU and those of R and of samples drawn on the CPU."""
 SIZED_BUDGET = 10**6
 """Maximum number of sets of independent items that are drawn until one has the wanted size."""
 
@@ -115,7 +102,7 @@ class SizedUnion(NamedTuple):
 
     @classmethod
     def prepare(
-        cls, kernel: BackgroundKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
+        cls, kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
     ) -> SizedUnion:
         """Choose ρ for the size, or ρ = 1."""
         if size is None:
@@ -126,7 +113,7 @@ class SizedUnion(NamedTuple):
     @classmethod
     def of(
         cls,
-        tilted: BackgroundKernel,
+        tilted: LowRankKernel,
         tied: IntArray,
         size: int | None,
         memory: int,
@@ -163,7 +150,7 @@ class DisjointParts(NamedTuple):
     cdf: FloatArray
 
     @classmethod
-    def prepare(cls, kernel: BackgroundKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
+    def prepare(cls, kernel: LowRankKernel, tied: IntArray, size: int, memory: int) -> DisjointParts:
         """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
         low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
         q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
@@ -204,144 +191,56 @@ def propose_from(
     kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
 ) -> Proposal:
     """Return what proposes sets of the kernel that contain ``tied``, items without a background; ``size`` counts them."""
-    if not isinstance(kernel, BackgroundKernel):
+    if kernel.background is None:
         ties = Exact.prepare(kernel, size=size, given=tied, memory=memory, device=device)
         return SizedUnion(ties, Alone.prepare(np.zeros(1)), None, kernel.log_mass(tied, size))
     if size is None:
         return SizedUnion.prepare(kernel, tied, None, memory, device)
-    union = SizedUnion.prepare(kernel, tied, kernel.check_tied_size(size, tied), memory, device)
+    union = SizedUnion.prepare(kernel, tied, kernel.check_size(size, given=tied), memory, device)
     if device not in (None, "cpu"):  # a GPU draws T without regard to its size
         return union
     parts = DisjointParts.prepare(kernel, tied, size, memory)
     return parts if -np.inf < parts.log_mass < union.log_mass else union
 
 
-@dataclass(frozen=True, eq=False)
-class UnionEngine:
-    """Draws T on a GPU, by the engine of :class:`Exact`, and R on the CPU.
+class FamilyUnion(NamedTuple):
+    """Sets of one component: families from ``union``, a state of each by its cumulative weights (F, K), and items by their odds.
 
-    Sets of one size: of each sample ``attempts`` proposals are made, and the first of the right size is taken. The few samples without one
-    are drawn on the CPU.
+    ``log_rest`` (n, K) is log(1 + r): minus the logarithm of the probability that an item does not come.
     """
 
-    sampler: ExactUnion
-    attempts: int
+    union: SizedUnion
+    patterns: Patterns
+    cumulated: FloatArray
+    log_rest: FloatArray
+    size: int | None
 
-    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
-        """Yield the samples first, first + 1, … in order, some at a time."""
-        apart_key, cpu_key = (np.asarray(key, np.uint64) ^ np.array([0, flip], np.uint64) for flip in KEY_FLIPS)
-        union, given = self.sampler.proposal, self.sampler.given
-        assert isinstance(union, SizedUnion)
-        assert union.ties.engine is not None
-        waiting: list[Draw] = []
-        found: Draw | None = None
-        began = time.perf_counter()
-        number = first * self.attempts
-        for part in union.ties.engine.draws(key, number, n_samples * self.attempts):
-            for together in part.baskets:
-                index, attempt = divmod(number, self.attempts)
-                if found is None:
-                    apart = union.ties.kernel.catalogue_ids(union.alone.draw(stream(apart_key, number)))
-                    ids = np.union1d(together, apart)
-                    if union.size in (None, len(ids)):
-                        found = self._draw(np.concatenate([given, ids]), attempt + 1)
-                if attempt == self.attempts - 1:
-                    waiting.append(found or self.sampler.draw(stream(cpu_key, index)))
-                    found = None
-                number += 1
-            if waiting:
-                seconds = (time.perf_counter() - began) / len(waiting)
-                yield self.sampler._collect([Draw(draw.rows, {**draw.info, "seconds": seconds}) for draw in waiting])
-                waiting, began = [], time.perf_counter()
+    def propose(self, rng: np.random.Generator) -> IntArray | None:
+        """Return a set, or None if it does not have the wanted size. Families that are tied, which cost most, are drawn last."""
+        apart = self.union.alone.draw(rng)
+        items = self.items_of(rng, apart)
+        if self.size is not None and len(items) > self.size:
+            return None
+        tied = np.setdiff1d(self.union.ties.draw(rng).rows, apart)
+        if self.size is not None and len(items) + len(tied) > self.size:
+            return None
+        ids = np.concatenate([items, self.items_of(rng, tied)])
+        return ids if self.size in (None, len(ids)) else None
 
-    def _draw(self, ids: IntArray, proposals: int) -> Draw:
-        rows = self.sampler.kernel.rows_of(np.sort(ids))
-        return Draw(rows, {"proposals": proposals, "rejections": proposals - 1})
-
-
-@dataclass(frozen=True, eq=False)
-class ExactUnion(Sampler):
-    """What ``kernel.sample`` draws with if the kernel has a background.
-
-    Attributes
-    ----------
-    given : array
-        Given items that have a background; ``proposal`` (None: all items are given) draws the others from the kernel ``rest``.
-    expected_proposals : float
-        Mean number of proposals per draw, in closed form; 1 for sets of any size.
-
-    Examples
-    --------
-    >>> import ndpp
-    >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), background=[0.1, 2.0, 0.0])
-    >>> ExactUnion.prepare(kernel, size=2).sample(100, rng=0).baskets.sizes.max()
-    np.int64(2)
-    """
-
-    kernel: LowRankKernel
-    given: IntArray
-    rest: LowRankKernel
-    proposal: Proposal | None
-    expected_proposals: float = 1.0
-    engine: Engine | None = field(default=None, repr=False)
-
-    @classmethod
-    def prepare(
-        cls,
-        kernel: LowRankKernel,
-        *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
-        memory: int = 256 * 2**20,
-        device: str | None = None,
-    ) -> ExactUnion:
-        """Pay for what depends on the kernel alone; refuse what cannot be drawn. Parameters as in :meth:`Exact.prepare`.
-
-        Raises
-        ------
-        BudgetExceededError
-            Sets of this size would take more than ``MAX_PROPOSALS`` proposals on average.
-        """
-        excluded = check_items(exclude, kernel, "exclude")
-        kernel = kernel.exclude(excluded) if len(excluded) else kernel
-        ids = kernel.catalogue_ids(kernel.rows_of(given, "given"))
-        rest, tied = kernel.given_alone(ids) if isinstance(kernel, BackgroundKernel) else (kernel, ids)
-        alone = np.setdiff1d(ids, tied)
-        if size is not None:
-            size = check_given(size, len(ids)) - len(alone)
-        if rest is None and size in (None, 0):
-            return cls(kernel, alone, kernel, None)
-        if rest is None:
-            raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-        proposal = propose_from(rest, tied, size, memory, device)
-        expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, size)))
-        if expected > MAX_PROPOSALS:
-            raise BudgetExceededError(
-                f"sets of this size would need {expected:.3g} proposals per draw on average, above {MAX_PROPOSALS:g}; "
-                "ask for another size, see kernel.size_distribution(), or draw sets of any size",
-                count=0,
-            )
-        sampler = cls(kernel, alone, rest, proposal, expected)
-        return sampler if proposal.ties.engine is None else sampler.with_engine()
-
-    def with_engine(self) -> ExactUnion:
-        """Return the sampler that draws T by the engine of its ties."""
-        sized = self.proposal is not None and self.proposal.size is not None
-        return replace(
-            self, engine=UnionEngine(self, int(np.ceil(PROPOSALS_FACTOR * self.expected_proposals)) if sized else 1)
-        )
-
-    def draw(self, rng: np.random.Generator) -> Draw:
-        """Draw one set, as sorted rows of the kernel's support."""
-        if self.proposal is None:
-            return Draw(np.sort(self.kernel.rows_of(self.given)), {"proposals": 0, "rejections": 0})
-        for proposals in range(1, int(GIVE_UP_FACTOR * self.expected_proposals) + 2):
-            rows = self.proposal.propose(rng)
-            if rows is not None:
-                ids = np.sort(np.concatenate([self.given, self.rest.catalogue_ids(rows)]))
-                return Draw(self.kernel.rows_of(ids), {"proposals": proposals, "rejections": proposals - 1})
-        raise BudgetExceededError(
-            f"{proposals} proposals were all rejected, where {self.expected_proposals:.3g} are needed on average",
-            count=proposals,
-        )
+    def items_of(self, rng: np.random.Generator, families: IntArray) -> IntArray:
+        """Draw items of each family, given that there is one at least: the first of them, and then the later ones independently."""
+        if not len(families):
+            return families
+        own = self.cumulated[families]
+        state = (own <= (rng.random(len(families)) * own[:, -1])[:, None]).sum(axis=1)
+        pair, items = self.patterns.items_of(families)
+        log_rest = self.log_rest[items, state[pair]]
+        ends = np.flatnonzero(np.diff(pair, append=len(families)))
+        total = np.cumsum(log_rest)
+        none_yet = total - np.append(0.0, total[ends[:-1]])[pair]  # −log P(none up to this item)
+        sought = rng.random(len(families)) * -np.expm1(-none_yet[ends])
+        is_before = -np.expm1(-none_yet) <= sought[pair]
+        is_before[ends] = False  # whatever rounding says, the last item is the first to come if no other is
+        is_first = ~is_before & np.append(True, is_before[:-1] | (np.diff(pair) > 0))
+        later = ~is_before & ~is_first & (-np.expm1(-log_rest) > rng.random(len(items)))
+        return np.asarray(items[is_first | later])

@@ -1,0 +1,46 @@
+"""The items that a distribution speaks of, and their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ndpp._types import IntArray
+from ndpp._validation import check_choice
+from ndpp.baskets.labels import check_labels
+from ndpp.errors import InvalidInputError, UnknownLabelError
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Items 0, 1, … ``n_items`` − 1, with or without labels."""
+
+    n_items: int
+    labels: tuple[str, ...] | None = None
+
+    @classmethod
+    def checked(cls, n_items: int, labels: Any) -> Catalogue:
+        """Return the catalogue; raise unless there is one label per item, or none at all."""
+        names = check_labels(labels)
+        if names is not None and len(names) != n_items:
+            raise InvalidInputError(f"labels must be {n_items} names, one per item; got {len(names)}")
+        return cls(n_items, names)
+
+    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
+        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
+        if self.labels is None:
+            raise InvalidInputError("these items have no labels; pass ids, or build it with labels=")
+        if isinstance(labels, str):
+            raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
+        new = [label for label in labels if label not in self._id_of]
+        if new and check_choice(unknown, "unknown", ("error", "skip")) == "error":
+            raise UnknownLabelError(new[0], self.labels)
+        return np.array([self._id_of[label] for label in labels if label in self._id_of], np.int64)
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or ())}

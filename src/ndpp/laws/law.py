@@ -1,0 +1,361 @@
+"""Every distribution over sets of items, P = Σ_c w_c P_c, and all that can be asked of it.
+
+A kernel has one component; a mixture has several. The public methods are written here, once, in terms of a few hooks that answer for all
+components at a time:
+
+    _log_whole(baskets)           log of the weight of each set S in each component
+    _log_started(ids, size)       log of the weight of all sets that contain J, of one size or of any
+    _sizes                        P_c(|S| = k)
+    _mean_inclusions(…)           Σ_c share_c P_c(a ∈ S | J ⊆ S, |S| = k)
+    _condition(ids), _only(ids)   the distribution given that items are in, or that no others are: of the same kind
+    largest, components           the largest size of each component, and each component as a distribution of its own
+
+Weights are relative to one unit per distribution: log det(I + L) is the weight of all sets of a kernel, and one that of a mixture.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import count
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ndpp._show import html_table, some
+from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
+from ndpp._validation import check_count, check_items, clip_probabilities
+from ndpp.baskets import Baskets
+from ndpp.errors import ImpossibleSizeError, UnknownLabelError, ZeroProbabilityError
+from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.precision import check_given, never_together
+
+NEGLIGIBLE_POSTERIOR = 1e-14
+"""Components with a smaller posterior are left out of averages."""
+
+
+class Upstairs(NamedTuple):
+    """What upper floors do for a distribution; ``ndpp/__init__.py`` connects them."""
+
+    prepare_sampler: Callable[..., Any]
+    recommend: Callable[..., Any]
+
+
+class Law(ABC):
+    """A distribution over sets of items."""
+
+    catalogue: Catalogue
+    weights: FloatArray
+    names: tuple[str, ...] | None
+    upstairs: ClassVar[Upstairs]
+    _memory: ClassVar[int] = 256 * 2**20
+    """Default for the maximum number of bytes of cached matrices."""
+
+    # -- hooks ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def components(self) -> Sequence[Any]:
+        """The components, as distributions of their own."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> IntArray:
+        """The size of the largest set of each component."""
+
+    @property
+    @abstractmethod
+    def _sizes(self) -> FloatArray:
+        """P_c(|S| = k), shape (C, largest size + 1)."""
+
+    @abstractmethod
+    def _log_whole(self, baskets: Baskets) -> FloatArray:
+        """Return the log weight of each set in each component, shape (len(baskets), C)."""
+
+    @abstractmethod
+    def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
+        """Return the log weight, in each component, of all sets that contain ``ids``, of one size or of any."""
+
+    @abstractmethod
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S, |S| = size) over the ``active`` components, for items other than ``ids``."""
+
+    @abstractmethod
+    def _condition(self, ids: IntArray) -> Law:
+        """Return the distribution of the remaining items, given that ``ids``, at least one, are in."""
+
+    @abstractmethod
+    def _only(self, ids: IntArray) -> Law:
+        """Return the distribution given that no other items than ``ids``, ascending, are in."""
+
+    def _log_whole_of(self, ids: IntArray) -> FloatArray:
+        """Return the log weight of one set in each component."""
+        return np.asarray(self._log_whole(Baskets.from_lists([ids], n_items=self.n_items))[0])
+
+    @property
+    def _log_unit(self) -> float:
+        """Log of the weight of all sets of a component."""
+        return 0.0
+
+    # -- the catalogue and the components ------------------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return self.catalogue.n_items
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of the items."""
+        return self.catalogue.labels
+
+    def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
+        """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
+        return self.catalogue.ids(labels, unknown=unknown)
+
+    @property
+    def max_size(self) -> int:
+        """No sample is larger."""
+        return int(self.largest[self.weights > 0].max())
+
+    def component(self, which: int | str) -> int:
+        """Return the number of a component, given by number or name."""
+        if isinstance(which, str):
+            if self.names is None or which not in self.names:
+                raise UnknownLabelError(which, self.names or ())
+            return self.names.index(which)
+        return check_count(which, "component", most=len(self.weights) - 1)
+
+    @cached_property
+    def _log_weights(self) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.weights))
+
+    def _repr_html_(self) -> str:
+        facts: list[tuple[str, Any]] = [("items", self.n_items), ("largest sample", self.max_size)]
+        if len(self.weights) > 1:
+            by_weight = sorted(zip(self.weights, self.names or count()), reverse=True)
+            facts += [(f"component {name}", f"{weight:.1%}") for weight, name in by_weight]
+        return html_table(repr(self).strip("<>"), ["labels", some(self.labels)], facts)
+
+    # -- probabilities -------------------------------------------------------------------------------------------------------
+
+    def log_prob(self, items: Items, size: int | None = None) -> float:
+        """Return log P(S), or with ``size`` log P(S | |S| = size)."""
+        ids = check_items(items, self)
+        if size is not None and len(ids) != self.check_size(size):
+            return -np.inf
+        log_weight = log_sum(self._log_weights + self._log_whole_of(ids))
+        return log_weight - self.log_normalizer(size) if log_weight > -np.inf else -np.inf
+
+    def log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return log P(S) of many sets."""
+        return np.asarray(logsumexp(self._log_weights + self.component_log_probs(baskets), axis=1))
+
+    def component_log_probs(self, baskets: Baskets) -> FloatArray:
+        """Return log P_c(S) of many sets and all components, shape (len(baskets), C)."""
+        return self._log_whole(baskets) - self._log_unit
+
+    def log_normalizer(self, size: int | None = None) -> float:
+        """Return the log weight of all sets, or of those of one size (−inf if there is none).
+
+        For a kernel these are log det(I + L) and log e_k, the sums of det(L_S). The weights of a mixture are probabilities.
+        """
+        if size is None:
+            return self._log_unit
+        return log_sum(self._log_weights + self._log_sizes(check_count(size, "size")))
+
+    def _log_sizes(self, size: int) -> FloatArray:
+        """Return the log weight of all sets of one size in each component."""
+        return self._log_started(np.empty(0, np.int64), size)
+
+    def size_distribution(self) -> FloatArray:
+        """Return P(|S| = k) for k = 0, 1, … up to the largest size."""
+        return (self.weights @ self._sizes)[: self.max_size + 1]
+
+    def check_size(self, size: int, *, given: Items = ()) -> int:
+        """Return ``size`` if some set of that size contains the given items; raise a clear error otherwise."""
+        ids = check_items(given, self, "given")
+        check_given(size, len(ids))
+        log_mass = self._log_started(ids, size) if len(ids) else self._log_sizes(size)
+        if log_sum(self._log_weights + log_mass) == -np.inf:
+            raise self._impossible(ids, size)
+        return size
+
+    def _impossible(self, ids: IntArray, size: int | None) -> ImpossibleSizeError | ZeroProbabilityError:
+        """Return the error for sets that have probability zero."""
+        if size is None or log_sum(self._log_weights + self._log_started(ids, None)) == -np.inf:
+            for item in ids:
+                if log_sum(self._log_weights + self._log_started(np.array([item]), None)) == -np.inf:
+                    return ZeroProbabilityError(f"item {item} was given, and it can never occur; leave it out")
+            return never_together(len(ids))
+        if size > self.max_size:
+            return ImpossibleSizeError(f"no set is larger than {self.max_size} items; size {size} was asked for")
+        among = f" that contain the {len(ids)} given items" if len(ids) else ""
+        even = " (all sets have an even number of items)" if not self.size_distribution()[1::2].any() else ""
+        return ImpossibleSizeError(
+            f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
+        )
+
+    def responsibilities(self, items: Items, *, whole: bool = False, size: int | None = None) -> FloatArray:
+        """Return the posterior of the components: P(c | items ⊆ S), or P(c | S = items) with ``whole``.
+
+        ``size`` is the size of S, the items included, if it is known.
+        """
+        ids = check_items(items, self)
+        if size is not None and not whole:
+            check_given(size, len(ids))
+        log_posterior = self._log_weights + (self._log_whole_of(ids) if whole else self._log_started(ids, size))
+        total = log_sum(log_posterior)
+        if total == -np.inf and whole:
+            raise ZeroProbabilityError(f"the set of these {len(ids)} items has probability zero")
+        if total == -np.inf:
+            raise self._impossible(ids, size)
+        return np.exp(log_posterior - total)
+
+    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
+        """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
+
+        ``size`` includes the given items, which have probability one.
+        """
+        ids = check_items(given, self, "given")
+        posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
+        active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
+        out = self._mean_inclusions(ids, size, active, posterior[active])
+        out[ids] = 1.0
+        return clip_probabilities(out, "inclusion probabilities")
+
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
+        none = np.empty(0, np.int64)
+        rows = [self._mean_inclusions(none, None, np.array([c]), np.ones(1)) for c in range(len(self.weights))]
+        return clip_probabilities(np.stack(rows), "inclusion probabilities")
+
+    # -- distributions of the same kind --------------------------------------------------------------------------------------
+
+    def condition(self, items: Items) -> Any:
+        """Return the distribution of the remaining items of a sample that contains these.
+
+        Raises
+        ------
+        ZeroProbabilityError
+            The items never occur together.
+        NoConditionalKernelError
+            They do, but a kernel gives them by themselves probability zero, so that the others have no kernel; use ``given=`` instead.
+        """
+        ids = check_items(items, self)
+        return self._condition(ids) if len(ids) else self
+
+    def restrict(self, items: Items) -> Any:
+        """Return the distribution given that only these items are in; ids stay those of the catalogue."""
+        return self._only(np.sort(check_items(items, self)))
+
+    def exclude(self, items: Items) -> Any:
+        """Return the distribution given that these items are not in; ids stay those of the catalogue."""
+        ids = check_items(items, self)
+        return self._only(np.delete(np.arange(self.n_items), ids)) if len(ids) else self
+
+    # -- upstairs ------------------------------------------------------------------------------------------------------------
+
+    def sampler(
+        self,
+        *,
+        size: int | None = None,
+        given: Items = (),
+        exclude: Items = (),
+        memory: int | None = None,
+        device: str | None = None,
+        component: int | str | None = None,
+    ) -> Any:
+        """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again.
+
+        Parameters as in :meth:`sample`.
+        """
+        options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
+        memory = self._memory if memory is None else memory
+        return self.upstairs.prepare_sampler(
+            self, size=size, given=given, exclude=exclude, memory=memory, device=device, **options
+        )
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        size: int | None = None,
+        given: Items = (),
+        exclude: Items = (),
+        rng: RngLike = None,
+        n_jobs: Jobs = None,
+        device: str | None = None,
+        memory: int | None = None,
+        progress: bool = False,
+        component: int | str | None = None,
+    ) -> Baskets:
+        """Draw exact samples.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of sets.
+        size : int, optional
+            Number of items of each set, given ones included. None: any number.
+        given, exclude : items
+            Items every set contains, and items no set contains: ids or labels.
+        rng : anything ``numpy.random.default_rng`` takes
+            Sample i depends on it and on i alone, whatever ``n_jobs``.
+        n_jobs : int or distributed.Client, optional
+            Workers, as joblib counts them, or a dask cluster; each holds BLAS to one thread.
+        device : str, optional
+            None or "cpu"; "cuda" or "cuda:1" draws on a GPU, thousands at a time.
+        memory : int, optional
+            Maximum bytes of cached matrices, by default 256 MB, of a mixture 2 GB. Peak memory in addition to X is this, a table of
+            20n bytes, and about 130 r² √size bytes per worker.
+        progress : bool
+            Show a progress bar.
+        component : int or str, optional
+            Draw from one component of a mixture, given by number or name.
+
+        Examples
+        --------
+        >>> import ndpp, numpy as np
+        >>> kernel = ndpp.LowRankKernel(np.eye(4), np.eye(4))
+        >>> kernel.sample(3, size=2, given=[1], rng=0).to_lists()
+        [[0, 1], [1, 2], [0, 1]]
+        >>> odds, ties = [[1.0, 9.0], [0.0, 1.0]], [[1.0], [1.0]]
+        >>> mixture = ndpp.Mixture.tied(odds, ties, [[0.5]], [0.5, 0.5], names=["a", "b"])
+        >>> mixture.sample(3, component="b", rng=0).to_lists()
+        [[], [1], [1]]
+        """
+        sampler = self.sampler(
+            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
+        )
+        baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
+        return baskets
+
+    def recommend(
+        self,
+        basket: Items,
+        *,
+        n: int = 10,
+        candidates: Items | None = None,
+        ranking: str = "completion",
+        unknown: str = "error",
+    ) -> Any:
+        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`.
+
+        Examples
+        --------
+        >>> from ndpp.datasets import shelf_kernel
+        >>> shelf_kernel().recommend(["bread"], n=2)
+        item     score
+        butter   3.028
+        jam     0.9346
+        """
+        return self.upstairs.recommend(self, basket, n=n, candidates=candidates, ranking=ranking, unknown=unknown)
+
+
+def log_sum(values: AnyArray) -> float:
+    """Return log Σ exp of the values, −inf if all of them are."""
+    return float(logsumexp(values)) if np.max(values) > -np.inf else -np.inf

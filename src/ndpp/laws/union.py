@@ -1,0 +1,242 @@
+"""The sets of a kernel L = diag(δ) + X W Xᵀ and their weights det(L_S), with a background δ ≥ 0 or without, δ = 0.
+
+det(L_S) sums δ over some of the items of S times minors of X W Xᵀ over the others, so a sample is the union of two independent sets:
+
+    S = T ∪ R,        T of the low-rank kernel (1 + δ)^−½ X W Xᵀ (1 + δ)^−½,        R each item a by itself with p_a = δ_a / (1 + δ_a),
+
+and P(a ∈ S) = p_a + (1 − p_a) P(a ∈ T). Without a background, S = T.
+
+Given items J with δ > 0, the remaining ones have the same δ and W' = W − W X_Jᵀ L_J⁻¹ X_J W: a kernel of this kind again. Items with δ = 0
+come with T alone; given such items, T is conditioned and R is not. Sizes are those of :mod:`ndpp.linalg.union_size`, and
+log e_k comes from the kernel ρL, with ρ chosen so that k items are expected: log e_k = log P_ρ(|S| = k) + log det(I + ρL) − k log ρ.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.special import expit
+
+from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._validation import check_items
+from ndpp.laws.precision import Judged, never_together, say_precision
+from ndpp.linalg import (
+    ZERO_WEIGHT,
+    coordinates,
+    inclusion_matrix,
+    log_elementary,
+    rounding_error,
+    tilted_law,
+)
+from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.schur import condition_inner_with_background, judged_minor
+from ndpp.linalg.union_size import UnionSize
+
+NEWTON_STEPS = 60
+
+
+class Tilted(NamedTuple):
+    """The kernel ρL, under which about the wanted number of items is expected, the size of its samples, and log ρ."""
+
+    kernel: Any
+    union: UnionSize
+    log_tilt: float
+
+
+class WeighedSets(Judged):
+    """The weights of the sets of a kernel: of one, of all that contain some items, and of all of one size."""
+
+    _normalizers: dict[int, tuple[float, float]]
+
+    @abstractmethod
+    def _with(
+        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
+    ) -> Self:
+        """Return the kernel with another W on part of the catalogue, and its background times ``rho``."""
+
+    @property
+    def rank(self) -> int:
+        """Rank of X W Xᵀ. A background allows larger samples."""
+        return self.coordinates.rank
+
+    @property
+    def largest(self) -> IntArray:
+        """The size of the largest set: the rank, if there is no background."""
+        return np.array([min(self.n_rows, int(np.count_nonzero(self.odds)) + self.rank)])
+
+    # -- one set -------------------------------------------------------------------------------------------------------------
+
+    def log_det(self, items: Items) -> float:
+        """Return log det(L_S), −inf if it is zero. O(k²r + kr²), with a background O(k²d + k³)."""
+        ids = check_items(items, self.catalogue)
+        if not self.can_occur(ids).all():
+            return -np.inf
+        value, error = self._log_det(ids)
+        say_precision(error, f"the probabilities of {len(ids)} items")
+        return value
+
+    def is_possible(self, rows: IntArray) -> bool:
+        """Return whether det L_S > 0 up to rounding, for a set S of rows of the support: whatever the scale of L."""
+        return self._log_det(self.catalogue_ids(rows))[0] > -np.inf
+
+    def _log_det(self, ids: IntArray) -> tuple[float, float]:
+        """Return log det(L_S) and an estimate of its error, none with a background."""
+        if self.background is None:
+            return judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
+        if len(ids) == 0:
+            return 0.0, 0.0
+        # With rows x_i / √δ_i, det L_S / Πδ_i sums the minors of the low-rank part over all sets that hold the items with δ = 0.
+        odds, x = self.background[ids], self.x_rows(self.rows_of(ids))
+        alone = odds > 0
+        x[alone] /= np.sqrt(odds[alone])[:, None]
+        coords = coordinates(x, self.W, magnitudes=self._magnitudes)
+        popularity = float(np.log(odds[alone]).sum())
+        if coords.rank == 0:
+            return popularity if alone.all() else -np.inf, 0.0
+        assert coords.Q is not None
+        return popularity + tilted_law(coords, 1.0, coords.Q[~alone]).log_weight, 0.0
+
+    # -- all sets that contain some items ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _log_alone(self) -> float:
+        """Log of the weight of all sets R."""
+        return float(np.log1p(self.odds).sum())
+
+    def given_alone(self, items: Items) -> tuple[Self | None, IntArray]:
+        """Return the kernel given those of the items that have a background (None: no item is left), and the other items."""
+        ids = self.catalogue_ids(self.rows_of(items, "given"))
+        alone = np.zeros(len(ids), bool) if self.background is None else self.background[ids] > 0
+        if len(ids) == self.n_rows and alone.all():
+            return None, ids[:0]
+        return (self._given_alone(ids[alone]) if alone.any() else self), ids[~alone]
+
+    def _given_alone(self, ids: IntArray) -> Self:
+        """Return the kernel given items with δ > 0: W' = W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows x_i / √δ_i."""
+        assert self.background is not None
+        x = self.x_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
+        W, magnitudes = condition_inner_with_background(np.asarray(self.W, np.float64), x, self._magnitudes)
+        return self._with(W, np.setdiff1d(self.support, ids), np.maximum(self._magnitudes, magnitudes))
+
+    def log_mass(self, items: Items = (), size: int | None = None) -> float:
+        """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
+        ids = check_items(items, self.catalogue)
+        if not self.can_occur(ids).all():
+            return -np.inf
+        rest, tied = self.given_alone(ids)
+        if rest is not self:
+            alone = self.log_det(np.setdiff1d(ids, tied))
+            size = None if size is None else size - (len(ids) - len(tied))
+            if rest is None:
+                return alone if size in (None, 0) else -np.inf
+            return alone + rest.log_mass(tied, size)
+        if size is None:
+            return self._log_alone + self.free_law(self._q(tied)).log_weight
+        value, error = self._log_elementary(size, tied)
+        say_precision(error, f"sets of size {size}")
+        return value
+
+    def _inclusions(self, ids: IntArray, size: int | None) -> FloatArray:
+        """Return P(a ∈ S | ids ⊆ S) of every item of the catalogue other than ``ids``, of all sets or of those of one size."""
+        rest, tied = self.given_alone(ids)
+        size = None if size is None else size - (len(ids) - len(tied))
+        out = np.zeros(self.n_items)
+        if rest is None or size == len(tied):
+            return out
+        if rest is not self:
+            return rest._inclusions(tied, size)
+        if size is not None and self.background is not None:
+            tilted = self.tilted_for(size, tied)
+            marginal, items = tilted.kernel._marginal(tied), tilted.kernel._scaled_rows()
+            out[self.support] = tilted.union.inclusions(size - len(tied), marginal, items)
+            return out
+        M = self._marginal(tied) if size is None else inclusion_matrix(self.coordinates, size, self._q(tied))[0]
+        for block, forms in self.q_map(partial(quadratic_forms, M=M)):
+            out[self.catalogue_ids(np.arange(block.start, block.stop))] = forms
+        out[self.support] = (self.odds + out[self.support]) / (1 + self.odds)
+        return out
+
+    def _q(self, tied: Items) -> FloatArray:
+        return self.q_rows(self.rows_of(tied))
+
+    def _marginal(self, tied: Items) -> FloatArray:
+        law = self.free_law(self._q(tied), factor=10.0)  # a probability is a derivative of log det, with a larger error
+        if law.log_weight == -np.inf:
+            raise never_together(len(tied))
+        return law.marginal
+
+    # -- sets of one size ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _sizes(self) -> FloatArray:
+        law = (
+            self.free_law().law if self.background is None else self._union().distribution().spread(self.largest[0] + 1)
+        )
+        return law[None]
+
+    def _log_elementary(self, size: int, tied: IntArray) -> tuple[float, float]:
+        """Return log Σ det L_S over the sets of ``size`` items that contain ``tied``, items with δ = 0, and its relative error."""
+        if len(tied):
+            return self._log_sized(size, tied)
+        if size not in self._normalizers:
+            self._normalizers[size] = self._log_sized(size, tied)
+        return self._normalizers[size]
+
+    def _log_sized(self, size: int, tied: IntArray) -> tuple[float, float]:
+        if self.background is None:
+            return log_elementary(self.coordinates, size, self._q(tied) if len(tied) else None)
+        if size == len(tied):
+            return self._log_det(tied)
+        mass = tilted_law(self.coordinates, 1.0, self._q(tied)).log_weight
+        if mass == -np.inf or not len(tied) < size <= self.largest[0]:
+            return -np.inf, 0.0
+        tilted = self.tilted_for(size, tied)
+        chance = tilted.union.distribution().at(size - len(tied))
+        if chance <= ZERO_WEIGHT:
+            return -np.inf, 0.0
+        q, kernel = tilted.kernel._q(tied), tilted.kernel
+        log_mass = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, q).log_weight
+        return float(np.log(chance)) + log_mass - size * tilted.log_tilt, rounding_error(
+            kernel.coordinates, 1.0, q
+        ) / chance
+
+    def _union(self, tied: Items = ()) -> UnionSize:
+        return UnionSize.prepare(self._marginal(tied), self._scaled_rows())
+
+    def _scaled_rows(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield p and (1 − p)^½ q of some rows of the support."""
+        p = self.odds / (1 + self.odds)
+        yield from ((p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.q_blocks())
+
+    def tilted(self, rho: float) -> Self:
+        """Return the kernel ρL: the same distribution of sets of one size, and another distribution of sizes."""
+        return self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, rho=rho)
+
+    def tilted_for(self, size: int, tied: Items) -> Tilted:
+        """Return ρL with about ``size`` items expected, given that ``tied`` are in, by safeguarded Newton steps on log ρ."""
+        left = size - len(tied)
+        x, low, high = self._first_tilt(size), -np.inf, np.inf
+        for _ in range(NEWTON_STEPS):
+            kernel = self.tilted(float(np.exp(x)))
+            union = kernel._union(tied)
+            mean, variance = union.mean_and_variance()
+            if abs(mean - left) <= max(0.3, 0.3 * np.sqrt(max(variance, 0.0))):
+                break
+            low, high = (low, x) if mean > left else (x, high)
+            step = float(np.clip((left - mean) / max(variance, 1e-3), -3, 3))
+            x = x + step if low < x + step < high else (low + high) / 2
+        return Tilted(kernel, union, x)
+
+    def _first_tilt(self, size: int) -> float:
+        """Return log ρ as if all directions of T were items of their own."""
+        log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.coordinates.scale**2]))
+        wanted = min(max(size - 0.3, 0.3), len(log_odds) - 0.3)  # the smallest tilt that serves: rounding grows with it
+        low, high = -log_odds.max() - 40, -log_odds.min() + 40
+        for _ in range(40):
+            x = (low + high) / 2
+            low, high = (x, high) if expit(x + log_odds).sum() < wanted else (low, x)
+        return float(low)
