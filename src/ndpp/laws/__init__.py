@@ -5,5 +5,8 @@ from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.tied import TiedMixture
 
 __all__ = ["FamilyMixture", "Law", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]
+
+Mixture._make_tied = TiedMixture

@@ -8,13 +8,12 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ndpp._lazy import load
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
@@ -29,8 +28,6 @@ RARE_SIZE = 1e-8
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
 MEMORY = 2**31
 """Default for the maximum number of bytes of prepared components."""
-TIED = "ndpp.laws.tied:TiedMixture"
-"""The class of mixtures with shared ties, which builds on this one."""
 
 
 class Mixture(Law):
@@ -60,6 +57,8 @@ class Mixture(Law):
 
     _memory = MEMORY
     _components: tuple[LowRankKernel, ...]
+    _make_tied: ClassVar[Callable[..., Mixture]]
+    """The class of mixtures with shared ties, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
 
     def __init__(
         self, components: Sequence[LowRankKernel], weights: Any, *, names: Sequence[str] | None = None
@@ -117,8 +116,7 @@ class Mixture(Law):
             Names of the items.
         """
         base = LowRankKernel(X, W, labels=labels, background=np.ones(np.shape(X)[0]))
-        mixture: Mixture = load(TIED)(odds, base, weights, names=names)
-        return mixture
+        return Mixture._make_tied(odds, base, weights, names=names)
 
     def __repr__(self) -> str:
         return f"<Mixture of {len(self.weights)} components over {self.n_items} items>"

@@ -1,8 +1,8 @@
 """Exact samples of every distribution but a kernel without a background, which :class:`Exact` draws from by itself.
 
 Distribution: P(S) = Σ_c w_c P_c(S), with given and excluded items, unconstrained or of one size. Exact. A component is drawn, and then a
-set from it (:mod:`.unions`): T, whose items come together, and R, whose items come by themselves; for families a pattern of each. What draws
-from a component is prepared when it is first needed. Those used last stay in memory, at most ``memory`` bytes of them.
+set from it (:mod:`.unions`): T, whose items come together, and R, whose items come by themselves; for families a pattern of each. What
+draws from a component is prepared when it is first needed. Those used last stay in memory, at most ``memory`` bytes of them.
 
 Sets of one size of a mixture with shared ties: the probability of the size in each component would take long to compute, and is not
 needed. Component c is proposed with probability ∝ w_c ρ_c^(−k) det(I + ρ_c L_c) / Z_c, then a set of the kernel ρ_c L_c, which is accepted
