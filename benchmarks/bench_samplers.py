@@ -22,11 +22,11 @@ import threadpoolctl
 
 from ndpp import LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
-from ndpp.experiments.kernels import from_files
-from ndpp.experiments.record import load_average, machine, read, report
-from ndpp.experiments.registry import EXPERIMENTS
-from ndpp.experiments.timing import draw_times, timed
 from ndpp.samplers import Exact, RandomSize, RejectionUp
+from ndpp_experiments.kernels import from_files
+from ndpp_experiments.record import load_average, machine, read, report
+from ndpp_experiments.registry import EXPERIMENTS
+from ndpp_experiments.timing import draw_times, timed
 
 SEED = 0
 Json = dict[str, Any]

@@ -23,10 +23,10 @@ import threadpoolctl
 from bench_prepare import inner, peak_mb
 
 from ndpp import LowRankKernel
-from ndpp.experiments.record import load_average, machine
-from ndpp.experiments.timing import Stopwatch
 from ndpp.rows import FileRows
 from ndpp.samplers import Exact
+from ndpp_experiments.record import load_average, machine
+from ndpp_experiments.timing import Stopwatch
 
 SIZES = ((1_000_000, 64), (10_000_000, 64), (100_000_000, 16))
 SMALL, SIZE, SEED = 10_000, 10, 0

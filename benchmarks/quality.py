@@ -29,10 +29,10 @@ from ndpp import load as load_model
 from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
-from ndpp.experiments.record import machine
 from ndpp.items import Scan
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.samplers import Rejection
+from ndpp_experiments.record import machine
 
 
 class Data(NamedTuple):

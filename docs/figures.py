@@ -23,9 +23,9 @@ import figures_learning
 import figures_scale
 from units import duration
 
-from ndpp.experiments.record import grouped, markdown_table, on_machine
-from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
+from ndpp_experiments.record import grouped, markdown_table, on_machine
+from ndpp_experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- (\w+): written by docs/figures\.py -->\n).*?(<!-- \2: end -->)", re.DOTALL)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpp.experiments.record import markdown_table
+from ndpp_experiments.record import markdown_table
 
 TOP = """# On a GPU
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
-from ndpp.experiments.record import Table
 from ndpp.samplers.registry import WALK, Request
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from ndpp._atomic import check_writable, one_writer, part_path
+from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.training import Family, make_estimator, train, with_settings
 from ndpp.errors import UnfinishedRunError
-from ndpp.experiments.record import Table
 from ndpp.explain import missions as missions_of
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture

@@ -12,13 +12,13 @@ import numpy as np
 import typer
 from safetensors import safe_open
 
+from ndpp._show import Table
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
-from ndpp.experiments.record import Table
 from ndpp.explain import Mission, missions
 from ndpp.laws.files import load_header
 from ndpp.laws.header import ModelHeader

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
@@ -23,7 +24,6 @@ from ndpp.cli.files import (
 )
 from ndpp.cli.lists import CategoryFile, Lists
 from ndpp.cli.output import Report, emit, progress, working
-from ndpp.experiments.record import Table
 from ndpp.explain import Reason, reasons_many
 from ndpp.inference import Ranking, greedy_map, recommend_many
 from ndpp.laws.kernel import LowRankKernel

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 import ndpp
+from ndpp._atomic import write_text
 from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
@@ -22,7 +23,6 @@ from ndpp.cli.guard import say
 from ndpp.cli.output import cell, working
 from ndpp.cli.related import MOST_POPULAR
 from ndpp.errors import InvalidInputError, needing
-from ndpp.experiments.record import write_text
 from ndpp.explain import Pairs, missions, popularity, strongest_pairs
 from ndpp.laws.files import load_header
 from ndpp.laws.mixture import Mixture

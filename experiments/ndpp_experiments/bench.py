@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ndpp.errors import NDPPError
-from ndpp.experiments.record import Say
-from ndpp.experiments.timing import Stopwatch, sample_times
 from ndpp.samplers import Sampler
+from ndpp_experiments.record import Say
+from ndpp_experiments.timing import Stopwatch, sample_times
 
 
 class SamplerTiming(NamedTuple):
