@@ -1,11 +1,18 @@
-"""Arguments and options that several commands share, and short ways to declare others."""
+"""Arguments and options that several commands share, one by one and in groups, and short ways to declare others.
+
+A group is a dataclass whose fields are options. A command takes it as one parameter, and :func:`flattened` declares its fields.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -18,6 +25,30 @@ Unknown = StrEnum("Unknown", "error skip")
 """What to do about items that the model does not know."""
 Missing = StrEnum("Missing", "error skip keep")
 """What to do about missing values."""
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the fields of its groups of options in place of the groups."""
+    hints, groups = get_type_hints(command, include_extras=True), {}
+    options: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(group := hints[name]):
+            groups[name] = [field.name for field in fields(group)]
+            own = get_type_hints(group, include_extras=True)
+            options += [(field.name, own[field.name], field.default) for field in fields(group)]
+        else:
+            options.append((name, hints[name], parameter.default))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {name: hints[name](**{field: given.pop(field) for field in own}) for name, own in groups.items()}
+        command(**given, **made)
+
+    run.__annotations__ = {name: hint for name, hint, _ in options}
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=a, default=d) for name, a, d in options]
+    )
+    return run
 
 
 def number(help: str, *names: str, least: float | None = 0, **more: Any) -> Any:
@@ -100,3 +131,50 @@ UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip"
 MissingValues = Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)]
 BasketColumn = Annotated[str, typer.Option("--basket", metavar="NAME", help="CSV or Parquet column of the basket.")]
 ItemColumn = Annotated[str, typer.Option("--item", metavar="NAME", help="CSV or Parquet column of the item.")]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file of baskets is read."""
+
+    from_: From = None
+    basket: BasketColumn = "basket"
+    item: ItemColumn = "item"
+    encoding: Encoding = None
+    missing: MissingValues = Missing.error
+
+
+@dataclass(frozen=True)
+class ReadingFor(Reading):
+    """How a file of baskets over the items of a model is read."""
+
+    unknown: UnknownItems = Unknown.error
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which items may be added."""
+
+    only: Only = None
+    candidates_file: CandidatesFile = None
+    exclude: Exclude = None
+    exclude_file: ExcludeFile = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How baskets are drawn."""
+
+    seed: FreshSeed = None
+    jobs: Jobs = 1
+    device: Device = "cpu"
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How baskets are written."""
+
+    output: Output = None
+    to: To = None
+    json: Json = False
+    ids: Ids = False
