@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,10 +19,7 @@ from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.samplers.registry import Request, offered
 
-MAX_PROPOSALS = 100
-"""Proposals per basket above which a benchmark skips the rejection sampler."""
 NO_MIXTURES = "the samplers that are compared need a single kernel"
 NAMES = "Names of experiments, such as fig1 or table2, or all; --list shows them."
 
@@ -118,22 +114,15 @@ def bench(
       ndpp bench model.safetensors --size 5
       ndpp bench --items 100000 --rank 100 --any-size --json
     """
-    from ndpp_experiments import bench as benchmark
+    from ndpp_experiments.bench import measure_all
     from ndpp_experiments.record import machine
 
     check_output(output, inputs=(model,))
     wanted = None if any_size else size
     with working("making the kernel") as show:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_kernel(model, NO_MIXTURES)
-        request = Request(wanted, max_proposals=MAX_PROPOSALS)
-        ready = {
-            spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)
-            for spec in offered(wanted)
-        }
-        # A tiny kernel first, so that no sampler's time includes compiling and importing.
-        tiny, small = make_kernel(20, 4, rng=seed), Request(None if any_size else min(2, size))
-        benchmark.measure({spec.name: partial(spec.prepare, tiny, small) for spec in offered(wanted)}, seconds=0.0)
-        timings = benchmark.measure(ready, seconds=seconds, seed=seed, say=lambda name: show(f"timing {name}"))
+        how: dict[str, Any] = {"device": device, "seconds": seconds, "seed": seed}
+        timings = measure_all(kernel, wanted, **how, say=lambda name: show(f"timing {name}"))
     if all(timing.seconds is None for timing in timings):
         raise InvalidInputError(timings[0].note)
     shown = Table(

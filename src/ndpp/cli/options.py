@@ -94,6 +94,9 @@ _MODEL = "A model file, as written by [bold]ndpp fit[/]."
 _REPLACED = "Write to this file instead of standard output; it is replaced atomically."
 _NUMBERS = "Whether integers in the file are labels (default), or ids, that is, positions in the catalogue."
 _UNKNOWN = "Items of files that the model does not know; skip leaves them out and counts them."
+_FROM = "Input format; default: by the suffix, else text."
+_TO = "Output format; default: by the suffix of -o, else text."
+_CANDIDATES = "File of such items, one per line, or the column item of a table."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -109,12 +112,8 @@ Items = Annotated[
 ]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
-Only = Annotated[list[str] | None, _items("The only items that may be added.", "--only")]
-CandidatesFile = Annotated[str | None, file("File of such items, one per line, or the column item of a table.")]
-ExcludeFile = Annotated[str | None, file("File of items that are in no basket.")]
 Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
 Seed = Annotated[int, number("Seed of all random numbers.")]
-FreshSeed = Annotated[int | None, number("Seed of all random numbers; default: a fresh one.")]
 Jobs = Annotated[
     int, number("Threads; -1 for all cores. Does not affect the result.", "--jobs", "-j", least=None, callback=_jobs)
 ]
@@ -122,26 +121,21 @@ Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1."
 Output = Annotated[Path | None, file(_REPLACED, "--output", "-o", callback=_output)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run, to the same result.")]
-To = Annotated[Format | None, typer.Option("--to", help="Output format; default: by the suffix of -o, else text.")]
-From = Annotated[Format | None, typer.Option("--from", help="Input format; default: by the suffix, else text.")]
 Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
 UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
-MissingValues = Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)]
-BasketColumn = Annotated[str, typer.Option("--basket", metavar="NAME", help="CSV or Parquet column of the basket.")]
-ItemColumn = Annotated[str, typer.Option("--item", metavar="NAME", help="CSV or Parquet column of the item.")]
 
 
 @dataclass(frozen=True)
 class Reading:
     """How a file of baskets is read."""
 
-    from_: From = None
-    basket: BasketColumn = "basket"
-    item: ItemColumn = "item"
+    from_: Annotated[Format | None, typer.Option("--from", help=_FROM)] = None
+    basket: Annotated[str, typer.Option(metavar="NAME", help="CSV or Parquet column of the basket.")] = "basket"
+    item: Annotated[str, typer.Option(metavar="NAME", help="CSV or Parquet column of the item.")] = "item"
     encoding: Encoding = None
-    missing: MissingValues = Missing.error
+    missing: Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)] = Missing.error
 
 
 @dataclass(frozen=True)
@@ -155,17 +149,17 @@ class ReadingFor(Reading):
 class Limits:
     """Which items may be added."""
 
-    only: Only = None
-    candidates_file: CandidatesFile = None
+    only: Annotated[list[str] | None, _items("The only items that may be added.", "--only")] = None
+    candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
     exclude: Exclude = None
-    exclude_file: ExcludeFile = None
+    exclude_file: Annotated[str | None, file("File of items that are in no basket.")] = None
 
 
 @dataclass(frozen=True)
 class Drawing:
     """How baskets are drawn."""
 
-    seed: FreshSeed = None
+    seed: Annotated[int | None, number("Seed of all random numbers; default: a fresh one.")] = None
     jobs: Jobs = 1
     device: Device = "cpu"
 
@@ -175,6 +169,6 @@ class Writing:
     """How baskets are written."""
 
     output: Output = None
-    to: To = None
+    to: Annotated[Format | None, typer.Option("--to", help=_TO)] = None
     json: Json = False
     ids: Ids = False
