@@ -4,7 +4,7 @@ X is a float32 file, written for the run and removed afterwards, and passed to t
 so that every catalogue has about the same size distribution: two of them differ only in n. Everything runs in a fresh process with one
 BLAS thread; memory is the peak of that process (VmHWM), including imports and compiled code. Run
 ``python benchmarks/bench_scale.py [--folder FOLDER] [--sizes 10000000x64 …] [-o FILE.json]``, or a small one with
-``make bench ARGS="-k scale"``; ``docs/figures.py`` writes the tables of docs/scale.md from the file.
+``make bench ARGS="-k scale"``; ``experiments/publish/figures.py`` writes the tables of docs/scale.md from the file.
 """
 
 from __future__ import annotations

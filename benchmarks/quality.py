@@ -1,7 +1,7 @@
 """Every model on every real data set: fitted to training baskets, evaluated on test baskets.
 
     NDPP_DATA=… python benchmarks/quality.py --device cuda --jobs 4 -o benchmarks/results/quality.json
-    python docs/figures.py
+    python experiments/publish/figures.py
 
 Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and training baskets.
 Settings are the defaults. Results are written as they come, one record per data set, model and seed; a new record replaces an old

@@ -1,7 +1,7 @@
 """Every sampler on the two kernels learned from UK Retail: the times that the README and docs/benchmarks.md quote.
 
-``benchmarks/bench_samplers.py`` runs this, measures what else the pages quote, and ``docs/figures.py`` writes them. A small synthetic
-kernel replaces the learned ones if their files are missing.
+``benchmarks/bench_samplers.py`` runs this, measures what else the pages quote, and ``experiments/publish/figures.py`` writes them. A small
+synthetic kernel replaces the learned ones if their files are missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text of ``docs/gpu.md``, from ``benchmarks/results/gpu.json`` and ``gpu_counters.json``; ``python docs/figures.py`` writes it."""
+"""The text of ``docs/gpu.md``, from ``benchmarks/results/gpu.json`` and ``gpu_counters.json``; ``python experiments/publish/figures.py`` writes it."""
 
 # ruff: noqa: E501  (prose)
 

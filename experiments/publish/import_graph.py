@@ -1,4 +1,4 @@
-"""Draw ``_static/imports.svg``, the import graph of :doc:`architecture`: ``python docs/import_graph.py [--check]``.
+"""Draw ``_static/imports.svg``, the import graph of :doc:`architecture`: ``python experiments/publish/import_graph.py [--check]``.
 
 Edges are the imports that grimp finds in ``ndpp``, by top-level package or module; bands are the layers of the contract
 in ``pyproject.toml``. Every edge is listed in the file's ``metadata``; those that no chain of other imports implies are
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import grimp
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TO = ROOT / "docs" / "_static" / "imports.svg"
 LEFT, RIGHT, ROW, GAP, WIDTH = 80, 800, 50, 22, 7.4
 STYLE = """<style>.module{fill:#fdf3e0;stroke:#506070} .package{fill:#cfe0f3;stroke:#506070} .band0{fill:#fff}
