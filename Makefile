@@ -68,14 +68,14 @@ bench: $(READY)  ## Run the benchmarks (ARGS="-k import" for some of them)
 	$(ONE_THREAD) $(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' -o addopts='--import-mode=importlib' $(ARGS)
 
 figures: $(READY)  ## Write every published figure from the recorded results
-	$(BIN)/python docs/figures.py
+	$(BIN)/python experiments/publish/figures.py
 
 timings: $(READY)  ## Time the samplers (about twelve minutes on two idle cores), keep the results, write the figures
 	$(ONE_THREAD) $(BIN)/ndpp reproduce fig2 -o results
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_samplers.py -o results
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_prepare.py -o results/prepare.json
-	$(BIN)/python docs/pictures.py overview
-	$(BIN)/python docs/figures.py
+	$(BIN)/python experiments/publish/pictures.py overview
+	$(BIN)/python experiments/publish/figures.py
 
 mutants: $(READY)  ## Change the source in 72 places, one at a time, and see which the tests miss (an hour or two)
 	@mkdir -p build

@@ -54,7 +54,7 @@ CORE_TYPES = {
 }
 
 # Modules that cannot be imported, and whose doctests cannot run, without torch. Test files skip themselves.
-WITH_TORCH = ("src/ndpp/learning", "src/ndpp/samplers/gpu", "src/ndpp/experiments/demo.py")
+WITH_TORCH = ("src/ndpp/learning", "src/ndpp/samplers/gpu", "experiments/ndpp_experiments/demo.py")
 
 PROBE = """
 import json, platform

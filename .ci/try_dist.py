@@ -15,10 +15,11 @@ from pathlib import Path
 README = Path(__file__).resolve().parents[1] / "README.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WHERE = """
-import pathlib, sys, ndpp
-place = pathlib.Path(ndpp.__file__).resolve()
-assert place.is_relative_to(pathlib.Path(sys.prefix).resolve()), f"{place} is not of the installed package"
-print("ndpp", ndpp.__version__, "from", place.parent)
+import pathlib, sys, ndpp, ndpp_experiments
+for package in (ndpp, ndpp_experiments):
+    place = pathlib.Path(package.__file__).resolve()
+    assert place.is_relative_to(pathlib.Path(sys.prefix).resolve()), f"{place} is not of the installed package"
+    print(package.__name__, ndpp.__version__, "from", place.parent)
 """
 
 

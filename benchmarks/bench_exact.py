@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-from ndpp.experiments.kernels import from_files
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
+from ndpp_experiments.kernels import from_files
 
 CASES = {10: 24, 50: 5, 100: 2, None: 8}
 """Samples per size and round."""

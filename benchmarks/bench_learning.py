@@ -22,9 +22,9 @@ from ndpp import Baskets, metrics
 from ndpp._progress import ProgressBar
 from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
-from ndpp.experiments.record import machine
-from ndpp.experiments.timing import Times, timed
 from ndpp.learning import NDPP, ONDPP, SymmetricDPP, fit
+from ndpp_experiments.record import machine
+from ndpp_experiments.timing import Times, timed
 
 TARGET_MS = 120
 TARGET_GAIN, TARGET_SECONDS = 1.4, 20

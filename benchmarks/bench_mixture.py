@@ -18,7 +18,7 @@ import numpy as np
 import threadpoolctl
 
 from ndpp import Mixture
-from ndpp.experiments.record import machine
+from ndpp_experiments.record import machine
 
 RANK, SUM_OF_ODDS, OWN_ITEMS, SIZE, SEED = 32, 6.0, 300, 10, 0
 CASES = (10_000, 8), (100_000, 8), (1_000_000, 8), (10_000, 50), (10_000, 500)

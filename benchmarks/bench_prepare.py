@@ -22,8 +22,8 @@ import threadpoolctl
 from scipy.linalg import block_diag
 
 from ndpp import LowRankKernel
-from ndpp.experiments.record import load_average, machine
-from ndpp.experiments.timing import Stopwatch
+from ndpp_experiments.record import load_average, machine
+from ndpp_experiments.timing import Stopwatch
 
 N_ITEMS, WIDTH, SEED = 1_000_000, 100, 0
 BLOCK_ROWS = 1000

@@ -2,8 +2,8 @@
 
 ``python benchmarks/bench_samplers.py -o results`` runs the experiment ``samplers`` (the table that the README and docs/benchmarks.md
 quote) and then measures the rest: proposals of the paper's walk, whole walks of random size, memory, a million items against ten
-thousand, two workers against one. ``docs/figures.py`` writes the pages. ``--quick`` gives a rough impression and is not published.
-``NDPP_DATA`` names the folder of real data; without it, a synthetic kernel is used.
+thousand, two workers against one. ``experiments/publish/figures.py`` writes the pages. ``--quick`` gives a rough impression and is
+not published. ``NDPP_DATA`` names the folder of real data; without it, a synthetic kernel is used.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import threadpoolctl
 
 from ndpp import LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
-from ndpp.experiments.kernels import from_files
-from ndpp.experiments.record import load_average, machine, read, report
-from ndpp.experiments.registry import EXPERIMENTS
-from ndpp.experiments.timing import draw_times, timed
 from ndpp.samplers import Exact, RandomSize, RejectionUp
+from ndpp_experiments.kernels import from_files
+from ndpp_experiments.record import load_average, machine, read, report
+from ndpp_experiments.registry import EXPERIMENTS
+from ndpp_experiments.timing import draw_times, timed
 
 SEED = 0
 Json = dict[str, Any]

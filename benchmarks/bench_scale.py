@@ -4,7 +4,7 @@ X is a float32 file, written for the run and removed afterwards, and passed to t
 so that every catalogue has about the same size distribution: two of them differ only in n. Everything runs in a fresh process with one
 BLAS thread; memory is the peak of that process (VmHWM), including imports and compiled code. Run
 ``python benchmarks/bench_scale.py [--folder FOLDER] [--sizes 10000000x64 …] [-o FILE.json]``, or a small one with
-``make bench ARGS="-k scale"``; ``docs/figures.py`` writes the tables of docs/scale.md from the file.
+``make bench ARGS="-k scale"``; ``experiments/publish/figures.py`` writes the tables of docs/scale.md from the file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import threadpoolctl
 from bench_prepare import inner, peak_mb
 
 from ndpp import LowRankKernel
-from ndpp.experiments.record import load_average, machine
-from ndpp.experiments.timing import Stopwatch
 from ndpp.rows import FileRows
 from ndpp.samplers import Exact
+from ndpp_experiments.record import load_average, machine
+from ndpp_experiments.timing import Stopwatch
 
 SIZES = ((1_000_000, 64), (10_000_000, 64), (100_000_000, 16))
 SMALL, SIZE, SEED = 10_000, 10, 0

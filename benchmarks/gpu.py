@@ -27,10 +27,10 @@ from ndpp import Baskets, LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
 from ndpp.diagnostics.functionals import log_dets
-from ndpp.experiments.kernels import learned_file
 from ndpp.samplers import Exact
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels import runtime
+from ndpp_experiments.kernels import learned_file
 
 REFERENCE = Path(__file__).parent / "results" / "gpu_reference.json"
 LIKELY = 40

@@ -24,8 +24,8 @@ import ndpp
 from ndpp import Baskets, metrics
 from ndpp._atomic import replacing
 from ndpp.diagnostics import classifier_test
-from ndpp.experiments.record import machine
 from ndpp.plots._base import COLOURS, NEUTRAL, STYLES
+from ndpp_experiments.record import machine
 
 NAMES = {"uk_retail": "UK Retail", "groceries": "Groceries"}
 LEARNED = ("MixtureNDPP", "NDPP")

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ndpp.experiments.kernels import from_files
-from ndpp.experiments.record import machine
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
+from ndpp_experiments.kernels import from_files
+from ndpp_experiments.record import machine
 
 
 def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Every model on every real data set: fitted to training baskets, evaluated on test baskets.
 
     NDPP_DATA=… python benchmarks/quality.py --device cuda --jobs 4 -o benchmarks/results/quality.json
-    python docs/figures.py
+    python experiments/publish/figures.py
 
 Each data set is split into 300 validation baskets, which decide when training ends, 2,000 test baskets, and training baskets.
 Settings are the defaults. Results are written as they come, one record per data set, model and seed; a new record replaces an old
@@ -29,10 +29,10 @@ from ndpp import load as load_model
 from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
-from ndpp.experiments.record import machine
 from ndpp.items import Scan
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.samplers import Rejection
+from ndpp_experiments.record import machine
 
 
 class Data(NamedTuple):

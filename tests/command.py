@@ -23,7 +23,7 @@ BLOCKER = """
 import sys
 from importlib.machinery import PathFinder
 for name in list(sys.modules):  # none in a new interpreter; all of them in a process that begins with everything imported
-    if name.split(".")[0] in {blocked!r} | {{"ndpp"}}:
+    if name.split(".")[0] in {blocked!r} | {{"ndpp", "ndpp_experiments"}}:
         del sys.modules[name]
 find = PathFinder.find_spec
 def find_others(name, path=None, target=None):

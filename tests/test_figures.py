@@ -1,4 +1,4 @@
-"""Every published figure is what ``docs/figures.py`` writes from the recorded results; a figure that was typed is found."""
+"""Every published figure is what ``experiments/publish/figures.py`` writes from the recorded results; a figure that was typed is found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 @pytest.fixture(scope="module")
 def figures():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "docs"))
+        patch.syspath_prepend(str(ROOT / "experiments" / "publish"))
         return importlib.import_module("figures")
 
 

@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def import_graph():
     pytest.importorskip("grimp", reason="grimp, which reads the imports, is not installed; import-linter brings it")
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "docs"))
+        patch.syspath_prepend(str(ROOT / "experiments" / "publish"))
         return importlib.import_module("import_graph")
 
 
@@ -48,7 +48,7 @@ def reachable(edges: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
 
 def test_the_picture_lists_the_imports_of_now(import_graph, imports):
     listed = edges_in(import_graph.TO.read_text(encoding="utf-8"))
-    assert listed == imports.edges, "the imports have changed: run python docs/import_graph.py"
+    assert listed == imports.edges, "the imports have changed: run python experiments/publish/import_graph.py"
     assert {("cli", "samplers"), ("samplers", "items"), ("laws", "linalg")} <= listed
 
 

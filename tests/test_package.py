@@ -21,7 +21,7 @@ HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow
 ROOMS = ("samplers", "learning", "metrics", "diagnostics", "datasets", "explain", "plots", "items", "rows", "linalg")
 """Packages that list their public names in ``__all__``."""
 UNLISTED = {
-    "ndpp.experiments.registry": ["EXPERIMENTS", "reproduce"],
+    "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
     "ndpp.errors": [
         "BudgetExceededError",
@@ -164,6 +164,17 @@ def test_the_address_of_the_repository_is_one():
     if not form.exists():
         pytest.skip("the source distribution has no issue forms")
     assert f"url: {address}/security/" in form.read_text(encoding="utf-8")
+
+
+def test_the_command_imports_the_experiments_only_when_they_are_run():
+    assert "ndpp_experiments" not in modules_after("from ndpp.cli.app import parser; parser()")
+    assert "ndpp_experiments" in modules_after("from ndpp.cli.experiments import _complete; _complete('fig')")
+
+
+def test_the_experiments_are_found_at_their_old_name():
+    registry = importlib.import_module("ndpp_experiments.registry")
+    with pytest.warns(DeprecationWarning, match=r"has moved; import reproduce from ndpp_experiments\.registry"):
+        assert importlib.import_module("ndpp.experiments.registry").reproduce is registry.reproduce
 
 
 @pytest.mark.parametrize(("old", "name"), [("ndpp.kernel", "LowRankKernel"), ("ndpp.io", "save"), ("ndpp.io", "load")])

@@ -28,14 +28,14 @@ from ndpp.cli import guard
 from ndpp.cli.app import run
 from ndpp.datasets import fetch, make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.experiments import record, timing
 from ndpp.laws import files as model_files
 from ndpp.rows import FileRows, Stacked
+from ndpp_experiments import record, timing
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
-from ndpp.experiments import demo
 from ndpp.learning import NDPP, checkpoint
+from ndpp_experiments import demo
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="which files are open is read from /proc")
 N, D = 400, 4

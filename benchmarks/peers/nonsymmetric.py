@@ -25,10 +25,10 @@ import numpy as np
 
 from ndpp import LowRankKernel
 from ndpp._atomic import replacing
-from ndpp.experiments.kernels import from_files
-from ndpp.experiments.record import machine
 from ndpp.samplers import Cholesky, DirectUp, Exact, Rejection, RejectionUp, Walk
 from ndpp.samplers.rejection import minor_ratio
+from ndpp_experiments.kernels import from_files
+from ndpp_experiments.record import machine
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))

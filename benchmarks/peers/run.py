@@ -21,9 +21,9 @@ import numpy as np
 import ndpp
 from ndpp import Baskets, metrics
 from ndpp._atomic import replacing
-from ndpp.experiments.record import machine
 from ndpp.metrics.estimates import Bootstrap, Column, mean_estimates
 from ndpp.metrics.ranking import HeldOut, Ranks, held_out_ranks, hold_out, without
+from ndpp_experiments.record import machine
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))

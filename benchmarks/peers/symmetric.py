@@ -22,8 +22,8 @@ import numpy as np
 
 from ndpp import LowRankKernel
 from ndpp._atomic import replacing
-from ndpp.experiments.record import machine
 from ndpp.samplers import Exact
+from ndpp_experiments.record import machine
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ("dppy==0.3.3",)

@@ -56,6 +56,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace a file atomically, in UTF-8 with line feeds."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise if no file can be created next to ``path``, which itself does not appear for a moment either."""
     _created(Path(os.path.realpath(path)), path).unlink(missing_ok=True)

@@ -27,12 +27,14 @@ def load(name: str) -> Any:
 def moved(old: str, new: str) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning."""
 
+    place = f"ndpp or {new}" if new.startswith("ndpp.") else new
+
     def find(name: str) -> Any:
         try:
             found = getattr(import_module(new), name)
         except AttributeError:
             raise AttributeError(f"module {old!r} has no attribute {name!r}") from None
-        warnings.warn(f"{old} has moved; import {name} from ndpp or {new}", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{old} has moved; import {name} from {place}", DeprecationWarning, stacklevel=2)
         return found
 
     return find

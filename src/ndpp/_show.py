@@ -1,13 +1,17 @@
-"""How results show themselves: data frames, tables of text that fit a screen, and HTML for notebooks, without scripts."""
+"""How results show themselves: data frames, CSV, tables of text that fit a screen, and HTML for notebooks, without scripts."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ndpp._validation import check_choice
 from ndpp.errors import needing
@@ -19,6 +23,34 @@ MOST_ROWS = 20
 """Rows of a table on the screen."""
 WIDEST = 40
 """Characters of a name on the screen."""
+
+
+class Table(NamedTuple):
+    """Column names and the lines below them."""
+
+    header: Sequence[str]
+    lines: Sequence[Sequence[Any]]
+
+    @classmethod
+    def of(cls, records: Sequence[NamedTuple]) -> Table:
+        """Return records of one type as a table with a column per field."""
+        return cls(records[0]._fields if records else (), records)
+
+    def to_csv(self) -> str:
+        """Return the table as CSV, with six significant digits.
+
+        Examples
+        --------
+        >>> print(Table(["n", "seconds", "slope"], [[10, 0.12345678, None]]).to_csv())
+        n,seconds,slope
+        10,0.123457,
+        <BLANKLINE>
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows([f"{v:.6g}" if isinstance(v, float | np.floating) else v for v in line] for line in self.lines)
+        return text.getvalue()
 
 
 def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None) -> Any:

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
+from ndpp._show import Table
 from ndpp.cli import guard
 from ndpp.cli.output import Report, _lines, _print
-from ndpp.experiments.record import Table
 
 REPORTS = {
     "numbers and names": Report({}, Table(("item", "score"), [("tea", 0.5), ("tomato sauce", 12345), ("ale", None)])),

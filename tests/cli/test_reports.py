@@ -13,8 +13,8 @@ import ndpp
 from ndpp import metrics
 from ndpp.cli.deliver import Target
 from ndpp.diagnostics import diagnose_walk
-from ndpp.experiments import bench, registry
 from ndpp.samplers import Exact, Walk
+from ndpp_experiments import bench, registry
 
 
 def test_info_of_a_model(call, shelf):

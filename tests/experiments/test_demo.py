@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 import ndpp
-from ndpp.experiments import demo
+from ndpp_experiments import demo
 
 
 def test_demo_prints_what_it_learned_and_saves_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -10,9 +10,9 @@ from kernels import BY_NAME
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import exact_law, total_variation
 from ndpp.errors import InvalidInputError
-from ndpp.experiments.enumerated import enumerate_random_size, enumerate_walk
-from ndpp.experiments.stored_draws import masks_of
 from ndpp.samplers import DirectUp, NaiveUp, RejectionUp, Walk
+from ndpp_experiments.enumerated import enumerate_random_size, enumerate_walk
+from ndpp_experiments.stored_draws import masks_of
 
 
 def plain_transition(kernel, masks, size):

@@ -8,11 +8,11 @@ import pytest
 from ndpp import Baskets
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import psrf
-from ndpp.experiments import fig1, fig2, map_init
-from ndpp.experiments import psrf as mixing
-from ndpp.experiments.chains import log_det_gap, noise_of_gap
-from ndpp.experiments.samplers_timed import SamplerTime, times_exact
 from ndpp.samplers import Exact
+from ndpp_experiments import fig1, fig2, map_init
+from ndpp_experiments import psrf as mixing
+from ndpp_experiments.chains import log_det_gap, noise_of_gap
+from ndpp_experiments.samplers_timed import SamplerTime, times_exact
 
 
 def test_running_psrf_is_psrf_of_every_beginning():

@@ -12,14 +12,14 @@ import pytest
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
-from ndpp.experiments.chains import run_chains
-from ndpp.experiments.enumerated import enumerate_walk
-from ndpp.experiments.record import Finding, Result
-from ndpp.experiments.samplers_timed import time_samplers
-from ndpp.experiments.timing import draw_times, step_times, timed
 from ndpp.items import Tree
 from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
+from ndpp_experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
+from ndpp_experiments.chains import run_chains
+from ndpp_experiments.enumerated import enumerate_walk
+from ndpp_experiments.record import Finding, Result
+from ndpp_experiments.samplers_timed import time_samplers
+from ndpp_experiments.timing import draw_times, step_times, timed
 
 
 class Record(NamedTuple):

@@ -12,15 +12,15 @@ import sys
 import pytest
 
 from ndpp.errors import InvalidInputError, MissingExtraError
-from ndpp.experiments import registry
-from ndpp.experiments.registry import EXPERIMENTS, reproduce
+from ndpp_experiments import registry
+from ndpp_experiments.registry import EXPERIMENTS, reproduce
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'ndpp[plot]'")
 
 CODE = """
 import sys
 from pathlib import Path
-from ndpp.experiments.registry import reproduce
+from ndpp_experiments.registry import reproduce
 print(reproduce(["all"], Path("out"), quick=True, seed=0, progress=True))
 """
 

@@ -126,7 +126,7 @@ def test_names_are_found_and_others_refused():
 
 @pytest.mark.parametrize(("page", "cells"), [("README.md", (0, 1, 2, 3)), ("docs/theory.md", (0, 1, 2, 5))])
 def test_tables_of_the_documentation_are_those_of_the_registry(page, cells):
-    """``python docs/figures.py`` writes them."""
+    """``python experiments/publish/figures.py`` writes them."""
     rows = [line.strip("| ").split(" | ") for line in (ROOT / page).read_text().splitlines() if line.startswith("| `")]
     found = {tuple(cell.strip() for cell in (row[i] for i in cells)) for row in rows if len(row) > max(cells)}
     for spec in SAMPLERS:

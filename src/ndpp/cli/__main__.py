@@ -1,5 +1,7 @@
 """Makes ``python -m ndpp.cli`` run the command."""
 
-from _ndpp_command import main
+import sys
 
-main()
+from ndpp.cli import load
+
+load()(sys.argv[1:])

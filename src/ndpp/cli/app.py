@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 import ndpp
 from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
+from ndpp.cli.options import flattened
 
 
 class _PlainFlags:
@@ -66,7 +67,7 @@ for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         needs = name not in NO_ARGUMENTS
         app.command(name, cls=Command, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
-            guarded(command)
+            guarded(flattened(command))
         )
 
 

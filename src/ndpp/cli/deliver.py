@@ -21,7 +21,7 @@ from ndpp.baskets.lines import COMPLETION
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
 from ndpp.cli.guard import Interrupted, say
 from ndpp.cli.journal import Journal
-from ndpp.cli.options import Format
+from ndpp.cli.options import Format, Writing
 from ndpp.cli.output import progress
 
 
@@ -68,6 +68,11 @@ class Target(NamedTuple):
     as_json: bool
     labels: tuple[str, ...] | None
     starts: Starts | None = None
+
+    @classmethod
+    def of(cls, writing: Writing, labels: tuple[str, ...] | None) -> Target:
+        """Return where the options say that baskets of a model with these labels go."""
+        return cls(writing.output, writing.to, writing.json, None if writing.ids else labels)
 
     @property
     def kind(self) -> str:

@@ -28,25 +28,18 @@ FIRST = "Number of the first basket; basket i depends only on the seed and i."
 
 def sample(
     model: o.Model,
+    *,
     number: Annotated[int, o.number("Number of baskets.", "--number", "-n")] = 1,
     size: o.Size = None,
     mission: Annotated[str | None, typer.Option(metavar="NAME", help=MISSION)] = None,
     given: o.Given = None,
-    only: o.Only = None,
-    candidates_file: o.CandidatesFile = None,
-    exclude: o.Exclude = None,
-    exclude_file: o.ExcludeFile = None,
+    limits: o.Limits,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
     steps: Annotated[int | None, o.number("Steps of a walk; default: size².")] = None,
     start: Annotated[WalkStart, typer.Option(help="Where a walk starts.")] = WalkStart.uniform,
-    seed: o.FreshSeed = None,
+    drawing: o.Drawing,
     first: Annotated[int, o.number(FIRST)] = 0,
-    jobs: o.Jobs = 1,
-    device: o.Device = "cpu",
-    output: o.Output = None,
-    to: o.To = None,
-    json: o.Json = False,
-    ids: o.Ids = False,
+    writing: o.Writing,
     encoding: o.Encoding = None,
     unknown: o.UnknownItems = o.Unknown.error,
     resume: o.Resume = False,
@@ -65,16 +58,16 @@ def sample(
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model(model)
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, candidates_file, exclude_file, resume=resume)
+    target = Target.of(writing, kernel.labels)
+    target.check(model, limits.candidates_file, limits.exclude_file, resume=resume)
     if mission is not None:
         kernel = files.of_mission(kernel, mission)
-    fixed = files.item_ids(kernel, given, ids=ids)
-    lists = Lists(only, candidates_file, exclude, exclude_file, ids, encoding, unknown)
+    fixed = files.item_ids(kernel, given, ids=writing.ids)
+    lists = Lists(**vars(limits), ids=writing.ids, encoding=encoding, unknown=unknown)
     allowed, chosen = lists.narrowed(kernel, fixed)
-    ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, device))
+    ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, drawing.device))
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
-    seed = _seed(seed, output, resume=resume)
+    seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
         "given": fixed.tolist(), **chosen, "steps": steps, "start": start.value, "device": engine,
@@ -83,7 +76,9 @@ def sample(
     def draw(done: int) -> Iterator[Baskets]:
         for begin in range(done, number, BLOCK):
             count = min(BLOCK, number - begin)
-            yield from (part.baskets for part in ready.stream(count, rng=seed, n_jobs=jobs, first=first + begin))
+            yield from (
+                part.baskets for part in ready.stream(count, rng=seed, n_jobs=drawing.jobs, first=first + begin)
+            )
 
     deliver(draw, number, target, made_with=made_with, resume=resume)
 
@@ -91,27 +86,15 @@ def sample(
 def complete(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
+    *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of completions per basket.", "--number", "-n", least=1)] = 1,
     size: o.Size = None,
     add: Annotated[int | None, o.number("Items to add to each basket, instead of --size.")] = None,
-    only: o.Only = None,
-    candidates_file: o.CandidatesFile = None,
-    exclude: o.Exclude = None,
-    exclude_file: o.ExcludeFile = None,
-    seed: o.FreshSeed = None,
-    jobs: o.Jobs = 1,
-    device: o.Device = "cpu",
-    output: o.Output = None,
-    to: o.To = None,
-    json: o.Json = False,
-    ids: o.Ids = False,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
-    unknown: o.UnknownItems = o.Unknown.error,
+    limits: o.Limits,
+    drawing: o.Drawing,
+    writing: o.Writing,
+    reading: o.ReadingFor,
     resume: o.Resume = False,
 ) -> None:
     """Complete baskets: draw the remaining items exactly, given those that are in them.
@@ -124,28 +107,29 @@ def complete(
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target(output, to, json, None if ids else kernel.labels)
-    target.check(model, baskets, candidates_file, exclude_file, resume=resume)
-    source = None if baskets is None else files.Source(baskets, from_, basket, item, encoding, missing, unknown)
-    starts = files.given_baskets(kernel, given, source, ids=ids)
+    target = Target.of(writing, kernel.labels)
+    target.check(model, baskets, limits.candidates_file, limits.exclude_file, resume=resume)
+    source = None if baskets is None else files.Source.of(baskets, reading)
+    starts = files.given_baskets(kernel, given, source, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, source is not None))
-    lists = Lists(only, candidates_file, exclude, exclude_file, ids, encoding, unknown)
+    lists = Lists(**vars(limits), ids=writing.ids, encoding=reading.encoding, unknown=reading.unknown)
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
     barred = _given_elsewhere(starts, chosen["only"])
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
         files.check_sizes(allowed, starts, sizes)
-    seed = _seed(seed, output, resume=resume)
+    seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with: dict[str, Any] = {
-        "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": device,
+        "seed": seed, "model_crc32": files.fingerprint(model), "number": number, "size": size, "add": add, "device": drawing.device,
         **chosen, "given": [items.tolist() for items in starts],
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
             begin = max(done, i * number)
-            ready = allowed.sampler(size=sizes[i], given=starts[i], exclude=barred[i], device=device)
-            yield from (p.baskets for p in ready.stream((i + 1) * number - begin, rng=seed, n_jobs=jobs, first=begin))
+            ready = allowed.sampler(size=sizes[i], given=starts[i], exclude=barred[i], device=drawing.device)
+            drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
+            yield from (part.baskets for part in drawn)
 
     deliver(draw, number * len(starts), target, made_with=made_with, resume=resume)
 

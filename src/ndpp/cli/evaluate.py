@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
-from ndpp.experiments.record import Table
 from ndpp.samplers.registry import WALK, Request
 
 if TYPE_CHECKING:
@@ -51,12 +51,8 @@ def evaluate(
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
-    unknown: o.UnknownItems = o.Unknown.error,
+    *,
+    reading: o.ReadingFor,
 ) -> None:
     """Evaluate a model on baskets that it was not fitted on, and compare it with simple baselines.
 
@@ -74,7 +70,7 @@ def evaluate(
     check_output(output, inputs=(model, baskets, train, validation))
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
     kernel = load_model(model)
-    source = Source(baskets, from_, basket, item, encoding, missing, unknown)
+    source = Source.of(baskets, reading)
     test = source.read_for(kernel, ids=ids)
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")

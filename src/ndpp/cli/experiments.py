@@ -1,40 +1,36 @@
-"""``ndpp demo``, ``ndpp reproduce`` and ``ndpp bench``: the experiments, from the command line."""
+"""``ndpp demo``, ``ndpp reproduce`` and ``ndpp bench``: the experiments, from the command line.
+
+They are in a package of their own, :mod:`ndpp_experiments`, which only these commands import, when they are run.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ndpp._show import Table
 from ndpp.cli import options as o
 from ndpp.cli.files import check_folder, check_output, load_kernel, require
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.experiments import bench as benchmark
-from ndpp.experiments import registry
-from ndpp.experiments.record import Table, machine
-from ndpp.samplers.registry import Request, offered
 
-MAX_PROPOSALS = 100
-"""Proposals per basket above which a benchmark skips the rejection sampler."""
 NO_MIXTURES = "the samplers that are compared need a single kernel"
-NAMES = (*registry.EXPERIMENTS, registry.ALL)
+NAMES = "Names of experiments, such as fig1 or table2, or all; --list shows them."
 
 
 def _complete(incomplete: str) -> list[str]:
-    return [name for name in NAMES if name.startswith(incomplete)]
+    from ndpp_experiments.registry import ALL, EXPERIMENTS
+
+    return [name for name in (*EXPERIMENTS, ALL) if name.startswith(incomplete)]
 
 
-Experiments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="NAME", help=f"{', '.join(NAMES[:-1])}, or all.", autocompletion=_complete),
-]
+Experiments = Annotated[list[str] | None, typer.Argument(metavar="NAME", help=NAMES, autocompletion=_complete)]
 Quick = Annotated[bool, typer.Option("--quick", help="Use small settings, to check that everything runs in minutes.")]
 Skip = Annotated[bool, typer.Option("--resume", help="Skip what the folder already holds with these settings.")]
 List = Annotated[bool, typer.Option("--list", help="List the experiments, and run none.")]
@@ -52,7 +48,7 @@ def demo(
       ndpp demo
       ndpp demo -o somewhere
     """
-    from ndpp.experiments import demo as demonstration
+    from ndpp_experiments import demo as demonstration
 
     check_folder(output)
     output.mkdir(parents=True, exist_ok=True)  # fail now, not after two minutes
@@ -78,6 +74,8 @@ def reproduce(
       ndpp reproduce fig1 --quick
       ndpp reproduce all --quick -o quick-results
     """
+    from ndpp_experiments import registry
+
     if list_:
         table = Table(("name", "title"), [(one.name, one.title) for one in registry.EXPERIMENTS.values()])
         data: dict[str, Any] = {"experiments": [dict(zip(*pair)) for pair in ((table.header, e) for e in table.lines)]}
@@ -85,7 +83,7 @@ def reproduce(
         return
     require(bool(names), "name at least one experiment, or all; --list shows them")
     for name in names or ():
-        require(name in NAMES, f"there is no experiment {name!r}; --list shows all")
+        require(name in (*registry.EXPERIMENTS, registry.ALL), f"there is no experiment {name!r}; --list shows all")
     check_folder(output)
     show = sys.stderr.isatty()
     try:
@@ -116,19 +114,15 @@ def bench(
       ndpp bench model.safetensors --size 5
       ndpp bench --items 100000 --rank 100 --any-size --json
     """
+    from ndpp_experiments.bench import measure_all
+    from ndpp_experiments.record import machine
+
     check_output(output, inputs=(model,))
     wanted = None if any_size else size
     with working("making the kernel") as show:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_kernel(model, NO_MIXTURES)
-        request = Request(wanted, max_proposals=MAX_PROPOSALS)
-        ready = {
-            spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)
-            for spec in offered(wanted)
-        }
-        # A tiny kernel first, so that no sampler's time includes compiling and importing.
-        tiny, small = make_kernel(20, 4, rng=seed), Request(None if any_size else min(2, size))
-        benchmark.measure({spec.name: partial(spec.prepare, tiny, small) for spec in offered(wanted)}, seconds=0.0)
-        timings = benchmark.measure(ready, seconds=seconds, seed=seed, say=lambda name: show(f"timing {name}"))
+        how: dict[str, Any] = {"device": device, "seconds": seconds, "seed": seed}
+        timings = measure_all(kernel, wanted, **how, say=lambda name: show(f"timing {name}"))
     if all(timing.seconds is None for timing in timings):
         raise InvalidInputError(timings[0].note)
     shown = Table(

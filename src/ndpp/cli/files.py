@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
 from ndpp.baskets.lines import Columns, MissingColumnError
-from ndpp.cli.options import Format
+from ndpp.cli.options import Format, Reading
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
 from ndpp.explain import missions
 from ndpp.laws.files import load, load_header
@@ -44,6 +44,11 @@ class Source(NamedTuple):
     missing: str = "error"
     unknown: str = "error"
     may_differ: bool = False
+
+    @classmethod
+    def of(cls, path: str, reading: Reading) -> Source:
+        """Return a file, to be read as the options say."""
+        return cls(path, *astuple(reading))
 
     @property
     def name(self) -> str:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from ndpp._atomic import check_writable, one_writer, part_path
+from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
 from ndpp.cli.output import Report, emit, working
-from ndpp.cli.training import Family, make_estimator, train, with_settings
+from ndpp.cli.training import Family, Settings, make_estimator, train
 from ndpp.errors import UnfinishedRunError
-from ndpp.experiments.record import Table
 from ndpp.explain import missions as missions_of
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
@@ -35,7 +35,6 @@ VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKET
 TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
 
 
-@with_settings
 def fit(
     baskets: o.BasketFile,
     output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)],
@@ -51,13 +50,10 @@ def fit(
     resume: o.Resume = False,
     items: Annotated[str | None, o.file("A file whose line i names item i.")] = None,
     labels: o.AsLabels = None,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
+    *,
+    reading: o.Reading,
+    settings: Settings,
     epochs: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
-    **settings: Any,
 ) -> None:
     """Fit a model to baskets: by default a mixture of shopping missions with ties between items.
 
@@ -73,17 +69,17 @@ def fit(
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
     part = part_path(output)
-    _check_output(output, (baskets, validation, items, settings["families"]), test=test)
+    _check_output(output, (baskets, validation, items, settings.families), test=test)
     with one_writer(output):
         _check_part(part, resume=resume)
-        source = Source(baskets, from_, basket, item, encoding, missing)
+        source = Source.of(baskets, reading)
         data, held_out = _read(source, validation, items, as_labels=labels)
-        settings |= {"rank": rank, "n_missions": missions}
+        chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
         if epochs is not None:
             warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
-            settings["max_epochs"] = settings["max_epochs"] or epochs
+            chosen["max_epochs"] = settings.max_epochs or epochs
         common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
-        estimator = make_estimator(family, settings, data, jobs, as_labels=labels, **common)
+        estimator = make_estimator(family, chosen, data, jobs, as_labels=labels, **common)
         kept = _set_aside(data, test, seed, output)
         train(estimator, kept, held_out, part, resume=resume)
         about = Provenance.of(estimator, source, kept, seed)

@@ -10,14 +10,14 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
-from _ndpp_command import Interrupts
 from ndpp._atomic import WINDOWS
 from ndpp._show import printable
 from ndpp.errors import Names, NDPPError
@@ -59,12 +59,37 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with a message on what was saved."""
 
 
+class Interrupts:
+    """The number of the signal that has interrupted the command, 0 if none has."""
+
+    pressed = 0
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` on Ctrl-C and on SIGTERM; a signal that is ignored, as under nohup, stays so."""
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    usual = {number: handler for number, handler in usual.items() if handler not in (signal.SIG_IGN, None)}
+    for number in usual:
+        signal.signal(number, _on_interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def _on_interrupt(number: int, _: object) -> None:
+    Interrupts.pressed = number
+    raise KeyboardInterrupt
+
+
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Return the command with every failure turned into one line and an exit code."""
 
     @functools.wraps(command)
+    @_interruptible()
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        Interrupts.running = True
         try:
             command(*args, **kwargs)
             sys.stdout.flush()

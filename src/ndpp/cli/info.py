@@ -12,13 +12,13 @@ import numpy as np
 import typer
 from safetensors import safe_open
 
+from ndpp._show import Table
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
-from ndpp.experiments.record import Table
 from ndpp.explain import Mission, missions
 from ndpp.laws.files import load_header
 from ndpp.laws.header import ModelHeader
@@ -43,11 +43,8 @@ def info(
     output: o.Output = None,
     as_json: o.Json = False,
     labels: o.AsLabels = None,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
+    *,
+    reading: o.Reading,
 ) -> None:
     """Describe a file: its shape, rank, labels, sizes and missions, and how a model was trained.
 
@@ -58,7 +55,7 @@ def info(
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     check_output(output, inputs=(file,))
-    source = Source(file, from_, basket, item, encoding, missing)
+    source = Source.of(file, reading)
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):

@@ -1,11 +1,18 @@
-"""Arguments and options that several commands share, and short ways to declare others."""
+"""Arguments and options that several commands share, one by one and in groups, and short ways to declare others.
+
+A group is a dataclass whose fields are options. A command takes it as one parameter, and :func:`flattened` declares its fields.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -18,6 +25,30 @@ Unknown = StrEnum("Unknown", "error skip")
 """What to do about items that the model does not know."""
 Missing = StrEnum("Missing", "error skip keep")
 """What to do about missing values."""
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the fields of its groups of options in place of the groups."""
+    hints, groups = get_type_hints(command, include_extras=True), {}
+    options: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(group := hints[name]):
+            groups[name] = [field.name for field in fields(group)]
+            own = get_type_hints(group, include_extras=True)
+            options += [(field.name, own[field.name], field.default) for field in fields(group)]
+        else:
+            options.append((name, hints[name], parameter.default))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {name: hints[name](**{field: given.pop(field) for field in own}) for name, own in groups.items()}
+        command(**given, **made)
+
+    run.__annotations__ = {name: hint for name, hint, _ in options}
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=a, default=d) for name, a, d in options]
+    )
+    return run
 
 
 def number(help: str, *names: str, least: float | None = 0, **more: Any) -> Any:
@@ -63,6 +94,9 @@ _MODEL = "A model file, as written by [bold]ndpp fit[/]."
 _REPLACED = "Write to this file instead of standard output; it is replaced atomically."
 _NUMBERS = "Whether integers in the file are labels (default), or ids, that is, positions in the catalogue."
 _UNKNOWN = "Items of files that the model does not know; skip leaves them out and counts them."
+_FROM = "Input format; default: by the suffix, else text."
+_TO = "Output format; default: by the suffix of -o, else text."
+_CANDIDATES = "File of such items, one per line, or the column item of a table."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -78,12 +112,8 @@ Items = Annotated[
 ]
 Given = Annotated[list[str] | None, _items("Items that are in every basket.", "--given", "-g")]
 Exclude = Annotated[list[str] | None, _items("Items that are in no basket.", "--exclude", "-x")]
-Only = Annotated[list[str] | None, _items("The only items that may be added.", "--only")]
-CandidatesFile = Annotated[str | None, file("File of such items, one per line, or the column item of a table.")]
-ExcludeFile = Annotated[str | None, file("File of items that are in no basket.")]
 Size = Annotated[int | None, number("Items per basket, including given ones; default: any number.", "--size", "-k")]
 Seed = Annotated[int, number("Seed of all random numbers.")]
-FreshSeed = Annotated[int | None, number("Seed of all random numbers; default: a fresh one.")]
 Jobs = Annotated[
     int, number("Threads; -1 for all cores. Does not affect the result.", "--jobs", "-j", least=None, callback=_jobs)
 ]
@@ -91,12 +121,54 @@ Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or cuda:1."
 Output = Annotated[Path | None, file(_REPLACED, "--output", "-o", callback=_output)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run, to the same result.")]
-To = Annotated[Format | None, typer.Option("--to", help="Output format; default: by the suffix of -o, else text.")]
-From = Annotated[Format | None, typer.Option("--from", help="Input format; default: by the suffix, else text.")]
 Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
 UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
-MissingValues = Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)]
-BasketColumn = Annotated[str, typer.Option("--basket", metavar="NAME", help="CSV or Parquet column of the basket.")]
-ItemColumn = Annotated[str, typer.Option("--item", metavar="NAME", help="CSV or Parquet column of the item.")]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file of baskets is read."""
+
+    from_: Annotated[Format | None, typer.Option("--from", help=_FROM)] = None
+    basket: Annotated[str, typer.Option(metavar="NAME", help="CSV or Parquet column of the basket.")] = "basket"
+    item: Annotated[str, typer.Option(metavar="NAME", help="CSV or Parquet column of the item.")] = "item"
+    encoding: Encoding = None
+    missing: Annotated[Missing, typer.Option("--missing", metavar="error|skip|keep", help=_MISSING)] = Missing.error
+
+
+@dataclass(frozen=True)
+class ReadingFor(Reading):
+    """How a file of baskets over the items of a model is read."""
+
+    unknown: UnknownItems = Unknown.error
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which items may be added."""
+
+    only: Annotated[list[str] | None, _items("The only items that may be added.", "--only")] = None
+    candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
+    exclude: Exclude = None
+    exclude_file: Annotated[str | None, file("File of items that are in no basket.")] = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How baskets are drawn."""
+
+    seed: Annotated[int | None, number("Seed of all random numbers; default: a fresh one.")] = None
+    jobs: Jobs = 1
+    device: Device = "cpu"
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How baskets are written."""
+
+    output: Output = None
+    to: Annotated[Format | None, typer.Option("--to", help=_TO)] = None
+    json: Json = False
+    ids: Ids = False

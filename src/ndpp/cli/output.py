@@ -15,10 +15,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ndpp._atomic import write_text
 from ndpp._json import to_json
 from ndpp._progress import ProgressBar, progress_bar
-from ndpp._show import printable
-from ndpp.experiments.record import Table, write_text
+from ndpp._show import Table, printable
 
 NUMERIC = int | float | np.number | None
 """What is aligned to the right."""

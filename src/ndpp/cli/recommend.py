@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
@@ -23,7 +24,6 @@ from ndpp.cli.files import (
 )
 from ndpp.cli.lists import CategoryFile, Lists
 from ndpp.cli.output import Report, emit, progress, working
-from ndpp.experiments.record import Table
 from ndpp.explain import Reason, reasons_many
 from ndpp.inference import Ranking, greedy_map, recommend_many
 from ndpp.laws.kernel import LowRankKernel
@@ -46,26 +46,19 @@ FACTORS = ("popularity", "mission", "ties", "because", "tied_to")
 def recommend(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
+    *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
     ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.COMPLETION,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
-    only: o.Only = None,
-    candidates_file: o.CandidatesFile = None,
-    exclude: o.Exclude = None,
-    exclude_file: o.ExcludeFile = None,
+    limits: o.Limits,
     category_of: Annotated[str | None, o.file(CATEGORY_OF)] = None,
     max_per_category: Annotated[int | None, o.number("Most items of a category per basket.", least=1)] = None,
     categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=CATEGORIES)] = None,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
-    unknown: o.UnknownItems = o.Unknown.error,
+    reading: o.ReadingFor,
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
@@ -83,13 +76,13 @@ def recommend(
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_output(output, inputs=(model, baskets, candidates_file, exclude_file, category_of))
+    check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, category_of))
     law = load_model(model)
-    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
+    source = None if baskets is None else Source.of(baskets, reading)
     starts = given_baskets(law, given, source, ids=ids)
-    allowed = Lists(only, candidates_file, exclude, exclude_file, ids, encoding, unknown).allowed(law)
+    lists = Lists(**vars(limits), ids=ids, encoding=reading.encoding, unknown=reading.unknown)
     asked = CategoryFile(category_of, max_per_category, categories)
-    allowed, limit = asked.limit(law, allowed, ids=ids, encoding=encoding)
+    allowed, limit = asked.limit(law, lists.allowed(law), ids=ids, encoding=reading.encoding)
     names = law.labels if law.labels is not None and not ids else range(law.n_items)
     with working("recommending"):
         make = _why if why else _best
@@ -144,21 +137,12 @@ def _line(one: Reason, names: Sequence[Any]) -> tuple[Any, ...]:
 def map_(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
-    size: Annotated[
-        int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)
-    ] = ...,  # type: ignore[assignment]
+    *,
+    size: Annotated[int, o.number("Items of the basket, including given ones.", "--size", "-k", show_default=False)],
     given: o.Given = None,
     exclude: o.Exclude = None,
-    output: o.Output = None,
-    to: o.To = None,
-    json: o.Json = False,
-    ids: o.Ids = False,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
-    unknown: o.UnknownItems = o.Unknown.error,
+    writing: o.Writing,
+    reading: o.ReadingFor,
 ) -> None:
     """Build a likely basket greedily: the given items, then the best next item at each step, in this order.
 
@@ -169,10 +153,11 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     kernel = load_model(model)
-    Target(output, to, json, None if ids else kernel.labels).check(model, baskets, resume=False)
-    source = None if baskets is None else Source(baskets, from_, basket, item, encoding, missing, unknown)
-    starts = given_baskets(kernel, given, source, ids=ids)
-    allowed, _ = Lists(exclude=exclude, ids=ids).narrowed(kernel, starts.indices)
+    target = Target.of(writing, kernel.labels)
+    target.check(model, baskets, resume=False)
+    source = None if baskets is None else Source.of(baskets, reading)
+    starts = given_baskets(kernel, given, source, ids=writing.ids)
+    allowed, _ = Lists(exclude=exclude, ids=writing.ids).narrowed(kernel, starts.indices)
     if source:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
@@ -187,5 +172,4 @@ def map_(
     }
     if isinstance(kernel, LowRankKernel):
         head["log_det"] = [kernel.log_det(items) for items in found]
-    target = Target(output, to, json, None if ids else kernel.labels, Starts(starts, from_file=source is not None))
-    target.write(found, head)
+    target._replace(starts=Starts(starts, from_file=source is not None)).write(found, head)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+from ndpp._show import Table
 from ndpp.cli import options as o
 from ndpp.cli.files import Law, check_output, item_ids, load_model
 from ndpp.cli.output import Report, emit, working
-from ndpp.experiments.record import Table
 from ndpp.explain import Pair, Pairs, Share, popularity, strongest_pairs
 from ndpp.explain import related as related_to
 from ndpp.laws.mixture import Mixture

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 import ndpp
+from ndpp._atomic import write_text
 from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
@@ -22,7 +23,6 @@ from ndpp.cli.guard import say
 from ndpp.cli.output import cell, working
 from ndpp.cli.related import MOST_POPULAR
 from ndpp.errors import InvalidInputError, needing
-from ndpp.experiments.record import write_text
 from ndpp.explain import Pairs, missions, popularity, strongest_pairs
 from ndpp.laws.files import load_header
 from ndpp.laws.mixture import Mixture
@@ -46,12 +46,8 @@ def report(
     train: Annotated[str | None, o.file(TRAIN)] = None,
     seed: o.Seed = 0,
     ids: Annotated[bool, typer.Option("--ids", help="The baskets hold ids (0, 1, 2, …), not labels.")] = False,
-    from_: o.From = None,
-    basket: o.BasketColumn = "basket",
-    item: o.ItemColumn = "item",
-    encoding: o.Encoding = None,
-    missing: o.MissingValues = o.Missing.error,
-    unknown: o.UnknownItems = o.Unknown.error,
+    *,
+    reading: o.ReadingFor,
 ) -> None:
     """Write a page about a model: sizes of baskets, popular items, pairs, missions, a map and, with --test, an evaluation.
 
@@ -69,7 +65,7 @@ def report(
     )
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
     law = load_model(model)
-    source = Source(test or "", from_, basket, item, encoding, missing, unknown)
+    source = Source.of(test or "", reading)
     with working("reading baskets"):
         seen, other = (None if path is None else source.sibling(path).read_for(law, ids=ids) for path in (train, test))
     if other is not None and not len(other):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import shlex
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -44,54 +44,39 @@ ESTIMATORS = {
 PANEL = "Training (default: the estimator's own)"
 
 
-class Setting(NamedTuple):
-    """A parameter of the estimators as an option of the command."""
-
-    kind: Any
-    help: str
-    least: float | None = None
-    metavar: str = "N"
+def setting(help: str, least: float | None = None, metavar: str = "N") -> Any:
+    """Declare an option for a parameter of the estimators."""
+    return typer.Option(metavar=metavar, min=least, help=help, rich_help_panel=PANEL, show_default=False)
 
 
-SETTINGS = {
-    "max_epochs": Setting(int, "Maximum number of epochs.", 1),
-    "patience": Setting(int, "Epochs without progress before the learning rate drops.", 1),
-    "learning_rate": Setting(float, "Learning rate of Adam."),
-    "batch_size": Setting(int, "Baskets per step.", 1),
-    "validation_fraction": Setting(
-        float, "Share of the baskets that decides when training ends, without --validation."
-    ),
-    "dtype": Setting(str, "Type of the parameters: float32 or float64.", metavar="NAME"),
-    "n_factors": Setting(int, "mixture: numbers that describe an item or a mission.", 1),
-    "penalty": Setting(float, "mixture: least penalty on what is popular in single missions."),
-    "tie_penalty": Setting(float, "mixture: least penalty on ties."),
-    "families": Setting(
-        str, "mixture: auto, none, or a table with the columns item and family.", metavar="auto|none|FILE"
-    ),
-    "skew_share": Setting(float, "ndpp, ondpp: share of the columns by which items attract each other."),
-    "noise": Setting(float, "kernels: relative noise on the rows in training; 0 for none."),
-    "alpha": Setting(float, "kernels: weight of the penalty on the symmetric part."),
-    "beta": Setting(float, "ndpp, ondpp: weight of the penalty on the skew part."),
-    "gamma": Setting(float, "ondpp: weight of the rejection sampler's proposals."),
-    "init": Setting(str, "kernels: where training starts: popularity or literature.", metavar="NAME"),
-    "oversize": Setting(str, "kernels: what to do about baskets larger than the rank.", metavar="drop|raise"),
-}
-"""By the name in Python; the name of the option has hyphens."""
+FRACTION = "Share of the baskets that decides when training ends, without --validation."
+GROUPS = "mixture: auto, none, or a table with the columns item and family."
+INIT = "kernels: where training starts: popularity or literature."
+SKEW = "ndpp, ondpp: share of the columns by which items attract each other."
+DROP = "kernels: what to do about baskets larger than the rank."
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give the command the options of :data:`SETTINGS`, which it receives as its ``**settings``."""
-    hints = {name: hint for name, hint in get_type_hints(command, include_extras=True).items() if name != "settings"}
-    own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=hint, default=given.default)
-           for name, hint in hints.items() if (given := inspect.signature(command).parameters.get(name))]  # fmt: skip
-    for name, (kind, help, least, metavar) in SETTINGS.items():
-        limit: dict[str, Any] = {} if least is None else {"min": least}
-        option = typer.Option(metavar=metavar, help=help, rich_help_panel=PANEL, show_default=False, **limit)
-        hints[name] = Annotated[kind | None, option]
-        own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[name], default=None))
-    command.__annotations__ = hints
-    command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return command
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the estimators as options, None where the estimator chooses."""
+
+    max_epochs: Annotated[int | None, setting("Maximum number of epochs.", 1)] = None
+    patience: Annotated[int | None, setting("Epochs without progress before the learning rate drops.", 1)] = None
+    learning_rate: Annotated[float | None, setting("Learning rate of Adam.")] = None
+    batch_size: Annotated[int | None, setting("Baskets per step.", 1)] = None
+    validation_fraction: Annotated[float | None, setting(FRACTION)] = None
+    dtype: Annotated[str | None, setting("Type of the parameters: float32 or float64.", metavar="NAME")] = None
+    n_factors: Annotated[int | None, setting("mixture: numbers that describe an item or a mission.", 1)] = None
+    penalty: Annotated[float | None, setting("mixture: least penalty on what is popular in single missions.")] = None
+    tie_penalty: Annotated[float | None, setting("mixture: least penalty on ties.")] = None
+    families: Annotated[str | None, setting(GROUPS, metavar="auto|none|FILE")] = None
+    skew_share: Annotated[float | None, setting(SKEW)] = None
+    noise: Annotated[float | None, setting("kernels: relative noise on the rows in training; 0 for none.")] = None
+    alpha: Annotated[float | None, setting("kernels: weight of the penalty on the symmetric part.")] = None
+    beta: Annotated[float | None, setting("ndpp, ondpp: weight of the penalty on the skew part.")] = None
+    gamma: Annotated[float | None, setting("ondpp: weight of the rejection sampler's proposals.")] = None
+    init: Annotated[str | None, setting(INIT, metavar="NAME")] = None
+    oversize: Annotated[str | None, setting(DROP, metavar="drop|raise")] = None
 
 
 def make_estimator(

@@ -1,1 +1,1 @@
-"""Demonstrations, tables and figures. These modules may print; the library below them does not."""
+"""The old place of :mod:`ndpp_experiments`. It will be removed in version 0.3."""

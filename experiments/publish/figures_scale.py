@@ -6,7 +6,7 @@ from typing import Any
 
 from units import duration
 
-from ndpp.experiments.record import markdown_table, on_machine
+from ndpp_experiments.record import markdown_table, on_machine
 
 Record = dict[str, Any]
 ROW_BYTES = 64 * 4

@@ -1,4 +1,4 @@
-"""Take the screenshots of the page that the documentation shows: ``python docs/screenshots.py MODEL [FOLDER]``.
+"""Take the screenshots of the page that the documentation shows: ``python experiments/publish/screenshots.py MODEL [FOLDER]``.
 
 Needs Playwright and Debian's chromium. ``make demo`` makes a model, ``demo-output/groceries.safetensors``.
 """
@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 WIDTHS = {"wide": (1360, 980), "middle": (820, 1100), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
-TO = Path(__file__).parent / "_static"
+TO = Path(__file__).resolve().parents[2] / "docs" / "_static"
 
 
 def main(model: str, folder: Path, basket: list[str]) -> None:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp.experiments.timing import Times, draw_times, proposal_times, step_times
 from ndpp.items import ItemIndex
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Rejection, Walk, registry
 from ndpp.samplers.registry import Request, SamplerSpec, Timing
+from ndpp_experiments.timing import Times, draw_times, proposal_times, step_times
 
 FEASIBLE = 3.0
 """Longest time of one draw by rejection, in seconds; beyond it nothing is drawn."""

@@ -12,12 +12,12 @@ from functools import partial
 from typing import NamedTuple
 
 from ndpp.datasets import make_kernel
-from ndpp.experiments.record import Finding, Result, Say, number
-from ndpp.experiments.timing import draw_times, prepared, step_times
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
+from ndpp_experiments.record import Finding, Result, Say, number
+from ndpp_experiments.timing import draw_times, prepared, step_times
 
 FULL = (10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100)
 """Catalogues to time at one rank and size, and sizes to time on the largest catalogue."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
+from ndpp.datasets import make_kernel
 from ndpp.errors import NDPPError
-from ndpp.experiments.record import Say
-from ndpp.experiments.timing import Stopwatch, sample_times
+from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Sampler
+from ndpp.samplers.registry import Request, offered
+from ndpp_experiments.record import Say
+from ndpp_experiments.timing import Stopwatch, sample_times
+
+MAX_PROPOSALS = 100
+"""Proposals per basket above which the rejection sampler is skipped."""
 
 
 class SamplerTiming(NamedTuple):
@@ -54,3 +61,18 @@ def measure(
         first = next((timing.seconds for timing in timings if timing.seconds), times.wall)
         timings.append(SamplerTiming(name, watch.wall[0], times.wall, times.wall / first, count))
     return timings
+
+
+def measure_all(
+    kernel: LowRankKernel, size: int | None, *, device: str, seconds: float, seed: int, say: Say
+) -> list[SamplerTiming]:
+    """Time every sampler that the command offers for baskets of this size, None for any size."""
+    request = Request(size, max_proposals=MAX_PROPOSALS)
+    ready = {
+        spec.name: partial(spec.prepare, kernel, request._replace(device=device) if spec.on_gpu else request)
+        for spec in offered(size)
+    }
+    # A tiny kernel first, so that no sampler's time includes compiling and importing.
+    tiny, small = make_kernel(20, 4, rng=seed), Request(None if size is None else min(2, size))
+    measure({spec.name: partial(spec.prepare, tiny, small) for spec in offered(size)}, seconds=0.0)
+    return measure(ready, seconds=seconds, seed=seed, say=say)

@@ -1,4 +1,4 @@
-"""The text of ``docs/gpu.md``, from ``benchmarks/results/gpu.json`` and ``gpu_counters.json``; ``python docs/figures.py`` writes it."""
+"""The text of ``docs/gpu.md``, from ``benchmarks/results/gpu.json`` and ``gpu_counters.json``; ``python experiments/publish/figures.py`` writes it."""
 
 # ruff: noqa: E501  (prose)
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpp.experiments.record import markdown_table
+from ndpp_experiments.record import markdown_table
 
 TOP = """# On a GPU
 

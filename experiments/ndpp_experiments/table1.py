@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ndpp.datasets import make_kernel
-from ndpp.experiments.record import Finding, Result, Say, grouped, number
-from ndpp.experiments.samplers_timed import PREPARATION
-from ndpp.experiments.timing import draw_times, prepared, proposal_times, step_times
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import NaiveUp, Rejection, RejectionUp, Walk, registry
 from ndpp.samplers.registry import CHOLESKY, NAIVE_WALK, PAPERS_WALK, REJECTION, Request, SamplerSpec, Timing, offered
 from ndpp.samplers.walk.up import UpStep
+from ndpp_experiments.record import Finding, Result, Say, grouped, number
+from ndpp_experiments.samplers_timed import PREPARATION
+from ndpp_experiments.timing import draw_times, prepared, proposal_times, step_times
 
 PAPER = {
     CHOLESKY.label: "O(n d²)",

@@ -1,14 +1,14 @@
 """Every sampler on the two kernels learned from UK Retail: the times that the README and docs/benchmarks.md quote.
 
-``benchmarks/bench_samplers.py`` runs this, measures what else the pages quote, and ``docs/figures.py`` writes them. A small synthetic
-kernel replaces the learned ones if their files are missing.
+``benchmarks/bench_samplers.py`` runs this, measures what else the pages quote, and ``experiments/publish/figures.py`` writes them. A small
+synthetic kernel replaces the learned ones if their files are missing.
 """
 
 from __future__ import annotations
 
-from ndpp.experiments.kernels import from_files, kernels
-from ndpp.experiments.record import Result, Say
-from ndpp.experiments.table2 import PAPER_TABLE, runtime_table
+from ndpp_experiments.kernels import from_files, kernels
+from ndpp_experiments.record import Result, Say
+from ndpp_experiments.table2 import PAPER_TABLE, runtime_table
 
 SIZES = (10, 50, 100, None)
 SECONDS = 2.0

@@ -14,11 +14,11 @@ import numpy as np
 from ndpp._types import FloatArray
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import log_dets
-from ndpp.experiments.chains import run_chains
-from ndpp.experiments.record import Finding, Result, Say, grouped
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Walk
+from ndpp_experiments.chains import run_chains
+from ndpp_experiments.record import Finding, Result, Say, grouped
 
 THRESHOLD = 1.1
 FULL = (100, 200, 400, 800, 1600, 3200), 20, tuple(range(2, 21, 2)), 100

@@ -18,13 +18,13 @@ import numpy as np
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import diagnose_chains, energy_test, log_dets
-from ndpp.experiments.chains import log_det_gap, noise_of_gap, run_chains
-from ndpp.experiments.kernels import learned_file
-from ndpp.experiments.record import Finding, Result, Say, grouped, number
-from ndpp.experiments.timing import draw_times, step_times
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
+from ndpp_experiments.chains import log_det_gap, noise_of_gap, run_chains
+from ndpp_experiments.kernels import learned_file
+from ndpp_experiments.record import Finding, Result, Say, grouped, number
+from ndpp_experiments.timing import draw_times, step_times
 
 EPSILON = 0.001
 LENGTHS = {"k/2": 0.5, "k": 1.0, "2k": 2.0, "5k": 5.0}

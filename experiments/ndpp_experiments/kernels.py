@@ -1,7 +1,7 @@
 """The kernels of tables 2 and 3: learned ones where there is data, and synthetic ones of the paper's sizes.
 
 ``NDPP_DATA`` names a folder of baskets; its subfolder ``kernels/`` holds A and B, two kernels learned from UK Retail by prototypes,
-which are timed separately (:mod:`ndpp.experiments.samplers`). From each data set a kernel is learned once, with the defaults of
+which are timed separately (:mod:`ndpp_experiments.samplers`). From each data set a kernel is learned once, with the defaults of
 :mod:`ndpp.learning`: training ends when the log-likelihood of held-out baskets stops rising. For ONDPP there are two, with different
 weights γ of the rejections. This needs torch, and takes minutes on a GPU and up to hours without one. Kernels are cached in
 :func:`ndpp.datasets.cache_folder`, with a record of their training.
@@ -26,9 +26,9 @@ from scipy.optimize import brentq
 from ndpp.baskets import Baskets
 from ndpp.datasets import cache_folder, load_baskets, make_kernel
 from ndpp.errors import DataNotFoundError
-from ndpp.experiments.record import Say
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
+from ndpp_experiments.record import Say
 
 RANK = 200
 LARGEST_SIGMA = 0.1

@@ -1,4 +1,4 @@
-"""Draw ``_static/gpu-layout.svg``, the picture of :doc:`gpu-internals`: ``python docs/gpu_layout.py``."""
+"""Draw ``_static/gpu-layout.svg``, the picture of :doc:`gpu-internals`: ``python experiments/publish/gpu_layout.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-TO = Path(__file__).resolve().parent / "_static" / "gpu-layout.svg"
+TO = Path(__file__).resolve().parents[2] / "docs" / "_static" / "gpu-layout.svg"
 SHARED, OWN, EMPTY, LINE = "#cfe0f3", "#f7d9b6", "#f5f5f5", "#404040"
 N, CAPACITY, NODES = 3, 5, 3
 

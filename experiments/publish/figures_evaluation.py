@@ -11,7 +11,7 @@ from typing import Any
 
 from figures_learning import NAMES
 
-from ndpp.experiments.record import markdown_table, on_machine
+from ndpp_experiments.record import markdown_table, on_machine
 
 Record = dict[str, Any]
 COMPARED = {"NDPP": "`NDPP`", "MixtureNDPP": "`MixtureNDPP`", "item-item cosine": "item–item cosine", "EASE": "EASE"}

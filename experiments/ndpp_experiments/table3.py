@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ndpp.experiments.kernels import kernels
-from ndpp.experiments.record import Result, Say
-from ndpp.experiments.samplers_timed import PAPERS_WALK, REJECTION
-from ndpp.experiments.table2 import NOTES, Published, runtime_table
+from ndpp_experiments.kernels import kernels
+from ndpp_experiments.record import Result, Say
+from ndpp_experiments.samplers_timed import PAPERS_WALK, REJECTION
+from ndpp_experiments.table2 import NOTES, Published, runtime_table
 
 PAPER_TABLE: Published = {
     ("k = 10", REJECTION, "seconds"): ("0.04", "0.6", "1.9", "0.2", "0.8"),

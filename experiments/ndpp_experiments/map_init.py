@@ -1,6 +1,6 @@
 """Starting a walk at the greedy MAP set: how many steps does it save [Han22, App. B]?
 
-On small catalogues the distribution after t steps is known exactly (:mod:`ndpp.experiments.enumerated`), and with it the first t at
+On small catalogues the distribution after t steps is known exactly (:mod:`ndpp_experiments.enumerated`), and with it the first t at
 which the total variation distance to the true distribution is below a bound. On larger kernels, the mean log det of many chains is
 compared with that of exact draws. The paper proposes this start but does not measure its effect.
 """
@@ -16,14 +16,14 @@ import numpy as np
 from ndpp._types import FloatArray
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import log_dets, total_variation
-from ndpp.experiments.chains import log_det_gap, noise_of_gap, run_chains
-from ndpp.experiments.enumerated import EnumeratedWalk, enumerate_walk
-from ndpp.experiments.kernels import from_files
-from ndpp.experiments.record import Finding, Result, Say, grouped
 from ndpp.inference import greedy_map
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
+from ndpp_experiments.chains import log_det_gap, noise_of_gap, run_chains
+from ndpp_experiments.enumerated import EnumeratedWalk, enumerate_walk
+from ndpp_experiments.kernels import from_files
+from ndpp_experiments.record import Finding, Result, Say, grouped
 
 BOUNDS = (0.25, 0.01)
 STARTS: tuple[Literal["uniform"], Literal["greedy"]] = ("uniform", "greedy")

@@ -7,8 +7,6 @@ the versions, the seed and the run time.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import os
 import platform
@@ -20,11 +18,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
 import threadpoolctl
 
-from ndpp._atomic import replacing
+from ndpp._atomic import replacing, write_text
 from ndpp._json import plain
+from ndpp._show import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,34 +44,6 @@ class Finding(NamedTuple):
     paper: str
     ours: str
     holds: bool | None = None
-
-
-class Table(NamedTuple):
-    """Column names and the lines below them."""
-
-    header: Sequence[str]
-    lines: Sequence[Sequence[Any]]
-
-    @classmethod
-    def of(cls, records: Sequence[NamedTuple]) -> Table:
-        """Return records of one type as a table with a column per field."""
-        return cls(records[0]._fields if records else (), records)
-
-    def to_csv(self) -> str:
-        """Return the table as CSV, with six significant digits.
-
-        Examples
-        --------
-        >>> print(Table(["n", "seconds", "slope"], [[10, 0.12345678, None]]).to_csv())
-        n,seconds,slope
-        10,0.123457,
-        <BLANKLINE>
-        """
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.header)
-        writer.writerows([f"{v:.6g}" if isinstance(v, float | np.floating) else v for v in line] for line in self.lines)
-        return text.getvalue()
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,12 +142,6 @@ def on_machine(found: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     what = [found["cpu"], f"{found['cores']} cores", f"load average {load}" if load else "", found.get("date")]
     return f"{', '.join(filter(None, what))}; Python {found['python']}, {versions}"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file atomically, in UTF-8 with line feeds."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write(name: str, title: str, result: Result, output: Path, *, about: Mapping[str, Any]) -> None:

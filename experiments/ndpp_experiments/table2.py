@@ -1,7 +1,7 @@
 """Table 2: time and rejections of all samplers on NDPP kernels, for k = 10, k = 50 and any size [Han22].
 
 The paper's kernels are not public. Ours are learned from its data sets, or from what is available of them; in addition there is a
-synthetic kernel with the paper's n for every data set. See :mod:`ndpp.experiments.kernels`.
+synthetic kernel with the paper's n for every data set. See :mod:`ndpp_experiments.kernels`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Literal
 
 import numpy as np
 
-from ndpp.experiments import samplers_timed
-from ndpp.experiments.kernels import PAPER, Named, kernels
-from ndpp.experiments.record import Finding, Result, Say, grouped, markdown_table, number
-from ndpp.experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, PREPARATION, REJECTION, SamplerTime
-from ndpp.experiments.timing import prepared
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, rejections
+from ndpp_experiments import samplers_timed
+from ndpp_experiments.kernels import PAPER, Named, kernels
+from ndpp_experiments.record import Finding, Result, Say, grouped, markdown_table, number
+from ndpp_experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, PREPARATION, REJECTION, SamplerTime
+from ndpp_experiments.timing import prepared
 
 SIZES = (10, 50, None)
 ORDER = tuple(data.title for data in PAPER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpp.experiments.record import markdown_table, on_machine
+from ndpp_experiments.record import markdown_table, on_machine
 
 Record = dict[str, Any]
 NAMES = {

@@ -1,10 +1,11 @@
-"""Write every published figure from the recorded results: ``python docs/figures.py``, or ``--check`` to see whether all are up to date.
+"""Write every published figure from the recorded results: ``python experiments/publish/figures.py``.
 
-Pages have blocks ``<!-- NAME: written by docs/figures.py -->`` … ``<!-- NAME: end -->``; what stands between is replaced, so no figure
-is typed by hand. README.md and docs/benchmarks.md take theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv
-and .json, results/single.json), of ``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py``
-and of ``benchmarks/peers``; docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this
-one; the table of docs/theory.md from the registry of samplers.
+``--check`` tells whether all are up to date. Pages have blocks ``<!-- NAME: written by experiments/publish/figures.py -->`` …
+``<!-- NAME: end -->``; what stands between is replaced, so no figure is typed by hand. README.md and docs/benchmarks.md take
+theirs from one run of ``benchmarks/bench_samplers.py`` (results/samplers.csv and .json, results/single.json), of
+``bench_prepare.py`` (results/prepare.json), of ``bench_mixture.py``, of ``benchmarks/gpu.py`` and of ``benchmarks/peers``;
+docs/learning.md, docs/scale.md and docs/gpu.md from benchmarks/results, by the modules beside this one; the table of
+docs/theory.md from the registry of samplers.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import figures_learning
 import figures_scale
 from units import duration
 
-from ndpp.experiments.record import grouped, markdown_table, on_machine
-from ndpp.experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 from ndpp.samplers.registry import SAMPLERS, WALK, SamplerSpec
+from ndpp_experiments.record import grouped, markdown_table, on_machine
+from ndpp_experiments.samplers_timed import EXACT, PAPERS_WALK, PREPARATION, SamplerTime, times_exact
 
-ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- (\w+): written by docs/figures\.py -->\n).*?(<!-- \2: end -->)", re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"(<!-- (\w+): written by experiments/publish/figures\.py -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 TASKS = {"k = 10": "10 items", "k = 50": "50 items", "any size": "any size"}
 SIZES = dict(zip(TASKS, (10, 50, None)))
 Row = dict[str, Any]
@@ -340,7 +341,7 @@ def stale(root: Path = ROOT) -> list[str]:
 def main() -> None:
     if "--check" in sys.argv[1:]:
         if old := stale():
-            sys.exit(f"not what the results say: {', '.join(old)}; run python docs/figures.py")
+            sys.exit(f"not what the results say: {', '.join(old)}; run python experiments/publish/figures.py")
         return
     for page, text in pages().items():
         (ROOT / page).write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Make the pictures of the README and the documentation that are not results of experiments: ``python docs/pictures.py``.
+"""Make the pictures of the README and the documentation that are not results of experiments: ``python experiments/publish/pictures.py``.
 
-``python docs/pictures.py overview`` makes this one alone: the picture of the README, from ``results``.
+``python experiments/publish/pictures.py overview`` makes this one alone: the picture of the README, from ``results``.
 
 ``_static/overview.png`` shows what a nonsymmetric kernel can say, and times of ``results/fig2-n.csv``. The others come from the
 code of the tutorial, run as it stands, and from a map of a small shelf.
@@ -22,7 +22,7 @@ from ndpp.datasets import shelf_kernel
 from ndpp.plots import Curve
 from ndpp.plots._base import ATTRACT, REPEL, line_look
 
-DOCS = Path(__file__).resolve().parent
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 STATIC = DOCS / "_static"
 RESULTS = DOCS.parent / "results"
 

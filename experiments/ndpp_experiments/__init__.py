@@ -1,0 +1,1 @@
+"""Demonstrations, tables and figures. These modules may print; the library below them does not."""
