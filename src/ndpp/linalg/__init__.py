@@ -16,6 +16,7 @@ from ndpp.linalg.size_law import (
     tilted_law,
 )
 from ndpp.linalg.skew import dominating, skew_absolute, skew_part, symmetric_part, youla
+from ndpp.linalg.tilts import solve_tilt, solve_tilts, tilt_of_coins
 
 __all__ = [
     "ZERO_WEIGHT",
@@ -40,8 +41,11 @@ __all__ = [
     "schur_complement",
     "skew_absolute",
     "skew_part",
+    "solve_tilt",
+    "solve_tilts",
     "symmetric_part",
     "tilt_for",
+    "tilt_of_coins",
     "tilted_law",
     "unit_of",
     "youla",

@@ -23,6 +23,7 @@ from ndpp.linalg.coordinates import Coordinates, Core
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import condition_or_zero, judged_minor, rounding_of, row_basis
+from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
 
 ZERO_WEIGHT = 1e-12
 """If the probability of a size is below this even when tilted towards it, the size cannot occur."""
@@ -87,30 +88,17 @@ def law_of_sum(mu: AnyArray) -> FloatArray:
 
 
 def tilt_for(coords: Coordinates, size: int, given: FloatArray | None = None) -> float:
-    """Return ρ > 0 under which a sample that contains the given rows has about ``size`` items on average.
-
-    Safeguarded Newton steps on log ρ, to within 0.3 items: the smallest and largest sizes would need ρ = 0 and ∞.
-    """
+    """Return ρ > 0 under which a sample that contains the given rows has ``size`` items on average, to within 0.3."""
     left = size - (0 if given is None else len(given))
-    x, low, high = _first_tilt(coords, min(max(size, 0.3), coords.rank - 0.3)), -np.inf, np.inf
-    for _ in range(100):
-        Z = condition_or_zero(resolvent(coords, np.array([np.exp(x)]))[0][0], given)[0]
-        excess = float(np.trace(Z)) - left
-        if abs(excess) <= 0.3:
-            break
-        low, high = (low, x) if excess > 0 else (x, high)
-        variance = float(np.trace(Z) - np.einsum("ij,ji->", Z, Z))
-        step = np.clip(-excess / variance if variance > 0 else -excess, -3, 3)
-        x = x + step if low < x + step < high else (low + high) / 2
-    return float(np.exp(x))
 
+    def moments(log_tilt: float) -> tuple[float, float]:
+        Z = condition_or_zero(resolvent(coords, np.exp([log_tilt]))[0][0], given)[0]
+        mean = float(np.trace(Z))
+        return mean, mean - float(np.einsum("ij,ji->", Z, Z))
 
-def _first_tilt(coords: Coordinates, mean: float) -> float:
-    """Return log ρ as if B were the diagonal matrix of its scale."""
-    magnitude = 2 * np.log(coords.scale)
-    grid = np.linspace(-magnitude.max() - 8, -magnitude.min() + 8, 400)
-    means = (1 / (1 + np.exp(-(grid[:, None] + magnitude)))).sum(axis=1)
-    return float(np.interp(mean, means, grid))
+    # As if B were the diagonal matrix of its scale.
+    start = tilt_of_coins(2 * np.log(coords.scale), min(max(size, 0.3), coords.rank - 0.3))
+    return float(np.exp(solve_tilt(moments, left, start)))
 
 
 def log_elementary(coords: Coordinates, size: int, given: FloatArray | None = None) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelErr
 from ndpp.items import ItemDraws, ItemIndex, Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import skew_part, symmetric_part
+from ndpp.linalg.tilts import tilt_of_coins
 from ndpp.samplers.base import Draw, Sampler
 
 NEGATIVE_TOLERANCE = 1e-8
@@ -152,7 +153,7 @@ class EigenvectorLaw:
             logits = np.log(eigenvalues)
         if size is None:
             return cls(expit(logits), np.empty((0, 0)), float(np.logaddexp(0, logits).sum()))
-        tilt = _log_tilt(logits[logits > -np.inf], min(size, positive - 0.5)) if size else 0.0
+        tilt = tilt_of_coins(logits[logits > -np.inf], min(size, positive - 0.5)) if size else 0.0
         logits = logits + tilt
         heads = heads_table(expit(logits), expit(-logits), size)
         log_normalizer = np.log(heads[-1, size]) + np.logaddexp(0, logits).sum() - size * tilt if size else 0.0
@@ -192,18 +193,6 @@ def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -
 def expit(x: FloatArray) -> FloatArray:
     """Return 1 / (1 + e^−x) to full relative accuracy."""
     return np.exp(-np.logaddexp(0, -x))
-
-
-def _log_tilt(logits: FloatArray, mean: float) -> float:
-    """Return x with Σ expit(logits + x) ≈ mean, by bisection."""
-    low, high = -logits.max() - 50 - np.log(logits.size), 50 + np.log(logits.size) - logits.min()
-    for _ in range(200):
-        x = (low + high) / 2
-        excess = expit(logits + x).sum() - mean
-        if abs(excess) < 0.1:
-            break
-        low, high = (low, x) if excess > 0 else (x, high)
-    return float(x)
 
 
 @njit()

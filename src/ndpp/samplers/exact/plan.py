@@ -22,6 +22,7 @@ import numpy as np
 from ndpp._compiled import njit
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
 from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 
 PLANNED_BIAS, PLANNED_FRACTION = 1e-13, 1e-4
@@ -96,25 +97,20 @@ def centre(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the rung on which each of many samples expects about ``left`` more items, and the mean and variance there.
 
-    Safeguarded Newton steps on the ladder, from the given rungs. ``moments_at(rung, which)`` returns :func:`moments` on a rung for the
-    samples at positions ``which``.
+    ``moments_at(rung, which)`` returns :func:`moments` on a rung for the samples at positions ``which``.
     """
-    rungs, low, high = rungs.copy(), np.full(len(rungs), -(10**9)), np.full(len(rungs), 10**9)
-    mean, variance, moving = np.zeros(len(rungs)), np.ones(len(rungs)), np.ones(len(rungs), bool)
-    for _ in range(100):
-        for rung in np.unique(rungs[moving]):
-            here = np.flatnonzero(moving & (rungs == rung))
-            mean[here], variance[here] = moments_at(int(rung), here)
-        variance = np.maximum(variance, 1e-3)
-        steps = np.round(np.clip(np.nan_to_num((left - mean) / (variance * RUNG_STEP)), -12, 12)).astype(np.int64)
-        moving &= np.isfinite(mean) & (steps != 0) & (np.abs(mean - left) > 0.3)
-        low, high = np.where(moving & (steps > 0), rungs, low), np.where(moving & (steps < 0), rungs, high)
-        moving &= high - low >= 2
-        inside = (low < rungs + steps) & (rungs + steps < high)
-        rungs = np.where(moving, np.where(inside, rungs + steps, (low + high) // 2), rungs)
-        if not moving.any():
-            break
-    return rungs, np.nan_to_num(mean, nan=1.0), np.nan_to_num(variance, nan=1.0)
+    mean, variance = np.zeros(len(rungs)), np.ones(len(rungs))
+
+    def on_rungs(log_radius: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        here = np.round(log_radius / RUNG_STEP).astype(np.int64)
+        for rung in np.unique(here):
+            there = which[here == rung]
+            mean[there], variance[there] = moments_at(int(rung), there)
+        return mean[which], variance[which]
+
+    found = solve_tilts(on_rungs, left, RUNG_STEP * rungs, max_step=12 * RUNG_STEP, unit=RUNG_STEP)
+    rungs = np.round(found.log_tilt / RUNG_STEP).astype(np.int64)
+    return rungs, np.nan_to_num(mean, nan=1.0), np.maximum(np.nan_to_num(variance, nan=1.0), LEAST_VARIANCE)
 
 
 def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:

@@ -1,0 +1,134 @@
+"""The tilt ρ under which a random set has a given expected size: one search for all distributions.
+
+Sets of one size have the same distribution under ρL as under L, whatever ρ > 0, so that computations for a size choose the ρ under which
+this size is typical. The expected size increases with log ρ, and its derivative is the variance: safeguarded Newton steps find ρ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpp._types import FloatArray, IntArray
+
+LEAST_VARIANCE = 1e-3
+"""A smaller variance counts as this: where sizes hardly vary, steps are bounded by ``max_step``."""
+
+
+class Tilts(NamedTuple):
+    """log ρ, and the mean and the variance of the size under it, of several distributions."""
+
+    log_tilt: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+
+
+def solve_tilts(
+    moments: Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]],
+    target: float,
+    start: FloatArray,
+    *,
+    within: float = 0.3,
+    deviations: float = 0.0,
+    max_step: float = 3.0,
+    unit: float = 0.0,
+    max_steps: int = 100,
+) -> Tilts:
+    """Return log ρ under which about ``target`` items are expected of each of several distributions.
+
+    Parameters
+    ----------
+    moments : callable
+        ``moments(log_tilt, which)`` returns the means and the variances of the distributions at positions ``which``.
+    target : float
+        The expected size. The smallest and the largest possible size would need ρ = 0 and ∞: only ``within`` of them is possible.
+    start : array
+        Where to begin, one log ρ for each distribution.
+    within, deviations : float
+        A mean is good enough if it differs from the target by no more than ``within``, or by this many standard deviations.
+    max_step : float
+        Largest step.
+    unit : float
+        If positive, steps are multiples of it, and a distribution is done once the nearest multiple is zero.
+    max_steps : int
+        Maximum number of steps.
+    """
+    x = np.array(start, np.float64)
+    low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
+    mean, variance, moving = np.zeros_like(x), np.ones_like(x), np.arange(len(x))
+    for _ in range(max_steps):
+        mean[moving], variance[moving] = moments(x[moving], moving)
+        excess, spread = mean[moving] - target, np.maximum(variance[moving], LEAST_VARIANCE)
+        step = np.nan_to_num(np.clip(-excess / spread, -max_step, max_step))
+        if unit:
+            step = unit * np.round(step / unit)
+        far = (np.abs(excess) > np.maximum(within, deviations * np.sqrt(spread))) & (step != 0)
+        moving, step = moving[far], step[far]
+        low[moving] = np.where(step > 0, x[moving], low[moving])
+        high[moving] = np.where(step < 0, x[moving], high[moving])
+        apart = high[moving] - low[moving] > 1.5 * unit  # otherwise there is no multiple between them
+        moving, step = moving[apart], step[apart]
+        if not len(moving):
+            break
+        x[moving] = _between(x[moving] + step, low[moving], high[moving], unit)
+    return Tilts(x, mean, variance)
+
+
+def _between(x: FloatArray, low: FloatArray, high: FloatArray, unit: float) -> FloatArray:
+    """Return x where it lies between the bounds, and their middle, a multiple of the unit away from them, where it does not."""
+    inside = (low + unit / 2 < x) & (x < high - unit / 2)
+    with np.errstate(invalid="ignore"):
+        half = (high - low) / 2
+        middle = low + (unit * np.floor(half / unit + 1e-9) if unit else half)
+    return np.where(inside, x, middle)
+
+
+def solve_tilt(
+    moments: Callable[[float], tuple[float, float]],
+    target: float,
+    start: float = 0.0,
+    *,
+    within: float = 0.3,
+    deviations: float = 0.0,
+    max_steps: int = 100,
+) -> float:
+    """Return log ρ under which about ``target`` items are expected of one distribution; see :func:`solve_tilts`.
+
+    ``moments(log_tilt)`` returns its mean and its variance. The last log ρ that it is called with is the result.
+
+    Examples
+    --------
+    >>> poisson = lambda log_tilt: (2 * np.exp(log_tilt), 2 * np.exp(log_tilt))
+    >>> round(solve_tilt(poisson, 6.0, within=1e-9) / float(np.log(3.0)), 6)
+    1.0
+    """
+
+    def of_one(log_tilt: FloatArray, _: IntArray) -> tuple[FloatArray, FloatArray]:
+        mean, variance = moments(float(log_tilt[0]))
+        return np.array([mean]), np.array([variance])
+
+    found = solve_tilts(
+        of_one, target, np.array([start]), within=within, deviations=deviations, max_steps=max_steps
+    )  # fmt: skip
+    return float(found.log_tilt[0])
+
+
+def tilt_of_coins(log_odds: FloatArray, target: float, *, within: float = 0.1) -> float:
+    """Return log ρ under which about ``target`` of independent coins with the odds ρ·exp(log_odds) show heads.
+
+    Examples
+    --------
+    >>> round(tilt_of_coins(np.array([0.0, 0.0]), 1.0), 6)
+    0.0
+    """
+    # As many coins as wanted have at least even odds.
+    place = min(max(int(np.ceil(target)), 1), len(log_odds)) - 1
+    start = -float(np.sort(log_odds)[::-1][place])
+
+    def moments(log_tilt: float) -> tuple[float, float]:
+        p = np.exp(-np.logaddexp(0, -(log_odds + log_tilt)))
+        return float(p.sum()), float((p * (1 - p)).sum())
+
+    return solve_tilt(moments, target, start, within=within)
