@@ -28,6 +28,7 @@ from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
+from ndpp.linalg.tilts import solve_tilts
 from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
@@ -312,19 +313,20 @@ class TiedMixture(SharedTies):
 
     # -- sets of one size ----------------------------------------------------------------------------------------------------
 
-    def tilts(self, size: int, *, steps: int = 6) -> FloatArray:
+    def tilts(self, size: int) -> FloatArray:
         """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only."""
-        x, A = np.zeros(len(self.odds)), self._state.A
-        for _ in range(steps):
-            R = np.eye(len(self.core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * A))
+
+        def moments(x: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+            R = np.eye(len(self.core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * self._state.A[which]))
             mean = np.trace(R, axis1=1, axis2=2)
             variance = mean - np.einsum("cij,cji->c", R, R)
             for rows, _ in self._pairs(products=False):
-                odds = self.tilted_odds(x, rows=rows)
+                odds = self.tilted_odds(x, which, rows)
                 mean, variance = mean + (odds / (1 + odds)).sum(axis=1), variance + (odds / (1 + odds) ** 2).sum(axis=1)
-            wanted = min(max(size, 0.3), self.base.n_rows - 0.3)
-            x = x + np.clip((wanted - mean) / np.maximum(variance, 0.1), -2, 2)
-        return np.clip(x, -50, 50)
+            return mean, variance
+
+        wanted, start = min(max(size, 0.3), self.base.n_rows - 0.3), np.zeros(len(self.odds))
+        return np.clip(solve_tilts(moments, wanted, start, max_step=2.0, max_steps=6).log_tilt, -50, 50)
 
 
 def _products(q: FloatArray) -> FloatArray:

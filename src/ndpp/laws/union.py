@@ -19,7 +19,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.special import expit
 
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
@@ -34,9 +33,8 @@ from ndpp.linalg import (
 )
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
+from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
 from ndpp.linalg.union_size import UnionSize
-
-NEWTON_STEPS = 60
 
 
 class Tilted(NamedTuple):
@@ -217,26 +215,18 @@ class WeighedSets(Judged):
         return self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, rho=rho)
 
     def tilted_for(self, size: int, tied: Items) -> Tilted:
-        """Return ρL with about ``size`` items expected, given that ``tied`` are in, by safeguarded Newton steps on log ρ."""
-        left = size - len(tied)
-        x, low, high = self._first_tilt(size), -np.inf, np.inf
-        for _ in range(NEWTON_STEPS):
-            kernel = self.tilted(float(np.exp(x)))
-            union = kernel._union(tied)
-            mean, variance = union.mean_and_variance()
-            if abs(mean - left) <= max(0.3, 0.3 * np.sqrt(max(variance, 0.0))):
-                break
-            low, high = (low, x) if mean > left else (x, high)
-            step = float(np.clip((left - mean) / max(variance, 1e-3), -3, 3))
-            x = x + step if low < x + step < high else (low + high) / 2
-        return Tilted(kernel, union, x)
+        """Return ρL with about ``size`` items expected, given that ``tied`` are in."""
+        found: Tilted | None = None
 
-    def _first_tilt(self, size: int) -> float:
-        """Return log ρ as if all directions of T were items of their own."""
+        def moments(log_tilt: float) -> tuple[float, float]:
+            nonlocal found
+            kernel = self.tilted(float(np.exp(log_tilt)))
+            found = Tilted(kernel, kernel._union(tied), log_tilt)
+            return found.union.mean_and_variance()
+
+        # To begin with, all directions of T count as items of their own.
         log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.coordinates.scale**2]))
         wanted = min(max(size - 0.3, 0.3), len(log_odds) - 0.3)  # the smallest tilt that serves: rounding grows with it
-        low, high = -log_odds.max() - 40, -log_odds.min() + 40
-        for _ in range(40):
-            x = (low + high) / 2
-            low, high = (x, high) if expit(x + log_odds).sum() < wanted else (low, x)
-        return float(low)
+        solve_tilt(moments, size - len(tied), tilt_of_coins(log_odds, wanted), deviations=0.3)
+        assert found is not None
+        return found

@@ -27,8 +27,8 @@ from ndpp.items.base import look_up_cdf
 from ndpp.items.table import alias_table, look_up
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import Patterns
-from ndpp.laws.union import NEWTON_STEPS
 from ndpp.linalg import tilted_law
+from ndpp.linalg.tilts import solve_tilt
 from ndpp.linalg.union_size import SizeDistribution, UnionSize
 from ndpp.samplers.exact import Exact
 
@@ -154,16 +154,16 @@ class DisjointParts(NamedTuple):
         """Weigh e_m(X W Xᵀ) e_{k−m}(δ) under ρL, with ρ such that T and R together have about as many items as wanted."""
         low_rank = LowRankKernel(kernel.X, kernel.W, support=kernel.support, magnitudes=kernel._magnitudes)
         q, left = low_rank.q_rows(low_rank.rows_of(tied)), size - len(tied)
-        log_tilt, low, high = kernel.tilted_for(size, tied).log_tilt, -np.inf, np.inf
-        for _ in range(NEWTON_STEPS):
+
+        def moments(log_tilt: float) -> tuple[float, float]:
             odds = np.exp(log_tilt) * kernel.odds
-            together = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q)
-            mean = float(np.trace(together.marginal) + (odds / (1 + odds)).sum())
-            if abs(mean - left) <= max(0.3, 0.3 * np.sqrt(left)):
-                break
-            low, high = (low, log_tilt) if mean > left else (log_tilt, high)
-            step = float(np.clip(np.log(max(left, 0.1) / mean), -3, 3))
-            log_tilt = log_tilt + step if low < log_tilt + step < high else (low + high) / 2
+            Z = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q).marginal
+            mean, variance = np.trace(Z) + (odds / (1 + odds)).sum(), (odds / (1 + odds) ** 2).sum()
+            return float(mean), float(variance + np.trace(Z) - np.einsum("ij,ji->", Z, Z))
+
+        log_tilt = solve_tilt(moments, left, kernel.tilted_for(size, tied).log_tilt, deviations=0.3)
+        odds = np.exp(log_tilt) * kernel.odds
+        together = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q)
         apart = independent_sizes(odds)
         weights = np.array([chance * apart.at(left - m) for m, chance in enumerate(together.law[: left + 1])])
         with np.errstate(divide="ignore"):
