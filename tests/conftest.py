@@ -15,7 +15,7 @@ from hypothesis import settings
 import goodness
 from ndpp.errors import MissingExtraError
 
-pytest.register_assert_rewrite("contract")
+pytest.register_assert_rewrite("contract", "law_verbs")
 
 # Examples that depend on the test alone, like every other seed of the suite; `make fuzz` looks for new ones.
 settings.register_profile("suite", derandomize=True, database=None, deadline=None)

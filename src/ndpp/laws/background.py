@@ -180,6 +180,8 @@ class BackgroundKernel(LowRankKernel):
         ids = self.catalogue_ids(self.rows_of(given, "given"))
         size = None if size is None else check_given(size, len(ids)) - (len(ids) - len(tied))
         out = np.zeros(self.n_items)
+        if rest is None and size:
+            raise ImpossibleSizeError(f"all items are given, and no set has {size} more")
         if rest is not self:
             out = out if rest is None else rest.inclusion_probabilities(size, tied)
         elif size is None:
