@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-import goodness
 import law_table
 from law_table import BASES, KIND, KINDS, Base, Entry, Kind
 from law_verbs import VERBS, applies
@@ -37,30 +36,6 @@ def test_every_change_is_met_by_several_kinds():
             kind for kind in KINDS if any(e.change == change for base in BASES for e in law_table.entries(kind, base))
         ]
         assert len(met) >= 3, change
-
-
-@pytest.mark.parametrize("change", [(), (("condition", (1,)),), (("exclude", (0,)), ("condition", (3,)))], ids=str)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_samples_follow_the_law(kind: Kind, change: law_table.Change):
-    entry = law_table.changed(plain(kind, GENERIC), change)
-    assert entry is not None
-    draws = entry.law.sample(600, rng=1)
-    goodness.assert_law(draws, table(entry))
-    with pytest.raises(AssertionError, match=r"do not follow the law|probability zero were drawn"):
-        goodness.assert_law(draws, table(tripled(entry)))
-
-
-def table(entry: Entry) -> dict[tuple[int, ...], float]:
-    return {S: float(p) for S, p in zip(entry.truth.sets, entry.truth.p) if p > 0}
-
-
-def tripled(entry: Entry) -> Entry:
-    """The odds of the item whose presence is the least certain, times three."""
-    p = entry.truth.inclusions()
-    has = entry.truth.containing([int(np.argmin(np.abs(p - 0.5)))])
-    joint = entry.truth.given_component * np.where(has, 3.0, 1.0)
-    truth = replace(entry.truth, given_component=joint / (entry.truth.weights @ joint.sum(axis=1)))
-    return entry._replace(truth=truth)
 
 
 # ---- the contract can fail ------------------------------------------------------------------------------------------
