@@ -12,10 +12,10 @@ import pytest
 import threadpoolctl
 from hypothesis import settings
 
-import laws
+import goodness
 from ndpp.errors import MissingExtraError
 
-pytest.register_assert_rewrite("contract")
+pytest.register_assert_rewrite("contract", "law_verbs")
 
 # Examples that depend on the test alone, like every other seed of the suite; `make fuzz` looks for new ones.
 settings.register_profile("suite", derandomize=True, database=None, deadline=None)
@@ -40,20 +40,22 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run when more law checks were made than the false-alarm rate was split over."""
-    made = sum(laws.checks_made.values())
+    made = sum(goodness.checks_made.values())
     if hasattr(session.config, "workeroutput"):  # one of several processes: the one that started it adds up
         session.config.workeroutput["law_checks"] = made
-    elif made > laws.SUITE_CHECKS:
+    elif made > goodness.SUITE_CHECKS:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
-            reporter.write_line(f"{made} law checks were made; raise laws.SUITE_CHECKS ({laws.SUITE_CHECKS})", red=True)
+            reporter.write_line(
+                f"{made} law checks were made; raise goodness.SUITE_CHECKS ({goodness.SUITE_CHECKS})", red=True
+            )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Add the law checks of a process that has ended."""
-    laws.checks_made["of another process"] += getattr(node, "workeroutput", {}).get("law_checks", 0)
+    goodness.checks_made["of another process"] += getattr(node, "workeroutput", {}).get("law_checks", 0)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, Case
 from ndpp import LowRankKernel
@@ -129,7 +129,7 @@ def judge(tables: Sequence[Table]) -> None:
     The last two have few outcomes, in which a small error shows sooner.
     """
     for summary in (tables, [table.summed(size) for table in tables], [table.summed(evens) for table in tables]):
-        laws.assert_together((table.counts, table.probabilities) for table in summary)
+        goodness.assert_together((table.counts, table.probabilities) for table in summary)
 
 
 def size(outcome: tuple[int, ...]) -> int:
@@ -137,7 +137,7 @@ def size(outcome: tuple[int, ...]) -> int:
 
 
 def evens(outcome: tuple[int, ...]) -> int:
-    return outcome[0] if outcome and outcome[0] < 0 else laws.evens(outcome)
+    return outcome[0] if outcome and outcome[0] < 0 else goodness.evens(outcome)
 
 
 def check_on(variant: Variant, case: Case) -> Table:
@@ -158,7 +158,7 @@ def check_on(variant: Variant, case: Case) -> Table:
     check_counters(draws, chain=variant.spec.is_chain)
     table = tabled(variant, sampler, law, draws, seed_of(case))
     if variant.independent:
-        laws.assert_counts(table.counts, table.probabilities, names=table.outcomes)
+        goodness.assert_counts(table.counts, table.probabilities, names=table.outcomes)
 
     assert (X == case.X).all()
     assert (W_before == W).all()
@@ -225,7 +225,7 @@ def n_independent(variant: Variant, sampler: Sampler) -> int:
 def tabled(variant: Variant, sampler: Sampler, law: oracles.Law, draws: Draws, seed: int) -> Table:
     """Outcomes that follow a known law exactly, counted, and that law."""
     if n_independent(variant, sampler):
-        counts = laws.count_sets(draws.baskets)
+        counts = goodness.count_sets(draws.baskets)
     else:
         counts = one_step_later(sampler, law, variant.n_draws, seed)
     table = Table(list(law), [counts[items] for items in law], list(law.values()))

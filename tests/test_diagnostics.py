@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, random_vbd
 from ndpp import Baskets, LowRankKernel
@@ -170,7 +170,7 @@ def test_empirical_law_nears_the_exact_one():
     kernel = BY_NAME["generic"].kernel
     draws = Naive.prepare(kernel, size=3).sample(4000, rng=0).baskets
     law = dg.exact_law(kernel, 3)
-    laws.assert_law(draws, law)
+    goodness.assert_law(draws, law)
     assert dg.total_variation(dg.empirical_law(draws), law) < 0.1
     with pytest.raises(InvalidInputError, match="at least one"):
         dg.empirical_law(draws[:0])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import laws
+import goodness
 from kernels import AWKWARD, data_folder, learned
 from ndpp import Baskets, LowRankKernel, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
@@ -168,8 +168,8 @@ def test_random_sets_are_uniform():
     sets = random_sets(np.random.default_rng(0), np.repeat([3, 0, 1, 5], [20_000, 5, 10_000, 4]), 5)
     assert sets.sizes.tolist() == [3] * 20_000 + [0] * 5 + [1] * 10_000 + [5] * 4
     threes = [(a, b, c) for a in range(5) for b in range(a + 1, 5) for c in range(b + 1, 5)]
-    laws.assert_law(sets[:20_000].to_lists(), dict.fromkeys(threes, 0.1))
-    laws.assert_law(sets[20_005:30_005].to_lists(), {(a,): 0.2 for a in range(5)})
+    goodness.assert_law(sets[:20_000].to_lists(), dict.fromkeys(threes, 0.1))
+    goodness.assert_law(sets[20_005:30_005].to_lists(), {(a,): 0.2 for a in range(5)})
 
 
 def test_auc_is_the_chance_to_beat_a_set_of_the_same_size():
@@ -263,7 +263,7 @@ def test_a_blind_ranking_scores_fifty():
 def test_random_holdout_is_uniform_and_the_largest_id_is_not():
     sizes = np.full(6000, 4)
     counts = np.bincount(RandomHoldout().positions(np.random.default_rng(0), sizes), minlength=4)
-    laws.assert_counts(counts, [0.25] * 4)
+    goodness.assert_counts(counts, [0.25] * 4)
     assert set(LargestId().positions(np.random.default_rng(0), sizes)) == {3}
 
 

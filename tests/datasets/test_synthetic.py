@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import laws
+import goodness
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError
 
@@ -76,7 +76,7 @@ def test_baskets_follow_the_law_of_the_kernel(substitute_lift):
     made = make_baskets(20_000, 5, n_pairs=1, mean_size=0.8, substitute_lift=substitute_lift, rng=1)
     sets = [tuple(np.flatnonzero([i >> a & 1 for a in range(5)])) for i in range(32)]
     law = {items: np.exp(made.kernel.log_prob(items)) for items in sets}
-    laws.assert_law(made.baskets.to_lists(), law)
+    goodness.assert_law(made.baskets.to_lists(), law)
 
 
 def test_make_baskets_is_repeatable():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import laws
+import goodness
 from kernels import BY_NAME
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import exact_law, total_variation
@@ -49,9 +49,9 @@ def test_every_up_step_draws_from_the_table(up):
     start = np.array([0, 1, 2])
     draws = Walk.prepare(kernel, size=size, up=up, steps=steps, start=start).sample(600, rng=5).baskets
     counts = np.array([(masks_of(draws) == mask).sum() for mask in walk.masks])
-    laws.assert_counts(counts, walk.after(steps, walk.at(start)))
+    goodness.assert_counts(counts, walk.after(steps, walk.at(start)))
     with pytest.raises(AssertionError):  # one step is another law, and the check can see it
-        laws.assert_counts(counts, walk.after(1, walk.at(start)))
+        goodness.assert_counts(counts, walk.after(1, walk.at(start)))
 
 
 def test_total_variation_to_the_law_never_grows():

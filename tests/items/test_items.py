@@ -12,7 +12,7 @@ from hypothesis import given as hypothesis_given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-import laws
+import goodness
 import oracles
 from kernels import BY_NAME, random_ndpp
 from ndpp import LowRankKernel
@@ -85,7 +85,7 @@ def test_inclusion_matrices_are_drawn_as_enumerated(prepare, name, size, items):
     law = oracles.inclusion_probabilities(case.L, size, items)
     law[list(items)] = 0.0
     M = inclusion_matrix(case.kernel, size, items)
-    laws.assert_counts(counts(prepare(case.kernel), M, np.random.default_rng(1)), law / law.sum())
+    goodness.assert_counts(counts(prepare(case.kernel), M, np.random.default_rng(1)), law / law.sum())
 
 
 @every_index
@@ -96,7 +96,7 @@ def test_law_is_that_of_the_weights(prepare, n, directions):
     kernel = LowRankKernel(*random_ndpp(n, 6, rng))
     M = psd(kernel.rank, rng, min(directions or n, kernel.rank))
     weights = np.einsum("ia,ab,ib->i", *(kernel.q_rows(np.arange(n)), M, kernel.q_rows(np.arange(n))))
-    laws.assert_counts(counts(prepare(kernel), M, rng, 50_000), weights / weights.sum())
+    goodness.assert_counts(counts(prepare(kernel), M, rng, 50_000), weights / weights.sum())
 
 
 @every_index
@@ -137,7 +137,7 @@ def test_draws_of_one_call_are_independent_in_order(prepare):
     p = Scan.prepare(kernel).weights(M)
     rows = prepare(kernel).draw(rng, M, 60_000)
     pairs = np.bincount(rows[::2] * 5 + rows[1::2], minlength=25)
-    laws.assert_counts(pairs, np.outer(p, p).ravel() / p.sum() ** 2)
+    goodness.assert_counts(pairs, np.outer(p, p).ravel() / p.sum() ** 2)
 
 
 @every_index
@@ -145,7 +145,7 @@ def test_only_the_symmetric_part_counts(prepare, kernel):
     rng = np.random.default_rng(3)
     M, skew = psd(6, rng), rng.standard_normal((6, 6))
     weights = Scan.prepare(kernel).weights(M)
-    laws.assert_counts(counts(prepare(kernel), M + skew - skew.T, rng), weights / weights.sum())
+    goodness.assert_counts(counts(prepare(kernel), M + skew - skew.T, rng), weights / weights.sum())
 
 
 @every_index
@@ -155,7 +155,7 @@ def test_restricted_kernels_are_drawn_by_rows_of_the_support(prepare, kernel):
     M = psd(part.rank, rng)
     weights = Scan.prepare(part).weights(M)
     assert weights.size == 19
-    laws.assert_counts(counts(prepare(part), M, rng), weights / weights.sum())
+    goodness.assert_counts(counts(prepare(part), M, rng), weights / weights.sum())
 
 
 @every_index
@@ -225,7 +225,7 @@ def test_memory_budget_sets_the_leaf(memory):
     assert len(tree.sums) == 512 or 2 * tree.sums.nbytes > memory, "a deeper tree would have fitted"
     M = psd(6, np.random.default_rng(9), 2)
     weights = Scan.prepare(kernel).weights(M)
-    laws.assert_counts(counts(tree, M, np.random.default_rng(10)), weights / weights.sum())
+    goodness.assert_counts(counts(tree, M, np.random.default_rng(10)), weights / weights.sum())
 
 
 def test_memory_below_one_node_is_refused(kernel):
@@ -248,7 +248,7 @@ def test_law_check_rejects_off_diagonals_that_count_once(kernel, monkeypatch):
     weights = Scan.prepare(kernel).weights(M)
     monkeypatch.setattr(tree_module, "_pack_query", lambda M: M[np.triu_indices(len(M))])
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_counts(counts(Tree.prepare(kernel, leaf=1), M, rng), weights / weights.sum())
+        goodness.assert_counts(counts(Tree.prepare(kernel, leaf=1), M, rng), weights / weights.sum())
 
 
 # ---- leverage table -------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_proposals_follow_the_leverages():
     kernel = BY_NAME["zero rows"].kernel
     table = LeverageTable.prepare(kernel)
     rows = table.propose(np.random.default_rng(14), 50_000)
-    laws.assert_counts(np.bincount(rows, minlength=8), table.leverage / table.leverage.sum())
+    goodness.assert_counts(np.bincount(rows, minlength=8), table.leverage / table.leverage.sum())
     assert not np.isin(rows, [0, 4, 7]).any()
 
 
@@ -298,9 +298,9 @@ def test_proposals_are_counted_and_match_the_acceptance_rate(kernel, scale, boun
     M = psd(6, rng)
     table = LeverageTable.prepare(kernel)
     proposals = [table.draw_counted(rng, scale * M, bound=bound).proposals for _ in range(3000)]
-    laws.assert_mean(proposals, bound * 6 / (scale * np.trace(M)))
+    goodness.assert_mean(proposals, bound * 6 / (scale * np.trace(M)))
     together = [table.draw_counted(rng, scale * M, 5, bound=bound).proposals for _ in range(600)]
-    laws.assert_mean(together, 5 * bound * 6 / (scale * np.trace(M)))
+    goodness.assert_mean(together, 5 * bound * 6 / (scale * np.trace(M)))
 
 
 def test_table_refuses_what_its_bound_does_not_cover(kernel):

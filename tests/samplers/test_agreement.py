@@ -13,7 +13,7 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import hypergeom
 
-import laws
+import goodness
 from kernels import learned, pair_blocks
 from ndpp import LowRankKernel
 from ndpp.diagnostics import compare_samples, compare_with_law, diagnose_chains
@@ -114,8 +114,8 @@ def complete_pairs(baskets, pairs=slice(None)):
 @pytest.mark.parametrize(("epsilon", "n_draws"), [(0.005, 80), (0.02, 200)])
 def test_exact_on_block_pairs(epsilon, n_draws):
     draws = Exact.prepare(block_pairs(epsilon), size=SIZE).sample(n_draws, rng=1).baskets
-    laws.assert_counts(complete_pairs(draws), law_of_complete_pairs(epsilon))
-    laws.assert_counts(complete_pairs(draws, slice(SIZE // 2)), law_among_first(epsilon))
+    goodness.assert_counts(complete_pairs(draws), law_of_complete_pairs(epsilon))
+    goodness.assert_counts(complete_pairs(draws, slice(SIZE // 2)), law_among_first(epsilon))
     assert_agrees(compare_with_law(block_pairs(epsilon), draws, size=SIZE))
     report = diagnose_chains(block_pairs(epsilon), draws, n_chains=4)
     assert report.converged, str(report)
@@ -124,8 +124,8 @@ def test_exact_on_block_pairs(epsilon, n_draws):
 def test_the_law_of_complete_pairs_can_fail():
     """Negative control: sets of a kernel with another ε."""
     draws = Exact.prepare(block_pairs(0.05), size=SIZE).sample(60, rng=2).baskets
-    p_value, _ = laws.goodness_of_fit(complete_pairs(draws), law_of_complete_pairs(0.02))
-    assert p_value < laws.ALPHA
+    p_value, _ = goodness.goodness_of_fit(complete_pairs(draws), law_of_complete_pairs(0.02))
+    assert p_value < goodness.ALPHA
 
 
 def test_k_squared_steps_are_not_enough_on_block_pairs():
@@ -140,5 +140,5 @@ def test_k_squared_steps_are_not_enough_on_block_pairs():
     assert "NOT CONVERGED" in str(report)
     assert "never left" in str(report)
     assert not compare_with_law(kernel, draws, size=SIZE).agrees
-    p_value, _ = laws.goodness_of_fit(complete_pairs(draws, slice(SIZE // 2)), law_among_first(0.005))
-    assert p_value < laws.ALPHA
+    p_value, _ = goodness.goodness_of_fit(complete_pairs(draws, slice(SIZE // 2)), law_among_first(0.005))
+    assert p_value < goodness.ALPHA

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import BY_NAME, Case
 from ndpp import LowRankKernel
@@ -36,7 +36,7 @@ def dense(case: Case, odds: np.ndarray = ODDS) -> np.ndarray:
 def test_sets_of_any_size(name: str):
     case = BY_NAME[name]
     draws = kernel_of(case).sampler().sample(1_000, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case)))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(dense(case)))
     assert (draws.info["proposals"] == 1).all()
 
 
@@ -49,8 +49,8 @@ def test_sets_of_one_size(name: str, proposal: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "propose_from", lambda *arguments: proposal.prepare(*arguments[:4]))
     sampler = kernel_of(case).sampler(size=size)
     draws = sampler.sample(700, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))
-    laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(dense(case), size))
+    goodness.assert_mean(draws.info["proposals"], sampler.expected_proposals)
 
 
 def test_the_better_proposal_is_chosen():
@@ -66,7 +66,7 @@ def test_the_better_proposal_is_chosen():
         DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass
         > sampler.store.make.proposal.log_mass + 1
     )
-    laws.assert_law(sampler.sample(600, rng=3).baskets, oracles.enumerate_law(L, 5))
+    goodness.assert_law(sampler.sample(600, rng=3).baskets, oracles.enumerate_law(L, 5))
     assert isinstance(kernel_of(case).sampler(size=4).store.make.proposal, DisjointParts)
 
 
@@ -86,7 +86,7 @@ def test_given_and_excluded_items(name: str, given: tuple[int, ...], exclude: tu
     """Items 0, 2 and 7 have no background, and alone no weight: given such items, there is no kernel for the rest."""
     case = BY_NAME[name]
     draws = kernel_of(case).sample(700, size=size, given=given, exclude=exclude, rng=4)
-    laws.assert_law(draws, oracles.enumerate_law(dense(case), size, given, exclude))
+    goodness.assert_law(draws, oracles.enumerate_law(dense(case), size, given, exclude))
 
 
 def test_a_draw_depends_on_seed_and_index_alone():
@@ -108,9 +108,9 @@ def test_independent_items_alone():
     alone, rng = Alone.prepare(odds), np.random.default_rng(6)
     draws = [np.sort(alone.draw(rng)) for _ in range(2000)]
     assert all((np.diff(rows) > 0).all() for rows in draws)
-    laws.assert_law(draws, oracles.enumerate_law(np.diag(np.minimum(odds, 1e12))))
+    goodness.assert_law(draws, oracles.enumerate_law(np.diag(np.minimum(odds, 1e12))))
     sized = [alone.draw_sized(rng, 3) for _ in range(300)]
-    laws.assert_law(sized, oracles.enumerate_law(np.diag(np.minimum(odds, 1e12)), 3))
+    goodness.assert_law(sized, oracles.enumerate_law(np.diag(np.minimum(odds, 1e12)), 3))
 
 
 def test_cost_does_not_grow_with_the_catalogue():
@@ -148,7 +148,7 @@ def test_control_background_left_out():
     case = BY_NAME["generic"]
     draws = Exact.prepare(LowRankKernel(case.X, case.W)).sample(1_000, rng=1)
     with pytest.raises(AssertionError):
-        laws.assert_law(draws.baskets, oracles.enumerate_law(dense(case)))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(dense(case)))
 
 
 def test_control_ties_not_rescaled():
@@ -159,7 +159,7 @@ def test_control_ties_not_rescaled():
     wrong = proposal._replace(ties=Exact.prepare(LowRankKernel(case.X, case.W)))
     sampler = LawSampler(kernel, np.empty(0, np.int64), np.ones(1), Store(KernelSets(kernel, wrong), 1), 1.0)
     with pytest.raises(AssertionError):
-        laws.assert_law(sampler.sample(1_000, rng=1).baskets, oracles.enumerate_law(dense(case)))
+        goodness.assert_law(sampler.sample(1_000, rng=1).baskets, oracles.enumerate_law(dense(case)))
 
 
 def test_control_disjointness_not_checked():
@@ -175,4 +175,4 @@ def test_control_disjointness_not_checked():
             rows |= set(parts.alone.draw_sized(rng, 1).tolist())
         found[tuple(sorted(rows))] += 1
     with pytest.raises(AssertionError):
-        laws.assert_law(found, oracles.enumerate_law(dense(case), size))
+        goodness.assert_law(found, oracles.enumerate_law(dense(case), size))

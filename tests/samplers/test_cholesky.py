@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, skew
 from ndpp import LowRankKernel
@@ -65,7 +65,7 @@ DRAWS = 3_000
 def test_law(name):
     case = BY_NAME[name]
     draws = Cholesky.prepare(case.kernel, block=5).sample(DRAWS, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_law_check_rejects_a_kernel_that_is_not_updated(monkeypatch):
@@ -74,7 +74,7 @@ def test_law_check_rejects_a_kernel_that_is_not_updated(monkeypatch):
     monkeypatch.setattr(cholesky, "decide", lambda G, uniforms: (uniforms < np.diag(G), 0.0))
     draws = Cholesky.prepare(case.kernel).sample(DRAWS, rng=2)
     with pytest.raises(AssertionError):
-        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_probabilities_outside_their_range_are_refused():
@@ -90,9 +90,9 @@ def test_a_larger_catalogue():
     rng = np.random.default_rng(3)
     kernel = LowRankKernel(rng.standard_normal((2_000, 6)) / 20, np.eye(6) + skew(np.ones((6, 6)).cumsum(axis=1)))
     draws = Cholesky.prepare(kernel).sample(300, rng=4)
-    laws.assert_mean(draws.baskets.sizes, kernel.inclusion_probabilities().sum())
+    goodness.assert_mean(draws.baskets.sizes, kernel.inclusion_probabilities().sum())
     quarters = draws.baskets.to_csr().toarray().reshape(300, 4, 500).sum(axis=2)
-    laws.assert_mean(quarters, kernel.inclusion_probabilities().reshape(4, 500).sum(axis=1))
+    goodness.assert_mean(quarters, kernel.inclusion_probabilities().reshape(4, 500).sum(axis=1))
 
 
 def test_bad_block():

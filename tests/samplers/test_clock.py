@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, learned
 from ndpp.errors import BudgetExceededError, InvalidInputError, PrecisionError
@@ -54,13 +54,13 @@ DRAWS = 600
 def test_law(name, n_draws):
     case = BY_NAME[name]
     draws = Clock.prepare(case.kernel).sample(n_draws, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_another_index():
     case = BY_NAME["generic"]
     draws = Clock.prepare(case.kernel, index=Scan.prepare(case.kernel)).sample(900, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_law_check_rejects_a_clock_that_is_slow(monkeypatch):
@@ -69,7 +69,7 @@ def test_law_check_rejects_a_clock_that_is_slow(monkeypatch):
     monkeypatch.setattr(Clock, "_remaining", lambda self, x, rows: coming(self, x + 0.3, rows))
     draws = Clock.prepare(case.kernel).sample(DRAWS, rng=4)
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_items_that_appear_late_are_drawn_as_fast():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import contract
-import laws
+import goodness
 from contract import Variant, any_size, some_size
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
@@ -110,7 +110,7 @@ def test_a_small_tilt_is_seen_on_all_kernels_together(variant):
     """Rows longer by a sixth: none of the twenty kernels shows it alone."""
     tables = drawn_from_tilted(variant, AWKWARD, 7 / 6)
     for table in tables:
-        laws.assert_counts(table.counts, table.probabilities)
+        goodness.assert_counts(table.counts, table.probabilities)
     with pytest.raises(AssertionError, match="20 samples together"):
         contract.judge(tables)
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
@@ -228,7 +228,7 @@ def test_law(case: Case, given, exclude):
     sampler = Exact.prepare(case.kernel, size=4, given=given, exclude=exclude)
     assert sampler.eigenchain(4 - len(given)) is not None
     draws = sampler.sample(DRAWS, rng=2).baskets
-    laws.assert_law(draws, oracles.enumerate_law(case.L, 4, given=given, exclude=exclude))
+    goodness.assert_law(draws, oracles.enumerate_law(case.L, 4, given=given, exclude=exclude))
 
 
 @pytest.mark.parametrize("broken", ["ties left out", "another size"])
@@ -243,7 +243,7 @@ def test_wrong_chains_are_rejected(broken: str):
     chain = EigenChain(chain.eigen._replace(values=values), request, chain.left, chain.right, ring)
     runs = [chain.draw(np.random.default_rng(i), sampler.index) for i in range(DRAWS)]
     with pytest.raises(AssertionError):
-        laws.assert_law([np.sort(run.rows) for run in runs], oracles.enumerate_law(GENERIC.L, 3))
+        goodness.assert_law([np.sort(run.rows) for run in runs], oracles.enumerate_law(GENERIC.L, 3))
 
 
 def test_too_small_a_leverage_fails_the_monitor():
@@ -259,7 +259,7 @@ def test_too_small_a_leverage_fails_the_monitor():
 def test_kernels_and_indexes_that_need_node_matrices():
     sampler = Exact.prepare(DEFECTIVE.kernel, size=2)
     assert sampler.eigenchain(2) is None
-    laws.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L, 2))
+    goodness.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L, 2))
     assert Exact.prepare(GENERIC.kernel, size=2, index=Tree.prepare).eigenchain(2) is None
 
 
@@ -275,7 +275,7 @@ def test_a_sample_that_fails_a_monitor_is_completed(done: int, monkeypatch: pyte
     monkeypatch.setattr(EigenChain, "draw", failing)
     draws = sampler.sample(800, rng=5)
     assert (draws.info["proposals"] >= 7 + 3 - done).all()
-    laws.assert_law(draws.baskets, oracles.enumerate_law(GENERIC.L, 3))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(GENERIC.L, 3))
 
 
 @pytest.mark.parametrize("store", [False, True])

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, Case, eighths, skew
 from ndpp import LowRankKernel
@@ -80,7 +80,7 @@ def test_law(case, given, exclude):
     sampler = Exact.prepare(case.kernel, given=given, exclude=exclude)
     assert sampler.clock is not None
     draws = sampler.sample(DRAWS, rng=2).baskets
-    laws.assert_law(draws, oracles.enumerate_law(case.L, None, given=given, exclude=exclude))
+    goodness.assert_law(draws, oracles.enumerate_law(case.L, None, given=given, exclude=exclude))
 
 
 @pytest.mark.parametrize("kind", ["array", "scaled", "float32", "memory map"])
@@ -100,7 +100,7 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
             assert (len(sampler.clock.eigen.rows) == 0) == (kind == "memory map")
             draws = sampler.sample(DRAWS, rng=3).baskets
         assert np.mean([a == b for a, b in zip(draws.to_lists(), kept.to_lists())]) > 0.999
-        laws.assert_law(draws, oracles.enumerate_law(case.L))
+        goodness.assert_law(draws, oracles.enumerate_law(case.L))
 
 
 @pytest.mark.parametrize("broken", ["ties left out", "counted once"])
@@ -114,7 +114,7 @@ def test_wrong_clocks_are_rejected(broken):
     with pytest.raises(
         (AssertionError, PrecisionError)
     ):  # the second by the clock that completes what a monitor refused
-        laws.assert_law(
+        goodness.assert_law(
             [np.sort(clock.draw(np.random.default_rng(i), sampler.index, sampler.given).rows) for i in range(DRAWS)],
             oracles.enumerate_law(GENERIC.L),
         )
@@ -124,7 +124,7 @@ def test_a_kernel_without_eigenvectors_needs_circles():
     assert Eigen.of(DEFECTIVE.kernel.coordinates.B) is None
     sampler = Exact.prepare(DEFECTIVE.kernel)
     assert sampler.clock is None
-    laws.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L))
+    goodness.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L))
 
 
 def test_a_decomposition_that_disagrees_is_refused():
@@ -153,7 +153,7 @@ def test_a_sample_that_fails_a_monitor_is_completed(case, monkeypatch):
     monkeypatch.setattr(eigenclock, "_run", failing)
     draws = sampler.sample(DRAWS, rng=5)
     assert (draws.info["proposals"] >= 3).all()
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_a_rate_that_is_not_a_number_is_an_error(monkeypatch):
@@ -185,4 +185,4 @@ def test_many_items():
     for hit, basket in zip(hits, sampler.sample(3_000, rng=6).baskets):
         hit[basket] = 1.0
     assert hits.sum(axis=1).max() > 32
-    laws.assert_mean(hits, case.kernel.inclusion_probabilities())
+    goodness.assert_mean(hits, case.kernel.inclusion_probabilities())

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, random_ndpp
 from ndpp import LowRankKernel
@@ -148,13 +148,13 @@ MANY = 10_000
 @pytest.mark.parametrize(("name", "n_draws"), [("generic", MANY), ("zero diagonal", DRAWS)])
 def test_unconstrained_law(name: str, n_draws: int):
     case = BY_NAME[name]
-    laws.assert_law(Exact.prepare(case.kernel).sample(n_draws, rng=1).baskets, oracles.enumerate_law(case.L))
+    goodness.assert_law(Exact.prepare(case.kernel).sample(n_draws, rng=1).baskets, oracles.enumerate_law(case.L))
 
 
 def test_law_of_one_size_with_given_and_excluded_items():
     case = BY_NAME["generic"]
     draws = Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6]).sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
 def test_law_given_items_without_a_kernel_of_their_own():
@@ -164,7 +164,7 @@ def test_law_given_items_without_a_kernel_of_their_own():
         (a,) for a in range(case.n_items)
         if case.L[a, a] == 0 and any(a in s for s in oracles.enumerate_law(case.L))
     )  # fmt: skip
-    laws.assert_law(
+    goodness.assert_law(
         Exact.prepare(case.kernel, given=given).sample(DRAWS, rng=3).baskets,
         oracles.enumerate_law(case.L, given=given),
     )
@@ -173,13 +173,13 @@ def test_law_given_items_without_a_kernel_of_their_own():
 def test_candidates_are_the_only_other_items():
     case = BY_NAME["generic"]
     draws = Exact.prepare(case.kernel, size=3, given=[2], candidates=[0, 1, 5, 7]).sample(DRAWS, rng=4)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3, given=[2], exclude=[3, 4, 6]))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3, given=[2], exclude=[3, 4, 6]))
 
 
 def test_tree_draws_the_same_law():
     case = BY_NAME["generic"]
     draws = Exact.prepare(case.kernel, size=3, index=Tree.prepare).sample(DRAWS, rng=5)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
 
 
 class LeverageAlone(LeverageTable):
@@ -193,7 +193,7 @@ def test_negative_control_proposals_without_acceptance():
     case = BY_NAME["generic"]
     draws = Exact.prepare(case.kernel, size=1, index=LeverageAlone.prepare).sample(DRAWS, rng=6).baskets
     with pytest.raises(AssertionError):
-        laws.assert_law(draws, oracles.enumerate_law(case.L, size=1))
+        goodness.assert_law(draws, oracles.enumerate_law(case.L, size=1))
 
 
 @pytest.mark.parametrize("wrong", [{"given": [3], "exclude": [0, 6]}, {"given": [2], "exclude": [0, 5]}], ids=str)
@@ -205,7 +205,7 @@ def test_negative_control_another_item_given_or_excluded(wrong: dict):
     kernel = LowRankKernel(case.X[swapped], case.W)
     draws = Exact.prepare(kernel, size=4, given=[2], exclude=[0, 6]).sample(DRAWS, rng=8).baskets
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(draws, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
+        goodness.assert_law(draws, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
 def test_negative_control_sizes_off_by_a_tenth():
@@ -213,7 +213,7 @@ def test_negative_control_sizes_off_by_a_tenth():
     sampler = Exact.prepare(case.kernel)
     wrong = dataclasses.replace(sampler, size_law=sampler.size_law * 1.1 ** np.arange(len(sampler.size_law)))
     with pytest.raises(AssertionError):
-        laws.assert_law(wrong.sample(MANY, rng=7).baskets, oracles.enumerate_law(case.L))
+        goodness.assert_law(wrong.sample(MANY, rng=7).baskets, oracles.enumerate_law(case.L))
 
 
 def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatch):

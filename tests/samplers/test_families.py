@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from families import CASES, N, law_of, mixed, plain
 from kernels import BY_NAME
@@ -19,14 +19,14 @@ every = pytest.mark.parametrize("name", CASES)
 
 @every
 def test_sets_of_any_size(name: str):
-    laws.assert_law(law_of(name).sample(800, rng=1), mixed(name))
+    goodness.assert_law(law_of(name).sample(800, rng=1), mixed(name))
 
 
 @every
 def test_sets_of_one_size(name: str):
     size = 2 if name in ("zero odds", "one family") else 4
     expected = mixed(name, lambda S: len(S) == size)
-    laws.assert_law(law_of(name).sample(500, size=size, rng=2), expected)
+    goodness.assert_law(law_of(name).sample(500, size=size, rng=2), expected)
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_sets_of_one_size(name: str):
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None):
     draws = law_of("several").sample(800, given=given, exclude=exclude, size=size, rng=3)
     expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
-    laws.assert_law(draws, expected)
+    goodness.assert_law(draws, expected)
 
 
 def test_one_component():
-    laws.assert_law(law_of("several").sample(800, component=1, rng=4), plain("several")[0][1])
+    goodness.assert_law(law_of("several").sample(800, component=1, rng=4), plain("several")[0][1])
 
 
 def test_a_draw_depends_on_seed_and_index_alone():
@@ -80,7 +80,7 @@ def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module.FamilyUnion, "items_of", unconditioned)
     with pytest.raises(AssertionError):
-        laws.assert_law(law_of("several").sample(800, rng=1), mixed("several"))
+        goodness.assert_law(law_of("several").sample(800, rng=1), mixed("several"))
 
 
 def test_control_ties_are_between_families():
@@ -94,6 +94,6 @@ def test_control_ties_are_between_families():
         weights[S] = p * np.linalg.det(G[np.ix_(S, S)]) / np.linalg.det(families[np.ix_(A, A)])
     wrong: oracles.Law = {S: float(w / sum(weights.values())) for S, w in weights.items()}
     draws = law_of("one component").sample(3000, rng=1)
-    laws.assert_law(draws, mixed("one component"))
+    goodness.assert_law(draws, mixed("one component"))
     with pytest.raises(AssertionError):
-        laws.assert_law(draws, wrong)
+        goodness.assert_law(draws, wrong)

@@ -16,7 +16,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 import torch
 from scipy.stats import binom
 
-import laws
+import goodness
 import oracles
 from devices import drawn_by, on_devices
 from kernels import AWKWARD, BY_NAME, Case, learned
@@ -71,7 +71,7 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     sampler = dataclasses.replace(plain, store=Store(sets._replace(proposal=union), 1))
     sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union))
     draws = sampler.sample(1_000, rng=3)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
     assert sampler.sample(3, rng=3, first=17).baskets.to_lists() == draws.baskets[17:20].to_lists()
     assert {"proposals", "rejections", "seconds"} <= set(draws.info)
 
@@ -146,7 +146,7 @@ DRAWS = 1000
 def test_law_of_the_draws(case: Case, form: str, device: str):
     for size in [None, max(oracles.possible_sizes(case.L))]:
         draws = on(device, Exact.prepare(case.kernel, size=size)).sample(DRAWS, rng=1)
-        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size))
         assert "trace_error" not in draws.info or draws.info["trace_error"].max() <= 2e-8
 
 
@@ -154,7 +154,7 @@ def test_law_of_the_draws(case: Case, form: str, device: str):
 def test_law_given_and_without_items(device: str):
     case = BY_NAME["generic"]
     draws = on(device, Exact.prepare(case.kernel, size=4, given=[2], exclude=[0, 6])).sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4, given=[2], exclude=[0, 6]))
 
 
 @on_devices
@@ -175,7 +175,7 @@ def test_negative_control_every_candidate_is_taken(monkeypatch: pytest.MonkeyPat
     case, propose = BY_NAME["generic"], Streams.propose
     monkeypatch.setattr(Streams, "propose", lambda *args: (propose(*args)[0], -propose(*args)[1] - 1))
     with pytest.raises(AssertionError):
-        laws.assert_law(
+        goodness.assert_law(
             on("cpu", Exact.prepare(case.kernel, size=2)).sample(DRAWS, rng=3).baskets,
             oracles.enumerate_law(case.L, size=2),
         )
@@ -191,7 +191,7 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     if not widest:
         monkeypatch.setattr(run, "unbiased_count", lambda rank: 2)
     draws = sampler.sample(700 if not widest else DRAWS, rng=4)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=4))
     assert draws.info["recentred"].mean() > 1.5
     assert (draws.info["on_cpu"].mean() > 0.5) == (not widest)
 
@@ -223,7 +223,7 @@ def test_chances_outside_the_tolerance_end_on_the_cpu():
     sampler.engine.schedule(3)
     sampler.engine.tolerances = sampler.engine.tolerances._replace(chance=-1e-3)
     draws = sampler.sample(700, rng=4)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
     assert draws.info["on_cpu"].sum() > 0
 
 
@@ -247,15 +247,15 @@ def test_agrees_with_the_cpu_on_learned_kernels(name: str, device: str):
     # How likely the items of a set are, all items together: a flatter law must show.
     flatter = chances**0.8
     scores = [chances[basket].sum() for basket in baskets]
-    laws.assert_mean(scores, chances @ chances)
+    goodness.assert_mean(scores, chances @ chances)
     with pytest.raises(AssertionError):
-        laws.assert_mean(scores, chances @ (size * flatter / flatter.sum()))
+        goodness.assert_mean(scores, chances @ (size * flatter / flatter.sum()))
 
 
 def are_counts_of(drawn: np.ndarray, count: int, chances: np.ndarray) -> bool:
     """Whether items of these chances may be in so many of ``count`` sets: no binomial tail is too small."""
     tails = np.minimum(binom.cdf(drawn, count, chances), binom.sf(drawn - 1, count, chances))
-    return bool(tails.min() * 2 * len(chances) >= laws.ALPHA)
+    return bool(tails.min() * 2 * len(chances) >= goodness.ALPHA)
 
 
 # -- what it promises --------------------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_devices_are_counted_from_zero(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_by_name():
     kernel = BY_NAME["generic"].kernel
-    laws.assert_law(
+    goodness.assert_law(
         kernel.sample(20_000, size=3, rng=0, device="cuda"), oracles.enumerate_law(BY_NAME["generic"].L, size=3)
     )
     with pytest.raises(InvalidInputError, match="device must be a CUDA device from 0 to"):
@@ -701,7 +701,7 @@ def test_a_kernel_with_hardly_any_eigenvectors_stores_sides(device: str, monkeyp
     kernel = LowRankKernel(X, np.array([[1.0, 1.0], [-1.0, 3.0]]))  # a Jordan block
     sampler = on(device, Exact.prepare(kernel, size=2))
     assert sampler.engine.circles.diagonal is None
-    laws.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(X @ kernel.W @ X.T, size=2))
+    goodness.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(X @ kernel.W @ X.T, size=2))
 
 
 @on_devices

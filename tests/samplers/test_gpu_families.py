@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 
 import torch
 
-import laws
+import goodness
 from devices import drawn_by, on_devices
 from families import CASES, N, law_of, mixed, plain
 from ndpp import FamilyMixture
@@ -26,7 +26,7 @@ DRAWS = 800
 @on_devices
 @pytest.mark.parametrize("name", CASES)
 def test_sets_of_any_size(name: str, device: str):
-    laws.assert_law(on(device, law_of(name).sampler()).sample(DRAWS, rng=1).baskets, mixed(name))
+    goodness.assert_law(on(device, law_of(name).sampler()).sample(DRAWS, rng=1).baskets, mixed(name))
 
 
 @on_devices
@@ -34,7 +34,7 @@ def test_sets_of_any_size(name: str, device: str):
 def test_sets_of_one_size(name: str, device: str):
     size = 2 if name in ("zero odds", "one family") else 4
     draws = on(device, law_of(name).sampler(size=size)).sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, mixed(name, lambda S: len(S) == size))
+    goodness.assert_law(draws.baskets, mixed(name, lambda S: len(S) == size))
     assert (draws.info["rejections"] == draws.info["proposals"] - 1).all()
 
 
@@ -45,7 +45,7 @@ def test_sets_of_one_size(name: str, device: str):
 def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ...], size: int | None, device: str):
     sampler = law_of("several").sampler(given=given, exclude=exclude, size=size)
     expected = mixed("several", lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)))
-    laws.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
+    goodness.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
 
 
 @on_devices
@@ -88,8 +88,8 @@ def test_many_families_of_many_widths(device: str):
     draws = sampler.sample(2000, rng=6)
     chances, held = law.inclusion_probabilities(), np.zeros((2000, n))
     held[np.repeat(np.arange(2000), draws.baskets.sizes), draws.baskets.indices] = 1
-    laws.assert_mean(held @ chances, chances @ chances)
-    laws.assert_mean(draws.baskets.sizes.astype(float), chances.sum())
+    goodness.assert_mean(held @ chances, chances @ chances)
+    goodness.assert_mean(draws.baskets.sizes.astype(float), chances.sum())
 
 
 def test_the_road_from_a_law_to_its_engine():
@@ -100,7 +100,7 @@ def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.Monk
     """Items of the families drawn without the condition that there is one follow another distribution."""
     monkeypatch.setattr(module, "_look_up", lambda cdf, u: (cdf <= u[:, None]).sum(1).clamp(max=cdf.shape[1] - 1))
     with pytest.raises(AssertionError):
-        laws.assert_law(on("cpu", law_of("several").sampler()).sample(DRAWS, rng=1).baskets, mixed("several"))
+        goodness.assert_law(on("cpu", law_of("several").sampler()).sample(DRAWS, rng=1).baskets, mixed("several"))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -115,4 +115,4 @@ def test_without_a_gpu_a_warning_and_the_cpu(options: dict[str, int]):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_by_name():
-    laws.assert_law(law_of("several").sample(DRAWS, component=1, rng=4, device="cuda"), plain("several")[0][1])
+    goodness.assert_law(law_of("several").sample(DRAWS, component=1, rng=4, device="cuda"), plain("several")[0][1])

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 
 import torch
 
-import laws
+import goodness
 from devices import drawn_by, on_devices
 from mixtures import ODDS, N, dense, enumerate_mixture, every, general, tied
 from ndpp import LowRankKernel, Mixture
@@ -41,7 +41,7 @@ DRAWS = 800
 @every
 def test_sets_of_any_size(odds: str, ties: str, device: str):
     draws = on(device, tied(odds, ties).sampler()).sample(DRAWS, rng=1)
-    laws.assert_law(draws.baskets, enumerate_mixture(*dense(odds, ties)))
+    goodness.assert_law(draws.baskets, enumerate_mixture(*dense(odds, ties)))
     assert not draws.info["on_cpu"].any()
 
 
@@ -49,7 +49,7 @@ def test_sets_of_any_size(odds: str, ties: str, device: str):
 @pytest.mark.parametrize(("odds", "size"), [("several", 3), ("disjoint items", 2), ("in nearly every basket", 4)])
 def test_sets_of_one_size(odds: str, size: int, device: str):
     draws = on(device, tied(odds, "purely skew").sampler(size=size)).sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, enumerate_mixture(*dense(odds, "purely skew"), lambda S: len(S) == size))
+    goodness.assert_law(draws.baskets, enumerate_mixture(*dense(odds, "purely skew"), lambda S: len(S) == size))
     assert (draws.info["rejections"] == draws.info["proposals"] - 1).all()
     assert draws.info["rejections"].max() > 0
 
@@ -71,7 +71,7 @@ def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ..
         *dense("several", "generic"),
         lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)),
     )
-    laws.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
+    goodness.assert_law(on(device, sampler).sample(DRAWS, rng=3).baskets, expected)
 
 
 @on_devices
@@ -80,7 +80,7 @@ def test_one_component(device: str):
     mixture = tied("several", "generic")
     assert isinstance(mixture, TiedMixture)
     draws = on(device, mixture.only([1]).sampler()).sample(DRAWS, rng=4)
-    laws.assert_law(draws.baskets, enumerate_mixture([kernels[1]], [1.0]))
+    goodness.assert_law(draws.baskets, enumerate_mixture([kernels[1]], [1.0]))
 
 
 @on_devices
@@ -109,9 +109,9 @@ def test_many_items_and_components(device: str):
     mixture = Mixture.tied(rng.gamma(0.5, 0.4, size=(8, 300)), X, W, np.full(8, 1 / 8))
     draws = on(device, mixture.sampler()).sample(1000, rng=5)
     counts, p = np.bincount(draws.baskets.indices, minlength=300), mixture.inclusion_probabilities()
-    laws.assert_together(([count, 1000 - count], [one, 1 - one]) for count, one in zip(counts, p))
+    goodness.assert_together(([count, 1000 - count], [one, 1 - one]) for count, one in zip(counts, p))
     sizes = mixture.size_distribution()
-    laws.assert_counts(np.bincount(draws.baskets.sizes, minlength=len(sizes)), sizes)
+    goodness.assert_counts(np.bincount(draws.baskets.sizes, minlength=len(sizes)), sizes)
     assert not draws.info["on_cpu"].any()
 
 
@@ -120,7 +120,7 @@ def test_many_items_and_components(device: str):
 
 def fails(sampler: LawSampler) -> None:
     with pytest.raises(AssertionError):
-        laws.assert_law(
+        goodness.assert_law(
             on("cpu", sampler).sample(DRAWS, rng=1).baskets, enumerate_mixture(*dense("several", "generic"))
         )
 
@@ -222,10 +222,10 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
     assert sampler.engine.spectra(0).diagonal.tolist() == [False, True]
     draws = sampler.sample(DRAWS, rng=6)
     kernels = [np.sqrt(np.outer(one, one)) * (np.eye(3) + W) for one in odds]
-    laws.assert_law(draws.baskets, enumerate_mixture(kernels, weights))
+    goodness.assert_law(draws.baskets, enumerate_mixture(kernels, weights))
     assert 0.4 < draws.info["on_cpu"].mean() < 0.6
     sized = on(device, mixture.sampler(size=2)).sample(DRAWS, rng=6)
-    laws.assert_law(sized.baskets, enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
+    goodness.assert_law(sized.baskets, enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
 
 
 @pytest.mark.parametrize("monitor", ["RATE_TOLERANCE", "PROBABILITY_TOLERANCE"])
@@ -233,7 +233,7 @@ def test_samples_that_fail_a_monitor_are_completed_by_the_cpu(monitor: str, monk
     """Bounds so strict that many samples fail change no distribution."""
     monkeypatch.setattr(clock, monitor, -0.3)
     draws = on("cpu", tied("several", "generic").sampler()).sample(DRAWS, rng=7)
-    laws.assert_law(draws.baskets, enumerate_mixture(*dense("several", "generic")))
+    goodness.assert_law(draws.baskets, enumerate_mixture(*dense("several", "generic")))
     assert draws.info["on_cpu"].mean() > 0.1
 
 
@@ -253,7 +253,7 @@ def test_nothing_to_draw():
     no_ties = Mixture.tied(ODDS["several"], np.zeros((N, 2)), np.eye(2), [0.25, 0.25, 0.5])
     draws = on("cpu", no_ties.sampler()).sample(DRAWS, rng=3)
     kernels = [np.diag(one) for one in ODDS["several"]]
-    laws.assert_law(draws.baskets, enumerate_mixture(kernels, [0.25, 0.25, 0.5]))
+    goodness.assert_law(draws.baskets, enumerate_mixture(kernels, [0.25, 0.25, 0.5]))
     assert len(on("cpu", no_ties.sampler()).sample(0, rng=0).baskets) == 0
 
 
@@ -273,8 +273,8 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
     expected = enumerate_mixture(
         *dense("several", "generic"), lambda S: set(given) <= set(S) and size in (None, len(S))
     )
-    laws.assert_law(draws.baskets, expected)
-    laws.assert_law(draws.baskets[:DRAWS], expected)
+    goodness.assert_law(draws.baskets, expected)
+    goodness.assert_law(draws.baskets[:DRAWS], expected)
     assert sampler.sample(20, rng=4, first=700).baskets.to_lists() == draws.baskets[700:720].to_lists()
     assert {"proposals", "rejections", "seconds"} <= set(draws.info)
 
@@ -309,6 +309,6 @@ def test_without_a_gpu_a_warning_and_the_cpu(kind):
 @pytest.mark.parametrize("kind", [tied, general])
 def test_the_public_face_on_a_gpu(kind):
     mixture, (kernels, weights) = kind("several", "generic"), dense("several", "generic")
-    laws.assert_law(mixture.sample(DRAWS, rng=0, device="cuda"), enumerate_mixture(kernels, weights))
+    goodness.assert_law(mixture.sample(DRAWS, rng=0, device="cuda"), enumerate_mixture(kernels, weights))
     one = enumerate_mixture([kernels[1]], [1.0], lambda S: 2 in S and 4 not in S and len(S) == 3)
-    laws.assert_law(mixture.sample(DRAWS, size=3, given=[2], exclude=[4], component=1, rng=0, device="cuda"), one)
+    goodness.assert_law(mixture.sample(DRAWS, size=3, given=[2], exclude=[4], component=1, rng=0, device="cuda"), one)

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[gpu]'")
 
 import torch
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
@@ -47,7 +47,7 @@ def test_any_size_given_and_without_items(given, exclude, device: str):
     sampler = on(device, Exact.prepare(case.kernel, given=given, exclude=exclude))
     assert sampler.engine.spectra is not None
     draws = sampler.sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=given, exclude=exclude))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=given, exclude=exclude))
     assert not draws.info["on_cpu"].any()
     assert (draws.info["rejections"] == draws.info["proposals"] - draws.baskets.sizes + len(given)).all()
 
@@ -56,7 +56,7 @@ def test_negative_control_a_clock_that_runs_too_fast(monkeypatch: pytest.MonkeyP
     case, factors = BY_NAME["generic"], spectra.Spectra.factors
     monkeypatch.setattr(spectra.Spectra, "factors", lambda it, which, x: factors(it, which, 2 * x))
     with pytest.raises(AssertionError):
-        laws.assert_law(
+        goodness.assert_law(
             on("cpu", Exact.prepare(case.kernel, given=(1,))).sample(DRAWS, rng=2).baskets,
             oracles.enumerate_law(case.L, given=(1,)),
         )
@@ -67,12 +67,12 @@ def test_any_size_without_eigenvectors_draws_the_size_first(monkeypatch: pytest.
     block = Case("Jordan", np.eye(3), np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]]))
     sampler = on("cpu", Exact.prepare(block.kernel))
     assert sampler.engine.spectra is None
-    laws.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(block.L))
+    goodness.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(block.L))
     case = BY_NAME["generic"]
     monkeypatch.setattr(spectra, "n_bytes", lambda n_rows, rank: 2**60)
     sampler = on("cpu", Exact.prepare(case.kernel, given=(2,)))
     assert sampler.engine.spectra is None
-    laws.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(case.L, given=(2,)))
+    goodness.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(case.L, given=(2,)))
 
 
 def test_entries_that_are_not_finite_have_no_eigenvectors():
@@ -88,7 +88,7 @@ def test_clocks_that_fail_a_monitor_are_completed_on_the_cpu(name: str, value: f
     monkeypatch.setattr(clock, name, value)
     draws = sampler.sample(700, rng=5)
     assert draws.info["on_cpu"].sum() > 100
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=(2,)))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=(2,)))
     assert sampler.sample(5, rng=5, first=90).baskets.to_lists() == draws.baskets[90:95].to_lists()
 
 
@@ -101,7 +101,7 @@ def test_symmetric_kernels(case: Case, device: str):
     for size in [None, *oracles.possible_sizes(case.L)[-2:]]:
         sampler = on(device, Exact.prepare(case.kernel, size=size))
         assert sampler.symmetric
-        laws.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(case.L, size=size))
+        goodness.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(case.L, size=size))
 
 
 @on_devices
@@ -109,7 +109,7 @@ def test_symmetric_kernels(case: Case, device: str):
 def test_symmetric_given_and_without_items(size: int | None, device: str):
     case = BY_NAME["symmetric"]
     draws = on(device, Exact.prepare(case.kernel, size=size, given=[2], exclude=[0, 5])).sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size, given=[2], exclude=[0, 5]))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=size, given=[2], exclude=[0, 5]))
     assert not draws.info["on_cpu"].any()
 
 
@@ -132,9 +132,9 @@ def test_larger_symmetric_sets_by_their_inclusion_probabilities(device: str):
     chances = kernel.inclusion_probabilities(size=12)
     held = np.zeros((DRAWS, 300))
     held[np.repeat(np.arange(DRAWS), 12), draws.baskets.indices] = 1
-    laws.assert_mean(held @ chances, chances @ chances)
-    laws.assert_mean(held[:, np.argsort(-chances)[:40]].sum(1), np.sort(chances)[-40:].sum())
-    laws.assert_mean(draws.info["proposals"], sum(30 / left for left in range(1, 13)))
+    goodness.assert_mean(held @ chances, chances @ chances)
+    goodness.assert_mean(held[:, np.argsort(-chances)[:40]].sum(1), np.sort(chances)[-40:].sum())
+    goodness.assert_mean(draws.info["proposals"], sum(30 / left for left in range(1, 13)))
 
 
 @pytest.mark.parametrize("chance", ["equal", "complementary"])
@@ -148,7 +148,7 @@ def test_negative_control_eigenvectors_chosen_by_other_weights(chance: str, monk
 
     monkeypatch.setattr(Spectrum, "in_q", classmethod(tampered))
     with pytest.raises(AssertionError):
-        laws.assert_law(
+        goodness.assert_law(
             on("cpu", Exact.prepare(case.kernel, size=3)).sample(DRAWS, rng=3).baskets,
             oracles.enumerate_law(case.L, size=3),
         )
@@ -166,7 +166,7 @@ def test_symmetric_chances_outside_the_tolerance_end_on_the_cpu():
     sampler = on("cpu", Exact.prepare(case.kernel, size=3))
     sampler.engine.tolerances = sampler.engine.tolerances._replace(chance=-1e-3)
     draws = sampler.sample(500, rng=4)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
     assert draws.info["on_cpu"].sum() > 0
 
 
@@ -247,6 +247,6 @@ def test_samples_that_need_dropped_nodes_are_drawn_with_them():
     chances = kernel.inclusion_probabilities(size=8)
     held = np.zeros((150, 90))
     held[np.repeat(np.arange(150), 8), draws.baskets.indices] = 1
-    laws.assert_mean(held @ chances, chances @ chances)
+    goodness.assert_mean(held @ chances, chances @ chances)
     assert draws.info["trace_error"].max() <= 2e-8
     assert draws.info["recentred"].min() >= 2

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-import laws
+import goodness
 from mixtures import ODDS, dense, enumerate_mixture, general, tied
 from ndpp import LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
@@ -20,7 +20,7 @@ every = pytest.mark.parametrize("odds", ODDS)
 @every
 def test_sets_of_any_size(odds: str, kind):
     draws = kind(odds, "generic").sampler().sample(600, rng=1)
-    laws.assert_law(draws.baskets, enumerate_mixture(*dense(odds, "generic")))
+    goodness.assert_law(draws.baskets, enumerate_mixture(*dense(odds, "generic")))
 
 
 @pytest.mark.parametrize("kind", [tied, general])
@@ -28,7 +28,7 @@ def test_sets_of_any_size(odds: str, kind):
 def test_sets_of_one_size(odds: str, size: int, kind):
     draws = kind(odds, "purely skew").sampler(size=size).sample(400, rng=2)
     expected = enumerate_mixture(*dense(odds, "purely skew"), lambda S: len(S) == size)
-    laws.assert_law(draws.baskets, expected)
+    goodness.assert_law(draws.baskets, expected)
 
 
 @pytest.mark.parametrize("kind", [tied, general])
@@ -39,12 +39,12 @@ def test_given_and_excluded_items(given: tuple[int, ...], exclude: tuple[int, ..
         *dense("several", "generic"),
         lambda S: set(given) <= set(S) and not set(exclude) & set(S) and size in (None, len(S)),
     )
-    laws.assert_law(draws, expected)
+    goodness.assert_law(draws, expected)
 
 
 def test_one_component():
     mixture, (kernels, _) = tied("several", "generic"), dense("several", "generic")
-    laws.assert_law(mixture.sample(800, component=1, rng=4), enumerate_mixture([kernels[1]], [1.0]))
+    goodness.assert_law(mixture.sample(800, component=1, rng=4), enumerate_mixture([kernels[1]], [1.0]))
 
 
 def test_a_draw_depends_on_seed_and_index_alone():
@@ -88,13 +88,13 @@ def test_control_components_are_not_weighed_by_the_size():
     each = [mixture.sample(1000, size=1, component=c, rng=6).to_lists() for c in (0, 1)]
     kernels = [np.diag(odds) for odds in mixture.odds]
     expected = enumerate_mixture(kernels, [0.5, 0.5], lambda S: len(S) == 1)
-    laws.assert_law(mixture.sample(300, size=1, rng=7), expected)
+    goodness.assert_law(mixture.sample(300, size=1, rng=7), expected)
     with pytest.raises(AssertionError):
-        laws.assert_law([*each[0], *each[1]], expected)
+        goodness.assert_law([*each[0], *each[1]], expected)
 
 
 def test_mixtures_of_kernels_without_background():
     kernel = LowRankKernel(np.eye(3), np.eye(3))
     draws = Mixture([kernel, kernel.exclude([0])], [0.5, 0.5]).sample(300, size=2, rng=8)
     # Each pair has 1/8 in the first component, and {1, 2} has 1/4 in the second.
-    laws.assert_law(draws, {(0, 1): 1 / 5, (0, 2): 1 / 5, (1, 2): 3 / 5})
+    goodness.assert_law(draws, {(0, 1): 1 / 5, (0, 2): 1 / 5, (1, 2): 3 / 5})

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME
 from ndpp import LowRankKernel
@@ -50,10 +50,10 @@ def assert_proportional(law, weights):
 def test_draws_follow_the_law(size):
     case = BY_NAME["generic"]
     draws = Naive.prepare(case.kernel, size=size).sample(20_000, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
     symmetric = oracles.enumerate_law((case.L + case.L.T) / 2, size)
     with pytest.raises(AssertionError):
-        laws.assert_law(draws.baskets, symmetric)
+        goodness.assert_law(draws.baskets, symmetric)
 
 
 def test_refusals():

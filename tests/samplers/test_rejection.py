@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
-import laws
+import goodness
 import oracles
 from kernels import BY_NAME, learned, random_ndpp, skew
 from ndpp import LowRankKernel
@@ -27,8 +27,8 @@ def test_law_over_many_draws():
     case = BY_NAME["two items"]
     sampler = Rejection.prepare(case.kernel)
     draws = sampler.sample(MANY, rng=0)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
-    laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+    goodness.assert_mean(draws.info["proposals"], sampler.expected_proposals)
     np.testing.assert_array_equal(draws.info["rejections"], draws.info["proposals"] - 1)
 
 
@@ -54,15 +54,15 @@ def test_law_and_closed_form(name, size):
     case = BY_NAME[name]
     sampler = Rejection.prepare(case.kernel, size=size)
     draws = sampler.sample(DRAWS if size is None else 600, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
-    laws.assert_mean(draws.info["proposals"], sampler.expected_proposals)
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
+    goodness.assert_mean(draws.info["proposals"], sampler.expected_proposals)
 
 
 @pytest.mark.parametrize("index", [LeverageTable, Scan])
 def test_other_indexes_serve_as_well(index):
     case = BY_NAME["generic"]
     draws = Rejection.prepare(case.kernel, size=3, index=index.prepare(case.kernel)).sample(DRAWS, rng=2)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
 
 
 @pytest.mark.parametrize("size", [None, 3])
@@ -73,7 +73,7 @@ def test_law_check_rejects_a_missing_acceptance_test(size, monkeypatch):
     draws = Rejection.prepare(case.kernel, size=size).sample(DRAWS, rng=3)
     assert draws.totals["rejections"] == 0
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
 
 
 def test_law_check_rejects_a_lenient_acceptance_test(monkeypatch):
@@ -82,7 +82,7 @@ def test_law_check_rejects_a_lenient_acceptance_test(monkeypatch):
     monkeypatch.setattr(rejection, "minor_ratio", lambda Q, B, B_hat: true(Q, B, B_hat) ** 0.8)
     draws = Rejection.prepare(case.kernel).sample(MANY, rng=3)
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_expected_proposals_are_the_ratio_of_normalizers():

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import Case, eighths, pair_blocks
 from ndpp import LowRankKernel
@@ -83,7 +83,7 @@ def test_law(case):
         sampler = Exact.prepare(case.kernel, size=size)
         assert sampler.symmetric
         draws = sampler.sample(DRAWS, rng=1).baskets
-        laws.assert_law(draws, oracles.enumerate_law(case.L, size))
+        goodness.assert_law(draws, oracles.enumerate_law(case.L, size))
 
 
 @pytest.mark.parametrize(("given", "exclude"), [((2,), ()), ((), (1, 3)), ((2, 1), (3,))], ids=str)
@@ -92,7 +92,7 @@ def test_law_with_given_and_excluded_items(case, given, exclude):
     for size in sizes_of(case, given, exclude):
         sampler = Exact.prepare(case.kernel, size=size, given=given, exclude=exclude)
         assert sampler.symmetric
-        laws.assert_law(
+        goodness.assert_law(
             sampler.sample(DRAWS, rng=2).baskets, oracles.enumerate_law(case.L, size, given=given, exclude=exclude)
         )
 
@@ -101,7 +101,7 @@ def test_law_with_given_and_excluded_items(case, given, exclude):
 def test_law_at_a_spread_of_24_orders_of_magnitude(size):
     sampler = Exact.prepare(SPREAD.kernel, size=size)
     assert sampler.symmetric
-    laws.assert_law(sampler.sample(DRAWS, rng=3).baskets, exact_minors(SPREAD, size))
+    goodness.assert_law(sampler.sample(DRAWS, rng=3).baskets, exact_minors(SPREAD, size))
 
 
 def test_larger_sets_by_their_inclusion_probabilities():
@@ -112,15 +112,15 @@ def test_larger_sets_by_their_inclusion_probabilities():
         hits = np.zeros((3_000, 60))
         for hit, basket in zip(hits, Exact.prepare(kernel, **settings).sample(3_000, rng=5).baskets):
             hit[basket] = 1.0
-        laws.assert_mean(hits, kernel.inclusion_probabilities(**settings))
+        goodness.assert_mean(hits, kernel.inclusion_probabilities(**settings))
 
 
 @pytest.mark.parametrize("size", [None, 2])
 def test_agrees_with_the_tree_and_with_the_general_route(size):
     sampler = Exact.prepare(GENERIC.kernel, size=size)
     draws = sampler.sample(DRAWS, rng=6).baskets
-    laws.assert_same_law(draws, SymmetricTree.prepare(GENERIC.kernel, size=size).sample(2_000, rng=7).baskets)
-    laws.assert_same_law(draws, without(sampler).sample(1_000, rng=8).baskets)
+    goodness.assert_same_law(draws, SymmetricTree.prepare(GENERIC.kernel, size=size).sample(2_000, rng=7).baskets)
+    goodness.assert_same_law(draws, without(sampler).sample(1_000, rng=8).baskets)
 
 
 @pytest.mark.parametrize("size", [None, 3])
@@ -139,7 +139,7 @@ def test_rows_of_any_kind(kind, kept, size, monkeypatch, tmp_path):
     assert (kernel.coordinates.Q is not None) == kept
     sampler = Exact.prepare(kernel, size=size, index=Tree.prepare if kind == "tree" else LeverageTable.prepare)
     assert sampler.symmetric
-    laws.assert_law(sampler.sample(2_000, rng=9).baskets, oracles.enumerate_law(GENERIC.L, size))
+    goodness.assert_law(sampler.sample(2_000, rng=9).baskets, oracles.enumerate_law(GENERIC.L, size))
 
 
 @pytest.mark.parametrize("size", [None, 3])
@@ -147,7 +147,7 @@ def test_a_symmetric_kernel_with_a_background(size):
     odds = np.array([0.0, 0.5, 0.25, 0.0, 1.0, 2.0, 0.125, 0.5])
     kernel = LowRankKernel(GENERIC.X, GENERIC.W, background=odds)
     draws = kernel.sample(3_000, size=size, rng=10)
-    laws.assert_law(draws, oracles.enumerate_law(GENERIC.L + np.diag(odds), size))
+    goodness.assert_law(draws, oracles.enumerate_law(GENERIC.L + np.diag(odds), size))
 
 
 # ---- negative controls ----------------------------------------------------------------------------------------------
@@ -169,14 +169,14 @@ def plainly(monkeypatch) -> None:
 def test_negative_control_eigenvectors_chosen_independently(monkeypatch):
     sampler = tampered(monkeypatch, lambda s: s._replace(heads=np.empty((0, 0))))
     with pytest.raises(AssertionError, match="probability zero were drawn"):
-        laws.assert_law(sampler.sample(DRAWS, rng=11).baskets, oracles.enumerate_law(GENERIC.L, 3))
+        goodness.assert_law(sampler.sample(DRAWS, rng=11).baskets, oracles.enumerate_law(GENERIC.L, 3))
 
 
 def test_negative_control_eigenvectors_of_the_right_number_with_equal_chances(monkeypatch):
     half = np.full(4, 0.5)
     sampler = tampered(monkeypatch, lambda s: s._replace(chance=half, heads=heads_table(half, half, 3)))
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(sampler.sample(DRAWS, rng=12).baskets, oracles.enumerate_law(GENERIC.L, 3))
+        goodness.assert_law(sampler.sample(DRAWS, rng=12).baskets, oracles.enumerate_law(GENERIC.L, 3))
 
 
 def test_negative_control_a_projection_that_is_not_updated(monkeypatch):
@@ -191,7 +191,7 @@ def test_negative_control_a_projection_that_is_not_updated(monkeypatch):
             assert "twice" in str(error)  # noqa: PT017 - some draws are right, and counted below
     assert 500 < len(drawn) < 3_000
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(drawn, oracles.enumerate_law(GENERIC.L, 3))
+        goodness.assert_law(drawn, oracles.enumerate_law(GENERIC.L, 3))
 
 
 def test_compiled_draws_equal_plain_ones(monkeypatch):
@@ -248,7 +248,7 @@ def test_negative_eigenvalues_that_rounding_explains():
     with pytest.warns(PrecisionWarning, match="sets of size 2"):
         sampler = Exact.prepare(kernel, size=2)
     assert sampler.symmetric
-    laws.assert_law(sampler.sample(DRAWS, rng=24).baskets, oracles.enumerate_law(GENERIC.X @ zero @ GENERIC.X.T, 2))
+    goodness.assert_law(sampler.sample(DRAWS, rng=24).baskets, oracles.enumerate_law(GENERIC.X @ zero @ GENERIC.X.T, 2))
     with (
         pytest.warns(PrecisionWarning),
         pytest.raises(ImpossibleSizeError, match="larger than the rank of the kernel, 3"),
@@ -283,7 +283,7 @@ def test_proposals_are_those_of_the_theory_whatever_the_number_of_items():
     rng = np.random.default_rng(16)
     for n in (50, 5_000):
         draws = Exact.prepare(LowRankKernel(rng.standard_normal((n, 20)), np.eye(20)), size=6).sample(2_000, rng=17)
-        laws.assert_mean(draws.info["proposals"], 20 * sum(1 / i for i in range(1, 7)))
+        goodness.assert_mean(draws.info["proposals"], 20 * sum(1 / i for i in range(1, 7)))
         np.testing.assert_array_equal(draws.info["rejections"], draws.info["proposals"] - 6)
 
 
@@ -310,7 +310,7 @@ def test_rows_in_a_store_give_the_same_draws(monkeypatch):
 def test_a_generator_of_any_kind_will_do(bits):
     """Mersenne twisters have words of 32 bits."""
     sampler, rng = Exact.prepare(GENERIC.kernel, size=2), np.random.Generator(bits(23))
-    laws.assert_law([sampler.draw(rng).rows for _ in range(DRAWS)], oracles.enumerate_law(GENERIC.L, 2))
+    goodness.assert_law([sampler.draw(rng).rows for _ in range(DRAWS)], oracles.enumerate_law(GENERIC.L, 2))
 
 
 def test_sizes_that_are_certain():

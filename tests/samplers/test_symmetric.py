@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import BY_NAME, random_ndpp
 from ndpp import LowRankKernel
@@ -33,13 +33,13 @@ def law_of(kernel, inner, size=None):
 def test_symmetric_kernels(name, size):
     case = BY_NAME[name]
     draws = SymmetricTree.prepare(case.kernel, size=size).sample(DRAWS, rng=1)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
 
 
 def test_law_over_many_draws():
     case = BY_NAME["symmetric"]
     draws = SymmetricTree.prepare(case.kernel, size=2).sample(2_000, rng=0)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
 @pytest.mark.parametrize("size", [None, 2, 5])
@@ -48,7 +48,7 @@ def test_any_inner_matrix(index, size):
     kernel = BY_NAME["mostly skew"].kernel
     inner = dominating(kernel.coordinates.B)
     sampler = SymmetricTree.prepare(kernel, size=size, inner=inner, index=index.prepare(kernel))
-    laws.assert_law(sampler.sample(DRAWS, rng=2).baskets, law_of(kernel, inner, size))
+    goodness.assert_law(sampler.sample(DRAWS, rng=2).baskets, law_of(kernel, inner, size))
 
 
 @pytest.mark.parametrize("name", ["duplicate rows", "zero rows", "rank-deficient X", "far from normal"])
@@ -56,7 +56,7 @@ def test_awkward_rows(name):
     kernel = BY_NAME[name].kernel
     inner = dominating(kernel.coordinates.B)
     draws = SymmetricTree.prepare(kernel, size=3, inner=inner).sample(DRAWS, rng=3)
-    laws.assert_law(draws.baskets, law_of(kernel, inner, 3))
+    goodness.assert_law(draws.baskets, law_of(kernel, inner, 3))
 
 
 def test_size_zero_is_the_empty_set():
@@ -70,7 +70,7 @@ def test_law_check_rejects_the_papers_square_root():
     inner = dominating(kernel.coordinates.B)
     draws = SymmetricTree.prepare(kernel, size=3, inner=np.linalg.inv(inner)).sample(DRAWS, rng=4)
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(draws.baskets, law_of(kernel, inner, 3))
+        goodness.assert_law(draws.baskets, law_of(kernel, inner, 3))
 
 
 def test_bad_input():
@@ -99,7 +99,7 @@ def test_sets_of_eigenvectors(size):
     weight = {E: float(np.prod(values[list(E)])) for E in sets}
     law = {E: w / sum(weight.values()) for E, w in weight.items() if w}
     choice, rng = EigenvectorLaw.prepare(values, size=size), np.random.default_rng(5)
-    laws.assert_law([choice.draw(rng) for _ in range(2_000)], law)
+    goodness.assert_law([choice.draw(rng) for _ in range(2_000)], law)
     np.testing.assert_allclose(choice.log_normalizer, np.log(sum(weight.values())), atol=1e-13)
 
 
@@ -128,7 +128,7 @@ def test_inclusion_of_eigenvectors_at_a_wide_spread():
     weight = {E: np.prod([mpmath.mpf(float(values[i])) for i in E]) for E in itertools.combinations(range(7), 3)}
     law = {E: float(w / sum(weight.values())) for E, w in weight.items()}
     choice, rng = EigenvectorLaw.prepare(values, size=3), np.random.default_rng(7)
-    laws.assert_law([choice.draw(rng) for _ in range(20_000)], law)
+    goodness.assert_law([choice.draw(rng) for _ in range(20_000)], law)
 
 
 # ---- projections ----------------------------------------------------------------------------------------------------
@@ -155,4 +155,4 @@ def test_projection_law_through_inclusion():
     hits = np.zeros((2_000, 30))
     for hit in hits:
         hit[draw_projection(rng, V, index).rows] = 1.0
-    laws.assert_mean(hits, ((kernel.q_rows(np.arange(30)) @ V) ** 2).sum(axis=1))
+    goodness.assert_mean(hits, ((kernel.q_rows(np.arange(30)) @ V) ** 2).sum(axis=1))

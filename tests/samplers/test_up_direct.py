@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
@@ -152,7 +152,7 @@ DRAWS = 1_000
 
 def test_law_over_many_draws():
     case, kept = BY_NAME["mostly skew"], (2, 6)
-    laws.assert_law(draw_pairs(DirectUp().prepare(case.kernel, 4), kept, DRAWS, 1), pair_law(case, kept))
+    goodness.assert_law(draw_pairs(DirectUp().prepare(case.kernel, 4), kept, DRAWS, 1), pair_law(case, kept))
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_law_over_many_draws():
 def test_law_where_it_is_awkward(name, kept, remembered):
     case = BY_NAME[name]
     for seed, up in enumerate((DirectUp(), NaiveUp())):
-        laws.assert_law(draw_pairs(up.prepare(case.kernel, len(kept) + 2), kept, 500, seed), pair_law(case, kept))
+        goodness.assert_law(draw_pairs(up.prepare(case.kernel, len(kept) + 2), kept, 500, seed), pair_law(case, kept))
 
 
 @pytest.mark.parametrize("index", [Tree, Scan, LeverageTable])
 def test_any_index_serves(index):
     case = BY_NAME["generic"]
     up = DirectUp(index.prepare).prepare(case.kernel, 4)
-    laws.assert_law(draw_pairs(up, (0, 5), DRAWS, 4), pair_law(case, (0, 5)))
+    goodness.assert_law(draw_pairs(up, (0, 5), DRAWS, 4), pair_law(case, (0, 5)))
 
 
 def test_large_catalogues_keep_no_factors(monkeypatch):
@@ -178,7 +178,7 @@ def test_large_catalogues_keep_no_factors(monkeypatch):
     monkeypatch.setattr(import_module("ndpp.linalg.coordinates"), "DENSE_ENTRIES", 0)
     up = DirectUp().prepare(LowRankKernel(case.X, case.W), 4)
     assert up.factors is None
-    laws.assert_law(draw_pairs(up, (0, 5), DRAWS, 5), pair_law(case, (0, 5)))
+    goodness.assert_law(draw_pairs(up, (0, 5), DRAWS, 5), pair_law(case, (0, 5)))
 
 
 def test_law_check_rejects_a_wrong_first_item(monkeypatch):
@@ -193,7 +193,7 @@ def test_law_check_rejects_a_wrong_first_item(monkeypatch):
     )
     pairs = draw_pairs(DirectUp().prepare(case.kernel, 4), (2, 6), DRAWS, 6)
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(pairs, pair_law(case, (2, 6)))
+        goodness.assert_law(pairs, pair_law(case, (2, 6)))
 
 
 def test_law_check_rejects_a_second_item_drawn_like_the_first(monkeypatch):
@@ -206,7 +206,7 @@ def test_law_check_rejects_a_second_item_drawn_like_the_first(monkeypatch):
     )
     pairs = [pair for pair in draw_pairs(DirectUp().prepare(case.kernel, 4), (2, 6), DRAWS, 7) if pair[0] != pair[1]]
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(pairs, pair_law(case, (2, 6)))
+        goodness.assert_law(pairs, pair_law(case, (2, 6)))
 
 
 # ---- what it counts and refuses -----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_proposals_agree_with_the_closed_form():
     kernel = BY_NAME["generic"].kernel
     up, rng = DirectUp().prepare(kernel, 4), np.random.default_rng(8)
     proposals = [up.pair(rng, np.array([0, 5]))[1]["item_proposals"] for _ in range(2_000)]
-    laws.assert_mean(proposals, 1.5 * kernel.rank)
+    goodness.assert_mean(proposals, 1.5 * kernel.rank)
 
 
 def test_nearly_singular_pairs_are_told_apart():

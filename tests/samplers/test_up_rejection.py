@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
@@ -95,8 +95,8 @@ def test_law_and_closed_form(name, kept):
     case = BY_NAME[name]
     up = RejectionUp().prepare(case.kernel, len(kept) + 2)
     pairs, proposals = draw_pairs(up, kept, DRAWS, 1)
-    laws.assert_law(pairs, pair_law(case, kept))
-    laws.assert_mean(proposals, up.expected_proposals(np.array(kept, np.int64)))
+    goodness.assert_law(pairs, pair_law(case, kept))
+    goodness.assert_mean(proposals, up.expected_proposals(np.array(kept, np.int64)))
 
 
 @pytest.mark.parametrize("columns", ["as they are", "chosen independently"])
@@ -115,9 +115,9 @@ def test_law_over_many_draws(columns):
     pairs = [up._propose(rng, step, 1000)[0] for _ in range(10_000)]
     if columns == "chosen independently":
         with pytest.raises(AssertionError, match="do not follow the law"):
-            laws.assert_law(pairs, pair_law(case, kept))
+            goodness.assert_law(pairs, pair_law(case, kept))
     else:
-        laws.assert_law(pairs, pair_law(case, kept))
+        goodness.assert_law(pairs, pair_law(case, kept))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_the_root_of_the_absolute_value(rank, pairs, deficient):
 def test_other_indexes_serve_as_well(index):
     case = BY_NAME["generic"]
     up = RejectionUp(index=index.prepare).prepare(case.kernel)
-    laws.assert_law(draw_pairs(up, (0, 5), DRAWS, 3)[0], pair_law(case, (0, 5)))
+    goodness.assert_law(draw_pairs(up, (0, 5), DRAWS, 3)[0], pair_law(case, (0, 5)))
 
 
 @pytest.mark.parametrize(("name", "kept"), [("generic", ()), ("mostly skew", (2, 7)), ("ondpp", (1, 2, 3))])
@@ -200,7 +200,7 @@ def test_law_check_rejects_a_missing_acceptance_test(name, kept, monkeypatch):
     pairs, proposals = draw_pairs(RejectionUp().prepare(case.kernel), kept, DRAWS, 4)
     assert (proposals == 1).all()
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(pairs, pair_law(case, kept))
+        goodness.assert_law(pairs, pair_law(case, kept))
 
 
 def test_expected_proposals_are_the_ratio_of_pair_sums():
@@ -270,7 +270,7 @@ def test_singular_sets_kept_are_completed_without_rejection(case, kept, border, 
     assert len(condition_bordered(case.kernel.coordinates, case.kernel.q_rows(np.array(kept))).E) == border
     up = RejectionUp(index=index.prepare).prepare(case.kernel)
     pairs, proposals = draw_pairs(up, kept, DRAWS, 5)
-    laws.assert_law(pairs, pair_law(case, kept))
+    goodness.assert_law(pairs, pair_law(case, kept))
     assert (proposals == 1).all()
     assert up.expected_proposals(np.array(kept)) == 1.0
 
@@ -381,4 +381,4 @@ def test_learned_kernels_match_the_closed_form(name):
     for _ in range(40):
         kept = np.unique(up.index.propose(rng, 8))
         ratios.append(up.pair(rng, kept)[1]["proposals"] / up.expected_proposals(kept))
-    laws.assert_mean(ratios, 1.0)
+    goodness.assert_mean(ratios, 1.0)

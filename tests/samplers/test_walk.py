@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 
-import laws
+import goodness
 import oracles
 from kernels import BY_NAME, pair_blocks
 from ndpp import LowRankKernel
@@ -63,7 +63,7 @@ def one_step(case, size, up, n_draws, seed):
 )
 def test_one_step_keeps_the_law(name, size, up, n_draws, remembered):
     case = BY_NAME[name]
-    laws.assert_law(one_step(case, size, up, n_draws, 1), oracles.enumerate_law(case.L, size))
+    goodness.assert_law(one_step(case, size, up, n_draws, 1), oracles.enumerate_law(case.L, size))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_one_naive_step_keeps_the_law(name, size):
             for pair, times in zip(pairs.tolist(), rng.multinomial(count, law)):
                 key = tuple(sorted((*kept, *pair)))
                 out[key] = out.get(key, 0) + int(times)
-    laws.assert_law({key: count for key, count in out.items() if count}, oracles.enumerate_law(case.L, size))
+    goodness.assert_law({key: count for key, count in out.items() if count}, oracles.enumerate_law(case.L, size))
 
 
 def test_law_check_rejects_a_wrong_up_step(monkeypatch):
@@ -96,7 +96,7 @@ def test_law_check_rejects_a_wrong_up_step(monkeypatch):
         lambda f, given, rows: np.einsum("ij,jk,ik->i", f.Q[rows], given.inner, f.Q[rows]) / given.trace,
     )
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(one_step(case, 4, DirectUp(), 1_000, 3), oracles.enumerate_law(case.L, 4))
+        goodness.assert_law(one_step(case, 4, DirectUp(), 1_000, 3), oracles.enumerate_law(case.L, 4))
 
 
 def test_law_check_rejects_a_uniform_pair():
@@ -113,28 +113,28 @@ def test_law_check_rejects_a_uniform_pair():
 
     case = BY_NAME["generic"]
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(one_step(case, 4, UniformUp(), 1_000, 4), oracles.enumerate_law(case.L, 4))
+        goodness.assert_law(one_step(case, 4, UniformUp(), 1_000, 4), oracles.enumerate_law(case.L, 4))
 
 
 @pytest.mark.parametrize(("name", "size"), [("generic", 0), ("generic", 1), ("singular L_A", 1)])
 def test_sizes_zero_and_one_are_exact(name, size):
     case = BY_NAME[name]
     draws = Walk.prepare(case.kernel, size=size).sample(1_000, rng=5)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
     assert draws.totals["steps"] == 0
 
 
 def test_size_two_is_exact_after_one_step():
     case = BY_NAME["generic"]
     draws = Walk.prepare(case.kernel, size=2, steps=1, start="greedy").sample(1_000, rng=6)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
 def test_chains_reach_the_law(remembered):
     case = BY_NAME["far from normal"]
     for start in ("uniform", "greedy"):
         draws = Walk.prepare(case.kernel, size=3, start=start, steps=12).sample(500, rng=7)
-        laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
+        goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
 
 
 # ---- starts -------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_a_uniform_start_is_uniform_over_the_possible_sets():
     possible = oracles.enumerate_law(case.L, 4)
     assert len(possible) < 35  # of the 35 sets of four items some cannot occur
     draws = [chain.init(rng).items for _ in range(400)]
-    laws.assert_law(draws, dict.fromkeys(possible, 1 / len(possible)))
+    goodness.assert_law(draws, dict.fromkeys(possible, 1 / len(possible)))
 
 
 def test_a_start_where_sets_are_rare(monkeypatch):
@@ -248,7 +248,7 @@ def test_one_long_chain_reaches_the_law():
     """Thinned so far that its sets are all but independent: size 2 is exact after one step."""
     case = BY_NAME["generic"]
     draws = Walk.prepare(case.kernel, size=2, thin=1).sample(1_000, rng=11)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 2))
 
 
 @pytest.mark.parametrize(
@@ -300,10 +300,10 @@ def test_random_size_over_many_draws(tilt):
     sampler = dataclasses.replace(sampler, law=sampler.law * tilt ** np.arange(3))
     draws, law = sampler.sample(5_000, rng=12), oracles.enumerate_law(case.L)
     if tilt == 1.0:
-        laws.assert_law(draws.baskets, law)
+        goodness.assert_law(draws.baskets, law)
     else:
         with pytest.raises(AssertionError, match="do not follow the law"):
-            laws.assert_law(draws.baskets, law)
+            goodness.assert_law(draws.baskets, law)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_random_size_over_many_draws(tilt):
 def test_random_size(name, start, remembered):
     case = BY_NAME[name]
     draws = RandomSize.prepare(case.kernel, start=start).sample(600, rng=13)
-    laws.assert_law(draws.baskets, oracles.enumerate_law(case.L))
+    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
 def test_greedy_starts_are_nested():

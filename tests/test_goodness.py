@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 
-import laws
+import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, random_ndpp, skew
 
@@ -37,8 +37,8 @@ def disturbed(law: oracles.Law, relative: float, rng: np.random.Generator) -> or
 def test_right_law_passes(case: Case):
     rng = np.random.default_rng(0)
     law = oracles.enumerate_law(case.L)
-    laws.assert_law(draw(law, DRAWS, rng), law)
-    laws.assert_same_law(draw(law, DRAWS, rng), draw(law, DRAWS // 2, rng))
+    goodness.assert_law(draw(law, DRAWS, rng), law)
+    goodness.assert_same_law(draw(law, DRAWS, rng), draw(law, DRAWS // 2, rng))
 
 
 @pytest.mark.parametrize("case", [c for c in AWKWARD if c.n_items > 2], ids=str)
@@ -48,24 +48,24 @@ def test_wrong_law_is_rejected(case: Case):
     law = oracles.enumerate_law(case.L)
     wrong = draw(disturbed(law, 0.12, rng), DRAWS, rng)
     with pytest.raises(AssertionError, match="do not follow the law"):
-        laws.assert_law(wrong, law)
+        goodness.assert_law(wrong, law)
     with pytest.raises(AssertionError, match="do not follow one law"):
-        laws.assert_same_law(draw(disturbed(law, 0.2, rng), DRAWS, rng), draw(law, DRAWS, rng))
+        goodness.assert_same_law(draw(disturbed(law, 0.2, rng), DRAWS, rng), draw(law, DRAWS, rng))
 
 
 def test_too_few_draws_are_refused():
     """At 200 draws a sampler with the odds of an item tripled may pass; at 1,000 it does not, and its draws are rejected."""
     rng, law = np.random.default_rng(3), oracles.enumerate_law(BY_NAME["generic"].L)
     with pytest.raises(ValueError, match="200 draws are too few"):
-        laws.assert_law(draw(law, 200, rng), law)
-    laws.assert_law(draw(law, 1000, rng), law)
+        goodness.assert_law(draw(law, 200, rng), law)
+    goodness.assert_law(draw(law, 1000, rng), law)
     balance = {item: abs(sum(p for key, p in law.items() if item in key) - 0.5) for item in range(8)}
     best = min(balance, key=balance.__getitem__)
-    weights = {key: p * (laws.TILT if best in key else 1.0) for key, p in law.items()}
+    weights = {key: p * (goodness.TILT if best in key else 1.0) for key, p in law.items()}
     tilted = {key: p / sum(weights.values()) for key, p in weights.items()}
     for _ in range(20):
         with pytest.raises(AssertionError, match="do not follow the law"):
-            laws.assert_law(draw(tilted, 1000, rng), law)
+            goodness.assert_law(draw(tilted, 1000, rng), law)
 
 
 def test_symmetrised_kernel_is_rejected():
@@ -73,50 +73,50 @@ def test_symmetrised_kernel_is_rejected():
     L = BY_NAME["generic"].L
     wrong = draw(oracles.enumerate_law((L + L.T) / 2, size=3), DRAWS, np.random.default_rng(2))
     with pytest.raises(AssertionError):
-        laws.assert_law(wrong, oracles.enumerate_law(L, size=3))
+        goodness.assert_law(wrong, oracles.enumerate_law(L, size=3))
 
 
 def test_one_swapped_pair_of_items_is_rejected():
     law = oracles.enumerate_law(BY_NAME["block pairs"].L, size=3)
     other = {tuple(sorted({0: 1, 1: 0}.get(a, a) for a in S)): p for S, p in law.items()}
-    laws.assert_law(draw(other, DRAWS, np.random.default_rng(3)), law)  # a symmetry of this kernel: the same law
+    goodness.assert_law(draw(other, DRAWS, np.random.default_rng(3)), law)  # a symmetry of this kernel: the same law
     law = oracles.enumerate_law(BY_NAME["generic"].L, size=3)
     other = {tuple(sorted({0: 1, 1: 0}.get(a, a) for a in S)): p for S, p in law.items()}
     with pytest.raises(AssertionError):
-        laws.assert_law(draw(other, DRAWS, np.random.default_rng(4)), law)
+        goodness.assert_law(draw(other, DRAWS, np.random.default_rng(4)), law)
 
 
 def test_impossible_outcome_fails_at_once():
     law = {(0,): 0.5, (1,): 0.5 - 1e-15, (2,): 1e-15}
-    laws.assert_law({(0,): 500, (1,): 500}, law)
+    goodness.assert_law({(0,): 500, (1,): 500}, law)
     for impossible in ((2,), (0, 1)):
         with pytest.raises(AssertionError, match=r"zero|do not follow"):
-            laws.assert_law({(0,): 500, (1,): 500, impossible: 1}, law)
+            goodness.assert_law({(0,): 500, (1,): 500, impossible: 1}, law)
 
 
 def test_counts_are_wanted_not_proportions():
     """A chi-square on proportions passes anything: it is refused."""
     law = {(0,): 0.5, (1,): 0.5}
     with pytest.raises(ValueError, match="proportions"):
-        laws.assert_law({(0,): 0.9, (1,): 0.1}, law)
+        goodness.assert_law({(0,): 0.9, (1,): 0.1}, law)
     with pytest.raises(ValueError, match="proportions"):
-        laws.assert_counts([0.9, 0.1], [0.5, 0.5])
+        goodness.assert_counts([0.9, 0.1], [0.5, 0.5])
     with pytest.raises(AssertionError):
-        laws.assert_law({(0,): 900, (1,): 100}, law)
+        goodness.assert_law({(0,): 900, (1,): 100}, law)
 
 
 def test_misuse_is_an_error():
     with pytest.raises(ValueError, match="not a law"):
-        laws.assert_counts([50, 50], [0.5, 0.4])
+        goodness.assert_counts([50, 50], [0.5, 0.4])
     with pytest.raises(ValueError, match="draw more"):
-        laws.assert_counts([5, 5], [0.5, 0.5])
+        goodness.assert_counts([5, 5], [0.5, 0.5])
     with pytest.raises(ValueError, match="one probability per count"):
-        laws.assert_counts([50, 50], [0.5, 0.25, 0.25])
+        goodness.assert_counts([50, 50], [0.5, 0.25, 0.25])
 
 
 def test_lists_arrays_and_mappings_are_counted_alike():
     sets = [[2, 0], np.array([0, 2]), (1,), []]
-    assert laws.count_sets(sets) == laws.count_sets({(0, 2): 2, (1,): 1, (): 1})
+    assert goodness.count_sets(sets) == goodness.count_sets({(0, 2): 2, (1,): 1, (): 1})
 
 
 @pytest.mark.parametrize("draws", [300, 3000])
@@ -125,10 +125,10 @@ def test_false_alarm_rate_is_the_stated_one(draws: int):
     rng = np.random.default_rng(5)
     p = np.sort(rng.dirichlet(np.full(60, 0.5)))
     tables = rng.multinomial(draws, p, size=5_000)
-    below = sum(laws.goodness_of_fit(table, p)[0] < 2e-3 for table in tables)
+    below = sum(goodness.goodness_of_fit(table, p)[0] < 2e-3 for table in tables)
     assert 1 <= below <= 22  # Binomial(5000, 2e-3) leaves this range once in 2,000 seeds
     pairs = rng.multinomial(draws, p, size=(2000, 2))
-    assert sum(laws.homogeneity(pair) < 1e-2 for pair in pairs) in range(5, 38)
+    assert sum(goodness.homogeneity(pair) < 1e-2 for pair in pairs) in range(5, 38)
 
 
 def test_many_samples_show_together_what_none_shows_alone():
@@ -140,15 +140,15 @@ def test_many_samples_show_together_what_none_shows_alone():
             law = oracles.enumerate_law(case.L)
             drawn = draw(disturbed(law, relative, rng), 600, rng)
             tables.append(([drawn[key] for key in law], list(law.values())))
-            laws.assert_counts(*tables[-1])
+            goodness.assert_counts(*tables[-1])
         if seen:
             with pytest.raises(AssertionError, match="20 samples together"):
-                laws.assert_together(tables)
+                goodness.assert_together(tables)
         else:
-            laws.assert_together(tables)
-    laws.assert_together([([40], [1.0])] * 2)  # one set has all the probability: nothing to see
+            goodness.assert_together(tables)
+    goodness.assert_together([([40], [1.0])] * 2)  # one set has all the probability: nothing to see
     with pytest.raises(AssertionError, match="together"):
-        laws.assert_together([*tables[:2], ([40, 1], [1.0, 0.0])])  # something impossible
+        goodness.assert_together([*tables[:2], ([40, 1], [1.0, 0.0])])  # something impossible
 
 
 def test_false_alarm_rate_together():
@@ -157,30 +157,30 @@ def test_false_alarm_rate_together():
     p = [np.sort(rng.dirichlet(np.full(60, 0.5))) for _ in range(5)]
     for tables in zip(*(rng.multinomial(100, q, size=4000) for q in p)):
         try:
-            laws.assert_together(zip(tables, p), alpha=1e-2)
+            goodness.assert_together(zip(tables, p), alpha=1e-2)
         except AssertionError:
             below += 1
-        laws.checks_made["together"] -= 1
+        goodness.checks_made["together"] -= 1
     assert 18 <= below <= 64  # 40 ± 3.6 standard deviations
 
 
 def test_tail_is_honest_far_out():
     """At the suite's level a cell that expects ten draws must not ring for a count that is only one in a million."""
     total, rare = 10_000, 1e-3
-    p_value, _ = laws.goodness_of_fit([29, total - 29], [rare, 1 - rare])  # P(Poisson(10) ≥ 29) = 8e-7
+    p_value, _ = goodness.goodness_of_fit([29, total - 29], [rare, 1 - rare])  # P(Poisson(10) ≥ 29) = 8e-7
     assert 1e-7 < p_value < 1e-5
 
 
 def test_mean():
     rng = np.random.default_rng(6)
     values = rng.standard_normal((10_000, 50)) + 3.0
-    laws.assert_mean(values, np.full(50, 3.0))
-    laws.assert_mean(np.ones(10), 1.0)
+    goodness.assert_mean(values, np.full(50, 3.0))
+    goodness.assert_mean(np.ones(10), 1.0)
     for wrong in (values[:, 0] + 0.08, values + np.eye(50)[7] * 0.08):
         with pytest.raises(AssertionError, match="standard errors off"):
-            laws.assert_mean(wrong, np.full(np.shape(wrong)[1:], 3.0))
+            goodness.assert_mean(wrong, np.full(np.shape(wrong)[1:], 3.0))
     with pytest.raises(AssertionError, match="standard errors off"):
-        laws.assert_mean(np.ones(10), 1.1)
+        goodness.assert_mean(np.ones(10), 1.1)
 
 
 # ---- oracles --------------------------------------------------------------------------------------------------------
@@ -312,14 +312,14 @@ def test_oracles_agree_on_widely_spread_kernels():
 
 @pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "1"]], ids=["this process", "a worker"])
 def test_more_checks_than_declared_fail_the_run(workers: list[str], tmp_path: Path):
-    for name in ("conftest.py", "laws.py"):
+    for name in ("conftest.py", "goodness.py"):
         text = Path(__file__).with_name(name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(
-            text.replace(f"SUITE_CHECKS = {laws.SUITE_CHECKS}", "SUITE_CHECKS = 3"), encoding="utf-8"
+            text.replace(f"SUITE_CHECKS = {goodness.SUITE_CHECKS}", "SUITE_CHECKS = 3"), encoding="utf-8"
         )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")  # the folder for temporary files may be part of a checkout
     (tmp_path / "test_four.py").write_text(
-        "import laws, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test(i): laws.assert_mean([1, 2], 1.5)\n"
+        "import goodness, pytest\n@pytest.mark.parametrize('i', range(4))\ndef test(i): goodness.assert_mean([1, 2], 1.5)\n"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # all of them take seconds to import
