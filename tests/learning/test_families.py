@@ -20,7 +20,7 @@ from ndpp.laws.tied import TiedMixture
 from ndpp.learning import MixtureNDPP, families, tied, trainer
 from ndpp.learning.classes import Shape
 from ndpp.learning.families import FamilyData, find_families, find_patterns
-from ndpp.learning.mixture_objective import FamilyObjective
+from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.tied import Components
 
 QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
@@ -45,10 +45,10 @@ def baskets() -> Baskets:
     return draw(600, 0)
 
 
-def objective_of(few: Baskets, held_out: Baskets, *, n_missions: int = 3) -> FamilyObjective:
+def objective_of(few: Baskets, held_out: Baskets, *, n_missions: int = 3) -> MixtureObjective:
     model = MixtureNDPP(n_missions, rank=4, families=PLANTED, dtype="float64")
     (objective,) = model._objectives(Shape(n_missions, 4, 2), few, held_out, 0).values()
-    assert isinstance(objective, FamilyObjective)
+    assert objective.patterns is not None
     return objective
 
 
@@ -122,6 +122,7 @@ def test_probabilities_are_those_of_the_law(baskets: Baskets):
 def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     few = baskets[:20]
     goal = objective_of(few, few, n_missions=2)
+    assert goal.patterns is not None
     rng, now = np.random.default_rng(3), goal.start
     for tensor in now:
         tensor += torch.from_numpy(0.3 * rng.standard_normal(tensor.shape))
@@ -140,7 +141,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
         value = prior - log_z
         for g in A:
             slots = goal.patterns.slots[g]
-            alone = g < goal.n_single
+            alone = g < goal.training.n_single
             own = states[:, slots[0]] if alone else (states[:, slots] + torch.from_numpy(next(log_q))).logsumexp(1)
             value = value + own
         values.append(value.logsumexp(0) + torch.logdet(G[A][:, A]))

@@ -19,7 +19,8 @@ from ndpp.errors import InvalidInputError
 from ndpp.learning import MixtureNDPP, mixture_objective, tied, trainer
 from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, find_classes, frequencies, start
-from ndpp.learning.mixture_objective import ItemData, ItemObjective
+from ndpp.learning.families import FamilyData
+from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.tied import Components, Expansion
 from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics import independent_items
@@ -40,8 +41,9 @@ def law_of(parameters: Components) -> Mixture:
     return Mixture.tied(*parameters.arrays())
 
 
-def objective_of(start: Components, training: Baskets, validation: Baskets) -> ItemObjective:
-    return ItemObjective([0.7, 0.3], start, ItemData(training), ItemData(validation))
+def objective_of(start: Components, training: Baskets, validation: Baskets) -> MixtureObjective:
+    data, judged = (FamilyData.of(None, part) for part in (training, validation))
+    return MixtureObjective(None, [0.7, 0.3], start, data, judged)
 
 
 def plain_log_dets(p: torch.Tensor, X: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,8 @@ from scipy import sparse
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 from ndpp import Baskets
-from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, progress
+from ndpp.errors import ModelFileError, TrainingInterruptedWarning
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, progress
 from ndpp.learning.contest import Contest
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.objective import LESS
@@ -64,7 +66,7 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(progress, "seconds_per_epoch", lambda run: 10.0 * run.now.X.shape[1])
+    monkeypatch.setattr(progress, "seconds_per_epoch", lambda goal, *_: 10.0 * goal.start.X.shape[1])
     told: list[str] = []
     MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
     runs = 2 if name == "contest" else 1
@@ -125,3 +127,27 @@ def test_families_must_be_clearly_better(with_families: float, wins: bool):
         name: SimpleNamespace(best_value=value) for name, value in {"items": -100.0, "families": with_families}.items()
     }
     assert Contest(runs).lead is runs["families" if wins else "items"]
+
+
+@pytest.mark.parametrize("cut", [1, 3], ids=["in the pilot", "after the pilot"])
+def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path):
+    """Its checkpoints name the candidates, or the one that is left; those of version 1 did not, and are refused."""
+    settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
+    path, whole = tmp_path / "run.safetensors", MixtureNDPP(2, **settings).fit(DOUBTFUL)
+
+    def interrupt(line: str) -> None:
+        if line.startswith(f"epoch {cut},"):
+            raise KeyboardInterrupt
+
+    with pytest.warns(TrainingInterruptedWarning, match=f"in epoch {cut + 1}"):
+        MixtureNDPP(2, **settings, checkpoint=path, progress=interrupt).fit(DOUBTFUL)
+    saved = checkpoint.read(path)
+    key = "candidates" if cut < 3 else "candidate"
+    names = saved.record.pop(key)
+    assert names == "items" if cut == 3 else list(names) == ["items", "families"]
+    resumed = MixtureNDPP(2, **settings | {"random_state": 9}).fit(DOUBTFUL, resume=path)
+    assert np.array_equal(whole.score_samples(DOUBTFUL), resumed.score_samples(DOUBTFUL))
+    assert whole.penalties_ == resumed.penalties_
+    checkpoint.write(path, saved.tensors, saved.record)
+    with pytest.raises(ModelFileError, match="does not say which of items, families it continues"):
+        MixtureNDPP(2, **settings).fit(DOUBTFUL, resume=path)

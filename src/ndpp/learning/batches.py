@@ -7,7 +7,7 @@ refers to a row of zeros after the last item.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,6 @@ from ndpp.baskets import Baskets
 
 EVALUATED = 2000
 """Baskets whose probabilities are computed at a time."""
-
-B_co = TypeVar("B_co", covariant=True)
 
 
 class Batch(NamedTuple):
@@ -33,19 +31,6 @@ class Batch(NamedTuple):
     blocks: tuple[tuple[int, int, int], ...]
     n_baskets: int
     padded: bool
-
-
-class BatchSource(Protocol[B_co]):
-    """Baskets that can be packed into batches of some kind."""
-
-    @property
-    def sizes(self) -> IntArray:
-        """What the baskets are sorted by."""
-        ...
-
-    def pack(self, which: IntArray, like: torch.Tensor) -> B_co:
-        """Return some of the baskets as a batch on the device of ``like``, sorted by size."""
-        ...
 
 
 def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> Batch:

@@ -44,9 +44,10 @@ class LowRankDPP(BasketModel[int, Parameters]):
     def _form(self) -> KernelForm:
         """Return the form of the kernel."""
 
-    @abstractmethod
     def _penalties(self) -> tuple[float, float, float]:
-        """Return α, β and γ."""
+        """Return α, β and γ, of which those that the model does not have are zero."""
+        alpha, beta, gamma = (number(getattr(self, name, 0.0), name) for name in ("alpha", "beta", "gamma"))
+        return alpha, beta, gamma
 
     @property
     def kernel_(self) -> LowRankKernel:
@@ -172,9 +173,6 @@ class NDPP(LowRankDPP):
     def _form(self) -> KernelForm:
         return FreeSkew(number(self.skew_share, "skew_share", most=1.0))
 
-    def _penalties(self) -> tuple[float, float, float]:
-        return number(self.alpha, "alpha"), number(self.beta, "beta"), 0.0
-
 
 @estimator
 class ONDPP(LowRankDPP):
@@ -200,9 +198,6 @@ class ONDPP(LowRankDPP):
     def _form(self) -> KernelForm:
         return OrthogonalPairs(number(self.skew_share, "skew_share", most=1.0))
 
-    def _penalties(self) -> tuple[float, float, float]:
-        return number(self.alpha, "alpha"), number(self.beta, "beta"), number(self.gamma, "gamma")
-
 
 @estimator
 class SymmetricDPP(LowRankDPP):
@@ -221,6 +216,3 @@ class SymmetricDPP(LowRankDPP):
 
     def _form(self) -> KernelForm:
         return NoSkew()
-
-    def _penalties(self) -> tuple[float, float, float]:
-        return number(self.alpha, "alpha"), 0.0, 0.0

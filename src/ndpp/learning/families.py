@@ -152,13 +152,16 @@ class FamilyData(NamedTuple):
     log_q: FloatArray
 
     @property
-    def sizes(self) -> IntArray:
-        """The number of families that each basket touches."""
-        return self.touched.sizes
+    def n_states(self) -> int:
+        """The number of states of a family of several items."""
+        return int(self.log_q.shape[1])
 
     @classmethod
-    def of(cls, patterns: Patterns, baskets: Baskets) -> FamilyData:
-        """Return the data of many baskets; families of one item must come first."""
+    def of(cls, patterns: Patterns | None, baskets: Baskets) -> FamilyData:
+        """Return the data of many baskets; families of one item must come first. Without patterns every item is one."""
+        if patterns is None:
+            nothing = np.zeros(0, np.int64)
+            return cls(baskets, baskets.n_items, np.zeros(len(baskets) + 1, np.int64), nothing, np.zeros((0, 1)))
         touched = patterns.touched(baskets)
         n_single = int((np.bincount(patterns.families, minlength=patterns.n_families) == 1).sum())
         ends = np.cumsum(np.bincount(touched.baskets, minlength=len(baskets)))
@@ -181,6 +184,6 @@ class FamilyData(NamedTuple):
 
     def states(self, patterns: Patterns) -> Baskets:
         """Return the baskets as sets of states: of each family that is touched, the one in which its items are most probable."""
-        ids, n_states = self.touched.indices.copy(), self.log_q.shape[1]
-        ids[ids >= self.n_single] = self.n_single + self.family * n_states + self.log_q.argmax(axis=1)
+        ids = self.touched.indices.copy()
+        ids[ids >= self.n_single] = self.n_single + self.family * self.n_states + self.log_q.argmax(axis=1)
         return Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)

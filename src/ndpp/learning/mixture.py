@@ -17,7 +17,7 @@ from ndpp.laws.patterns import Patterns
 from ndpp.learning.base import BasketModel, estimator, number
 from ndpp.learning.classes import Shape, start
 from ndpp.learning.families import FamilyData, find_families, find_patterns
-from ndpp.learning.mixture_objective import FamilyObjective, ItemData, ItemObjective, MixtureObjective
+from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.tied import Components
 from ndpp.learning.trainer import Trainer
 
@@ -106,8 +106,11 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         return Shape(n_missions, rank, n_factors)
 
     def _own_settings(self, shape: Shape) -> dict[str, Any]:
-        own = {"penalty": self.penalty, "tie_penalty": self.tie_penalty, "families": np.asarray(self.families).tolist()}
-        return shape._asdict() | own
+        penalties = dict(zip(("penalty", "tie_penalty"), self._penalties()))
+        return shape._asdict() | penalties | {"families": np.asarray(self.families).tolist()}
+
+    def _penalties(self) -> tuple[float, float]:
+        return number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")
 
     def _dtype(self) -> torch.dtype:
         return torch.float32 if self.dtype is None else super()._dtype()
@@ -117,23 +120,26 @@ class MixtureNDPP(BasketModel[Shape, Components]):
 
     def _objectives(
         self, shape: Shape, training: Baskets, held_out: Baskets, seed: int
-    ) -> Mapping[str, MixtureObjective[Any]]:
-        penalties = [number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")]
+    ) -> Mapping[str, MixtureObjective]:
         patterns = self._patterns(training, np.random.default_rng([seed, 2]))
-        found: dict[str, MixtureObjective[Any]] = {}
-        if patterns is None or isinstance(self.families, str):
-            begin = self._start(training, held_out, shape, seed)
-            found["items"] = ItemObjective(penalties, begin, ItemData(training), ItemData(held_out))
-        if patterns is not None:
-            data, judged = (FamilyData.of(patterns, baskets) for baskets in (training, held_out))
-            begin = self._start(data.states(patterns), judged.states(patterns), shape, seed)
-            begin = begin._replace(X=begin.X[: patterns.n_families].clone())
-            found["families"] = FamilyObjective(patterns, penalties, begin, data, judged)
-        return _likely(found)
+        if patterns is None:
+            return {"items": self._objective(None, shape, training, held_out, seed)}
+        families = self._objective(patterns, shape, training, held_out, seed)
+        if not isinstance(self.families, str):
+            return {"families": families}
+        return _likely({"items": self._objective(None, shape, training, held_out, seed), "families": families})
 
-    def _start(self, baskets: Baskets, judged: Baskets, shape: Shape, seed: int) -> Components:
-        begin = start(np.random.default_rng([seed, 1]), baskets, judged, shape)
-        return Components(*(torch.as_tensor(values).to(self.device, self._dtype()).contiguous() for values in begin))
+    def _objective(
+        self, patterns: Patterns | None, shape: Shape, training: Baskets, held_out: Baskets, seed: int
+    ) -> MixtureObjective:
+        """Return the objective of a mixture over families, or over items if there are no patterns."""
+        data, judged = (FamilyData.of(patterns, baskets) for baskets in (training, held_out))
+        if patterns is not None:
+            training, held_out = data.states(patterns), judged.states(patterns)
+        values = start(np.random.default_rng([seed, 1]), training, held_out, shape)
+        begin = Components(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
+        begin = begin._replace(X=begin.X[: data.touched.n_items].clone())
+        return MixtureObjective(patterns, self._penalties(), begin, data, judged)
 
     def _patterns(self, baskets: Baskets, rng: np.random.Generator) -> Patterns | None:
         """Return families and their states; None if there are none."""
@@ -159,7 +165,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         self.penalties_ = tuple(trained.objective.penalties)
 
 
-def _likely(candidates: dict[str, MixtureObjective[Any]]) -> dict[str, MixtureObjective[Any]]:
+def _likely(candidates: dict[str, MixtureObjective]) -> dict[str, MixtureObjective]:
     """Return the candidate under which the validation baskets are more probable, if that is plain, or else all of them."""
     values = {name: float(goal.log_probs(goal.start).mean()) for name, goal in candidates.items()}
     best = max(values, key=lambda name: values[name])

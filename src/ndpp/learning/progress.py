@@ -10,10 +10,9 @@ import numpy as np
 
 from ndpp.errors import PrecisionError
 from ndpp.learning.batches import shuffled
-from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest
-from ndpp.learning.objective import P
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.objective import Objective, P
+from ndpp.learning.trainer import Trainer, TrainingSettings
 
 TIMED = 4
 """Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
@@ -32,47 +31,43 @@ def remaining(contest: Contest[P]) -> str:
 
 
 def estimates(contest: Contest[P]) -> Iterator[str]:
-    """Yield lines on how long training takes, and on how long it would with a smaller rank; some steps are timed, and undone."""
+    """Yield lines on how long training takes, and on how long it would with a smaller rank, from some steps that are timed."""
     if contest.ended is not None:
         return
-    trainers, epochs = list(contest.candidates.values()), contest.lead.settings.max_epochs - len(contest.lead.history)
-    seconds = [seconds_per_epoch(trainer) for trainer in trainers]
-    total = contest.seconds_left(seconds)
-    both = f", the first {contest.pilot} with and without families" if len(trainers) > 1 else ""
+    lead, goals = contest.lead, [trainer.objective for trainer in contest.candidates.values()]
+    seconds = [seconds_per_epoch(goal, lead.settings, lead.seed) for goal in goals]
+    total, epochs = contest.seconds_left(seconds), lead.settings.max_epochs - len(lead.history)
+    both = f", the first {contest.pilot} with and without families" if len(goals) > 1 else ""
     yield (
         f"at most about {duration(total)}: {epochs} epochs of {duration(max(seconds))}{both}; "
         "fewer if the validation baskets stop gaining"
     )
-    if total < WORTH_ASKING:
-        return
-    found = [narrow for trainer in trainers if (narrow := trainer.objective.narrower()) is not None]
-    if len(found) < len(trainers):
+    found = [narrow for goal in goals if total >= WORTH_ASKING and (narrow := goal.narrower()) is not None]
+    if len(found) < len(goals):
         return
     try:
-        smaller = [Trainer(narrow.objective, contest.lead.settings, contest.lead.seed) for narrow in found]
-        less = contest.seconds_left([seconds_per_epoch(trainer) for trainer in smaller])
+        less = contest.seconds_left([seconds_per_epoch(one.objective, lead.settings, lead.seed) for one in found])
     except PrecisionError:
         return
     if less < WORTH_SAYING * total:
         yield f"with rank {found[0].rank} at most about {duration(less)}; {found[0].cost}"
 
 
-def seconds_per_epoch(trainer: Trainer[P]) -> float:
-    """Return how long an epoch takes, from some steps, which are then undone."""
-    tensors, record, _ = trainer.state()
-    saved = Checkpoint({name: tensor.clone() for name, tensor in tensors.items()}, record)
-    which, took = next(shuffled(trainer.rng, trainer.objective.n_baskets, trainer.batch_size)), []
+def seconds_per_epoch(objective: Objective[P], settings: TrainingSettings, seed: int) -> float:
+    """Return how long an epoch takes, from some steps of a trainer that is not used otherwise."""
+    saved, trainer, took = objective.state(), Trainer(objective, settings, seed), []
+    which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
     with warnings.catch_warnings(action="ignore"):
-        trainer.objective.begin_epoch(trainer.now)
+        objective.begin_epoch(trainer.now)
         for _ in range(1 + TIMED):
             began = time.perf_counter()
             float(trainer.take_step(which))  # waits for a GPU
             took.append(time.perf_counter() - began)
         began = time.perf_counter()
-        trainer.objective.log_probs(trainer.now)
+        objective.log_probs(trainer.now)
         evaluation = time.perf_counter() - began
-    trainer.restore(saved)
-    return float(trainer.n_steps * np.mean(took[1:]) + trainer.objective.evaluations * evaluation)
+    objective.restore(saved)
+    return float(trainer.n_steps * np.mean(took[1:]) + objective.evaluations * evaluation)
 
 
 def duration(seconds: float) -> str:
