@@ -22,7 +22,9 @@ from ndpp import Baskets, metrics
 from ndpp._progress import ProgressBar
 from ndpp.datasets import load_baskets
 from ndpp.errors import DataNotFoundError
-from ndpp.learning import NDPP, ONDPP, SymmetricDPP, fit
+from ndpp.learning import NDPP, ONDPP, SymmetricDPP
+from ndpp.learning.kernel_objective import KernelObjective
+from ndpp.learning.trainer import Trainer
 from ndpp_experiments.record import machine
 from ndpp_experiments.timing import Times, timed
 
@@ -43,18 +45,18 @@ def uk_retail() -> Baskets:
 
 def run_of(estimator: Any, baskets: Baskets) -> Any:
     model = estimator(RANK, batch_size=BATCH, random_state=0)
-    problem, start = model._problem(baskets, RANK, np.random.default_rng(0))
-    return fit.TrainingRun(problem, model._settings(), start, baskets, baskets[:300], 0)
+    run = Trainer(KernelObjective(model._recipe(), RANK, baskets, baskets[:300], 0), model._settings(), 0)
+    run.objective.begin_epoch(run.now)
+    return run
 
 
 def steps(estimator: Any, baskets: Baskets) -> Times:
     """Time whole steps: batch, noise, loss, gradient, Adam, constraints, running mean."""
     run = run_of(estimator, baskets)
-    order, sizes = np.random.default_rng(0).permutation(len(baskets)), run._noise_scales()
+    order = np.random.default_rng(0).permutation(len(baskets))
 
     def step(i: int) -> None:
-        which = order[(i * BATCH) % (len(baskets) - BATCH) :][:BATCH]
-        run._step(fit.pack_for(baskets, which, torch.device("cpu")), sizes)
+        run.take_step(order[(i * BATCH) % (len(baskets) - BATCH) :][:BATCH])
 
     for i in range(3):
         step(i)
@@ -64,9 +66,9 @@ def steps(estimator: Any, baskets: Baskets) -> Times:
 def plain_steps(baskets: Baskets) -> Times:
     """Time the same steps with padding and autograd."""
     run = run_of(NDPP, baskets)
-    order, h = np.random.default_rng(0).permutation(len(baskets)), run.problem.likelihood.n_sym
+    order, h = np.random.default_rng(0).permutation(len(baskets)), run.objective.function.likelihood.n_sym
     X, D = (tensor.clone().requires_grad_() for tensor in run.now)
-    scale = run.problem.likelihood.scale[:, None]
+    scale = run.objective.function.likelihood.scale[:, None]
     optimizer = torch.optim.Adam([X, D], lr=0.02)
 
     def step(i: int) -> None:
@@ -106,16 +108,16 @@ def report_training() -> dict[str, Any]:
     """Print the gain over independent items on validation baskets, epoch by epoch."""
     train, val, _ = uk_retail().split(300, 2000, rng=0)
     baseline = float(metrics.independent_items(train).log_likelihoods(val).mean())
-    began, spent, epoch, curve = time.perf_counter(), time.process_time(), fit.TrainingRun.epoch, []
+    began, spent, epoch, curve = time.perf_counter(), time.process_time(), Trainer.epoch, []
 
-    def watched(run: Any, bar: ProgressBar) -> dict[str, float]:
-        record = epoch(run, bar)
+    def watched(run: Any, bar: ProgressBar) -> None:
+        epoch(run, bar)
+        record = run.history[-1]
         times = [time.perf_counter() - began, time.process_time() - spent]
         curve.append([record["epoch"], record["step"], record["validation"] - baseline, *(round(t, 1) for t in times)])
         print("epoch {:3.0f}  step {:5.0f}  gain {:6.3f}  {:6.1f} s  (CPU {:6.1f} s)".format(*curve[-1]), flush=True)
-        return record
 
-    fit.TrainingRun.epoch = watched  # type: ignore[method-assign]
+    Trainer.epoch = watched  # type: ignore[method-assign]
     model = NDPP(RANK, random_state=0).fit(train, validation=val)
     print(f"{model.ended_}: gain {model.score(val) - baseline:.3f}; target {TARGET_GAIN} within {TARGET_SECONDS} s")
     return {"training": curve, "ended": model.ended_, "threads": torch.get_num_threads()}
@@ -124,9 +126,8 @@ def report_training() -> dict[str, Any]:
 def report_memory() -> dict[str, Any]:
     baskets = load_baskets("instacart_train").select(min_size=1, max_size=100)
     run = run_of(NDPP, baskets)
-    sizes, order = run._noise_scales(), np.random.default_rng(0).permutation(len(baskets))
-    cpu = torch.device("cpu")
-    step = timed(lambda i: run._step(fit.pack_for(baskets, order[i * BATCH :][:BATCH], cpu), sizes), least=5, seconds=1)
+    order = np.random.default_rng(0).permutation(len(baskets))
+    step = timed(lambda i: run.take_step(order[i * BATCH :][:BATCH]), least=5, seconds=1)
     run.validate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
@@ -145,9 +146,7 @@ def test_step(benchmark):
     torch.set_num_threads(1)
     baskets = uk_retail()
     run = run_of(NDPP, baskets)
-    sizes = run._noise_scales()
-    batch = fit.pack_for(baskets, np.arange(BATCH), torch.device("cpu"))
-    benchmark.pedantic(lambda: run._step(batch, sizes), rounds=20, warmup_rounds=3)
+    benchmark.pedantic(lambda: run.take_step(np.arange(BATCH)), rounds=20, warmup_rounds=3)
     assert benchmark.stats.stats.min * 1e3 <= TARGET_MS
 
 

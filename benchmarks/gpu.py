@@ -138,20 +138,22 @@ def symmetric(n_items: int = 4000, rank: int = 100) -> LowRankKernel:
 
 def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int = 400) -> Json:
     """Time whole steps: batch, noise, loss, gradient, Adam, running mean."""
-    from ndpp.learning import NDPP, fit
+    from ndpp.learning import NDPP
+    from ndpp.learning.kernel_objective import KernelObjective
+    from ndpp.learning.trainer import Trainer
 
     rng = np.random.default_rng(0)
     sizes = rng.integers(2, 30, 20_000)
     ids = (n_items * rng.random(sizes.sum()) ** 3).astype(np.int64)
     baskets = Baskets.from_lists(np.split(ids, np.cumsum(sizes)[:-1]), n_items=n_items)
     model = NDPP(rank, batch_size=batch, random_state=0, device=device)
-    problem, start = model._problem(baskets, rank, rng)
-    run = fit.TrainingRun(problem, model._settings(), start, baskets, baskets[:300], 0)
-    noise, times = run._noise_scales(), []
+    objective = KernelObjective(model._recipe(), rank, baskets, baskets[:300], 0)
+    run, times = Trainer(objective, model._settings(), 0), []
+    objective.begin_epoch(run.now)
     for i in range(13):
         torch.cuda.synchronize()
         began = time.perf_counter()
-        run._step(fit.pack_for(baskets, np.arange(i * batch, (i + 1) * batch), torch.device(device)), noise)
+        run.take_step(np.arange(i * batch, (i + 1) * batch))
         torch.cuda.synchronize()
         times.append(1e3 * (time.perf_counter() - began))
     X = run.now.X

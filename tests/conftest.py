@@ -82,7 +82,7 @@ def full_epochs() -> None:
 def short_epochs(request, monkeypatch) -> None:
     """Let an epoch end after a pass of at least five steps, instead of repeating passes until there are fifty."""
     if find_spec("torch") is not None and "full_epochs" not in request.fixturenames:
-        monkeypatch.setattr("ndpp.learning.fit.MIN_STEPS", 5)
+        monkeypatch.setattr("ndpp.learning.trainer.MIN_STEPS", 5)
 
 
 def _global_random_state() -> tuple[bytes, int]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-TRAINING = "ndpp.learning.fit"
+TRAINING = "ndpp.learning.trainer"
 PRELOADED = ("numba", "torch", "sklearn", "ndpp.cli.app", "ndpp.learning", "ndpp.samplers", "ndpp.serve.app")
 
 

@@ -173,6 +173,6 @@ def page(out: dict[str, Any], counted: list[dict[str, Any]]) -> str:
         f"A whole step at n = {training['n_items']:,}, rank {training['rank']}, batch {training['batch']} takes {training['ms']:.1f} ms (target: at most 60"
         f"); $X^\\top X$ alone takes {training['gram_ms']:.1f} ms, and a step has two products of that size in addition to noise, Adam and "
         "the running mean, each a few passes over X. Parameters and their products are in single precision, determinants and the inner matrix in "
-        "double: `tests/learning/test_objective.py` compares value and gradient with those of double precision.\n",
+        "double: `tests/learning/test_kernel_objective.py` compares value and gradient with those of double precision.\n",
     ]  # fmt: skip
     return "\n".join(parts)

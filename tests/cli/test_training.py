@@ -122,8 +122,8 @@ def test_an_interrupted_contest_of_families_makes_a_model(call, tmp_path, monkey
     words += ["--max-epochs", 5]
     lines = interrupted(words, tmp_path / "m.safetensors.ndpp-part", signal.SIGINT)
     part = (tmp_path / "m.safetensors.ndpp-part").read_bytes()
-    assert b"FamilyRun.now.X" in part
-    assert b"MixtureRun.now.X" in part
+    assert b"families.now.X" in part
+    assert b"items.now.X" in part
     monkeypatch.chdir(tmp_path)
     assert call(*shlex.split(lines["make a model of it"])[1:]).code == 0
     assert ndpp.load_metadata("m.safetensors")["epochs"] == 1

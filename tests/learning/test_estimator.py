@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.learning import NDPP, ONDPP, LiteratureStart, MixtureNDPP, SymmetricDPP, fit
+from ndpp.learning import NDPP, ONDPP, LiteratureStart, MixtureNDPP, SymmetricDPP, trainer
 
 ESTIMATORS = [NDPP, ONDPP, SymmetricDPP]
 LISTS = [[0, 1], [0, 1, 2], [2], [3, 4], [3, 4], [0, 1], [], [5, 2, 0]] * 6
@@ -101,7 +101,7 @@ def test_scikit_learns_checks(estimator: Any):
 def test_scikit_learns_checks_on_zeros_and_ones(estimator: Any, monkeypatch: pytest.MonkeyPatch):
     """With its numbers rounded to zeros and ones, the whole suite runs."""
     true = Baskets.from_csr
-    monkeypatch.setattr(fit, "MIN_STEPS", 1)
+    monkeypatch.setattr(trainer, "MIN_STEPS", 1)
     monkeypatch.setattr(Baskets, "from_csr", lambda matrix, labels: true(matrix > 0.5, labels=labels))
     expected = dict.fromkeys(NEED_THREE_ITEMS, TWO_ITEMS) if estimator is ONDPP else {}
     assert _failures(estimator(max_epochs=1, random_state=0), expected) == {}

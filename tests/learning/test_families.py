@@ -17,14 +17,12 @@ from ndpp import FamilyMixture
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.tied import TiedMixture
-from ndpp.learning import MixtureNDPP, families, fit, tied
+from ndpp.learning import MixtureNDPP, families, tied, trainer
 from ndpp.learning.classes import Shape
 from ndpp.learning.families import FamilyData, find_families, find_patterns
-from ndpp.learning.loss import TrainingSettings
-from ndpp.learning.mixture import FamilyRun
-from ndpp.learning.tied import Missions
+from ndpp.learning.mixture_objective import MixtureObjective
+from ndpp.learning.tied import Components
 
-SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
 QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
 PLANTED = np.array([0, 0, 0, 1, 1, 1, 2, 2, 3, 4])
 """Ten items: two families of three, one of two, and two single items."""
@@ -47,11 +45,11 @@ def baskets() -> Baskets:
     return draw(600, 0)
 
 
-def run_of(few: Baskets, *, n_missions: int = 3, families: Any = PLANTED, **options: Any) -> FamilyRun:
-    model = MixtureNDPP(n_missions, rank=4, families=families, dtype="float64", **options)
-    run = model._run(Shape(n_missions, 4, 2), SETTINGS, few, few, 0)
-    assert isinstance(run, FamilyRun)
-    return run
+def objective_of(few: Baskets, held_out: Baskets, *, n_missions: int = 3) -> MixtureObjective:
+    model = MixtureNDPP(n_missions, rank=4, families=PLANTED, dtype="float64")
+    (objective,) = model._objectives(Shape(n_missions, 4, 2), few, held_out, 0).values()
+    assert objective.patterns is not None
+    return objective
 
 
 # -- families and their states -----------------------------------------------------------------------------------------
@@ -109,40 +107,41 @@ def test_a_family_that_never_occurs():
 
 
 def test_probabilities_are_those_of_the_law(baskets: Baskets):
-    run, model = run_of(baskets), MixtureNDPP()
-    model.labels_ = None
     sets = oracles.subsets(len(PLANTED))
-    values = run.log_probs(run.now, Baskets.from_lists(sets, n_items=len(PLANTED)))
+    objective = objective_of(baskets, Baskets.from_lists(sets, n_items=len(PLANTED)))
+    values = objective.log_probs(objective.start)
     assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-9)
-    law = model._law(run, run.now)
+    law = objective.law(objective.start, None)
     assert isinstance(law, FamilyMixture)
     some = slice(0, 1024, 37)
     assert values[some] == pytest.approx([law.log_prob(items) for items in sets[some]], abs=1e-9)
-    assert run.log_probs(run.now, baskets) == pytest.approx(law.log_probs(baskets), abs=1e-9)
+    seen = objective_of(baskets, baskets)
+    assert seen.log_probs(seen.start) == pytest.approx(seen.law(seen.start, None).log_probs(baskets), abs=1e-9)
 
 
 def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     few = baskets[:20]
-    run = run_of(few, n_missions=2)
-    rng = np.random.default_rng(3)
-    for tensor in run.now:
+    goal = objective_of(few, few, n_missions=2)
+    assert goal.patterns is not None
+    rng, now = np.random.default_rng(3), goal.start
+    for tensor in now:
         tensor += torch.from_numpy(0.3 * rng.standard_normal(tensor.shape))
-    loss = run.loss(run.pack(np.arange(20)), torch.zeros(1))
-    at = Missions(*(tensor.clone().requires_grad_() for tensor in run.now))
+    loss = goal.loss(now, np.arange(20), 0)
+    at = Components(*(tensor.clone().requires_grad_() for tensor in now))
     W, eye = tied.skew_pairs(4, at.X.device), torch.eye(4, dtype=torch.float64)
-    odds = run.log_odds(at)
+    odds = goal.log_odds(at)
     # The slope in X is that of the mean of the determinants over missions, whatever the batch.
     dets = torch.stack(
         [torch.logdet(eye + W @ (at.X.detach().T @ (p[:, None] * at.X.detach()))) for p in odds.sigmoid()]
     )
     log_z, prior = torch.nn.functional.softplus(odds).sum(1) + dets, torch.log_softmax(at.shares, 0)
-    G, states, log_q = torch.eye(5, dtype=torch.float64) + at.X @ W @ at.X.T, at.log_odds(), iter(run.data.log_q)
+    G, states, log_q = torch.eye(5, dtype=torch.float64) + at.X @ W @ at.X.T, at.log_odds(), iter(goal.training.log_q)
     values = []
-    for A in map(np.ndarray.tolist, run.data.touched):
+    for A in map(np.ndarray.tolist, goal.training.touched):
         value = prior - log_z
         for g in A:
-            slots = run.patterns.slots[g]
-            alone = g < run.n_single
+            slots = goal.patterns.slots[g]
+            alone = g < goal.training.n_single
             own = states[:, slots[0]] if alone else (states[:, slots] + torch.from_numpy(next(log_q))).logsumexp(1)
             value = value + own
         values.append(value.logsumexp(0) + torch.logdet(G[A][:, A]))
@@ -152,8 +151,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     assert float(loss.value) == pytest.approx(value.item(), rel=1e-10)
     p = odds.sigmoid().detach()
     mean = sum(
-        share * torch.logdet(eye + W @ (at.X.T @ (row[:, None] * at.X)))
-        for share, row in zip(run.now.shares.softmax(0), p)
+        share * torch.logdet(eye + W @ (at.X.T @ (row[:, None] * at.X))) for share, row in zip(now.shares.softmax(0), p)
     )
     for found, exact in zip(loss.gradient, torch.autograd.grad(value + mean - mean.detach(), at)):
         torch.testing.assert_close(found, exact, rtol=1e-8, atol=1e-10)
@@ -203,7 +201,7 @@ def test_single_items_make_no_family(baskets: Baskets):
 def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings = QUICK | {"max_epochs": 3, "families": PLANTED}
     whole = MixtureNDPP(**settings).fit(baskets)
-    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
+    path, true = tmp_path / "run.safetensors", trainer.Trainer.epoch
 
     def epoch(run: Any, bar: Any) -> Any:
         if len(run.history) == 2:
@@ -211,7 +209,7 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
         return true(run, bar)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.TrainingRun, "epoch", epoch)
+        patched.setattr(trainer.Trainer, "epoch", epoch)
         with pytest.raises(RuntimeError, match="power cut"):
             MixtureNDPP(**settings, checkpoint=path).fit(baskets)
     resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)

@@ -20,8 +20,9 @@ from command import spawn
 from kernels import from_vbd, pair_blocks
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ModelFileError
-from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, fit
+from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, trainer
 from ndpp.learning.data import set_aside
+from ndpp.learning.kernel_objective import KernelLoss
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 30, "random_state": 0}
 
@@ -68,13 +69,13 @@ def test_best_epoch_is_kept(baskets: Baskets):
     assert model.ended_ == "converged"
     assert model.score(held_out) == pytest.approx(max(values), rel=1e-9)
     rates = [record["learning_rate"] for record in model.history_]
-    assert rates[-1] == pytest.approx(0.3 * fit.RATE_FACTOR**fit.RATE_DROPS)
+    assert rates[-1] == pytest.approx(0.3 * trainer.RATE_FACTOR**trainer.RATE_DROPS)
     assert rates == sorted(rates, reverse=True)
 
 
 def test_a_short_training_ends_in_small_steps(baskets: Baskets):
     rates = [record["learning_rate"] for record in NDPP(**SETTINGS | {"max_epochs": 4}).fit(baskets).history_]
-    np.testing.assert_allclose(rates, 0.02 * fit.RATE_FACTOR ** (fit.RATE_DROPS * np.array([0, 0, 0.5, 1])))
+    np.testing.assert_allclose(rates, 0.02 * trainer.RATE_FACTOR ** (trainer.RATE_DROPS * np.array([0, 0, 0.5, 1])))
 
 
 def test_same_seed_same_kernel(baskets: Baskets):
@@ -101,7 +102,7 @@ def test_resumed_training_ends_the_same(
     estimator: Any, baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     whole = estimator(**SETTINGS).fit(baskets)
-    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
+    path, true = tmp_path / "run.safetensors", trainer.Trainer.epoch
 
     def epoch(run: Any, bar: Any) -> Any:
         if len(run.history) == 1:
@@ -109,7 +110,7 @@ def test_resumed_training_ends_the_same(
         return true(run, bar)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.TrainingRun, "epoch", epoch)
+        patched.setattr(trainer.Trainer, "epoch", epoch)
         with pytest.raises(RuntimeError, match="power cut"):
             estimator(**SETTINGS, checkpoint=path).fit(baskets)
     resumed = estimator(**SETTINGS | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
@@ -149,17 +150,17 @@ def test_bad_checkpoints_are_named(baskets: Baskets, tmp_path: Path):
 
 def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     calls = iter(range(10**6))
-    true = fit.loss_and_gradient
+    true = KernelLoss.at
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         loss = true(*args, **kwargs)
         return loss._replace(value=loss.value * float("nan")) if next(calls) in (10, 11, 25) else loss
 
-    monkeypatch.setattr(fit, "loss_and_gradient", broken)
+    monkeypatch.setattr(KernelLoss, "at", broken)
     with pytest.warns(RuntimeWarning, match="the step and the learning rate were halved") as caught:
         model = NDPP(**SETTINGS).fit(baskets)
     assert len(caught) == 3
-    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8 * fit.RATE_FACTOR**fit.RATE_DROPS)
+    assert model.history_[-1]["learning_rate"] == pytest.approx(0.02 / 8 * trainer.RATE_FACTOR**trainer.RATE_DROPS)
     assert np.isfinite(model.kernel_.X).all()
     assert model.history_[-1]["loss"] < model.history_[0]["loss"]
 
@@ -183,8 +184,8 @@ def test_progress_shows_and_changes_nothing(baskets: Baskets, capsys: pytest.Cap
 CHILD = """
 import sys, numpy as np
 from ndpp.baskets import Baskets
-from ndpp.learning import NDPP, fit
-fit.MIN_STEPS = 5
+from ndpp.learning import NDPP, trainer
+trainer.MIN_STEPS = 5
 baskets = Baskets.read(sys.argv[1], n_items=8)
 settings = {"rank": 8, "patience": 2, "batch_size": 30, "random_state": 0, "checkpoint": sys.argv[2]}
 """
@@ -254,14 +255,14 @@ def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
 
 def test_ctrl_c_in_the_first_epoch_keeps_what_there_is(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     calls = iter(range(10**6))
-    true = fit.loss_and_gradient
+    true = KernelLoss.at
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == 8:
             raise KeyboardInterrupt
         return true(*args, **kwargs)
 
-    monkeypatch.setattr(fit, "loss_and_gradient", interrupted)
+    monkeypatch.setattr(KernelLoss, "at", interrupted)
     with pytest.warns(UserWarning, match="interrupted in epoch 1"):
         model = NDPP(**SETTINGS).fit(baskets)
     assert model.ended_ == "interrupted"

@@ -16,30 +16,34 @@ import oracles
 from ndpp import Mixture
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.learning import MixtureNDPP, fit, mixture, tied
+from ndpp.learning import MixtureNDPP, mixture_objective, tied, trainer
 from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, find_classes, frequencies, start
-from ndpp.learning.loss import TrainingSettings
-from ndpp.learning.mixture import MixtureRun
-from ndpp.learning.tied import Expansion, Missions
+from ndpp.learning.families import FamilyData
+from ndpp.learning.mixture_objective import MixtureObjective
+from ndpp.learning.tied import Components, Expansion
+from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics import independent_items
 
 N_ITEMS = 6
-SETTINGS = TrainingSettings(gamma=0.0, learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
+SETTINGS = TrainingSettings(learning_rate=0.02, batch_size=None, max_epochs=2, patience=2)
 QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0, "families": None}
 MISSIONS = np.array([[0.6, 0.6, 0.6, 0.6, 0.02, 0.02, 0.02, 0.02], [0.02, 0.02, 0.02, 0.02, 0.5, 0.5, 0.5, 0.5]])
 
 
-def parameters_of(*, rank: int = 4, n_missions: int = 3, seed: int = 0) -> Missions:
+def parameters_of(*, rank: int = 4, n_missions: int = 3, seed: int = 0) -> Components:
     rng, r = np.random.default_rng(seed), 3
     shapes = [(N_ITEMS,), (N_ITEMS, r), (N_ITEMS, rank), (n_missions, r), (n_missions,), (n_missions,)]
-    return Missions(*(torch.from_numpy(rng.standard_normal(shape)) for shape in shapes))
+    return Components(*(torch.from_numpy(rng.standard_normal(shape)) for shape in shapes))
 
 
-def law_of(parameters: Missions) -> Mixture:
-    W = tied.skew_pairs(parameters.X.shape[1], torch.device("cpu")).numpy()
-    odds = parameters.log_odds().exp().numpy()
-    return Mixture.tied(odds, parameters.X.numpy(), W, parameters.shares.softmax(0).numpy())
+def law_of(parameters: Components) -> Mixture:
+    return Mixture.tied(*parameters.arrays())
+
+
+def objective_of(start: Components, training: Baskets, validation: Baskets) -> MixtureObjective:
+    data, judged = (FamilyData.of(None, part) for part in (training, validation))
+    return MixtureObjective(None, [0.7, 0.3], start, data, judged)
 
 
 def plain_log_dets(p: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
@@ -81,7 +85,8 @@ def same(first: Any, second: Any) -> bool:
 def test_probabilities_are_those_of_the_mixture(rank: int):
     """Baskets smaller and larger than the rank, which take determinants of different matrices."""
     parameters, sets = parameters_of(rank=rank), oracles.subsets(N_ITEMS)
-    values, law = tied.evaluate(parameters, Baskets.from_lists(sets, n_items=N_ITEMS)), law_of(parameters)
+    all_sets, law = Baskets.from_lists(sets, n_items=N_ITEMS), law_of(parameters)
+    values = objective_of(parameters, all_sets, all_sets).log_probs(parameters)
     assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(values, [law.log_prob(items) for items in sets], rtol=1e-10)
 
@@ -91,10 +96,9 @@ def test_padding_changes_nothing(multiple: int):
     parameters = parameters_of()
     sets = Baskets.from_lists([[0, 3], [], [1, 2, 4, 5], [2], [0, 1, 2, 3, 4]], n_items=N_ITEMS)
     batch = pack(sets, np.arange(5), multiple=multiple)
-    found = tied.log_probs(parameters, tied.log_normalizers(parameters), batch)
-    np.testing.assert_allclose(
-        found, tied.evaluate(parameters, sets)[np.argsort(sets.sizes, kind="stable")], rtol=1e-12
-    )
+    found = tied.log_probs(parameters, tied.log_normalizers(parameters.log_odds(), parameters.X), batch)
+    exact = objective_of(parameters, sets, sets).log_probs(parameters)
+    np.testing.assert_allclose(found, exact[np.argsort(sets.sizes, kind="stable")], rtol=1e-12)
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 2**20])
@@ -102,7 +106,7 @@ def test_expansion_has_the_slopes_of_the_determinants(chunk: int, monkeypatch: p
     monkeypatch.setitem(tied.CHUNK, "cpu", chunk)
     parameters = parameters_of()
     p, X = torch.sigmoid(parameters.log_odds()).requires_grad_(), parameters.X.clone().requires_grad_()
-    exact, found = plain_log_dets(p, X), Expansion.at(parameters)
+    exact, found = plain_log_dets(p, X), Expansion.at(parameters, parameters.log_odds())
     np.testing.assert_allclose(found.value, exact.detach(), rtol=1e-12)
     np.testing.assert_allclose(found.in_p, torch.autograd.grad(exact.sum(), p, retain_graph=True)[0], rtol=1e-9)
     total = (parameters.shares.softmax(0) * exact).sum()
@@ -116,9 +120,8 @@ def test_expansion_has_the_slopes_of_the_determinants(chunk: int, monkeypatch: p
 def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     few = Baskets.from_lists([items[items < N_ITEMS] for items in baskets[:20]], n_items=N_ITEMS)
     now = parameters_of(seed=1)
-    run = MixtureRun([0.7, 0.3], SETTINGS, now, few, few, 0)
-    loss = run.loss(pack(few, np.arange(20)), torch.zeros(1))
-    at = Missions(*(tensor.clone().requires_grad_() for tensor in now))
+    loss = objective_of(now, few, few).loss(now, np.arange(20), 0)
+    at = Components(*(tensor.clone().requires_grad_() for tensor in now))
     log_odds, prior = at.log_odds(), torch.log_softmax(at.shares, 0)
     p, K = torch.sigmoid(log_odds), at.X @ tied.skew_pairs(4, at.X.device) @ at.X.T
     # The slope in X is that of the mean of the determinants over missions, whatever the batch.
@@ -141,11 +144,11 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
 def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     made, true = [], Expansion.at
     monkeypatch.setattr(Expansion, "at", lambda *at: made.append(run.step) or true(*at))
-    model = MixtureNDPP(**QUICK)
-    run = model._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
-    for _ in range(2 * mixture.RENEWAL):
-        run._step(run.pack(np.arange(20)), run._noise_scales())
-    assert made == [0, mixture.RENEWAL]
+    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, 0)["items"]
+    run = Trainer(goal, SETTINGS, 0)
+    for _ in range(2 * mixture_objective.RENEWAL):
+        run.take_step(np.arange(20))
+    assert made == [0, mixture_objective.RENEWAL]
 
 
 # -- where training begins ---------------------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ def test_same_seed_same_mixture(baskets: Baskets):
 def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings = QUICK | {"max_epochs": 3, "penalty": 1e-3}
     whole = MixtureNDPP(**settings).fit(baskets)
-    path, true = tmp_path / "run.safetensors", fit.TrainingRun.epoch
+    path, true = tmp_path / "run.safetensors", trainer.Trainer.epoch
 
     def epoch(run: Any, bar: Any) -> Any:
         if len(run.history) == 2:
@@ -222,7 +225,7 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
         return true(run, bar)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.TrainingRun, "epoch", epoch)
+        patched.setattr(trainer.Trainer, "epoch", epoch)
         with pytest.raises(RuntimeError, match="power cut"):
             MixtureNDPP(**settings, checkpoint=path).fit(baskets)
     resumed = MixtureNDPP(**settings | {"random_state": 99}, checkpoint=path).fit(baskets, resume=True)
@@ -236,20 +239,19 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
 def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they_began(
     baskets: Baskets, monkeypatch: pytest.MonkeyPatch
 ):
-    run = MixtureNDPP(**QUICK)._run(Shape(2, 4, 2), SETTINGS, baskets, baskets, 0)
-    assert run.penalties == [10.0, 2.0]
+    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, 0)["items"]
+    assert goal.penalties == [10.0, 2.0]
     shrunk_is_better, values = [True, True], []
-    monkeypatch.setattr(fit.TrainingRun, "epoch", lambda run, bar: {"validation": -1.0})
 
-    def log_probs(parameters: Missions, _: Baskets) -> np.ndarray:
-        part = 0 if torch.equal(parameters.X, run.mean.X) else 1
+    def log_probs(parameters: Components) -> np.ndarray:
+        part = 0 if torch.equal(parameters.X, goal.start.X) else 1
         return np.array([-0.9 if shrunk_is_better[part] else -1.1])
 
-    monkeypatch.setattr(run, "log_probs", log_probs)
+    monkeypatch.setattr(goal, "log_probs", log_probs)
     for answers in ([True, True], [True, False], [False, False], [False, False]):
         shrunk_is_better[:] = answers
-        run.epoch(None)  # type: ignore[arg-type]
-        values.append(list(run.penalties))
+        goal.adapt(goal.start, -1.0)
+        values.append(list(goal.penalties))
     np.testing.assert_allclose(values, [[15.0, 3.0], [22.5, 2.0], [15.0, 2.0], [10.0, 2.0]])
 
 

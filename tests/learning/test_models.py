@@ -12,7 +12,7 @@ import torch
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.models import (
     FreeSkew,
-    KernelFamily,
+    KernelForm,
     LiteratureStart,
     NoSkew,
     OrthogonalPairs,
@@ -23,53 +23,53 @@ from ndpp.learning.models import (
     inner_matrix,
 )
 
-FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
+FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 COUNTS = np.array([0.0, 1.0, 5.0, 200.0, 990.0, 1000.0, 30.0, 30.0])
 
 
 def started(
-    family: KernelFamily, start: TrainingStart, rank: int = 8, mean_size: float = 2.5
+    form: KernelForm, start: TrainingStart, rank: int = 8, mean_size: float = 2.5
 ) -> tuple[Parameters, np.ndarray, int]:
     scale = start.scale(COUNTS, 1000)
-    parameters = start.parameters(np.random.default_rng(0), family, scale, rank, mean_size)
-    return parameters, scale, family.columns(rank)[0]
+    parameters = start.parameters(np.random.default_rng(0), form, scale, rank, mean_size)
+    return parameters, scale, form.columns(rank)[0]
 
 
-def kernel_of(family: KernelFamily, parameters: Parameters, scale: np.ndarray, n_sym: int) -> LowRankKernel:
-    return LowRankKernel(parameters.X.numpy() * scale[:, None], inner_matrix(family, parameters.skew, n_sym))
+def kernel_of(form: KernelForm, parameters: Parameters, scale: np.ndarray, n_sym: int) -> LowRankKernel:
+    return LowRankKernel(parameters.X.numpy() * scale[:, None], inner_matrix(form, parameters.skew, n_sym))
 
 
 def test_without_noise_items_count_more_and_pairs_less():
     noise, scale = torch.tensor([[0.0], [1.0]], dtype=torch.float64), torch.tensor([3.0, 1.0], dtype=torch.float64)
-    for family, v, b in ((FreeSkew(), 1.1**2, 2**-0.25), (OrthogonalPairs(), 1.0, 1.0), (NoSkew(), 1.0, 1.0)):
+    for form, v, b in ((FreeSkew(), 1.1**2, 2**-0.25), (OrthogonalPairs(), 1.0, 1.0), (NoSkew(), 1.0, 1.0)):
         parameters = Parameters(torch.ones(2, 4, dtype=torch.float64), torch.zeros(0))
-        n_sym, n_skew = family.columns(4)
-        family.correct_for_noise(parameters, noise, scale, n_sym)
+        n_sym, n_skew = form.columns(4)
+        form.correct_for_noise(parameters, noise, scale, n_sym)
         np.testing.assert_allclose(parameters.X, [[v] * n_sym + [1.0] * n_skew, [v] * n_sym + [b] * n_skew])
 
 
 @pytest.mark.parametrize("rank", range(3, 20))
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_columns_make_up_the_rank(family: KernelFamily, rank: int):
-    n_sym, n_skew = family.columns(rank)
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_columns_make_up_the_rank(form: KernelForm, rank: int):
+    n_sym, n_skew = form.columns(rank)
     assert n_sym + n_skew == rank
     assert n_sym >= 1
     assert n_skew % 2 == 0
-    assert (n_skew == 0) == isinstance(family, NoSkew)
+    assert (n_skew == 0) == isinstance(form, NoSkew)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_inner_matrix_is_identity_and_skew(family: KernelFamily):
-    _, n_skew = family.columns(9)
-    skew = torch.from_numpy(family.random(np.random.default_rng(0), n_skew, 1.0))
-    W = inner_matrix(family, skew, 9 - n_skew)
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_inner_matrix_is_identity_and_skew(form: KernelForm):
+    _, n_skew = form.columns(9)
+    skew = torch.from_numpy(form.random(np.random.default_rng(0), n_skew, 1.0))
+    W = inner_matrix(form, skew, 9 - n_skew)
     np.testing.assert_allclose(W + W.T, 2 * np.diag([1.0] * (9 - n_skew) + [0.0] * n_skew), atol=1e-15)
     assert np.linalg.matrix_rank(W) == 9
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_popularity_start_has_the_mean_size_of_the_baskets(family: KernelFamily):
-    kernel = kernel_of(family, *started(family, PopularityStart()))
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_popularity_start_has_the_mean_size_of_the_baskets(form: KernelForm):
+    kernel = kernel_of(form, *started(form, PopularityStart()))
     assert kernel.inclusion_probabilities().sum() == pytest.approx(2.5, rel=1e-6)
 
 
@@ -97,10 +97,10 @@ def test_literature_start_is_the_literatures():
 
 @pytest.mark.parametrize("start", [PopularityStart(), LiteratureStart()], ids=repr)
 def test_orthogonal_constraints_hold(start: TrainingStart):
-    family = OrthogonalPairs()
-    parameters, scale, n_sym = started(family, start)
+    form = OrthogonalPairs()
+    parameters, scale, n_sym = started(form, start)
     parameters.X.add_(torch.from_numpy(np.random.default_rng(1).standard_normal(parameters.X.shape)), alpha=0.3)
-    family.constrain(parameters, torch.from_numpy(scale), n_sym)
+    form.constrain(parameters, torch.from_numpy(scale), n_sym)
     X = parameters.X.numpy() * scale[:, None]
     V, B = X[:, :n_sym], X[:, n_sym:]
     assert np.abs(B.T @ B - np.eye(B.shape[1])).max() < 1e-12
@@ -108,14 +108,12 @@ def test_orthogonal_constraints_hold(start: TrainingStart):
     assert np.linalg.norm(V) > 0.1
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_rescaling_multiplies_the_kernel(family: KernelFamily):
-    parameters, scale, n_sym = started(family, PopularityStart())
-    before = kernel_of(family, parameters.clone(), scale, n_sym).to_dense()
-    family.rescale(parameters, 3.0, n_sym)
-    np.testing.assert_allclose(
-        kernel_of(family, parameters, scale, n_sym).to_dense(), 3 * before, rtol=1e-12, atol=1e-14
-    )
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_rescaling_multiplies_the_kernel(form: KernelForm):
+    parameters, scale, n_sym = started(form, PopularityStart())
+    before = kernel_of(form, parameters.clone(), scale, n_sym).to_dense()
+    form.rescale(parameters, 3.0, n_sym)
+    np.testing.assert_allclose(kernel_of(form, parameters, scale, n_sym).to_dense(), 3 * before, rtol=1e-12, atol=1e-14)
 
 
 def test_penalty_is_the_expected_number_of_proposals():
@@ -139,18 +137,18 @@ def test_orthonormal_factor_is_the_nearest():
 
 def test_gradient_along_the_constraints():
     """Directions that respect the constraints: the loss changes, after they are restored, as the gradient says."""
-    family, rng, h = OrthogonalPairs(), np.random.default_rng(0), 1e-6
-    parameters, scale, n_sym = started(family, PopularityStart())
+    form, rng, h = OrthogonalPairs(), np.random.default_rng(0), 1e-6
+    parameters, scale, n_sym = started(form, PopularityStart())
     rows, target = torch.from_numpy(scale), torch.from_numpy(rng.standard_normal(parameters.X.shape))
 
     def value(X: torch.Tensor) -> float:
         moved = Parameters(X.clone(), parameters.skew)
-        family.constrain(moved, rows, n_sym)
+        form.constrain(moved, rows, n_sym)
         return float(((moved.X - target) ** 2).sum())
 
     B = (parameters.X * rows[:, None])[:, n_sym:]
     in_X = 2 * (parameters.X - target)
-    gradient = family.tangent(parameters, in_X, rows, n_sym)
+    gradient = form.tangent(parameters, in_X, rows, n_sym)
     for _ in range(3):
         way = torch.from_numpy(rng.standard_normal(parameters.X.shape))
         M = B.T @ way[:, n_sym:]

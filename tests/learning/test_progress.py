@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +14,12 @@ from scipy import sparse
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 from ndpp import Baskets
-from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit, progress
+from ndpp.errors import ModelFileError, TrainingInterruptedWarning
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, progress
 from ndpp.learning.contest import Contest
-from ndpp.learning.mixture import FamilyRun, MixtureRun
+from ndpp.learning.mixture_objective import MixtureObjective
+from ndpp.learning.objective import LESS
+from ndpp.learning.trainer import Trainer
 
 rng = np.random.default_rng(0)
 BASKETS = Baskets.from_csr(sparse.csr_array((rng.random((400, 12)) < 0.3).astype(int)))
@@ -37,7 +41,9 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(progress, "seconds_left", lambda run, each: 60.0 * sum(one.now.X.shape[1] for one in run.runs))
+    monkeypatch.setattr(
+        Contest, "seconds_left", lambda self, _: 60.0 * sum(one.now.X.shape[1] for one in self.candidates.values())
+    )
     told: list[str] = []
     model, baskets = MODELS[name], DOUBTFUL if name == "contest" else BASKETS
     silent = model.fit(baskets).score_samples(baskets)
@@ -54,13 +60,13 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
     ("name", "rank", "cost"),
     [
         ("NDPP", 6, "it would drop 10 of 360 baskets, which are larger"),
-        ("MixtureNDPP", 4, progress.LESS),
-        ("contest", 4, progress.LESS),
+        ("MixtureNDPP", 4, LESS),
+        ("contest", 4, LESS),
     ],
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(progress, "seconds_per_epoch", lambda run: 10.0 * run.now.X.shape[1])
+    monkeypatch.setattr(progress, "seconds_per_epoch", lambda goal, *_: 10.0 * goal.start.X.shape[1])
     told: list[str] = []
     MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
     runs = 2 if name == "contest" else 1
@@ -79,7 +85,7 @@ def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
     """With steps of 2 s and evaluations of 3 s; a mixture evaluates three times per epoch."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
-    step, log_probs = fit.TrainingRun._step, MixtureRun.log_probs
+    step, log_probs = Trainer.take_step, MixtureObjective.log_probs
 
     def slow_step(run: Any, *args: Any) -> Any:
         now[0] += 2.0
@@ -89,8 +95,8 @@ def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
         now[0] += 3.0
         return log_probs(run, *args)
 
-    monkeypatch.setattr(fit.TrainingRun, "_step", slow_step)
-    monkeypatch.setattr(MixtureRun, "log_probs", slow_evaluation)
+    monkeypatch.setattr(Trainer, "take_step", slow_step)
+    monkeypatch.setattr(MixtureObjective, "log_probs", slow_evaluation)
     told: list[str] = []
     MixtureNDPP(2, rank=2, families=None, **QUICK, progress=told.append).fit(BASKETS)
     assert told[1].startswith("at most about 5 min: 3 epochs of 2 min")  # 50 steps and three evaluations
@@ -99,25 +105,49 @@ def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
-    contests, better = [], MixtureNDPP._better
+    contests, begin = [], Contest.__init__
     settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
 
-    def watched(*args: Any) -> Any:
-        contests.append(better(*args))
-        return contests[-1]
+    def watched(contest: Any, candidates: Any) -> None:
+        begin(contest, candidates)
+        contests.append((contest, list(candidates)))
 
-    monkeypatch.setattr(MixtureNDPP, "_better", watched)
+    monkeypatch.setattr(Contest, "__init__", watched)
     model = MixtureNDPP(2, **settings).fit(DOUBTFUL)
-    (contest,) = contests
-    assert isinstance(contest, Contest)
-    assert (len(contest.runs), contest.pilot, len(model.history_)) == (1, 3, 4)
-    families = contest.lead.patterns.families if isinstance(contest.lead, FamilyRun) else None
+    ((contest, names),) = contests
+    assert names == ["items", "families"]
+    assert (list(contest.candidates), contest.pilot, len(model.history_)) == (["items"], 3, 4)
     alone = MixtureNDPP(2, **settings, families=None).fit(DOUBTFUL)
-    assert families is None
     assert np.array_equal(model.score_samples(DOUBTFUL), alone.score_samples(DOUBTFUL))
 
 
 @pytest.mark.parametrize(("with_families", "wins"), [(-101.0, False), (-99.5, False), (-98.9, True)])
 def test_families_must_be_clearly_better(with_families: float, wins: bool):
-    runs: Any = [SimpleNamespace(best_value=value) for value in (-100.0, with_families)]
-    assert Contest(runs, 3).lead is runs[wins]
+    runs: Any = {
+        name: SimpleNamespace(best_value=value) for name, value in {"items": -100.0, "families": with_families}.items()
+    }
+    assert Contest(runs).lead is runs["families" if wins else "items"]
+
+
+@pytest.mark.parametrize("cut", [1, 3], ids=["in the pilot", "after the pilot"])
+def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path):
+    """Its checkpoints name the candidates, or the one that is left; those of version 1 did not, and are refused."""
+    settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
+    path, whole = tmp_path / "run.safetensors", MixtureNDPP(2, **settings).fit(DOUBTFUL)
+
+    def interrupt(line: str) -> None:
+        if line.startswith(f"epoch {cut},"):
+            raise KeyboardInterrupt
+
+    with pytest.warns(TrainingInterruptedWarning, match=f"in epoch {cut + 1}"):
+        MixtureNDPP(2, **settings, checkpoint=path, progress=interrupt).fit(DOUBTFUL)
+    saved = checkpoint.read(path)
+    key = "candidates" if cut < 3 else "candidate"
+    names = saved.record.pop(key)
+    assert names == "items" if cut == 3 else list(names) == ["items", "families"]
+    resumed = MixtureNDPP(2, **settings | {"random_state": 9}).fit(DOUBTFUL, resume=path)
+    assert np.array_equal(whole.score_samples(DOUBTFUL), resumed.score_samples(DOUBTFUL))
+    assert whole.penalties_ == resumed.penalties_
+    checkpoint.write(path, saved.tensors, saved.record)
+    with pytest.raises(ModelFileError, match="does not say which of items, families it continues"):
+        MixtureNDPP(2, **settings).fit(DOUBTFUL, resume=path)

@@ -16,9 +16,10 @@ from ndpp._progress import ProgressBar
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_baskets
 from ndpp.errors import PrecisionError
-from ndpp.learning import NDPP, checkpoint, fit
-from ndpp.learning.base import _kernel
+from ndpp.learning import NDPP, checkpoint
+from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import Parameters
+from ndpp.learning.trainer import Trainer
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
 
@@ -28,14 +29,17 @@ def baskets() -> Baskets:
     return make_baskets(400, 8, mean_size=2.0, n_pairs=2, complement_lift=1.8, rng=0).baskets
 
 
-def _run(baskets: Baskets, **changed: Any) -> Any:
-    model = NDPP(**SETTINGS | changed)
-    problem, start = model._problem(baskets, 8, np.random.default_rng(0))
-    return fit.TrainingRun(problem, model._settings(), start, baskets, baskets, 0)
+BATCH = np.arange(10)
 
 
-def _batch(run: Any) -> tuple[Any, torch.Tensor]:
-    return fit.pack_for(run.baskets, np.arange(10), torch.device("cpu")), run._noise_scales()
+def _objective(baskets: Baskets, **changed: Any) -> KernelObjective:
+    return KernelObjective(NDPP(**SETTINGS | changed)._recipe(), 8, baskets, baskets, 0)
+
+
+def _run(baskets: Baskets, **changed: Any) -> Trainer[Parameters]:
+    run = Trainer(_objective(baskets, **changed), NDPP(**SETTINGS | changed)._settings(), 0)
+    run.objective.begin_epoch(run.now)
+    return run
 
 
 @pytest.mark.usefixtures("full_epochs")
@@ -44,22 +48,22 @@ def test_batches_grow_with_the_data(
     asked: int | None, most: int, size: int, steps: int, baskets: Baskets, monkeypatch: pytest.MonkeyPatch
 ):
     """400 baskets: 100 at a time if that makes few steps, or as many as are asked for; an epoch has 50 steps or more."""
-    monkeypatch.setattr(fit, "MAX_STEPS", most)
+    monkeypatch.setattr(KernelObjective, "max_steps", most)
     run = _run(baskets, batch_size=asked)
     assert (run.batch_size, run.n_steps) == (size, steps)
-    assert run.epoch(ProgressBar())["step"] == steps
+    run.epoch(ProgressBar())
+    assert run.history[-1]["step"] == steps
 
 
 def test_half_a_step_is_half_a_step(baskets: Baskets):
     """The parameters go back half the way, entries that are not finite all of it."""
     run = _run(baskets)
-    batch = _batch(run)
     run.step = 1
     run.now.X.fill_(3.0)
     run.now.X[0, 0] = float("nan")
     run.before.X.fill_(1.0)
     with pytest.warns(RuntimeWarning, match="halved"):
-        run._finite_loss(*batch)
+        run._finite_loss(BATCH)
     assert float(run.now.X[0, 0]) == 1.0
     assert float(run.now.X[1, 1]) == 2.0
 
@@ -68,15 +72,15 @@ def test_a_loss_that_is_never_finite_is_an_error(baskets: Baskets):
     run = _run(baskets)
     run.now.X.fill_(float("nan"))
     with pytest.raises(PrecisionError, match="not finite at step 0"):
-        run._finite_loss(*_batch(run))
+        run._finite_loss(BATCH)
     run.step, run.before = 5, Parameters(*(t.clone() for t in run.now))
     with pytest.warns(RuntimeWarning), pytest.raises(PrecisionError, match="however small"):
-        run._finite_loss(*_batch(run))
+        run._finite_loss(BATCH)
 
 
 def test_weights_and_noise_follow_the_counts(baskets: Baskets):
-    model, counts = NDPP(alpha=0.3, beta=0.5, noise=0.6), np.bincount(baskets.indices, minlength=8)
-    problem, start = model._problem(baskets, 8, np.random.default_rng(0))
+    objective, counts = _objective(baskets, alpha=0.3, beta=0.5, noise=0.6), np.bincount(baskets.indices, minlength=8)
+    problem = objective.function
     odds, n_sym = (counts + 0.5) / (len(baskets) + 0.5 - counts), problem.likelihood.n_sym
     np.testing.assert_allclose(problem.likelihood.scale**2, odds)
     np.testing.assert_allclose(
@@ -84,17 +88,21 @@ def test_weights_and_noise_follow_the_counts(baskets: Baskets):
     )
     assert problem.noise is not None
     np.testing.assert_allclose(problem.noise[:, 0], 0.6 / (1 + (counts / 8) ** 2))
-    assert _kernel(problem, start, None).inclusion_probabilities().sum() == pytest.approx(baskets.sizes.mean())
-    assert NDPP(noise=0.0)._problem(baskets, 8, np.random.default_rng(0))[0].noise is None
+    kernel = objective.law(objective.start, None)
+    assert kernel.inclusion_probabilities().sum() == pytest.approx(baskets.sizes.mean())
+    assert _objective(baskets, noise=0.0).function.noise is None
 
 
 def test_noise_is_relative_to_what_it_is_added_to(baskets: Baskets):
-    run = _run(baskets)
-    h = run.problem.likelihood.n_sym
-    run.now.X[:, :h], run.now.X[:, h:] = 2.0, 3.0
-    sizes = run._noise_scales()
-    np.testing.assert_allclose(sizes, run.problem.noise * torch.where(torch.arange(8) < h, 2.0, 3.0), rtol=1e-6)
-    drawn = torch.stack([run._noise(sizes) for _ in range(4000)])
+    objective = _objective(baskets)
+    now, h, noise = objective.start.clone(), objective.function.likelihood.n_sym, objective.function.noise
+    now.X[:, :h], now.X[:, h:] = 2.0, 3.0
+    objective.begin_epoch(now)
+    sizes = objective.deviations
+    assert noise is not None
+    assert sizes is not None
+    np.testing.assert_allclose(sizes, noise * torch.where(torch.arange(8) < h, 2.0, 3.0), rtol=1e-6)
+    drawn = torch.stack([objective.draw_noise(now.X) for _ in range(4000)])  # type: ignore[misc]
     np.testing.assert_allclose(drawn.std(dim=0), sizes, rtol=0.1)
 
 
@@ -103,7 +111,7 @@ def test_the_running_mean_is_judged_and_soon_forgets_the_start(baskets: Baskets)
     mean, weights = run.mean.X.clone(), [0.9, 9 / 11, 9 / 12, 0.005]
     for weight in weights:
         run.step = 10**5 if weight == 0.005 else run.step
-        run._step(*_batch(run))
+        run.take_step(BATCH)
         mean += weight * (run.now.X - mean)
     np.testing.assert_allclose(run.mean.X, mean)
     value = run.validate()
@@ -113,7 +121,7 @@ def test_the_running_mean_is_judged_and_soon_forgets_the_start(baskets: Baskets)
 
 def test_the_skew_matrix_moves_at_a_rate_of_its_own(baskets: Baskets):
     run = _run(baskets)
-    run._step(*_batch(run))
+    run.take_step(BATCH)
     moved = [float((now - before).abs().max()) for now, before in zip(run.now, run.before)]
     np.testing.assert_allclose(moved, [0.02, 0.002], rtol=1e-6)  # the first step of Adam is the rate
 
@@ -134,9 +142,9 @@ def test_a_hair_is_no_improvement(baskets: Baskets, monkeypatch: pytest.MonkeyPa
 
 def test_the_best_parameters_are_kept_and_not_the_last(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     run, values, kept = _run(baskets), iter([-3.0, -1.0, -2.0]), []
-    monkeypatch.setattr(fit, "log_probs", lambda *_: torch.tensor([next(values)]))
+    monkeypatch.setattr(KernelObjective, "log_probs", lambda *_: np.array([next(values)]))
     for _ in range(3):
-        run._step(*_batch(run))
+        run.take_step(BATCH)
         run.validate()
         kept.append(run.best.X.clone())
     assert not torch.equal(kept[0], kept[1])
@@ -147,12 +155,12 @@ def test_the_best_parameters_are_kept_and_not_the_last(baskets: Baskets, monkeyp
 def test_a_checkpoint_holds_all_that_changes(baskets: Baskets, tmp_path: Path):
     run, other = _run(baskets), _run(baskets)
     for _ in range(3):
-        run._step(*_batch(run))
+        run.take_step(BATCH)
     run.validate()
     run.rate, run.bad, run.drops = 0.15, 1, 2
-    checkpoint.write(tmp_path / "run", run.tensors(), run.record())
-    other._step(*_batch(other))
+    checkpoint.write(tmp_path / "run", run.state().tensors, run.state().record)
+    other.take_step(BATCH)
     other.restore(checkpoint.read(tmp_path / "run"))
-    assert other.record() == run.record()
-    tensors = other.tensors()
-    assert all(torch.equal(tensor, tensors[name]) for name, tensor in run.tensors().items())
+    restored, wanted = other.state(), run.state()
+    assert restored.record == wanted.record
+    assert all(torch.equal(tensor, restored.tensors[name]) for name, tensor in wanted.tensors.items())

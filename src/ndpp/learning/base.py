@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,26 +21,24 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.inference import Recommendation, recommend
-from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning import checkpoint as checkpoints
-from ndpp.learning.data import keep_possible, read_baskets, set_aside
-from ndpp.learning.fit import TrainingRun, train
-from ndpp.learning.loss import TrainingProblem, TrainingSettings
-from ndpp.learning.models import KernelFamily, Parameters, PopularityStart, TrainingStart, inner_matrix
-from ndpp.learning.objective import Likelihood
-from ndpp.learning.progress import LESS, estimates
+from ndpp.learning.contest import Contest
+from ndpp.learning.data import read_baskets, set_aside
+from ndpp.learning.loop import train
+from ndpp.learning.objective import Objective, P
+from ndpp.learning.progress import estimates
+from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
 
-DEFAULT_RANK = 200
 PathLike = str | os.PathLike[str]
-
+S = TypeVar("S")
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
 """Generates the constructor, from whose signature scikit-learn reads the parameters."""
 
 
 @estimator
-class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[misc]  # scikit-learn has no types
     """Base class: a distribution of baskets, learned from baskets. See :class:`NDPP` for the parameters."""
 
     learning_rate: float = 0.02
@@ -55,30 +53,22 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
     progress: bool | Callable[[str], None] = False
 
     @abstractmethod
-    def _shape(self, baskets: Baskets) -> Any:
+    def _shape(self, baskets: Baskets) -> S:
         """Return the sizes of the parameters, checked."""
 
     @abstractmethod
-    def _own_settings(self, shape: Any) -> dict[str, Any]:
-        """Return the settings of this model that a resumed run must share with its checkpoint."""
-
-    @abstractmethod
-    def _run(self, shape: Any, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int) -> Any:
-        """Return a :class:`TrainingRun` before its first step."""
-
-    @abstractmethod
-    def _law(self, run: Any, parameters: Any) -> Any:
-        """Return the learned distribution."""
-
-    @abstractmethod
-    def _described(self, shape: Any) -> str:
+    def _described(self, shape: S) -> str:
         """Return the sizes of the parameters in words."""
 
     @abstractmethod
-    def _narrower(self, run: Any) -> tuple[int, Any, str] | None:
-        """Return about half the rank, a run with it, to be timed, and what it costs; None if the rank cannot be smaller."""
+    def _own_settings(self, shape: S) -> dict[str, Any]:
+        """Return the settings of this model that a resumed run must share with its checkpoint."""
 
-    def _possible(self, baskets: Baskets, shape: Any, what: str) -> Baskets:
+    @abstractmethod
+    def _objectives(self, shape: S, training: Baskets, held_out: Baskets, seed: int) -> Mapping[str, Objective[P]]:
+        """Return what may be trained, by name: several if only training can tell which is best, the first where it cannot."""
+
+    def _possible(self, baskets: Baskets, shape: S, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
         return baskets
 
@@ -112,17 +102,21 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         say_line(f"{about}, and {len(held_out):,} to validate", self.progress)
-        run = self._run(shape, settings, training, held_out, seed)
+        objectives = self._objectives(shape, training, held_out, seed)
+        contest = Contest({name: Trainer(goal, settings, seed) for name, goal in objectives.items()})
         if saved is not None:
-            run.restore(saved)
-        for line in estimates(run, self._narrower) if self.progress else ():
+            contest.restore(saved)
+        for line in estimates(contest) if self.progress else ():
             say_line(line, self.progress)
-        outcome = train(run, made_with=made_with, path=self.checkpoint, progress=self.progress)
-        self.law_ = self._law(run.lead, outcome.parameters)
-        self.history_, self.ended_ = outcome.history, outcome.ended
-        self.n_iter_, self.n_dropped_ = len(outcome.history), len(baskets) - len(possible)
+        self.ended_ = train(contest, made_with=made_with, path=self.checkpoint, progress=self.progress)
+        self._keep(contest.lead)
+        self.n_dropped_ = len(baskets) - len(possible)
         self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
         return self
+
+    def _keep(self, trained: Trainer[P]) -> None:
+        self.law_: Any = trained.objective.law(trained.best, self.labels_)
+        self.history_, self.n_iter_ = trained.history, len(trained.history)
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log-probability of each basket, −inf for impossible ones, such as those larger than a kernel's rank."""
@@ -164,7 +158,6 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(
-            gamma=0.0,
             learning_rate=number(self.learning_rate, "learning_rate", above_zero=True),
             batch_size=None if self.batch_size is None else check_count(self.batch_size, "batch_size", least=1),
             max_epochs=check_count(self.max_epochs, "max_epochs", least=1),
@@ -172,7 +165,7 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         )
 
     def _made_with(
-        self, baskets: Baskets, held_out: Baskets | None, shape: Any, settings: TrainingSettings
+        self, baskets: Baskets, held_out: Baskets | None, shape: S, settings: TrainingSettings
     ) -> dict[str, Any]:
         """Return the settings that a resumed run must share with its checkpoint."""
         kept = {name: value for name, value in asdict(settings).items() if name != "max_epochs"}
@@ -184,7 +177,7 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return own | kept | data | {"dtype": str(self._dtype())}
 
     def _parts(
-        self, baskets: Baskets, held_out: Baskets | None, shape: Any, rng: np.random.Generator
+        self, baskets: Baskets, held_out: Baskets | None, shape: S, rng: np.random.Generator
     ) -> tuple[Baskets, Baskets]:
         """Return the training and the validation baskets."""
         if not baskets.sizes.any():
@@ -215,9 +208,6 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
                 f"is {self.device!r}, but torch finds no CUDA", argument="device", advice="Use {device:'cpu'}."
             )
 
-    def _tensor(self, values: FloatArray | torch.Tensor) -> torch.Tensor:
-        return torch.as_tensor(values).to(self.device, self._dtype()).contiguous()
-
     def _source(self, resume: bool | PathLike) -> PathLike | None:
         """Return the checkpoint to resume from, or None to start afresh."""
         if not isinstance(resume, bool):
@@ -225,95 +215,6 @@ class BasketModel(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         if resume and self.checkpoint is None:
             raise InvalidInputError("resume=True reads the file named by checkpoint=, which is None")
         return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
-
-
-@estimator
-class LowRankDPP(BasketModel):
-    """Base class: a DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
-
-    rank: int | None = field(default=None, kw_only=False)
-    alpha: float = 0.01
-    noise: float = 0.7
-    init: TrainingStart | None = None
-    oversize: Literal["drop", "raise"] = "drop"
-
-    @abstractmethod
-    def _family(self) -> KernelFamily:
-        """Return the family of kernels."""
-
-    @abstractmethod
-    def _penalties(self) -> tuple[float, float, float]:
-        """Return α, β and γ."""
-
-    @property
-    def kernel_(self) -> LowRankKernel:
-        """The learned kernel, which is also ``law_``."""
-        check_is_fitted(self, "law_")
-        kernel: LowRankKernel = self.law_
-        return kernel
-
-    def _shape(self, baskets: Baskets) -> int:
-        least, most = self._family().ranks(baskets.n_items)
-        if self.rank is not None:
-            return check_count(self.rank, "rank", least=least, most=most)
-        if most is not None and most < least:
-            raise InvalidInputError(
-                f"{type(self).__name__} needs a catalogue of at least {least} items; got {baskets.n_items} feature(s)"
-            )
-        return max(min(DEFAULT_RANK, baskets.n_items), least)
-
-    def _settings(self) -> TrainingSettings:
-        return replace(super()._settings(), gamma=self._penalties()[2])
-
-    def _own_settings(self, shape: int) -> dict[str, Any]:
-        alpha, beta, _ = self._penalties()
-        own = {"rank": shape, "family": repr(self._family()), "init": repr(self._start())}
-        return own | {"alpha": alpha, "beta": beta, "noise": self.noise}
-
-    def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
-        return keep_possible(baskets, shape, self.oversize, what)
-
-    def _run(
-        self, shape: int, settings: TrainingSettings, training: Baskets, held_out: Baskets, seed: int
-    ) -> TrainingRun:
-        problem, start = self._problem(training, shape, np.random.default_rng([seed, 1]))
-        return TrainingRun(problem, settings, start, training, held_out, seed)
-
-    def _described(self, shape: int) -> str:
-        return f"rank {shape}"
-
-    def _narrower(self, run: TrainingRun) -> tuple[int, TrainingRun, str] | None:
-        full, rank = run.now.X.shape[1], max(run.now.X.shape[1] // 2, self._family().ranks(run.baskets.n_items)[0])
-        baskets, held_out = (part.select(max_size=rank) for part in (run.baskets, run.validation))
-        if rank >= full or not len(baskets) or not len(held_out):
-            return None
-        lost = len(run.baskets) - len(baskets)
-        cost = f"it would drop {lost:,} of {len(run.baskets):,} baskets, which are larger" if lost else LESS
-        return rank, self._run(rank, run.settings, baskets, held_out, run.seed), cost
-
-    def _law(self, run: TrainingRun, parameters: Parameters) -> LowRankKernel:
-        return _kernel(run.problem, parameters, self.labels_)
-
-    def _start(self) -> TrainingStart:
-        start = PopularityStart() if self.init is None else self.init
-        if not isinstance(start, TrainingStart):
-            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
-        return start
-
-    def _problem(self, baskets: Baskets, rank: int, rng: np.random.Generator) -> tuple[TrainingProblem, Parameters]:
-        counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
-        scale, family = self._start().scale(counts, len(baskets)), self._family()
-        start = self._start().parameters(rng, family, scale, rank, float(baskets.sizes.mean()))
-        alpha, beta, _ = self._penalties()
-        n_sym, n_skew = family.columns(rank)
-        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
-        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([alpha, beta], [n_sym, n_skew]))
-        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
-        noise = number(self.noise, "noise") / (1 + (counts[:, None] / rank) ** 2)
-        tensor = self._tensor
-        likelihood = Likelihood(tensor(scale), n_sym)
-        problem = TrainingProblem(family, likelihood, tensor(penalties), tensor(noise) if noise.any() else None)
-        return problem, Parameters(tensor(start.X), tensor(start.skew))
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:
@@ -329,13 +230,3 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, np.random.RandomState):  # scikit-learn passes these
         return int(random_state.randint(2**31))
     return int(np.random.default_rng(random_state).integers(2**62))
-
-
-def _kernel(problem: TrainingProblem, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
-    """Return the learned kernel, with the family's constraints imposed in double precision."""
-    exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
-    scale, n_sym = problem.likelihood.scale.cpu().double(), problem.likelihood.n_sym
-    problem.family.constrain(exact, scale, n_sym)
-    return LowRankKernel(
-        (exact.X * scale[:, None]).numpy(), inner_matrix(problem.family, exact.skew, n_sym), labels=labels
-    )

@@ -6,14 +6,17 @@ refers to a row of zeros after the last item.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ndpp._types import IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
+
+EVALUATED = 2000
+"""Baskets whose probabilities are computed at a time."""
 
 
 class Batch(NamedTuple):
@@ -56,3 +59,12 @@ def shuffled(rng: np.random.Generator, n_baskets: int, batch_size: int) -> Itera
     """Yield the indices of all baskets once, in random order, in batches of nearly equal length."""
     n_batches = max(1, round(n_baskets / batch_size))
     yield from np.array_split(rng.permutation(n_baskets), n_batches)
+
+
+def evaluated(sizes: IntArray, log_probs: Callable[[IntArray], torch.Tensor]) -> FloatArray:
+    """Return log P of baskets of these sizes, some at a time; ``log_probs`` takes the indices of baskets, smallest first."""
+    out, order = np.empty(len(sizes)), np.argsort(sizes, kind="stable")
+    for start in range(0, len(sizes), EVALUATED):
+        which = order[start : start + EVALUATED]
+        out[which] = log_probs(which).cpu().numpy()
+    return out

@@ -18,7 +18,8 @@ from ndpp.baskets import Baskets
 from ndpp.errors import ModelFileError
 
 FORMAT = "ndpp-training"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Since version 2 a checkpoint names the candidate, or the candidates, that it is of."""
 
 
 class Checkpoint(NamedTuple):
@@ -26,6 +27,19 @@ class Checkpoint(NamedTuple):
 
     tensors: dict[str, Tensor]
     record: dict[str, Any]
+    path: str = ""
+
+    def part(self, name: str) -> Checkpoint:
+        """Return the checkpoint with the tensors whose names begin with ``name`` and a dot, without that."""
+        own = {key: tensor for key, tensor in self.tensors.items() if key.startswith(f"{name}.")}
+        return self._replace(tensors={key.removeprefix(f"{name}."): tensor for key, tensor in own.items()})
+
+    def unusable(self, reason: str) -> ModelFileError:
+        """Return the error for a checkpoint of a model that is trained in another way today."""
+        return ModelFileError(
+            f"{self.path!r} is a checkpoint of another version of ndpp, or of another machine: {reason}",
+            advice="Delete it and train again.",
+        )
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
@@ -49,7 +63,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
                 )
             # Copies, since safetensors maps the file, and Windows cannot replace a mapped file.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-            return Checkpoint(tensors, json.loads(header["record"]))
+            return Checkpoint(tensors, json.loads(header["record"]), os.fspath(path))
     except (SafetensorError, KeyError, ValueError) as reason:
         if isinstance(reason, ModelFileError):
             raise

@@ -1,4 +1,4 @@
-"""Where the training of missions begins: classes of independent items found by EM, and their log-odds as a product of small matrices."""
+"""Where the training of a mixture begins: classes of independent items found by EM, and their log-odds as a product of small matrices."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MAX_BASKETS = 100_000
 MAX_ROUNDS, SHRINK = 40, 30.0
 """Most rounds of EM, and the number of average baskets that are added to those of each class."""
 LEAST_CLASSES, SPLIT = 25, 4
-"""Up to ``SPLIT`` missions begin as one class, so that EM has more baskets for each, but not with fewer classes than ``LEAST_CLASSES``."""
+"""Up to ``SPLIT`` components begin as one class, so EM has more baskets for each, but not with fewer classes than ``LEAST_CLASSES``."""
 JITTER, TIE_NOISE = 0.3, 0.3
-"""Size of the noise that tells missions of one class apart, and of that in which ties begin."""
+"""Size of the noise that tells components of one class apart, and of that in which ties begin."""
 
 
 class Shape(NamedTuple):
-    """Number of missions C, columns d of X, and columns r of the factors of the log-odds."""
+    """Number of components C, columns d of X, and columns r of the factors of the log-odds."""
 
     n_missions: int
     rank: int
@@ -97,10 +97,10 @@ def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape
     r = min(shape.n_factors, len(values))
     factors = 0.02 * rng.standard_normal((baskets.n_items, shape.n_factors))
     factors[:, :r] = right[:r].T * values[:r] / root[:, None] / np.sqrt(n_classes)
-    own = np.arange(shape.n_missions) % n_classes  # the class of each mission
-    missions = rng.standard_normal((shape.n_missions, shape.n_factors))
+    own = np.arange(shape.n_missions) % n_classes  # the class of each component
+    codes = rng.standard_normal((shape.n_missions, shape.n_factors))
     jitter = JITTER * (shape.n_missions > n_classes)
-    missions[:, :r] = np.sqrt(n_classes) * left[own, :r] + jitter * missions[:, :r]
+    codes[:, :r] = np.sqrt(n_classes) * left[own, :r] + jitter * codes[:, :r]
     X = TIE_NOISE * shape.rank**-0.25 * rng.standard_normal((baskets.n_items, shape.rank))
     shares = classes.log_shares[own] - np.log(np.bincount(own)[own])
-    return bias, factors, X, missions, np.zeros(shape.n_missions), shares
+    return bias, factors, X, codes, np.zeros(shape.n_missions), shares

@@ -1,74 +1,94 @@
-"""Training with and without families side by side, until the validation baskets say which is better."""
+"""Candidates that are trained side by side, until the validation baskets say which is better: a mixture with and without families."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from torch import Tensor
+from collections.abc import Mapping, Sequence
+from typing import Generic
 
 from ndpp._progress import ProgressBar
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.fit import TrainingRun
+from ndpp.learning.objective import P
+from ndpp.learning.trainer import Trainer
 
+PILOT = 3
+"""Epochs for which all candidates are trained."""
 MARGIN = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
 
 
-class Contest:
-    """Runs that are trained side by side for ``pilot`` epochs, after which one goes on alone: the first, unless another is clearly better.
+class Contest(Generic[P]):
+    """Trainers by name. After ``PILOT`` epochs one goes on alone: the first, unless another is clearly better.
 
-    It has the attributes of the run that leads.
+    Most models have one candidate, which then is all there is to train.
     """
 
-    def __init__(self, runs: Sequence[TrainingRun], pilot: int) -> None:
-        self.runs, self.pilot = list(runs), pilot
+    def __init__(self, candidates: Mapping[str, Trainer[P]]) -> None:
+        self.candidates = dict(candidates)
 
     @property
-    def lead(self) -> TrainingRun:
-        """The run that leads by the best validation log-likelihood so far."""
-        first, best = self.runs[0], max(self.runs, key=lambda run: run.best_value)
-        return best if best.best_value - first.best_value > MARGIN * abs(first.best_value) else first
+    def lead(self) -> Trainer[P]:
+        """The trainer that leads by the best validation log-likelihood so far."""
+        return self.candidates[self._leader]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.lead, name)
+    @property
+    def _leader(self) -> str:
+        values = {name: trainer.best_value for name, trainer in self.candidates.items()}
+        first, best = next(iter(values)), max(values, key=lambda name: values[name])
+        return best if values[best] - values[first] > MARGIN * abs(values[first]) else first
 
-    def epoch(self, bar: ProgressBar) -> dict[str, float]:
-        """Run one epoch of each run; return the record of the one that leads."""
-        for run in self.runs:
-            run.epoch(bar)
+    @property
+    def pilot(self) -> int:
+        """Epochs for which all candidates are trained, at most."""
+        return min(PILOT, self.lead.settings.max_epochs)
+
+    @property
+    def ended(self) -> str | None:
+        """Why training has ended, None if it goes on."""
+        done = len(self.lead.history) >= self.lead.settings.max_epochs
+        return self.lead.ended or ("max_epochs" if done else None)
+
+    def epoch(self, bar: ProgressBar) -> None:
+        """Run one epoch of each candidate; after the last one of the pilot only the leader stays."""
+        for trainer in self.candidates.values():
+            trainer.epoch(bar)
         if len(self.lead.history) >= self.pilot:
-            self.runs = [self.lead]
-        return self.lead.history[-1]
+            self.candidates = {self._leader: self.lead}
 
-    def validate(self) -> float:
-        """Return the best validation log-likelihood of the runs."""
-        return max(run.validate() for run in self.runs)
+    def validate(self) -> None:
+        """Validate all candidates as they are."""
+        for trainer in self.candidates.values():
+            trainer.validate()
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of a checkpoint: those of the one run, or of all, with the name of each in front."""
-        if len(self.runs) == 1:
-            return self.lead.tensors()
-        return {f"{_name(run)}.{name}": tensor for run in self.runs for name, tensor in run.tensors().items()}
+    def steps_until(self, epoch: int) -> int:
+        """Return how many steps the first epochs take, of all candidates together."""
+        return self.lead.n_steps * (epoch + (len(self.candidates) - 1) * min(epoch, self.pilot))
 
-    def record(self) -> dict[str, Any]:
-        """Return the rest of a checkpoint, as JSON can hold it."""
-        if len(self.runs) == 1:
-            return self.lead.record()
-        return self.lead.record() | {"runs": {_name(run): run.record() for run in self.runs}}
+    def seconds_left(self, per_epoch: Sequence[float]) -> float:
+        """Return how long training goes on at most, if an epoch of each candidate takes so long."""
+        first, last = len(self.lead.history), self.lead.settings.max_epochs
+        together = max(0, self.pilot - first)
+        return float(sum(per_epoch) * together + max(per_epoch) * (last - first - together))
+
+    def state(self) -> Checkpoint:
+        """Return a checkpoint: of the one candidate, with its name, or of all, with the name of each before those of its tensors."""
+        lead = self.lead.state()
+        if len(self.candidates) == 1:
+            return Checkpoint(lead.tensors, lead.record | {"candidate": self._leader})
+        parts = {name: trainer.state() for name, trainer in self.candidates.items()}
+        tensors = {f"{name}.{key}": tensor for name, part in parts.items() for key, tensor in part.tensors.items()}
+        return Checkpoint(tensors, lead.record | {"candidates": {name: part.record for name, part in parts.items()}})
 
     def restore(self, saved: Checkpoint) -> None:
-        """Restore the state from a checkpoint: of all runs, or of the one that went on."""
-        if "runs" not in saved.record:
-            self.runs = [run for run in self.runs if run.now.X.shape == saved.tensors["now.X"].shape]
-            self.lead.restore(saved)
+        """Restore all candidates, or the one that went on alone."""
+        parts, name = saved.record.get("candidates"), saved.record.get("candidate")
+        if parts is not None and parts.keys() == self.candidates.keys():
+            for name, trainer in self.candidates.items():
+                trainer.restore(saved.part(name)._replace(record=parts[name]))
             return
-        for run in self.runs:
-            own = {name: tensor for name, tensor in saved.tensors.items() if name.startswith(f"{_name(run)}.")}
-            tensors = {name.removeprefix(f"{_name(run)}."): tensor for name, tensor in own.items()}
-            run.restore(Checkpoint(tensors, saved.record["runs"][_name(run)]))
-
-
-def _name(run: TrainingRun) -> str:
-    return type(run).__name__
+        if name is None and len(self.candidates) == 1:
+            name = self._leader  # version 1 of the format did not name it
+        if name not in self.candidates:
+            raise saved.unusable(f"it does not say which of {', '.join(self.candidates)} it continues")
+        self.candidates = {name: self.candidates[name]}
+        self.lead.restore(saved)

@@ -1,9 +1,98 @@
-"""The estimators: NDPP, ONDPP and the symmetric low-rank DPP."""
+"""The estimators of single kernels: NDPP, ONDPP and the symmetric low-rank DPP."""
 
 from __future__ import annotations
 
-from ndpp.learning.base import LowRankDPP, estimator, number
-from ndpp.learning.models import FreeSkew, KernelFamily, NoSkew, OrthogonalPairs
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from sklearn.utils.validation import check_is_fitted
+
+from ndpp._validation import check_count
+from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.learning.base import BasketModel, estimator, number
+from ndpp.learning.data import keep_possible
+from ndpp.learning.kernel_objective import KernelObjective, KernelRecipe
+from ndpp.learning.models import (
+    FreeSkew,
+    KernelForm,
+    NoSkew,
+    OrthogonalPairs,
+    Parameters,
+    PopularityStart,
+    TrainingStart,
+)
+from ndpp.learning.objective import Objective
+
+DEFAULT_RANK = 200
+
+
+@estimator
+class LowRankDPP(BasketModel[int, Parameters]):
+    """Base class: a DPP with a low-rank kernel, learned from baskets. See :class:`NDPP` for the parameters."""
+
+    rank: int | None = field(default=None, kw_only=False)
+    alpha: float = 0.01
+    noise: float = 0.7
+    init: TrainingStart | None = None
+    oversize: Literal["drop", "raise"] = "drop"
+
+    @abstractmethod
+    def _form(self) -> KernelForm:
+        """Return the form of the kernel."""
+
+    def _penalties(self) -> tuple[float, float, float]:
+        """Return α, β and γ, of which those that the model does not have are zero."""
+        alpha, beta, gamma = (number(getattr(self, name, 0.0), name) for name in ("alpha", "beta", "gamma"))
+        return alpha, beta, gamma
+
+    @property
+    def kernel_(self) -> LowRankKernel:
+        """The learned kernel, which is also ``law_``."""
+        check_is_fitted(self, "law_")
+        kernel: LowRankKernel = self.law_
+        return kernel
+
+    def _shape(self, baskets: Baskets) -> int:
+        least, most = self._form().ranks(baskets.n_items)
+        if self.rank is not None:
+            return check_count(self.rank, "rank", least=least, most=most)
+        if most is not None and most < least:
+            raise InvalidInputError(
+                f"{type(self).__name__} needs a catalogue of at least {least} items; got {baskets.n_items} feature(s)"
+            )
+        return max(min(DEFAULT_RANK, baskets.n_items), least)
+
+    def _own_settings(self, shape: int) -> dict[str, Any]:
+        alpha, beta, gamma = self._penalties()
+        own = {"rank": shape, "family": repr(self._form()), "init": repr(self._start())}
+        return own | {"alpha": alpha, "beta": beta, "noise": self.noise, "gamma": gamma}
+
+    def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
+        return keep_possible(baskets, shape, self.oversize, what)
+
+    def _described(self, shape: int) -> str:
+        return f"rank {shape}"
+
+    def _objectives(
+        self, shape: int, training: Baskets, held_out: Baskets, seed: int
+    ) -> Mapping[str, Objective[Parameters]]:
+        return {"kernel": KernelObjective(self._recipe(), shape, training, held_out, seed)}
+
+    def _recipe(self) -> KernelRecipe:
+        """Return what is trained, for any rank."""
+        alpha, beta, gamma = self._penalties()
+        noise = number(self.noise, "noise")
+        return KernelRecipe(self._form(), self._start(), alpha, beta, gamma, noise, self.device, self._dtype())
+
+    def _start(self) -> TrainingStart:
+        start = PopularityStart() if self.init is None else self.init
+        if not isinstance(start, TrainingStart):
+            raise InvalidInputError(f"init must be PopularityStart(), LiteratureStart() or None; got {start!r}")
+        return start
 
 
 @estimator
@@ -81,11 +170,8 @@ class NDPP(LowRankDPP):
     skew_share: float = 0.9
     beta: float = 0.01
 
-    def _family(self) -> KernelFamily:
+    def _form(self) -> KernelForm:
         return FreeSkew(number(self.skew_share, "skew_share", most=1.0))
-
-    def _penalties(self) -> tuple[float, float, float]:
-        return number(self.alpha, "alpha"), number(self.beta, "beta"), 0.0
 
 
 @estimator
@@ -109,11 +195,8 @@ class ONDPP(LowRankDPP):
     beta: float = 0.01
     gamma: float = 0.0
 
-    def _family(self) -> KernelFamily:
+    def _form(self) -> KernelForm:
         return OrthogonalPairs(number(self.skew_share, "skew_share", most=1.0))
-
-    def _penalties(self) -> tuple[float, float, float]:
-        return number(self.alpha, "alpha"), number(self.beta, "beta"), number(self.gamma, "gamma")
 
 
 @estimator
@@ -131,8 +214,5 @@ class SymmetricDPP(LowRankDPP):
     True
     """
 
-    def _family(self) -> KernelFamily:
+    def _form(self) -> KernelForm:
         return NoSkew()
-
-    def _penalties(self) -> tuple[float, float, float]:
-        return number(self.alpha, "alpha"), 0.0, 0.0

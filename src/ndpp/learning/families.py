@@ -1,7 +1,7 @@
 """Families of items found in baskets, and the training of a mixture over them.
 
 Items that often come together become families of bounded size (:func:`find_families`), and the sets of items in which each comes are
-summed up by a few states (:func:`find_patterns`). Missions are then learned as without families, with states in place of items and ties
+summed up by a few states (:func:`find_patterns`). A mixture is then learned as without families, with states in place of items and ties
 between families: with q_s(S_g) the probability of a non-empty set of items in state s, and states s with log-odds b_s + a_c + u_s·z_c,
 
     P(S) = G(A) Σ_c (π_c / Z_c) Π_{g∈A} Σ_{s of g} Δ_cs q_s(S_g).
@@ -10,7 +10,7 @@ between families: with q_s(S_g) the probability of a non-empty set of items in s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -151,9 +151,17 @@ class FamilyData(NamedTuple):
     family: IntArray
     log_q: FloatArray
 
+    @property
+    def n_states(self) -> int:
+        """The number of states of a family of several items."""
+        return int(self.log_q.shape[1])
+
     @classmethod
-    def of(cls, patterns: Patterns, baskets: Baskets) -> FamilyData:
-        """Return the data of many baskets; families of one item must come first."""
+    def of(cls, patterns: Patterns | None, baskets: Baskets) -> FamilyData:
+        """Return the data of many baskets; families of one item must come first. Without patterns every item is one."""
+        if patterns is None:
+            nothing = np.zeros(0, np.int64)
+            return cls(baskets, baskets.n_items, np.zeros(len(baskets) + 1, np.int64), nothing, np.zeros((0, 1)))
         touched = patterns.touched(baskets)
         n_single = int((np.bincount(patterns.families, minlength=patterns.n_families) == 1).sum())
         ends = np.cumsum(np.bincount(touched.baskets, minlength=len(baskets)))
@@ -176,12 +184,6 @@ class FamilyData(NamedTuple):
 
     def states(self, patterns: Patterns) -> Baskets:
         """Return the baskets as sets of states: of each family that is touched, the one in which its items are most probable."""
-        ids, n_states = self.touched.indices.copy(), self.log_q.shape[1]
-        ids[ids >= self.n_single] = self.n_single + self.family * n_states + self.log_q.argmax(axis=1)
+        ids = self.touched.indices.copy()
+        ids[ids >= self.n_single] = self.n_single + self.family * self.n_states + self.log_q.argmax(axis=1)
         return Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)
-
-
-def law_arguments(patterns: Patterns, odds: FloatArray) -> dict[str, Any]:
-    """Return arguments of :class:`ndpp.FamilyMixture`, from odds of all non-empty sets of each state, shape (C, M)."""
-    odds = odds / np.expm1(patterns.log_totals)
-    return {"odds": odds, "item_odds": patterns.odds, "families": patterns.families, "states": patterns.states}

@@ -33,7 +33,7 @@ class Parameters(NamedTuple):
         return Parameters(self.X.clone(), self.skew.clone())
 
 
-class KernelFamily(ABC):
+class KernelForm(ABC):
     """The parametrization of A, by default A = D − Dᵀ, and the constraints on the columns of X, by default none."""
 
     skew_rate: ClassVar[float] = 1.0
@@ -81,7 +81,7 @@ class KernelFamily(ABC):
 
 
 @dataclass(frozen=True)
-class FreeSkew(KernelFamily):
+class FreeSkew(KernelForm):
     """A fraction ``share`` of the columns is skew; no constraints."""
 
     share: float = 0.5
@@ -159,7 +159,7 @@ class OrthogonalPairs(FreeSkew):
 
 
 @dataclass(frozen=True)
-class NoSkew(KernelFamily):
+class NoSkew(KernelForm):
     """A symmetric kernel: no skew columns."""
 
     def ranks(self, n_items: int) -> tuple[int, int | None]:
@@ -180,7 +180,7 @@ class TrainingStart(ABC):
 
     @abstractmethod
     def parameters(
-        self, rng: np.random.Generator, family: KernelFamily, scale: FloatArray, rank: int, mean_size: float
+        self, rng: np.random.Generator, form: KernelForm, scale: FloatArray, rank: int, mean_size: float
     ) -> Parameters:
         """Return the initial parameters in double precision, on the CPU."""
 
@@ -200,17 +200,17 @@ class PopularityStart(TrainingStart):
         return np.sqrt((counts + 0.5) / (n_baskets + 0.5 - counts))
 
     def parameters(
-        self, rng: np.random.Generator, family: KernelFamily, scale: FloatArray, rank: int, mean_size: float
+        self, rng: np.random.Generator, form: KernelForm, scale: FloatArray, rank: int, mean_size: float
     ) -> Parameters:
         """Return Gaussian parameters, rescaled so that sets have the mean size of the baskets."""
-        n_sym, n_skew = family.columns(rank)
+        n_sym, n_skew = form.columns(rank)
         X = rng.standard_normal((len(scale), rank))
         X[:, :n_sym] /= np.sqrt(n_sym)
         X[:, n_sym:] /= np.sqrt(max(n_skew, 1))
-        start = Parameters(torch.from_numpy(X), torch.from_numpy(family.random(rng, n_skew, self.spread)))
+        start = Parameters(torch.from_numpy(X), torch.from_numpy(form.random(rng, n_skew, self.spread)))
         rows = torch.from_numpy(scale)
-        family.constrain(start, rows, n_sym)
-        family.rescale(start, _factor_for_size(start, family, rows, n_sym, mean_size), n_sym)
+        form.constrain(start, rows, n_sym)
+        form.rescale(start, _factor_for_size(start, form, rows, n_sym, mean_size), n_sym)
         return start
 
 
@@ -223,19 +223,19 @@ class LiteratureStart(TrainingStart):
         return np.ones(len(counts))
 
     def parameters(
-        self, rng: np.random.Generator, family: KernelFamily, scale: FloatArray, rank: int, mean_size: float
+        self, rng: np.random.Generator, form: KernelForm, scale: FloatArray, rank: int, mean_size: float
     ) -> Parameters:
         """Return uniform X and Gaussian parameters of A."""
-        n_sym, n_skew = family.columns(rank)
-        X, skew = rng.uniform(size=(len(scale), rank)), family.random(rng, n_skew, 1.0)
+        n_sym, n_skew = form.columns(rank)
+        X, skew = rng.uniform(size=(len(scale), rank)), form.random(rng, n_skew, 1.0)
         start = Parameters(torch.from_numpy(X), torch.from_numpy(skew))
-        family.constrain(start, torch.from_numpy(scale), n_sym)
+        form.constrain(start, torch.from_numpy(scale), n_sym)
         return start
 
 
-def inner_matrix(family: KernelFamily, skew: Tensor, n_sym: int) -> FloatArray:
+def inner_matrix(form: KernelForm, skew: Tensor, n_sym: int) -> FloatArray:
     """Return W = Diag(I, A)."""
-    A: FloatArray = family.matrix(skew.double()).cpu().numpy()
+    A: FloatArray = form.matrix(skew.double()).cpu().numpy()
     W = np.eye(n_sym + len(A))
     W[n_sym:, n_sym:] = A
     return W
@@ -258,12 +258,10 @@ def _orthonormal(B: Tensor) -> Tensor:
     return Q
 
 
-def _factor_for_size(
-    parameters: Parameters, family: KernelFamily, scale: Tensor, n_sym: int, mean_size: float
-) -> float:
+def _factor_for_size(parameters: Parameters, form: KernelForm, scale: Tensor, n_sym: int, mean_size: float) -> float:
     """Return the t for which sets drawn with tL have this mean size, Σ tλ/(1 + tλ), by bisection in log t."""
     X = (parameters.X * scale[:, None]).numpy()
-    values = np.linalg.eigvals(inner_matrix(family, parameters.skew, n_sym) @ (X.T @ X))
+    values = np.linalg.eigvals(inner_matrix(form, parameters.skew, n_sym) @ (X.T @ X))
     rank = np.sum(np.abs(values) > 1e-12 * np.abs(values).max())
     wanted = min(max(mean_size, 1e-3), 0.9 * rank)  # the mean size is below the rank
     low, high = -40.0, 40.0

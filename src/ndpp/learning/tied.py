@@ -1,4 +1,4 @@
-"""The likelihood of a mixture of missions with shared ties, and its gradient.
+"""The likelihood of a mixture with shared ties, and its gradient.
 
     L^c = diag(√Δ_c)(I + X W Xᵀ)diag(√Δ_c),    log Δ_ci = b_i + a_c + u_i·z_c,    W = [[0, I], [−I, 0]]
 
@@ -15,25 +15,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ndpp._types import FloatArray
-from ndpp.baskets import Baskets
-from ndpp.learning.batches import Batch, pack
+from ndpp.learning.batches import Batch
 
-EVALUATED = 2000
-"""Baskets whose likelihood is computed at a time."""
 MULTIPLE = {"cpu": 4, "cuda": 16}
 """What sizes of baskets are rounded up to: fewer blocks, each a stack of larger matrices."""
 CHUNK = {"cpu": 2**22, "cuda": 2**28}
 """Products of columns of X, for some of the items, that are in memory at a time."""
 
 
-class Missions(NamedTuple):
-    """What is trained: b (n,), u (n, r), X (n, d), z (C, r), a (C,), and log π (C,) up to a constant."""
+class Components(NamedTuple):
+    """What is trained: b (n,), u (n, r), X (n, d), z (C, r), a (C,), and log π (C,) up to a constant.
+
+    Checkpoints hold the tensors under these names.
+    """
 
     bias: Tensor
     factors: Tensor
@@ -42,17 +41,23 @@ class Missions(NamedTuple):
     levels: Tensor
     shares: Tensor
 
-    def clone(self) -> Missions:
+    def clone(self) -> Components:
         """Return a copy that shares no memory."""
-        return Missions(*(tensor.clone() for tensor in self))
+        return Components(*(tensor.clone() for tensor in self))
 
     def log_odds(self) -> Tensor:
         """Return log Δ, shape (C, n)."""
         return torch.addmm(self.bias + self.levels[:, None], self.missions, self.factors.T)
 
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return Δ, X, W and π in double precision."""
+        exact = Components(*(tensor.detach().cpu().double() for tensor in self))
+        W = skew_pairs(exact.X.shape[1], exact.X.device)
+        return exact.log_odds().exp().numpy(), exact.X.numpy(), W.numpy(), exact.shares.softmax(0).numpy()
+
 
 class Expansion(NamedTuple):
-    """t_c = log det(I + W M_c) of each mission (C,) near some p and X, to first order in p; Σ_c π_c t_c to first order in X.
+    """t_c = log det(I + W M_c) of each component (C,) near some p and X, to first order in p; Σ_c π_c t_c to first order in X.
 
     With R_c the symmetric part of (M_c − W)⁻¹ the slope of t_c is x_iᵀR_c x_i in p_ci and 2 p_ci R_c x_i in x_i; ``curvature`` is the mean
     of the second derivatives of Σ_c π_c t_c in the entries of x_i, with R_c held.
@@ -66,11 +71,10 @@ class Expansion(NamedTuple):
     curvature: Tensor
 
     @classmethod
-    def at(cls, parameters: Missions, log_odds: Tensor | None = None) -> Expansion:
-        """Return the expansion at these parameters, π being their shares; ``log_odds`` (C, n), if they are not log Δ."""
+    def at(cls, parameters: Components, log_odds: Tensor) -> Expansion:
+        """Return the expansion at the X and the shares π of these parameters, and log-odds (C, n) of what is tied."""
         with torch.no_grad():
-            p = torch.sigmoid(parameters.log_odds() if log_odds is None else log_odds)
-            X, shares = parameters.X.detach(), parameters.shares.softmax(0)
+            p, X, shares = torch.sigmoid(log_odds), parameters.X.detach(), parameters.shares.softmax(0)
             LU, pivots = _factorized(p, X)
             d, (row, column) = X.shape[1], _upper(X)
             inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(d, dtype=LU.dtype, device=LU.device).expand_as(LU))
@@ -84,7 +88,7 @@ class Expansion(NamedTuple):
                 curvature[items] = 2 * total[:, row == column].mean(1, keepdim=True)
             return cls(_log_dets(LU), p, in_p, X, in_X, curvature)
 
-    def missions(self, p: Tensor) -> Tensor:
+    def components(self, p: Tensor) -> Tensor:
         """Return t_c near the p of the expansion."""
         return self.value + (self.in_p * (p - self.p)).sum(1, dtype=torch.float64)
 
@@ -94,20 +98,19 @@ class Expansion(NamedTuple):
         return ((self.in_X + self.curvature / 2 * move) * move).sum()
 
 
-def log_normalizers(parameters: Missions, ties: Expansion | None = None, log_odds: Tensor | None = None) -> Tensor:
-    """Return log Z_c of each mission in double precision: exactly, but without a gradient in X, or near an expansion."""
-    log_odds = parameters.log_odds() if log_odds is None else log_odds
+def log_normalizers(log_odds: Tensor, X: Tensor, ties: Expansion | None = None) -> Tensor:
+    """Return log Z_c of each component in double precision: exactly, but without a gradient in X, or near an expansion."""
     free, p = F.softplus(log_odds).sum(1, dtype=torch.float64), torch.sigmoid(log_odds)
-    return free + (_log_dets(_factorized(p, parameters.X)[0]) if ties is None else ties.missions(p))
+    return free + (_log_dets(_factorized(p, X)[0]) if ties is None else ties.components(p))
 
 
-def log_probs(parameters: Missions, log_z: Tensor, batch: Batch, extra: Tensor | None = None) -> Tensor:
+def log_probs(parameters: Components, log_z: Tensor, batch: Batch, extra: Tensor | None = None) -> Tensor:
     """Return log P of each basket in double precision, in the order of the batch; ``extra`` (baskets, C) is added to the log-odds."""
     prior = torch.log_softmax(parameters.shares.double(), 0) - log_z
     ones = torch.ones_like(parameters.bias)
     table = torch.cat([parameters.X, parameters.factors, ones[:, None], parameters.bias[:, None]], 1)
     rows = F.embedding(batch.items, F.pad(table, (0, 0, 0, 1)))  # padding is a row of zeros
-    missions = torch.cat([parameters.missions, parameters.levels[:, None]], 1)
+    codes = torch.cat([parameters.missions, parameters.levels[:, None]], 1)
     n_empty, d = batch.n_baskets - sum(m for _, m, _ in batch.blocks), parameters.X.shape[1]
     sums, ties = [rows.new_zeros(n_empty, table.shape[1] - d)], [prior.new_zeros(n_empty)]
     for start, m, k in batch.blocks:
@@ -115,22 +118,9 @@ def log_probs(parameters: Missions, log_z: Tensor, batch: Batch, extra: Tensor |
         sums.append(block[..., d:].sum(1))
         ties.append(_log_ties(block[..., :d]))
     total = torch.cat(sums)
-    weights = (total[:, :-1] @ missions.T if extra is None else torch.addmm(extra, total[:, :-1], missions.T)).double()
+    weights = (total[:, :-1] @ codes.T if extra is None else torch.addmm(extra, total[:, :-1], codes.T)).double()
     weights = weights + prior
     return torch.logsumexp(weights, 1) + total[:, -1].double() + torch.cat(ties)
-
-
-def evaluate(parameters: Missions, baskets: Baskets) -> FloatArray:
-    """Return log P of each basket, in order."""
-    out, order = np.empty(len(baskets)), np.argsort(baskets.sizes, kind="stable")
-    device = parameters.X.device
-    with torch.no_grad():
-        log_z = log_normalizers(parameters)
-        for start in range(0, len(baskets), EVALUATED):
-            which = order[start : start + EVALUATED]
-            batch = pack(baskets, which, device=device, multiple=MULTIPLE[device.type])
-            out[which] = log_probs(parameters, log_z, batch).cpu().numpy()
-    return out
 
 
 def _log_ties(X: Tensor) -> Tensor:

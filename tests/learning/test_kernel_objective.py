@@ -12,27 +12,25 @@ import torch
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
-from ndpp.learning.loss import TrainingProblem, TrainingSettings, log_probs, loss_and_gradient
-from ndpp.learning.models import FreeSkew, KernelFamily, NoSkew, OrthogonalPairs, Parameters, inner_matrix
-from ndpp.learning.objective import Likelihood
+from ndpp.learning.kernel_objective import KernelLoss
+from ndpp.learning.likelihood import Likelihood
+from ndpp.learning.models import FreeSkew, KernelForm, NoSkew, OrthogonalPairs, Parameters, inner_matrix
 
-FAMILIES = [FreeSkew(), OrthogonalPairs(), NoSkew()]
+FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
-SETTINGS = TrainingSettings(gamma=0.3, learning_rate=0.1, batch_size=7, max_epochs=1, patience=1)
+GAMMA = 0.3
 
 
-def problem_of(
-    family: KernelFamily, *, n_items: int = 6, rank: int = 6, seed: int = 0
-) -> tuple[TrainingProblem, Parameters]:
+def problem_of(form: KernelForm, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[KernelLoss, Parameters]:
     rng = np.random.default_rng(seed)
-    n_sym, n_skew = family.columns(rank)
+    n_sym, n_skew = form.columns(rank)
     parameters = Parameters(
-        torch.from_numpy(rng.standard_normal((n_items, rank))), torch.from_numpy(family.random(rng, n_skew, 0.7))
+        torch.from_numpy(rng.standard_normal((n_items, rank))), torch.from_numpy(form.random(rng, n_skew, 0.7))
     )
     likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
     weights = rng.uniform(0.0, 0.2, (n_items, rank))
     noise = rng.uniform(0.1, 0.9, (n_items, 1))
-    return TrainingProblem(family, likelihood, torch.from_numpy(weights), torch.from_numpy(noise)), parameters
+    return KernelLoss(form, likelihood, torch.from_numpy(weights), torch.from_numpy(noise), GAMMA), parameters
 
 
 def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]) -> torch.Tensor:
@@ -44,12 +42,12 @@ def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, ba
     return torch.stack(log_dets) - log_normalizer
 
 
-def plain_loss(problem: TrainingProblem, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
-    A = problem.family.matrix(parameters.skew)
+def plain_loss(problem: KernelLoss, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
+    A = problem.form.matrix(parameters.skew)
     value = -plain_log_probs(problem.likelihood, parameters.X, A, sets).mean()
-    if isinstance(problem.family, OrthogonalPairs):
+    if isinstance(problem.form, OrthogonalPairs):
         sigma = parameters.skew.exp()
-        value = value + SETTINGS.gamma * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
+        value = value + GAMMA * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
     return value + (problem.penalties * parameters.X**2).sum()
 
 
@@ -57,34 +55,32 @@ def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
     return pack(Baskets.from_lists(sets, n_items=6), np.arange(len(sets)), multiple=multiple)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_log_probs_are_the_enumerated_ones(family: KernelFamily):
-    problem, parameters = problem_of(family, rank=6)
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_log_probs_are_the_enumerated_ones(form: KernelForm):
+    problem, parameters = problem_of(form, rank=6)
     scaled = (problem.likelihood.scale[:, None] * parameters.X).numpy()
-    L = scaled @ inner_matrix(family, parameters.skew, problem.likelihood.n_sym) @ scaled.T
+    L = scaled @ inner_matrix(form, parameters.skew, problem.likelihood.n_sym) @ scaled.T
     law = oracles.enumerate_law(L)
     sets = oracles.subsets(6)
-    values = log_probs(
-        problem.likelihood, parameters.X, family.matrix(parameters.skew), Baskets.from_lists(sets, n_items=6)
-    )
+    values = problem.log_probs(parameters, Baskets.from_lists(sets, n_items=6))
     np.testing.assert_allclose(np.exp(values), [law.get(s, 0.0) for s in sets], rtol=1e-9, atol=1e-15)
     assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-9)
 
 
 def test_impossible_sets_have_log_probability_minus_infinity():
-    likelihood = Likelihood(torch.ones(3, dtype=torch.float64), 2)
     X = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    values = log_probs(likelihood, X, torch.zeros(0, 0, dtype=X.dtype), Baskets.from_lists([[0, 1], [0, 2]]))
+    loss = KernelLoss(NoSkew(), Likelihood(torch.ones(3, dtype=torch.float64), 2), torch.zeros_like(X), None, 0.0)
+    values = loss.log_probs(Parameters(X, X.new_zeros(0, 0)), Baskets.from_lists([[0, 1], [0, 2]]))
     assert values[0] == -np.inf
     assert values[1] == pytest.approx(-np.log(3 * 2))
 
 
 @pytest.mark.parametrize("multiple", [1, 4])
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_loss_and_gradient_are_those_of_autograd(family: KernelFamily, multiple: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_loss_and_gradient_are_those_of_autograd(form: KernelForm, multiple: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Likelihood.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
-    problem, parameters = problem_of(family)
-    loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS, multiple))
+    problem, parameters = problem_of(form)
+    loss = problem.at(parameters, batch_of(SETS, multiple))
     leaves = Parameters(*(tensor.clone().requires_grad_() for tensor in parameters))
     expected = plain_loss(problem, leaves, SETS)
     expected.backward()
@@ -95,16 +91,16 @@ def test_loss_and_gradient_are_those_of_autograd(family: KernelFamily, multiple:
 
 
 @pytest.mark.parametrize("noisy", [False, True], ids=["still", "noisy"])
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_gradient_is_that_of_finite_differences(family: KernelFamily, noisy: bool):
-    problem, parameters = problem_of(family, seed=1)
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_gradient_is_that_of_finite_differences(form: KernelForm, noisy: bool):
+    problem, parameters = problem_of(form, seed=1)
     noise = torch.from_numpy(np.random.default_rng(2).standard_normal(parameters.X.shape)) / 5 if noisy else None
     batch = batch_of(SETS)
 
     def value(X: torch.Tensor, skew: torch.Tensor) -> float:
-        return float(loss_and_gradient(problem, SETTINGS, Parameters(X, skew), batch, noise=noise).value)
+        return float(problem.at(Parameters(X, skew), batch, noise=noise).value)
 
-    gradient = loss_and_gradient(problem, SETTINGS, parameters, batch, noise=noise).gradient
+    gradient = problem.at(parameters, batch, noise=noise).gradient
     rng, h = np.random.default_rng(3), 1e-5
     for _ in range(5):
         way = Parameters(*(torch.from_numpy(rng.standard_normal(tuple(tensor.shape))) for tensor in parameters))
@@ -116,8 +112,8 @@ def test_gradient_is_that_of_finite_differences(family: KernelFamily, noisy: boo
 
 def test_a_wrong_gradient_is_noticed():
     problem, parameters = problem_of(FreeSkew())
-    loss = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS[:3]))
-    other = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS[3:]))
+    loss = problem.at(parameters, batch_of(SETS[:3]))
+    other = problem.at(parameters, batch_of(SETS[3:]))
     assert not torch.allclose(loss.gradient.X, other.gradient.X, rtol=1e-3)
 
 
@@ -132,9 +128,9 @@ def test_jitter_gives_forbidden_baskets_a_gradient():
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
     likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
-    single = TrainingProblem(problem.family, likelihood, problem.penalties.float(), problem.noise)
-    exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
-    near = loss_and_gradient(single, SETTINGS, Parameters(*(t.float() for t in parameters)), batch_of(SETS))
+    single = KernelLoss(problem.form, likelihood, problem.penalties.float(), problem.noise, GAMMA)
+    exact = problem.at(parameters, batch_of(SETS))
+    near = single.at(Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32
     assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
     torch.testing.assert_close(near.gradient.X.double(), exact.gradient.X, rtol=1e-3, atol=1e-3)
@@ -142,17 +138,15 @@ def test_single_precision_parameters_are_enough():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(family: KernelFamily):
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(form: KernelForm):
     """Single precision for the parameters, double for the determinants."""
-    problem, parameters = problem_of(family)
+    problem, parameters = problem_of(form)
     likelihood = Likelihood(problem.likelihood.scale.float().cuda(), problem.likelihood.n_sym)
-    there = TrainingProblem(family, likelihood, problem.penalties.float().cuda(), None)
+    there = KernelLoss(form, likelihood, problem.penalties.float().cuda(), None, GAMMA)
     batch = batch_of(SETS, 16)
-    exact = loss_and_gradient(problem, SETTINGS, parameters, batch_of(SETS))
-    near = loss_and_gradient(
-        there, SETTINGS, Parameters(*(t.float().cuda() for t in parameters)), batch._replace(items=batch.items.cuda())
-    )
+    exact = problem.at(parameters, batch_of(SETS))
+    near = there.at(Parameters(*(t.float().cuda() for t in parameters)), batch._replace(items=batch.items.cuda()))
     assert float(near.value) == pytest.approx(float(exact.value), rel=1e-5)
     torch.testing.assert_close(near.gradient.X.double().cpu(), exact.gradient.X, rtol=1e-3, atol=1e-3)
 

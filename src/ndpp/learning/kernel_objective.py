@@ -1,0 +1,183 @@
+"""The objective of a single kernel.
+
+    −mean log det(L_Y) + log det(L + I) + α Σ ‖v_i‖²/μ_i + β Σ ‖b_i‖²/μ_i + γ Σ log(1 + 2σ_j/(σ_j² + 1))
+
+with μ_i the count of item i [Han et al., ICLR 2022, appendix]. Gradients are evaluated at X̂ plus fresh Gaussian noise, which is larger for
+rare items: it suppresses fine structure that would only memorise the training baskets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.learning.batches import Batch, evaluated, pack
+from ndpp.learning.checkpoint import Checkpoint
+from ndpp.learning.likelihood import Likelihood
+from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
+from ndpp.learning.objective import LESS, Loss, Narrower, Objective
+
+CUDA_MULTIPLE = 16
+"""On a GPU, basket sizes are rounded up to a multiple of this."""
+
+
+@dataclass(frozen=True)
+class KernelLoss:
+    """The loss as a function: ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i."""
+
+    form: KernelForm
+    likelihood: Likelihood
+    penalties: Tensor
+    noise: Tensor | None
+    gamma: float
+
+    def at(self, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None) -> Loss[Parameters]:
+        """Return the loss and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
+
+        The noise may be in single precision.
+        """
+        form, likelihood = self.form, self.likelihood
+        X, A = parameters.X, form.matrix(parameters.skew)
+        shrink = X.new_ones(1) if noise is None or self.noise is None else (1 + self.noise**2).rsqrt()
+        at = X if noise is None else (X + noise).mul_(shrink)
+        above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
+        decay = self.penalties * X
+        in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
+        penalty, in_penalty = form.penalty(parameters.skew)
+        in_skew = form.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + self.gamma * in_penalty
+        value = above.value - (below.value + likelihood.log_scales(batch).sum()) / batch.n_baskets
+        value = value + torch.dot(decay.view(-1), X.reshape(-1)) + self.gamma * penalty
+        return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
+
+    def log_probs(self, parameters: Parameters, baskets: Baskets) -> FloatArray:
+        """Return log P of each basket, in order; −inf for impossible baskets."""
+        X, A = parameters.X, self.form.matrix(parameters.skew)
+        return evaluated(baskets.sizes, lambda which: self.likelihood.log_probs(X, A, _packed(baskets, which, X)))
+
+
+@dataclass(frozen=True)
+class KernelRecipe:
+    """The settings of an objective, for any baskets and any rank; see :class:`ndpp.learning.NDPP`."""
+
+    form: KernelForm
+    start: TrainingStart
+    alpha: float
+    beta: float
+    gamma: float
+    noise: float
+    device: str
+    dtype: torch.dtype
+
+    def loss_and_start(self, rng: np.random.Generator, baskets: Baskets, rank: int) -> tuple[KernelLoss, Parameters]:
+        """Return the loss for training baskets, and the parameters to begin with."""
+        counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
+        scale = self.start.scale(counts, len(baskets))
+        start = self.start.parameters(rng, self.form, scale, rank, float(baskets.sizes.mean()))
+        n_sym, n_skew = self.form.columns(rank)
+        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
+        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([self.alpha, self.beta], [n_sym, n_skew]))
+        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
+        noise = self.noise / (1 + (counts[:, None] / rank) ** 2)
+        loss = KernelLoss(
+            self.form,
+            Likelihood(self._tensor(scale), n_sym),
+            self._tensor(penalties),
+            self._tensor(noise) if noise.any() else None,
+            self.gamma,
+        )
+        return loss, Parameters(self._tensor(start.X), self._tensor(start.skew))
+
+    def _tensor(self, values: FloatArray | Tensor) -> Tensor:
+        return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
+
+
+class KernelObjective(Objective[Parameters]):
+    """The objective of a kernel, with its noise."""
+
+    batch_size: ClassVar[int] = 100
+    max_steps: ClassVar[int] = 200
+    """In large catalogues most items are so rare that Adam, which normalises each gradient, would follow every single occurrence in small
+    batches."""
+
+    def __init__(self, recipe: KernelRecipe, rank: int, training: Baskets, validation: Baskets, seed: int) -> None:
+        self.recipe, self.rank, self.training, self.validation, self.seed = recipe, rank, training, validation, seed
+        self.function, self.start = recipe.loss_and_start(np.random.default_rng([seed, 1]), training, rank)
+        self.rates, self.n_baskets = (1.0, recipe.form.skew_rate), len(training)
+        self.generator = torch.Generator(device=self.start.X.device).manual_seed(seed)
+        self.deviations: Tensor | None = None
+        self._scale, self._n_sym = self.function.likelihood.scale, self.function.likelihood.n_sym
+
+    def begin_epoch(self, now: Parameters) -> None:
+        """Set the standard deviations (n, d) of the noise, proportional to the RMS of V̂ and of B̂."""
+        if self.function.noise is None:
+            return
+        blocks = [now.X[:, : self._n_sym], now.X[:, self._n_sym :]]
+        scales = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
+        self.deviations = (self.function.noise * torch.cat(scales)).float()
+
+    def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
+        """Return the loss with fresh noise, and its gradient along the constraints."""
+        loss = self.function.at(at, _packed(self.training, which, at.X), noise=self.draw_noise(at.X))
+        in_X = self.recipe.form.tangent(at, loss.gradient.X, self._scale, self._n_sym)
+        return loss._replace(gradient=loss.gradient._replace(X=in_X))
+
+    def draw_noise(self, X: Tensor) -> Tensor | None:
+        """Return noise of the standard deviations of this epoch."""
+        if self.deviations is None:
+            return None
+        # Single precision is enough for noise, and about forty times faster to draw.
+        noise = torch.empty(X.shape, dtype=torch.float32, device=X.device).normal_(generator=self.generator)
+        return noise.mul_(self.deviations)
+
+    def project(self, now: Parameters) -> None:
+        """Impose the constraints of the form."""
+        self.recipe.form.constrain(now, self._scale, self._n_sym)
+
+    def finish(self, mean: Parameters) -> Parameters:
+        """Return the mean, corrected for the noise, with the constraints imposed."""
+        mean = mean.clone()
+        if self.function.noise is not None:
+            self.recipe.form.correct_for_noise(mean, self.function.noise, self._scale, self._n_sym)
+        self.project(mean)
+        return mean
+
+    def log_probs(self, parameters: Parameters) -> FloatArray:
+        """Return log P of each validation basket."""
+        return self.function.log_probs(parameters, self.validation)
+
+    def law(self, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
+        """Return the kernel, with the constraints imposed in double precision."""
+        exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
+        scale = self._scale.cpu().double()
+        self.recipe.form.constrain(exact, scale, self._n_sym)
+        W = inner_matrix(self.recipe.form, exact.skew, self._n_sym)
+        return LowRankKernel((exact.X * scale[:, None]).numpy(), W, labels=labels)
+
+    def narrower(self) -> Narrower[Parameters] | None:
+        """Return an objective of about half the rank, for the baskets that are small enough."""
+        rank = max(self.rank // 2, self.recipe.form.ranks(self.training.n_items)[0])
+        training, validation = (part.select(max_size=rank) for part in (self.training, self.validation))
+        if rank >= self.rank or not len(training) or not len(validation):
+            return None
+        lost = self.n_baskets - len(training)
+        cost = f"it would drop {lost:,} of {self.n_baskets:,} baskets, which are larger" if lost else LESS
+        return Narrower(rank, KernelObjective(self.recipe, rank, training, validation, self.seed), cost)
+
+    def state(self) -> Checkpoint:
+        """Return the state of the generator of noise."""
+        return Checkpoint({"generator": self.generator.get_state()}, {})
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Restore the generator of noise."""
+        self.generator.set_state(saved.tensors["generator"])
+
+
+def _packed(baskets: Baskets, which: IntArray, like: Tensor) -> Batch:
+    return pack(baskets, which, device=like.device, multiple=1 if like.device.type == "cpu" else CUDA_MULTIPLE)

@@ -1,0 +1,197 @@
+"""Training of one objective: Adam on mini-batches, reshuffled every epoch, with early stopping on validation baskets.
+
+A running mean of the parameters is validated and kept. When it has not improved for ``patience`` epochs, the learning rate drops; after the
+last drop, training ends with the best parameters. In the second half of ``max_epochs`` the rate decays by the same overall factor, so that
+a short run also ends in small steps.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Generic, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
+
+from ndpp._progress import ProgressBar
+from ndpp._types import IntArray
+from ndpp.errors import PrecisionError
+from ndpp.learning.batches import shuffled
+from ndpp.learning.checkpoint import Checkpoint
+from ndpp.learning.objective import Loss, Objective, P
+
+MIN_STEPS = 50
+"""Least number of steps of an epoch, which repeats passes over the baskets until it has so many."""
+MAX_HALVINGS = 30
+"""How often a step to a loss that is not finite is halved before training gives up."""
+RATE_DROPS, RATE_FACTOR = 3, 0.3
+"""How often the learning rate drops before training ends, and by what factor."""
+TOLERANCE = 1e-4
+"""Smallest relative increase of the validation log-likelihood that counts as an improvement."""
+MEAN_DECAY = 0.995
+"""Decay of the running mean of the parameters, per step."""
+STATE = ("best_value", "rate", "bad", "drops", "step", "history")
+"""Attributes of :class:`Trainer` that a checkpoint stores as JSON."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Options of training; see :class:`ndpp.learning.NDPP`."""
+
+    learning_rate: float
+    batch_size: int | None
+    max_epochs: int
+    patience: int
+
+
+class _Moments(NamedTuple):
+    """The state of Adam for one tensor."""
+
+    step: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Moments:
+        """Return the state before the first step."""
+        return cls(tensor.new_zeros((), dtype=torch.float32), torch.zeros_like(tensor), torch.zeros_like(tensor))
+
+    def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
+        """Take one step, in place."""
+        # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
+        adam(
+            [tensor], [gradient], [self.exp_avg], [self.exp_avg_sq], [], [self.step],
+            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-14,
+        )  # fmt: skip
+
+
+class Trainer(Generic[P]):
+    """The state that changes while an objective is trained: the parameters now, one step ago, on average, and at their best."""
+
+    def __init__(self, objective: Objective[P], settings: TrainingSettings, seed: int) -> None:
+        self.objective, self.settings, self.seed = objective, settings, seed
+        self.now, self.before, self.mean, self.best = (objective.start.clone() for _ in range(4))
+        self.adam = {part: _Moments.of(tensor) for part, tensor in self._optimized()}
+        self.rng = np.random.default_rng(seed)
+        self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
+        self.history: list[dict[str, float]] = []
+        n_baskets = objective.n_baskets
+        self.batch_size = settings.batch_size or max(objective.batch_size, -(-n_baskets // objective.max_steps))
+        steps_per_pass = max(1, round(n_baskets / self.batch_size))
+        self.passes = -(-MIN_STEPS // steps_per_pass)
+        self.n_steps = self.passes * steps_per_pass
+
+    @property
+    def learning_rate(self) -> float:
+        """Learning rate of the next step."""
+        late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
+        return float(self.settings.learning_rate * self.rate * RATE_FACTOR ** (RATE_DROPS * late))
+
+    @property
+    def ended(self) -> str | None:
+        """``"converged"`` after the last drop of the learning rate, None before."""
+        return "converged" if self.drops > RATE_DROPS else None
+
+    def epoch(self, bar: ProgressBar) -> None:
+        """Run one epoch, validate, and adapt the learning rate and the objective."""
+        began, losses = time.perf_counter(), []
+        self.objective.begin_epoch(self.now)
+        for _ in range(self.passes):
+            for which in shuffled(self.rng, self.objective.n_baskets, self.batch_size):
+                losses.append(self.take_step(which))
+                bar.advance()
+        needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
+        value = self.validate()
+        self.bad = 0 if value > needed else self.bad + 1
+        record = {
+            "epoch": len(self.history) + 1,
+            "step": self.step,
+            "loss": float(torch.stack(losses).mean()),
+            "validation": value,
+            "learning_rate": self.learning_rate,
+            "seconds": time.perf_counter() - began,
+        }
+        self.history.append(record)
+        if self.bad >= self.settings.patience:
+            self.rate, self.drops, self.bad = self.rate * RATE_FACTOR, self.drops + 1, 0
+        self.objective.adapt(self.mean, value)
+        record["seconds"] = time.perf_counter() - began
+
+    def validate(self) -> float:
+        """Return the mean validation log-likelihood of the running mean; keep the mean if it is the best so far."""
+        mean = self.objective.finish(self.mean)
+        value = float(self.objective.log_probs(mean).mean())
+        if value > self.best_value:
+            self.best, self.best_value = mean, value
+        return value
+
+    def take_step(self, which: IntArray) -> Tensor:
+        """Take one step and return the previous loss, as a tensor: converting it would synchronise the GPU."""
+        loss = self._finite_loss(which)
+        for now, before in zip(self.now, self.before):
+            before.copy_(now)
+        for (part, tensor), gradient, rate in zip(self._optimized(), loss.gradient, self.objective.rates):
+            self.adam[part].move(tensor, gradient, self.learning_rate * rate)
+        self.objective.project(self.now)
+        self.step += 1
+        weight = max(1 - MEAN_DECAY, 9 / (self.step + 9))  # larger at first, to forget the start sooner
+        for mean, now in zip(self.mean, self.now):
+            mean.lerp_(now, weight)
+        return loss.value
+
+    def _finite_loss(self, which: IntArray) -> Loss[P]:
+        """Return the loss; while it is not finite, undo half of the last step and try again."""
+        for halvings in range(MAX_HALVINGS + 1):
+            loss = self.objective.loss(self.now, which, self.step)
+            if loss.is_finite():
+                return loss
+            if self.step == 0 or halvings == MAX_HALVINGS:
+                break
+            self.rate /= 2
+            for now, before in zip(self.now, self.before):
+                now.copy_(torch.where(torch.isfinite(now), now, before)).lerp_(before, 0.5)
+            warnings.warn(
+                f"step {self.step} led to a loss or gradient that is not finite; the step and the learning rate were "
+                f"halved (rate {self.learning_rate:.3g})",
+                RuntimeWarning,
+                stacklevel=7,  # where fit was called
+            )
+        raise PrecisionError(
+            f"the loss is not finite at step {self.step}, however small the step. Use a smaller learning_rate, "
+            "dtype='float64', or another init."
+        )
+
+    def state(self) -> Checkpoint:
+        """Return all that changes in training, the objective's own state included."""
+        own = self.objective.state()
+        record = {"rng": self.rng.bit_generator.state, "seed": self.seed} | {
+            name: getattr(self, name) for name in STATE
+        }
+        return Checkpoint(self._tensors() | own.tensors, record | own.record)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Restore what :meth:`state` returned."""
+        if missing := self.state().tensors.keys() - saved.tensors.keys():
+            raise saved.unusable(f"it has no {min(missing)}")
+        self.objective.restore(saved)
+        self.rng.bit_generator.state = saved.record["rng"]
+        for name in STATE:
+            setattr(self, name, saved.record[name])
+        for name, tensor in self._tensors().items():
+            tensor.copy_(saved.tensors[name])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        out: dict[str, Tensor] = {}
+        for name, parameters in {"now": self.now, "before": self.before, "mean": self.mean, "best": self.best}.items():
+            out |= {f"{name}.{part}": tensor for part, tensor in parameters._asdict().items()}
+        for part, moments in self.adam.items():
+            out |= {f"adam.{part}.{name}": tensor for name, tensor in moments._asdict().items()}
+        return out
+
+    def _optimized(self) -> list[tuple[str, Tensor]]:
+        """Return the tensors that Adam updates, which must not be empty."""
+        return [(name, tensor) for name, tensor in self.now._asdict().items() if tensor.numel()]
