@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy import sparse
 import ndpp
 import only_posix
 from command import ENVIRONMENT, Done, end, pausing, run, spawn
-from ndpp.cli.training import ESTIMATORS, SETTINGS
+from ndpp.cli.training import ESTIMATORS, Settings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 EPOCH = re.compile(r"epoch (\d+), loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?")
@@ -155,7 +156,7 @@ def test_every_parameter_has_an_option():
     from ndpp import learning
 
     parameters = {name for model in ESTIMATORS.values() for name in getattr(learning, model)().get_params()}
-    assert parameters - ELSEWHERE == set(SETTINGS)
+    assert parameters - ELSEWHERE == {field.name for field in fields(Settings)}
 
 
 @pytest.mark.parametrize(

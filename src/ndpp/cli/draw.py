@@ -63,7 +63,7 @@ def sample(
     if mission is not None:
         kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=writing.ids)
-    lists = Lists(**vars(limits), ids=writing.ids, encoding=encoding, unknown=unknown)
+    lists = Lists(limits, writing.ids, encoding, unknown)
     allowed, chosen = lists.narrowed(kernel, fixed)
     ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, drawing.device))
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
@@ -109,10 +109,10 @@ def complete(
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
     target = Target.of(writing, kernel.labels)
     target.check(model, baskets, limits.candidates_file, limits.exclude_file, resume=resume)
-    source = None if baskets is None else files.Source.of(baskets, reading)
+    source = None if baskets is None else files.Source(baskets, reading)
     starts = files.given_baskets(kernel, given, source, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, source is not None))
-    lists = Lists(**vars(limits), ids=writing.ids, encoding=reading.encoding, unknown=reading.unknown)
+    lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
     barred = _given_elsewhere(starts, chosen["only"])
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]

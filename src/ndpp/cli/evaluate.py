@@ -70,7 +70,7 @@ def evaluate(
     check_output(output, inputs=(model, baskets, train, validation))
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
     kernel = load_model(model)
-    source = Source.of(baskets, reading)
+    source = Source(baskets, reading)
     test = source.read_for(kernel, ids=ids)
     if not len(test):
         raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")

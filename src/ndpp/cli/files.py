@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
 from ndpp.baskets.lines import Columns, MissingColumnError
-from ndpp.cli.options import Format, Reading
+from ndpp.cli.options import Reading
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
 from ndpp.explain import missions
 from ndpp.laws.files import load, load_header
@@ -37,18 +37,8 @@ class Source(NamedTuple):
     """A file of baskets, or "-" for standard input, and how to read it."""
 
     path: str
-    format: Format | None = None
-    basket: str = "basket"
-    item: str = "item"
-    encoding: str | None = None
-    missing: str = "error"
-    unknown: str = "error"
+    reading: Reading = Reading()
     may_differ: bool = False
-
-    @classmethod
-    def of(cls, path: str, reading: Reading) -> Source:
-        """Return a file, to be read as the options say."""
-        return cls(path, *astuple(reading))
 
     @property
     def name(self) -> str:
@@ -60,24 +50,25 @@ class Source(NamedTuple):
 
         --basket and --item describe BASKETS: a text file has no columns, and another table may have those that ndpp writes.
         """
-        is_text = format_of(path, self.format) == "text"
-        return self._replace(path=path, may_differ=True, **(Columns()._asdict() if is_text else {}))
+        columns = Columns()._asdict() if format_of(path, self.reading.from_) == "text" else {}
+        return Source(path, replace(self.reading, **columns), may_differ=True)
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
         target: Any = self.path
-        if self.format is None and Path(self.path).suffix.lower() == ".json":
+        how: dict[str, Any] = {**vars(self.reading), **options}
+        format = how.pop("from_")
+        if format is None and Path(self.path).suffix.lower() == ".json":
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
         if target == "-":
             target = io.BytesIO(sys.stdin.buffer.read())
             target.name = "standard input"
-        how: dict[str, Any] = {"encoding": self.encoding, "missing": self.missing, "unknown": self.unknown, **options}
         try:
-            return Baskets.read(target, format=self.format, basket=self.basket, item=self.item, **how)
+            return Baskets.read(target, format=format, **how)
         except MissingColumnError as missing:
             if not self.may_differ or not set(Columns()) <= set(missing.there):
                 raise
-            return self._replace(may_differ=False, **Columns()._asdict()).read(**options)
+            return Source(self.path, replace(self.reading, **Columns()._asdict())).read(**options)
         except UnknownItemError as unknown:
             unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
             raise

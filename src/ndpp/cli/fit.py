@@ -72,7 +72,7 @@ def fit(
     _check_output(output, (baskets, validation, items, settings.families), test=test)
     with one_writer(output):
         _check_part(part, resume=resume)
-        source = Source.of(baskets, reading)
+        source = Source(baskets, reading)
         data, held_out = _read(source, validation, items, as_labels=labels)
         chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
         if epochs is not None:

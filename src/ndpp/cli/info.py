@@ -55,7 +55,7 @@ def info(
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
     check_output(output, inputs=(file,))
-    source = Source.of(file, reading)
+    source = Source(file, reading)
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))
     elif _is_model(source):
@@ -67,7 +67,7 @@ def info(
 
 def _is_model(source: Source) -> bool:
     """Return whether a file looks like safetensors: a JSON object after eight bytes of length."""
-    if source.path == "-" or source.format is not None:
+    if source.path == "-" or source.reading.from_ is not None:
         return False
     path = Path(source.path)
     if path.suffix == ".safetensors" or path.is_dir():

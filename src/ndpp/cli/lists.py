@@ -16,7 +16,7 @@ from ndpp.baskets.files import format_of, read, read_lines, unquoted
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
 from ndpp.cli.files import Law, Source, item_ids, require
-from ndpp.cli.options import Format
+from ndpp.cli.options import Format, Limits, ReadingFor, Unknown
 from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
 from ndpp.inference import PerCategory
 
@@ -24,26 +24,23 @@ from ndpp.inference import PerCategory
 class Lists(NamedTuple):
     """The items of --only and --candidates-file, without those of --exclude and --exclude-file; and how to read them."""
 
-    only: Sequence[str] | None = None
-    candidates_file: str | None = None
-    exclude: Sequence[str] | None = None
-    exclude_file: str | None = None
+    limits: Limits
     ids: bool = False
     encoding: str | None = None
     unknown: str = "error"
 
     def candidates(self, law: Law) -> IntArray | None:
         """Return the items that may come, None if they are not limited."""
-        if not self.only and self.candidates_file is None:
+        if not self.limits.only and self.limits.candidates_file is None:
             return None
-        found = np.union1d(item_ids(law, self.only, ids=self.ids), self._read(law, self.candidates_file))
+        found = np.union1d(item_ids(law, self.limits.only, ids=self.ids), self._read(law, self.limits.candidates_file))
         if not len(found):
-            raise InvalidInputError(f"{self.candidates_file} names no item of the model")
+            raise InvalidInputError(f"{self.limits.candidates_file} names no item of the model")
         return found
 
     def excluded(self, law: Law) -> IntArray:
         """Return the items that may not come."""
-        return np.union1d(item_ids(law, self.exclude, ids=self.ids), self._read(law, self.exclude_file))
+        return np.union1d(item_ids(law, self.limits.exclude, ids=self.ids), self._read(law, self.limits.exclude_file))
 
     def allowed(self, law: Law) -> IntArray:
         """Return the candidates without the excluded items."""
@@ -131,9 +128,8 @@ def read_groups(
     path: str, column: str, law: Law | Baskets, *, ids: bool, encoding: str | None
 ) -> tuple[list[str], IntArray]:
     """Return the names in a column of a table of items, and which of them each item has, −1 for items without any."""
-    source = Source(
-        path, None if format_of(path, None) != "text" else Format.csv, column, "item", encoding, unknown="skip"
-    )
+    format = None if format_of(path, None) != "text" else Format.csv
+    source = Source(path, ReadingFor(format, column, encoding=encoding, unknown=Unknown.skip))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the file may hold products that the model does not know
         try:

@@ -78,11 +78,11 @@ def recommend(
     """
     check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, category_of))
     law = load_model(model)
-    source = None if baskets is None else Source.of(baskets, reading)
+    source = None if baskets is None else Source(baskets, reading)
     starts = given_baskets(law, given, source, ids=ids)
-    lists = Lists(**vars(limits), ids=ids, encoding=reading.encoding, unknown=reading.unknown)
+    allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law)
     asked = CategoryFile(category_of, max_per_category, categories)
-    allowed, limit = asked.limit(law, lists.allowed(law), ids=ids, encoding=reading.encoding)
+    allowed, limit = asked.limit(law, allowed, ids=ids, encoding=reading.encoding)
     names = law.labels if law.labels is not None and not ids else range(law.n_items)
     with working("recommending"):
         make = _why if why else _best
@@ -155,9 +155,9 @@ def map_(
     kernel = load_model(model)
     target = Target.of(writing, kernel.labels)
     target.check(model, baskets, resume=False)
-    source = None if baskets is None else Source.of(baskets, reading)
+    source = None if baskets is None else Source(baskets, reading)
     starts = given_baskets(kernel, given, source, ids=writing.ids)
-    allowed, _ = Lists(exclude=exclude, ids=writing.ids).narrowed(kernel, starts.indices)
+    allowed, _ = Lists(o.Limits(exclude=exclude), writing.ids).narrowed(kernel, starts.indices)
     if source:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []

@@ -65,7 +65,7 @@ def report(
     )
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
     law = load_model(model)
-    source = Source.of(test or "", reading)
+    source = Source(test or "", reading)
     with working("reading baskets"):
         seen, other = (None if path is None else source.sibling(path).read_for(law, ids=ids) for path in (train, test))
     if other is not None and not len(other):
