@@ -24,7 +24,7 @@ from ndpp.laws.law import Law, log_sum
 
 WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
-RARE_SIZE = 1e-8
+RARE_SIZE = 1e-6
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
 MEMORY = 2**31
 """Default for the maximum number of bytes of prepared components."""

@@ -61,3 +61,6 @@ class SharedTies(Mixture):
     def settled(self, baskets: Baskets, posterior: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return baskets, items and P(a ∈ S | J ⊆ S) where this does not depend on ties, from P(c | J ⊆ S)."""
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+
+    def _log_whole_of(self, ids: IntArray) -> FloatArray:
+        return Law._log_whole_of(self, ids)  # all components at once, and not one by one
