@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.laws.base import Law
+from ndpp.laws.law import Law
 from ndpp.learning.checkpoint import Checkpoint
 
 LESS = "it fits as well or worse, more so in large catalogues"
