@@ -19,7 +19,7 @@ from ndpp.inference import (
 from ndpp.laws import FamilyMixture, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
-    from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
+    from ndpp import answers, datasets, diagnostics, explain, metrics, plots, samplers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
@@ -35,6 +35,7 @@ __all__ = [
     "PerCategory",
     "Ranking",
     "SymmetricDPP",
+    "answers",
     "continuation_scores",
     "continuation_scores_many",
     "datasets",
@@ -54,7 +55,7 @@ __all__ = [
     "save",
 ]
 
-_PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 

@@ -15,9 +15,9 @@ import pytest
 import uvicorn
 
 import ndpp
+from ndpp.answers.draws import Drawer
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.serve.app import create_app
-from ndpp.serve.draws import Drawer
 from ndpp.serve.limits import Limits
 from ndpp.serve.protocol import PatientProtocol
 from servers import get, post, serving

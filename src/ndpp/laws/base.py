@@ -22,6 +22,12 @@ class Law:
     _memory: ClassVar[int] = 256 * 2**20
     """Default for the maximum number of bytes of cached matrices."""
 
+    @staticmethod
+    def of(model: Any) -> Any:
+        """Return the law of a fitted estimator, or the model itself if it is a law; None for anything else."""
+        law = getattr(model, "law_", getattr(model, "kernel_", model))
+        return law if isinstance(law, Law) else None
+
     def component(self, which: int | str) -> int:
         """Return the number of a component of a mixture, given by number or name."""
         raise InvalidInputError(f"is for mixtures, and this is a single kernel; got {which!r}", argument="component")
@@ -29,10 +35,8 @@ class Law:
     def _repr_html_(self) -> str:
         law: Any = self  # what is an attribute of a kernel may be a property of a mixture
         facts: list[tuple[str, Any]] = [("items", law.n_items), ("largest sample", law.max_size)]
-        for weight, name in sorted(
-            zip(getattr(law, "weights", ()), getattr(law, "names", None) or count()), reverse=True
-        ):
-            facts.append((f"component {name}", f"{weight:.1%}"))
+        components = sorted(zip(law.weights, law.names or count()), reverse=True)
+        facts += [(f"component {name}", f"{weight:.1%}") for weight, name in components if len(components) > 1]
         return html_table(repr(self).strip("<>"), ["labels", some(law.labels)], facts)
 
     def sampler(
@@ -116,17 +120,20 @@ class Law:
         *,
         n: int = 10,
         candidates: Items | None = None,
-        ranking: str = "completion",
+        ranking: str = "continuation",
+        damping: float = 0.25,
+        support: float | None = None,
         unknown: str = "error",
     ) -> Any:
-        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`.
+        """Return the ``n`` best items for a basket of ids or labels; see :func:`ndpp.recommend`.
 
         Examples
         --------
         >>> from ndpp.datasets import shelf_kernel
         >>> shelf_kernel().recommend(["bread"], n=2)
-        item     score
-        butter   3.028
-        jam     0.9346
+        item           score
+        butter         0.615
+        tomato sauce  0.3174
         """
-        return load(RECOMMEND)(self, basket, n=n, candidates=candidates, ranking=ranking, unknown=unknown)
+        options: dict[str, Any] = {"n": n, "candidates": candidates, "unknown": unknown}
+        return load(RECOMMEND)(self, basket, ranking=ranking, damping=damping, support=support, **options)

@@ -249,6 +249,38 @@ class LowRankKernel(Judged, Law):
             return np.zeros_like(self.coordinates.B)
         return inclusion_matrix(self.coordinates, size, given)[0]
 
+    # -- as a mixture of one component ----------------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> FloatArray:
+        """The weight of its one component."""
+        return np.ones(1)
+
+    @property
+    def names(self) -> None:
+        """Its one component has no name."""
+        return None
+
+    def component_inclusions(self) -> FloatArray:
+        """Return P(a ∈ S) of the one component, shape (1, n_items)."""
+        return self.inclusion_probabilities()[None]
+
+    def responsibilities(self, items: Items, *, whole: bool = False, size: int | None = None) -> FloatArray:
+        """Return the posterior of the one component."""
+        return np.ones(1)
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
+        out, at = np.zeros((len(first), len(second))), [self.can_occur(items) for items in (first, second)]
+        rows = [items[possible] for items, possible in zip((first, second), at)]
+        q, other = (self.ties.q_rows(self.rows_of(items)) for items in rows)
+        R = tilted_law(self.ties.coordinates, 1.0).marginal
+        covariance = -((q @ R) @ other.T) * ((q @ R.T) @ other.T)
+        if self.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
+            covariance /= np.outer(*(1 + self.background[items] for items in rows))
+        out[np.ix_(*at)] = covariance
+        return out
+
     def check_size(self, size: int, *, given: FloatArray | None = None) -> int:
         """Return ``size`` if some set of that size contains the items with rows ``given`` of Q; raise otherwise."""
         n_given = 0 if given is None else len(given)
