@@ -64,8 +64,8 @@ def check_items(items: Any, catalogue: int | Catalogue, name: str = "items") -> 
     ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
     if ids.size == 0:
         return np.empty(0, np.int64)
-    if ids.dtype.kind in "UO" and hasattr(catalogue, "ids"):
-        ids = _labelled(items, catalogue, ids)
+    if ids.dtype.kind in "UO" and hasattr(catalogue, "ids") and all(isinstance(i, str) for i in items):
+        ids = catalogue.ids(items if isinstance(items, str) else list(items))
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         kinds = "integer item ids or labels" if hasattr(catalogue, "ids") else "integer item ids"
         raise InvalidInputError(f"must be a flat sequence of {kinds}; got {items!r}", argument=name)
@@ -79,17 +79,6 @@ def check_items(items: Any, catalogue: int | Catalogue, name: str = "items") -> 
             f"must not repeat an item; item {distinct[counts > 1][0]} occurs {counts.max()} times", argument=name
         )
     return ids
-
-
-def _labelled(items: Any, catalogue: Any, ids: AnyArray) -> AnyArray:
-    """Return labels, or labels and ids, as ids; anything else as it is."""
-    if all(isinstance(item, str) for item in items):
-        return np.asarray(catalogue.ids(items if isinstance(items, str) else list(items)))
-    if not all(isinstance(item, str | int) and not isinstance(item, bool) for item in items):
-        return ids
-    labels = [item for item in items if isinstance(item, str)]
-    found = dict(zip(labels, catalogue.ids(labels).tolist()))
-    return np.array([found.get(item, item) for item in items])
 
 
 def check_count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:

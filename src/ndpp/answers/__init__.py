@@ -18,32 +18,12 @@ from ndpp.answers.questions import (
     search,
     why,
 )
-from ndpp.answers.records import (
-    Completed,
-    Description,
-    Found,
-    Likelihood,
-    Map,
-    Pairs,
-    Recommended,
-    Record,
-    Related,
-    Why,
-)
+from ndpp.answers.records import Record
 
 __all__ = [
     "MOST_POPULAR",
-    "Completed",
-    "Description",
-    "Found",
-    "Likelihood",
-    "Map",
-    "Pairs",
     "Prepared",
-    "Recommended",
     "Record",
-    "Related",
-    "Why",
     "complete",
     "describe",
     "map_of",

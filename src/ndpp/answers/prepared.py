@@ -53,7 +53,11 @@ class Prepared:
     # -- names ---------------------------------------------------------------------------------------------------------------
 
     def ids(self, items: Any, argument: str = "basket") -> IntArray:
-        """Return the ids of distinct items: a string is a label, an integer an id."""
+        """Return the ids of distinct items: a string is a label, an integer an id, also in one list."""
+        labels = [item for item in items if isinstance(item, str)]
+        if 0 < len(labels) < len(items):
+            known = dict(zip(labels, self.law.ids(labels).tolist()))
+            items = [known.get(item, item) for item in items]
         return check_items(items, self.law, argument)
 
     def names(self, items: Any, *, ids: bool = False) -> list[Any]:

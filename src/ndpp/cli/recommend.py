@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ndpp import answers
+from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
@@ -99,7 +100,7 @@ def recommend(
 
 
 def _report(
-    found: Sequence[answers.Recommended | None], starts: Baskets, ranking: Ranking, *, from_file: bool
+    found: Sequence[records.Recommended | None], starts: Baskets, ranking: Ranking, *, from_file: bool
 ) -> Report:
     """Return what is recommended."""
     header = next((one.table()[0] for one in found if one is not None and one.items), ("item", "score"))

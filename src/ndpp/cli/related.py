@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from ndpp import answers
+from ndpp.answers import records
 from ndpp.answers.records import RELATION, Relation, relation_rows
 from ndpp.cli import options as o
 from ndpp.cli.files import check_output, item_ids, load_model
@@ -55,7 +56,7 @@ def related(
     emit(Report({"items": [one.data() for one in found]}, Table(FIELDS, lines), shown, notes), output, as_json=json)
 
 
-def _catalogue(law: answers.Prepared, pairs: answers.Pairs) -> Report:
+def _catalogue(law: answers.Prepared, pairs: records.Pairs) -> Report:
     """Return the report on the pairs of the catalogue."""
     shown, n_items = [], law.law.n_items
     notes = _notes(law) if pairs.complements or pairs.substitutes else []

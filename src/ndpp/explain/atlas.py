@@ -58,13 +58,15 @@ def _features(law: Any, found: Inclusions, items: IntArray) -> FloatArray:
     if ties is None:
         return np.asarray(np.sqrt(found.weights[:, None] * found.by_component[:, items]).T)
     q, B = ties.q_rows(law.rows_of(items)), ties.coordinates.B
+    if law.background is not None:  # rows of X, which a background scales
+        q = q * np.sqrt(1 + law.background[items])[:, None]
     values, vectors = np.linalg.eigh(q.T @ q)
     root = vectors * np.sqrt(np.maximum(values, 0.0))  # ‖q B root‖ is the norm of a row of L among these items
     return np.hstack([q @ B @ root, q @ B.T @ root])
 
 
 def _layout(cosines: FloatArray) -> FloatArray:
-    """Return places in the unit square. O(m³) for the start, O(m²) for each of the steps."""
+    """Return places in the unit square, halfway to their ranks to make room for labels. O(m³) for the start, O(m²) for each step."""
     P = np.exp((cosines - 1.0) / WIDTH)
     np.fill_diagonal(P, 0.0)
     degree = P.sum(axis=1) + 1e-12
@@ -81,4 +83,5 @@ def _layout(cosines: FloatArray) -> FloatArray:
         speed = (0.5 if step < STEPS // 4 else 0.8) * speed - len(P) / 3 * slope
         places = places + speed
     low, high = places.min(axis=0), places.max(axis=0)
-    return np.asarray((places - low) / np.maximum(high - low, 1e-12))
+    ranks = np.argsort(np.argsort(places, axis=0, kind="stable"), axis=0) / (len(places) - 1)
+    return np.asarray(((places - low) / np.maximum(high - low, 1e-12) + ranks) / 2)

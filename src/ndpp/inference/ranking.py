@@ -38,6 +38,8 @@ SUPPORT = 0.25
 """Lift leaves out items whose P(a) is below this part of the mean over all items that can occur, unless told otherwise."""
 TIE = 2.0**34
 """Scores that agree to one part in this many count as equal."""
+ZERO_CHANCE = 1e-13
+"""Probabilities up to this are rounding errors of zero, as for a duplicate of an item of the basket."""
 SCORES = 2**24
 """Scores in memory at a time (128 MB)."""
 
@@ -142,7 +144,8 @@ class Rule(NamedTuple):
 
     def best(self, chances: FloatArray) -> Recommendation:
         """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
-        keys = np.where(self.allowed, chances / self.unit, 0.0)
+        least_chance = 0.0 if self.ranking is Ranking.COMPLETION else ZERO_CHANCE
+        keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
         if self.limit is not None:
             self.limit.apply(keys)
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
@@ -258,8 +261,9 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
     >>> continuation_scores(kernel, [0]).round(4)
     array([0.    , 0.8333, 0.5   ])
     """
-    out = law.inclusion_probabilities(given=basket)
-    out[check_items(basket, law, "basket")] = 0.0
+    ids = check_items(basket, law, "basket")
+    out = law.inclusion_probabilities(given=ids)
+    out[ids] = 0.0
     return out
 
 

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 
 import ndpp
 from ndpp import answers
-from ndpp.answers import Record
+from ndpp.answers import Record, records
 from ndpp.errors import InvalidInputError
 from ndpp.serve import batch, metrics, pages, problems
 from ndpp.serve import schemas as s
@@ -92,7 +92,7 @@ async def ask(request: Request, answer: Callable[[Served, Stop], Record]) -> Res
 # -- questions ---------------------------------------------------------------------------------------------------------------
 
 
-@api.get("/items", response_model=answers.Found, summary="Search the catalogue")
+@api.get("/items", response_model=records.Found, summary="Search the catalogue")
 async def items(
     request: Request,
     q: Text = "",
@@ -114,13 +114,13 @@ async def model(request: Request) -> Response:
     return await ask(request, described)
 
 
-@api.get("/map", response_model=answers.Map, summary="Map of the catalogue")
+@api.get("/map", response_model=records.Map, summary="Map of the catalogue")
 async def atlas(request: Request) -> Response:
     """Places of the most popular items: items of a kind are close together."""
     return await ask(request, lambda model, _: answers.map_of(model))
 
 
-@api.get("/related", response_model=answers.Related, summary="Complements and substitutes")
+@api.get("/related", response_model=records.Related, summary="Complements and substitutes")
 async def related(
     request: Request,
     item: Annotated[str | None, Query(min_length=1, max_length=LABEL_LENGTH, description="A label.")] = None,
@@ -135,31 +135,31 @@ async def related(
     return await ask(request, lambda model, _: answers.related(model, named, n=n, ids=ids))
 
 
-@api.post("/recommend", response_model=answers.Recommended, summary="What goes with a basket")
+@api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")
 async def recommend(request: Request, question: s.RecommendAsk) -> Response:
     """The best items for a basket."""
     return await ask(request, lambda model, _: answers.recommend(model, **vars(question)))
 
 
-@api.post("/why", response_model=answers.Why, summary="Why this item")
+@api.post("/why", response_model=records.Why, summary="Why this item")
 async def why(request: Request, question: s.WhyAsk) -> Response:
     """What the score of an item owes to popularity, to the mission and to ties."""
     return await ask(request, lambda model, _: answers.why(model, **vars(question)))
 
 
-@api.post("/complete", response_model=answers.Completed, summary="Complete a basket")
+@api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
     return await ask(request, lambda model, stop: answers.complete(model, **vars(question), check=stop.check))
 
 
-@api.post("/sample", response_model=answers.Completed, summary="Draw baskets")
+@api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
     return await ask(request, lambda model, stop: answers.complete(model, **vars(question), check=stop.check))
 
 
-@api.post("/probability", response_model=answers.Likelihood, summary="How likely is a basket")
+@api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
     return await ask(request, lambda model, _: answers.probability(model, question.basket))

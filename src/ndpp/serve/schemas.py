@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ndpp.answers import Description
+from ndpp.answers.records import Description
 from ndpp.inference import Ranking
 from ndpp.inference.ranking import DAMPING
 from ndpp.serve import limits
