@@ -189,8 +189,8 @@ def test_maps(model: Asked):
     expected = told(answers.map_of(model.law))
     close(get(f"{model.url}/api/map").json(), expected)
     found = explain.atlas(model.law)
-    assert expected["items"] == [one.label for one in found.items]
-    assert [tuple(place) for place in expected["places"]] == list(found.places)
+    assert [one["item"] for one in expected["items"]] == [one.label for one in found.items]
+    assert [(one["x"], one["y"]) for one in expected["items"]] == list(found.places)
 
 
 def test_likelihoods_and_search(model: Asked):
@@ -226,6 +226,6 @@ def test_records_show_themselves(model: Asked):
         header, rows = record.table()
         assert all(len(row) == len(header) for row in rows)
         assert all(name in repr(record).splitlines()[0] for name in header)
-        assert record._repr_html_().startswith("<b>" if record.title else "<table>")
+        assert record._repr_html_().startswith(f"<b>{type(record).__name__}</b><table>")
         assert len(record.to_frame("pandas")) == len(rows)
         assert json.loads(record.to_json()).keys() == record.data().keys()

@@ -142,9 +142,10 @@ def test_the_model_describes_itself(api, kernel):
 
 def test_the_map_has_every_item_once(api, kernel):
     answer = api.get("/api/map").json()
-    assert sorted(answer["items"]) == sorted(kernel.labels)
-    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in answer["places"])
-    assert answer["probabilities"] == sorted(answer["probabilities"], reverse=True)
+    assert sorted(one["item"] for one in answer["items"]) == sorted(kernel.labels)
+    assert all(0 <= one["x"] <= 1 and 0 <= one["y"] <= 1 for one in answer["items"])
+    shares = [one["probability"] for one in answer["items"]]
+    assert shares == sorted(shares, reverse=True)
 
 
 @pytest.mark.parametrize("label", ODD)

@@ -55,7 +55,7 @@ def test_questions_are_answered_by_the_mixture(url, mixture):
     related = get(f"{url}/api/related?item=bread&ids=true").json()
     first = related["complements"][0]
     assert first["lift"] == pytest.approx(given[first["other"]] / mixture.inclusion_probabilities()[first["other"]])
-    assert sorted(get(f"{url}/api/map").json()["items"]) == sorted(mixture.labels)
+    assert sorted(one["item"] for one in get(f"{url}/api/map").json()["items"]) == sorted(mixture.labels)
 
 
 def test_a_mixture_answers_before_its_sizes_are_known(monkeypatch, tmp_path):

@@ -203,7 +203,7 @@ def related(model: Any, item: r.Item, *, n: int = 10, popular: int | None = None
     (number,) = own.ids([item], "item").tolist()
     name = own.names([number])[0]
     found = related_to(own.law, name, n=n, least_probability=_least(own, popular), found=own.found)
-    kinds = (_relations(own, kind, ids=ids) for kind in (found.complements, found.substitutes))
+    kinds = _relations(own, (found.complements, found.substitutes), ids=ids)
     return r.Related(own.names([number], ids=ids)[0], _share(found.item.probability), *kinds)
 
 
@@ -211,7 +211,7 @@ def pairs(model: Any, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool = F
     """Return up to ``n`` pairs of complements and of substitutes among the ``popular`` most popular items."""
     own = Prepared.of(model)
     found = strongest_pairs(own.law, n=n, least_probability=_least(own, popular), found=own.found)
-    return r.Pairs(min(popular, own.law.n_items), *(_relations(own, kind, ids=ids) for kind in found))
+    return r.Pairs(min(popular, own.law.n_items), *_relations(own, found, ids=ids))
 
 
 def _least(own: Prepared, popular: int | None) -> float:
@@ -219,13 +219,14 @@ def _least(own: Prepared, popular: int | None) -> float:
     return 0.0 if popular is None else float(np.sort(own.popularity)[-min(popular, own.law.n_items)])
 
 
-def _relations(own: Prepared, found: Sequence[Pair], *, ids: bool) -> tuple[r.Relation, ...]:
-    out = []
-    for one in found:
-        item, other = own.names([one.first.item, one.second.item], ids=ids)
-        numbers = (one.lift, one.by_missions, one.tie, _share(one.together), one.correlation)
-        out.append(r.Relation(item, other, *numbers))
-    return tuple(out)
+def _relations(own: Prepared, found: Sequence[Sequence[Pair]], *, ids: bool) -> list[tuple[r.Relation, ...]]:
+    """Return complements and substitutes as records."""
+    kinds = []
+    for kind, pairs in zip(("complement", "substitute"), found):
+        both = [own.names([pair.first.item, pair.second.item], ids=ids) for pair in pairs]
+        numbers = [(one.lift, one.by_missions, one.tie, _share(one.together), one.correlation) for one in pairs]
+        kinds.append(tuple(r.Relation(kind, *names, *values) for names, values in zip(both, numbers)))
+    return kinds
 
 
 def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
@@ -261,7 +262,7 @@ def map_of(model: Any) -> r.Map:
     own = Prepared.of(model)
     items, places = own.atlas
     names = own.names([one.item for one in items])
-    return r.Map(tuple(names), tuple(_share(one.probability) for one in items), places)
+    return r.Map(tuple(r.Place(*one) for one in zip(names, (_share(i.probability) for i in items), *zip(*places))))
 
 
 def search(model: Any, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:

@@ -5,28 +5,33 @@ Items go by their labels, or by their ids if the model has no labels or ids are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from ndpp._json import to_json
 from ndpp._show import html_table, text_table, to_frame
 
 Item = int | str
-Rows = Sequence[Sequence[Any]]
 SHOWN = 6
 """Typical items in the line of a mission."""
 
 
 class Record:
-    """What every answer can do: show itself as a table, and become a data frame or JSON."""
+    """What every answer can do: show itself as a table, and become a data frame or JSON.
 
-    title: ClassVar[str] = ""
+    The fields ``listed`` hold the rows of the table, records like ``row``; without any, the record is the only row.
+    """
+
+    listed: ClassVar[tuple[str, ...]] = ()
+    row: ClassVar[type]
     __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True}
 
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return the names of columns, and rows."""
-        raise AssertionError("every record has a table")
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of columns, and rows; lists within a row are left out."""
+        rows = [one for name in self.listed for one in getattr(self, name)] if self.listed else [self]
+        kind: Any = type(rows[0]) if rows else self.row
+        header = [field.name for field in fields(kind) if not str(field.type).startswith("tuple")]
+        return header, [tuple(getattr(row, name) for name in header) for row in rows]
 
     def data(self) -> dict[str, Any]:
         """Return the answer in dictionaries, lists and numbers."""
@@ -45,12 +50,7 @@ class Record:
         return text_table(*self.table())
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, *self.table())
-
-
-def rows_of(records: Sequence[Any]) -> Rows:
-    """Return the fields of records as rows."""
-    return [tuple(vars(record).values()) for record in records]
+        return html_table(type(self).__name__, *self.table())
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,10 +59,6 @@ class Scored(Record):
 
     item: Item
     score: float
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return the one row."""
-        return ("item", "score"), rows_of([self])
 
 
 @dataclass(frozen=True)
@@ -90,28 +86,16 @@ class Why(Scored):
     by_item: tuple[TiedTo, ...]
     """Ties to single items of the basket, strongest first."""
 
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return the one row; ties to single items are fields."""
-        return WHY, [row[:-1] for row in rows_of([self])]
-
-
-WHY = ("item", "score", "popularity", "mission", "ties", "because", "tied_to")
-
 
 @dataclass(frozen=True, repr=False)
 class Recommended(Record):
     """Items for a basket, best first."""
 
-    title = "Recommended"
+    listed, row = ("items",), Scored
     ranking: str
     meaning: str
     """What a score says."""
     items: tuple[Why | Scored, ...]
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per item."""
-        tables = [one.table() for one in self.items]
-        return tables[0][0] if tables else ("item", "score"), [row for _, rows in tables for row in rows]
 
 
 @dataclass(frozen=True)
@@ -126,19 +110,20 @@ class Drawn:
 class Completed(Record):
     """Baskets drawn, and the seed that gives them again."""
 
-    title = "Completed"
     seed: int
     baskets: tuple[Drawn, ...]
 
-    def table(self) -> tuple[Sequence[str], Rows]:
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return a row per item of each basket."""
-        return ("basket", "item"), [(i, item) for i, one in enumerate(self.baskets) for item in one.items]
+        return ["basket", "item"], [(i, item) for i, one in enumerate(self.baskets) for item in one.items]
 
 
 @dataclass(frozen=True)
 class Relation:
     """Two items that go together, or stand in for each other."""
 
+    kind: str
+    """complement or substitute"""
     item: Item
     other: Item
     lift: float
@@ -153,44 +138,27 @@ class Relation:
     """The correlation that ties make, which orders lists."""
 
 
-RELATION = ("item", "other", "lift", "by_missions", "by_ties", "together", "correlation")
-
-
 @dataclass(frozen=True, repr=False)
 class Pairs(Record):
     """The strongest pairs among the most popular items of the catalogue."""
 
-    title = "What goes together, and what stands in for what"
+    listed, row = ("complements", "substitutes"), Relation
     popular: int
     """Items whose pairs were searched."""
     complements: tuple[Relation, ...]
     substitutes: tuple[Relation, ...]
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per pair."""
-        return ("kind", *RELATION), relation_rows(self)
 
 
 @dataclass(frozen=True, repr=False)
 class Related(Record):
     """What goes with an item, and what stands in for it, strongest first."""
 
-    title = "Related items"
+    listed, row = ("complements", "substitutes"), Relation
     item: Item
     probability: float
     """Share of baskets that contain the item."""
     complements: tuple[Relation, ...]
     substitutes: tuple[Relation, ...]
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per related item."""
-        return ("kind", *RELATION), relation_rows(self)
-
-
-def relation_rows(found: Related | Pairs) -> list[tuple[Any, ...]]:
-    """Return the rows of complements and of substitutes."""
-    kinds = (("complement", found.complements), ("substitute", found.substitutes))
-    return [(kind, *row) for kind, own in kinds for row in rows_of(own)]
 
 
 @dataclass(frozen=True)
@@ -205,7 +173,6 @@ class MissionShare:
 class Likelihood(Record):
     """How likely a basket is, as a whole and by its size. Logarithms are natural; null stands for probability zero."""
 
-    title = "How likely the basket is"
     log_prob: float | None
     """log P(S): the basket is exactly this one."""
     log_prob_of_size: float | None
@@ -219,11 +186,6 @@ class Likelihood(Record):
     """P(|S| ≤ k); null while it is being computed."""
     missions: tuple[MissionShare, ...]
     """Probable missions of the basket; empty if the model has none."""
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per number."""
-        numbers = [(name, value) for name, value in vars(self).items() if name != "missions"]
-        return ("", "value"), numbers + [(one.name, one.probability) for one in self.missions]
 
 
 @dataclass(frozen=True)
@@ -261,7 +223,6 @@ class Share:
 class Description(Record):
     """A model in numbers and words."""
 
-    title = "The model"
     n_items: int
     rank: int | None
     """The rank of a kernel; a mixture has none."""
@@ -275,25 +236,23 @@ class Description(Record):
     missions: tuple[Mission, ...]
     """Missions of a mixture, largest first."""
 
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per fact."""
-        facts = ("n_items", "rank", "n_components", "labelled", "mean_size")
-        return ("", "value"), [(name, getattr(self, name)) for name in facts]
+
+@dataclass(frozen=True)
+class Place:
+    """An item, the share of baskets that contain it, and its place."""
+
+    item: Item
+    probability: float
+    x: float
+    y: float
 
 
 @dataclass(frozen=True, repr=False)
 class Map(Record):
     """The most popular items and their places in the unit square: items of a kind are close together."""
 
-    title = "Map of the catalogue"
-    items: tuple[Item, ...]
-    probabilities: tuple[float, ...]
-    places: tuple[tuple[float, float], ...]
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per item."""
-        rows = [(item, p, *place) for item, p, place in zip(self.items, self.probabilities, self.places)]
-        return ("item", "probability", "x", "y"), rows
+    listed, row = ("items",), Place
+    items: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -309,10 +268,6 @@ class FoundItem:
 class Found(Record):
     """Items found, best first, and how many there are in all."""
 
-    title = "Items found"
+    listed, row = ("items",), FoundItem
     items: tuple[FoundItem, ...]
     total: int
-
-    def table(self) -> tuple[Sequence[str], Rows]:
-        """Return a row per item."""
-        return ("id", "item", "probability"), rows_of(self.items)

@@ -103,7 +103,7 @@ def _report(
     found: Sequence[records.Recommended | None], starts: Baskets, ranking: Ranking, *, from_file: bool
 ) -> Report:
     """Return what is recommended."""
-    header = next((one.table()[0] for one in found if one is not None and one.items), ("item", "score"))
+    header = next((one.table()[0] for one in found if one is not None and one.items), ["item", "score"])
     rows = [
         (i, rank, *row)
         for i, one in zip(starts.ids_or_numbers, found)

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 from ndpp import answers
 from ndpp.answers import records
-from ndpp.answers.records import RELATION, Relation, relation_rows
+from ndpp.answers.records import Relation
 from ndpp.cli import options as o
 from ndpp.cli.files import check_output, item_ids, load_model
 from ndpp.cli.output import Report, emit, working
 from ndpp.experiments.record import Table
 
 POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
-FIELDS = ("kind", *RELATION)
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
 BY_TIES = "By ties: the part of the lift that missions do not explain, which orders the lists."
 
@@ -47,13 +46,13 @@ def related(
             return
         chosen = item_ids(law.law, items, ids=ids).tolist()
         found = [answers.related(law, item, n=number, popular=popular, ids=ids) for item in chosen]
-    lines = [line for one in found for line in relation_rows(one)]
-    shown, notes = [], _notes(law) if lines else []
+    table = Table(found[0].table()[0], [row for one in found for row in one.table()[1]])
+    shown, notes = [], _notes(law) if table.lines else []
     for one in found:
         for title, kind in ((f"goes with {one.item}", one.complements), (f"instead of {one.item}", one.substitutes)):
             shown.append(_shown(law, (title,), [(pair.other,) for pair in kind], kind))
             notes += [] if kind else [f"Nothing {title}."]
-    emit(Report({"items": [one.data() for one in found]}, Table(FIELDS, lines), shown, notes), output, as_json=json)
+    emit(Report({"items": [one.data() for one in found]}, table, shown, notes), output, as_json=json)
 
 
 def _catalogue(law: answers.Prepared, pairs: records.Pairs) -> Report:
@@ -67,7 +66,7 @@ def _catalogue(law: answers.Prepared, pairs: records.Pairs) -> Report:
         notes.append(
             f"Pairs of the {pairs.popular:,} most popular of {n_items:,} items; --popular {n_items} takes all."
         )
-    return Report(pairs.data(), Table(FIELDS, relation_rows(pairs)), shown, notes)
+    return Report(pairs.data(), Table(*pairs.table()), shown, notes)
 
 
 def _notes(law: answers.Prepared) -> list[str]:

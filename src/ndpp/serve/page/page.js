@@ -196,9 +196,9 @@ function showRelated() {
 }
 
 function showMap() {
-  const { items: names, places, probabilities } = state.map;
+  const names = state.map.items.map(({ item }) => item), probabilities = state.map.items.map(({ probability }) => probability);
   const width = Math.max(320, Math.min(1000, $("map").clientWidth)), height = Math.max(320, width / 2);
-  const x = (i) => 30 + (width - 60) * places[i][0], y = (i) => 30 + (height - 50) * places[i][1];
+  const x = (i) => 30 + (width - 60) * state.map.items[i].x, y = (i) => 30 + (height - 50) * state.map.items[i].y;
   const held = new Set(state.basket), most = Math.max(...probabilities, 1e-12);
   const dots = names.map((item, i) => {
     const dot = drawing("circle", { cx: x(i), cy: y(i), r: 4 + 12 * Math.sqrt(probabilities[i] / most), class: held.has(item) ? "in" : "" },
