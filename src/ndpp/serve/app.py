@@ -80,6 +80,7 @@ def create_app(
         app.add_exception_handler(kind, _problem)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
+    app.openapi()  # schemas of records are made now, not while the first request waits
     return Gate(app, Guard(token, host), counted)
 
 
