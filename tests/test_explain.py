@@ -294,7 +294,7 @@ def test_reasons_take_labels(trips):
 
 
 def test_reasons_name_the_mission_and_the_tie(trips):
-    found = explain.reasons(trips, [0, 5], n=5)
+    found = explain.reasons(trips, [0, 5], n=5, ranking=Ranking.COMPLETION)
     by_label = {one.label: one for one in found}
     assert by_label["pesto"].because == "pasta and pesto"
     assert by_label["pesto"].ties[0].label == "pasta"

@@ -12,7 +12,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.inference import greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
+from ndpp.inference import Ranking, greedy, greedy_map, next_item_scores, next_item_scores_many, recommend
 from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
@@ -355,15 +355,22 @@ def test_baskets_of_another_catalogue() -> None:
 @cases
 def test_what_cannot_join_is_not_recommended(case: Case) -> None:
     minors = oracles.minors(case.L)
+    possible = [set(S) for S in oracles.subsets(case.n_items) if det(minors, S) > 0]
     for J in (S for S in oracles.subsets(case.n_items) if len(S) <= 3 and det(minors, S) > 0):
-        assert all(det(minors, [*J, a]) > 0 for a in recommend(case.kernel, J, n=case.n_items).items)
+        completing = recommend(case.kernel, J, n=case.n_items, ranking=Ranking.COMPLETION)
+        assert all(det(minors, [*J, a]) > 0 for a in completing.items)
+        continuing = recommend(case.kernel, J, n=case.n_items)
+        assert all(any({*J, a} <= S for S in possible) for a in continuing.items)
 
 
 def test_recommend() -> None:
     kernel = LowRankKernel(np.diag([1.0, 3.0, 2.0, 0.0, 2.0]), np.eye(5))
-    best = recommend(kernel, [1], n=3)
+    best = recommend(kernel, [1], n=3, ranking=Ranking.COMPLETION)
     assert best.items.tolist() == [2, 4, 0]
     assert best.scores.tolist() == [4, 4, 1]
+    best = recommend(kernel, [1], n=3)
+    assert best.items.tolist() == [2, 4, 0]
+    assert best.scores == pytest.approx([0.8, 0.8, 0.5])
     assert recommend(kernel, []).items.tolist() == [1, 2, 4, 0]
     assert recommend(kernel, [1], candidates=[0, 1, 3]).items.tolist() == [0]
     with pytest.raises(InvalidInputError, match="n must be at least 1"):

@@ -18,8 +18,22 @@ import ndpp
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("numba", "torch", "sklearn", "matplotlib", "pandas", "polars", "pyarrow", "dask", "rich", "typer")
 
-ROOMS = ("samplers", "learning", "metrics", "diagnostics", "datasets", "explain", "plots", "items", "rows", "linalg")
+ROOMS = (
+    "samplers",
+    "learning",
+    "metrics",
+    "diagnostics",
+    "datasets",
+    "answers",
+    "explain",
+    "plots",
+    "items",
+    "rows",
+    "linalg",
+)
 """Packages that list their public names in ``__all__``."""
+QUESTIONS = {"recommend": "ndpp.recommend", "recommend_many": "ndpp.recommend_many", "related": "ndpp.explain.related"}
+"""Questions that ``ndpp.answers`` asks by the name of the function that answers them, to return the answer as a record."""
 UNLISTED = {
     "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],
@@ -82,7 +96,8 @@ def test_no_two_public_things_share_a_name():
     for module in ("ndpp", *(f"ndpp.{room}" for room in ROOMS), *UNLISTED):
         for name, value in public_names(module).items():
             homes.setdefault(name, {})[id(value)] = f"{module}.{name}"
-    assert [sorted(found.values()) for found in homes.values() if len(found) > 1] == []
+    shared = [sorted(found.values()) for found in homes.values() if len(found) > 1]
+    assert shared == [[f"ndpp.answers.{name}", home] for name, home in QUESTIONS.items()]
 
 
 RENAMED = {

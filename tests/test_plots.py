@@ -13,10 +13,12 @@ from ndpp import Mixture, explain, plots
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.explain import Pair, Pairs, Related, Share
+from ndpp.explain._law import Inclusions
+from ndpp.explain.atlas import _features
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
-from ndpp.plots.maps import _layout, _similarity, _spread
+from ndpp.plots.maps import _spread
 
 to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
 
@@ -225,8 +227,9 @@ def test_items_of_a_kind_are_near_each_other_on_the_map():
 def test_a_background_does_not_move_items_on_the_map():
     kernel = make_kernel(12, 6, rng=0)
     background = LowRankKernel(kernel.X, kernel.W, background=np.linspace(0.0, 2.0, 12))
-    items = np.arange(12)
-    np.testing.assert_allclose(_similarity(background, items), _similarity(kernel, items), atol=1e-12)
+    items, probabilities = np.arange(12), Inclusions.of(kernel)
+    features = [_features(law, probabilities, items) for law in (background, kernel)]
+    np.testing.assert_allclose(*(rows @ rows.T for rows in features), atol=1e-12)
     assert len(plots.embedding_map(background, n=12).axes[0].texts) == 12
 
 
@@ -236,13 +239,6 @@ def test_only_prominent_items_have_labels_on_a_large_map():
     popular = np.argsort(-kernel.inclusion_probabilities(), kind="stable")[:60]
     assert [text.get_text() for text in axes.texts] == [str(item) for item in popular]
     assert sum(len(part.get_offsets()) for part in axes.collections) == 200
-
-
-def test_a_chain_of_items_is_an_arch_on_the_map():
-    i = np.arange(11)
-    across, up = _layout(np.exp(-(((i[:, None] - i) / 2) ** 2))).T
-    assert len(set(np.sign(np.diff(up)))) == 1  # the smoothest direction runs along the chain
-    assert np.sign(across[0] - across[5]) == np.sign(across[-1] - across[5]) != 0  # the next one bends it
 
 
 def test_labels_of_the_map_move_apart():

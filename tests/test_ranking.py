@@ -1,4 +1,4 @@
-"""Two rankings, for every law, one basket and many: P(J ∪ a) / P(J) and P(a ∈ S | J ⊆ S), against enumeration."""
+"""Rankings, for every law, one basket and many: P(J ∪ a) / P(J), P(a ∈ S | J ⊆ S) and lift, against enumeration."""
 
 from __future__ import annotations
 
@@ -108,11 +108,47 @@ def test_recommendations_say_which(name: str):
                 recommend(law, basket, ranking=ranking)
             continue
         scores = ranking.scores(law, basket)
-        found = recommend(law, basket, n=2, ranking=ranking)
+        found = recommend(law, basket, n=2, ranking=ranking, damping=0.0, support=0.0)
         assert found.scores.tolist() == sorted(scores, reverse=True)[:2][: len(found.items)]
-        assert recommend(law, basket, candidates=[0, 2], ranking=ranking).items.tolist() == [
+        assert recommend(law, basket, candidates=[0, 2], ranking=ranking, damping=0.0, support=0.0).items.tolist() == [
             a for a in sorted([0, 2], key=lambda a: -scores[a]) if scores[a] > 0
         ]
+
+
+@every
+@pytest.mark.parametrize("damping", [0.25, 0.7, 1.0])
+def test_popular_items_count_less_in_continuations(name: str, damping: float):
+    """The order is that of P(a | J) / P(a)^γ, and the score P(a | J); that is the default, with γ a quarter."""
+    law, p = LAWS[name], LAWS[name].inclusion_probabilities()
+    chances = continuation_scores(law, [3])
+    order = sorted(np.flatnonzero(chances > 0), key=lambda a: (-round(chances[a] / p[a] ** damping, 9), a))
+    many = recommend_many(law, Baskets.from_lists([[3], []], n_items=N), damping=damping)
+    for found in (recommend(law, [3], damping=damping), law.recommend([3], damping=damping), many[0]):
+        assert found.items.tolist() == order
+        assert found.scores == pytest.approx(chances[order], abs=1e-9)
+    if damping == 0.25:
+        assert recommend(law, [3], n=3).items.tolist() == order[:3]
+        assert law.recommend([3], n=3, ranking="continuation").items.tolist() == order[:3]
+
+
+@every
+def test_lift_leaves_out_items_too_rare_to_judge(name: str):
+    law, p = LAWS[name], LAWS[name].inclusion_probabilities()
+    common = set(np.flatnonzero(p >= p[p > 0].mean() / 4).tolist())
+    many = recommend_many(law, Baskets.from_lists([[3]], n_items=N), ranking=Ranking.LIFT)
+    for found in (recommend(law, [3], ranking=Ranking.LIFT), many[0]):
+        assert set(found.items.tolist()) == {a for a in common if continuation_scores(law, [3])[a] > 0}
+    least = float(np.median(p))
+    assert (p[recommend(law, [3], ranking=Ranking.LIFT, support=least).items] >= least).all()
+    assert len(recommend(law, [3], ranking=Ranking.LIFT, support=1.1).items) == 0
+
+
+@pytest.mark.parametrize("damping", [-0.1, 1.5, float("nan")])
+def test_damping_is_between_none_and_lift(damping: float):
+    with pytest.raises(InvalidInputError, match="damping must be between 0 and 1"):
+        recommend(LAWS["kernel"], [3], damping=damping)
+    with pytest.raises(InvalidInputError, match="ranking must be one of continuation, completion, lift; got 'next'"):
+        recommend(LAWS["kernel"], [3], ranking="next")
 
 
 @every
@@ -277,8 +313,8 @@ def test_the_two_differ():
     """An item that makes the basket larger still is likely in what it becomes, and unlikely in the very next basket."""
     few, many = [9.0, 2.0, 0.0, 0.0, 0.0, 0.0], [9.0, 0.0, 9.0, 9.0, 9.0, 9.0]
     mixture = Mixture.tied([few, many], np.zeros((6, 1)), [[1.0]], [0.5, 0.5])
-    assert recommend(mixture, [0], n=1).items.tolist() == [1]
-    assert recommend(mixture, [0], n=1, ranking=Ranking.CONTINUATION).items.tolist() == [2]
+    assert recommend(mixture, [0], n=1, ranking=Ranking.COMPLETION).items.tolist() == [1]
+    assert recommend(mixture, [0], n=1).items.tolist() == [2]
 
 
 def test_errors():
@@ -309,6 +345,7 @@ def test_a_limit_per_category_filters_the_ranked_list():
         found = recommend_many(kernel, baskets, n=9, candidates=candidates, per_category=limit)
         for basket, own in zip(baskets, found):
             ranked = recommend(kernel, basket, n=40, candidates=candidates)
+            assert len(ranked.items) > 9
             counts, kept = Counter(), []
             for item in ranked.items.tolist():
                 counts[category_of[item]] += 1
@@ -332,9 +369,9 @@ def test_a_limit_needs_a_category_per_item():
 def test_scores_equal_up_to_rounding_come_in_the_order_of_the_catalogue(name):
     """An empty basket makes no item more likely: every lift is one."""
     law = LAWS[name]
-    possible = np.flatnonzero(law.inclusion_probabilities() > 0)
-    many = recommend_many(law, Baskets.from_lists([[]], n_items=law.n_items), n=4, ranking=Ranking.LIFT)
-    for found in (recommend(law, [], n=4, ranking=Ranking.LIFT), many[0]):
+    possible, empty = np.flatnonzero(law.inclusion_probabilities() > 0), Baskets.from_lists([[]], n_items=law.n_items)
+    many = recommend_many(law, empty, n=4, ranking=Ranking.LIFT, support=0.0)
+    for found in (recommend(law, [], n=4, ranking=Ranking.LIFT, support=0.0), many[0]):
         assert found is not None
         assert found.scores == pytest.approx(1.0, abs=1e-12)
         np.testing.assert_array_equal(found.items, possible[:4])

@@ -143,11 +143,11 @@ def show_recommendations(mixture: Mixture) -> None:
     print(
         "What goes with a basket in particular: how many times as likely as in any basket, because of the kind of trip × ties.\n"
     )
-    labels, common = mixture.labels or (), np.flatnonzero(mixture.inclusion_probabilities() >= COMMON / 4)
+    labels = mixture.labels or ()
     for seed, basket in enumerate(BASKETS):
         given = mixture.ids(list(basket))
         print(_listed(basket))
-        for reason in explain.reasons(mixture, given, n=ADDED, candidates=common, ranking=Ranking.LIFT):
+        for reason in explain.reasons(mixture, given, n=ADDED, ranking=Ranking.LIFT):
             mission, tie = np.exp([reason.mission, reason.tie])
             print(f"  + {reason.label.strip():<31} {reason.score:5.1f} = {mission:4.1f} × {tie:4.1f}")
         for drawn in mixture.sample(2, size=len(given) + ADDED, given=given, rng=seed):

@@ -20,7 +20,7 @@ from ndpp.laws import FamilyMixture, Law, LowRankKernel, Mixture, load, load_met
 from ndpp.laws.law import Upstairs
 
 if TYPE_CHECKING:
-    from ndpp import datasets, diagnostics, explain, metrics, plots, samplers
+    from ndpp import answers, datasets, diagnostics, explain, metrics, plots, samplers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
@@ -36,6 +36,7 @@ __all__ = [
     "PerCategory",
     "Ranking",
     "SymmetricDPP",
+    "answers",
     "continuation_scores",
     "continuation_scores_many",
     "datasets",
@@ -55,7 +56,7 @@ __all__ = [
     "save",
 ]
 
-_PACKAGES = ("datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 

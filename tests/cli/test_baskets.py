@@ -129,7 +129,7 @@ def test_an_impossible_basket_among_many_is_told_and_left_out(call, tmp_path):
     kernel = ndpp.LowRankKernel([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
     ndpp.save(kernel, tmp_path / "twins.safetensors")
     done = call("recommend", tmp_path / "twins.safetensors", "-", "--json", stdin="0 1\n0\n")
-    assert done.json["recommendations"] == [[], [{"item": 2, "score": 1.0}]]
+    assert done.json["recommendations"] == [[], [{"item": 2, "score": 0.5}]]
     assert done.err == "ndpp: warning: 1 of 2 baskets have probability zero; nothing is recommended for them\n"
     assert call("recommend", tmp_path / "twins.safetensors", "-g", "0,1").code == 1
 

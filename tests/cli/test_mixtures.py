@@ -97,12 +97,13 @@ def test_recommendations_in_bulk_are_those_of_each(call, model, models, ranking,
 
 
 def test_the_ranking_is_named(call, model):
-    shown = call("recommend", model, "-g", "bread").out
+    shown = call("recommend", model, "-g", "bread", "--ranking", "completion").out
     assert shown.endswith("Score: the probability of the basket with the item, divided by that without it.\n")
     shown = call("recommend", model, "-g", "bread", "--ranking", "lift").out
     assert shown.endswith("how many times as likely the item is in a basket that begins so as in any basket.\n")
     shown = call("recommend", model, "-g", "bread", "--ranking", "continuation").out
-    assert shown.endswith("Score: the probability that a basket that begins so ends with the item in it.\n")
+    assert "Score: the probability that a basket that begins so contains the item in the end. In the order, " in shown
+    assert call("recommend", model, "-g", "bread").out == shown
 
 
 @pytest.mark.parametrize("ranking", list(ndpp.Ranking))
@@ -186,7 +187,7 @@ def test_fit_learns_a_mixture_by_default(fitted):
 def test_a_fitted_mixture_scores_at_once(fitted):
     """The normalizers are in the file: nothing is computed for all components before the first score."""
     law = ndpp.load(fitted[0])
-    ndpp.recommend(law, [0])
+    ndpp.recommend(law, [0], ranking="completion")
     assert "_state" not in vars(law)
 
 

@@ -34,7 +34,7 @@ def test_items_are_those_of_the_library(call, model, tmp_path):
             pairs = getattr(expected, kind)
             assert pairs
             assert [(one["item"], one["other"]) for one in own[kind]] == [(own["item"], p.second.label) for p in pairs]
-            assert [tuple(one.values())[2:] for one in own[kind]] == [numbers(pair) for pair in pairs]
+            assert [tuple(one.values())[3:] for one in own[kind]] == [numbers(pair) for pair in pairs]
     assert call("related", model, "tomato sauce,bread", "-n", 2, "-o", tmp_path / "r.csv").out == ""
     with open(tmp_path / "r.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -54,7 +54,7 @@ def test_pairs_of_the_catalogue(call, model, tmp_path):
     for kind in ("complements", "substitutes"):
         pairs = getattr(expected, kind)
         assert [(p["item"], p["other"]) for p in found[kind]] == [(p.first.label, p.second.label) for p in pairs]
-        assert [tuple(one.values())[2:] for one in found[kind]] == [numbers(pair) for pair in pairs]
+        assert [tuple(one.values())[3:] for one in found[kind]] == [numbers(pair) for pair in pairs]
     assert call("related", model, "-n", 4, "-o", tmp_path / "r.json").out == ""
     assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8")) == found
 

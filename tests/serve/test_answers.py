@@ -13,23 +13,25 @@ from ndpp import explain
 from servers import ODD
 
 
-def test_recommendations_are_those_of_the_library(api, kernel):
-    basket = ["bread", "tea"]
-    answer = api.post("/api/recommend", json={"basket": basket, "n": 3}).raise_for_status().json()
-    expected = ndpp.recommend(kernel, kernel.ids(basket), n=3)
+@pytest.mark.parametrize("ranking", [None, *ndpp.Ranking])
+def test_recommendations_are_those_of_the_library(api, kernel, ranking):
+    basket, asked = ["bread", "tea"], {} if ranking is None else {"ranking": ranking.value}
+    answer = api.post("/api/recommend", json={"basket": basket, "n": 3, **asked}).raise_for_status().json()
+    expected = ndpp.recommend(kernel, kernel.ids(basket), n=3, **asked)
+    assert answer["ranking"] == asked.get("ranking", "continuation")
     assert [row["item"] for row in answer["items"]] == [kernel.labels[i] for i in expected.items]
     assert [row["score"] for row in answer["items"]] == pytest.approx(expected.scores.tolist())
-    by_id = api.post("/api/recommend", json={"basket": [6, "tea"], "n": 3, "ids": True}).json()
+    by_id = api.post("/api/recommend", json={"basket": [6, "tea"], "n": 3, "ids": True, **asked}).json()
     assert [row["item"] for row in by_id["items"]] == expected.items.tolist()
 
 
-def test_recommendations_by_inclusion(api, kernel):
-    answer = api.post("/api/recommend", json={"basket": ["bread"], "by": "inclusion", "n": 3, "ids": True}).json()
-    chances = kernel.inclusion_probabilities(given=kernel.ids(["bread"]))
-    chances[kernel.ids(["bread"])] = 0
-    best = np.argsort(-chances)[:3]
-    assert [row["item"] for row in answer["items"]] == best.tolist()
-    assert [row["score"] for row in answer["items"]] == pytest.approx(chances[best].tolist())
+def test_bestsellers_count_as_much_as_asked(api, kernel):
+    for damping in (0.0, 1.0):
+        answer = api.post("/api/recommend", json={"basket": ["bread"], "damping": damping, "ids": True}).json()
+        expected = ndpp.recommend(kernel, kernel.ids(["bread"]), damping=damping)
+        assert [row["item"] for row in answer["items"]] == expected.items.tolist()
+    none = api.post("/api/recommend", json={"basket": ["bread"], "ranking": "lift", "support": 1.0}).json()
+    assert none["items"] == []
 
 
 def test_only_candidates_and_never_the_excluded(api):
@@ -39,23 +41,20 @@ def test_only_candidates_and_never_the_excluded(api):
     names = [row["item"] for row in without["items"]]
     assert "butter" not in names
     assert "jam" in names
-    assert api.post("/api/recommend", json={"basket": ["bread"], "candidates": []}).json() == {"items": []}
+    assert api.post("/api/recommend", json={"basket": ["bread"], "candidates": []}).json()["items"] == []
 
 
-def test_reasons_are_ratios_of_scores(api, kernel):
-    basket = kernel.ids(["bread", "tea"])
-    butter = kernel.ids(["butter"])[0]
-    answer = api.post("/api/explain", json={"basket": ["bread", "tea"], "item": "butter"}).json()
-    score = ndpp.next_item_scores(kernel, basket)[butter]
-    assert answer["score"] == pytest.approx(score)
-    assert answer["alone"] == pytest.approx(ndpp.next_item_scores(kernel, [])[butter])
-    factors = {row["item"]: row["factor"] for row in answer["because"]}
-    assert factors["bread"] == pytest.approx(score / ndpp.next_item_scores(kernel, basket[1:])[butter])
-    assert factors["tea"] == pytest.approx(1.0)
-    assert [row["item"] for row in answer["because"]] == ["bread", "tea"]
-    told = api.post("/api/recommend", json={"basket": ["bread", "tea"], "n": 1, "explain": True}).json()["items"][0]
-    assert told["item"] == "butter"
-    assert told["because"] == answer["because"]
+def test_reasons_are_those_of_explain(api, kernel):
+    answer = api.post("/api/why", json={"basket": ["bread", "tea"], "item": "butter"}).json()
+    (expected,) = explain.reasons(kernel, kernel.ids(["bread", "tea"]), n=1, candidates=["butter"])
+    assert answer["score"] == pytest.approx(expected.score)
+    factors = [answer["popularity"], answer["mission"], answer["ties"]]
+    assert factors == pytest.approx(np.exp([expected.popularity, expected.mission, expected.tie]).tolist())
+    assert answer["score"] == pytest.approx(np.prod(factors))
+    assert (answer["because"], answer["tied_to"]) == (None, "bread")
+    assert [row["item"] for row in answer["by_item"]] == ["bread", "tea"]
+    told = api.post("/api/recommend", json={"basket": ["bread", "tea"], "n": 1, "why": True}).json()["items"][0]
+    assert told == answer
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_related_items_are_those_of_explain(api, kernel, query):
     assert answer["item"] == "bread"
     for kind in ("complements", "substitutes"):
         pairs = getattr(expected, kind)
-        assert [row["item"] for row in answer[kind]] == [pair.second.label for pair in pairs]
+        assert [row["other"] for row in answer[kind]] == [pair.second.label for pair in pairs]
         for row, pair in zip(answer[kind], pairs):
             shown = [row["together"], row["lift"], row["correlation"]]
             assert shown == pytest.approx([pair.together, pair.lift, pair.correlation])
@@ -143,9 +142,10 @@ def test_the_model_describes_itself(api, kernel):
 
 def test_the_map_has_every_item_once(api, kernel):
     answer = api.get("/api/map").json()
-    assert sorted(answer["items"]) == sorted(kernel.labels)
-    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in answer["places"])
-    assert answer["probabilities"] == sorted(answer["probabilities"], reverse=True)
+    assert sorted(one["item"] for one in answer["items"]) == sorted(kernel.labels)
+    assert all(0 <= one["x"] <= 1 and 0 <= one["y"] <= 1 for one in answer["items"])
+    shares = [one["probability"] for one in answer["items"]]
+    assert shares == sorted(shares, reverse=True)
 
 
 @pytest.mark.parametrize("label", ODD)

@@ -12,18 +12,17 @@ import numpy as np
 import typer
 from safetensors import safe_open
 
+from ndpp import answers
 from ndpp._show import Table
 from ndpp._types import FloatArray
+from ndpp.answers.records import Mission
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model
+from ndpp.cli.files import Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
-from ndpp.explain import Mission, missions
 from ndpp.laws.files import load_header
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
 
 BAR = 40
 """Length of the longest bar."""
@@ -79,32 +78,33 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int, *, sizes: bool) -> Report:
-    header, model = load_header(path), load_model(path)
-    frequencies = model.inclusion_probabilities()
+    header, law = load_header(path), load_model(path)
+    n_components = len(law.weights)
+    quick = n_components == 1 or n_components * law.n_items * header.n_columns**2 <= QUICK
+    found = answers.describe(law, n=top, sizes=sizes or quick)
     facts: dict[str, Any] = {
-        "kind": "model" if isinstance(model, LowRankKernel) else "mixture", "items": model.n_items,
-        **_shape(model, header), "labels": model.labels is not None,
-        "ndpp_version": header.ndpp_version, "crc32": fingerprint(path),
-        "mean_size": float(frequencies.sum()),
+        "kind": "model" if found.rank is not None else "mixture", "items": found.n_items,
+        **_shape(law, header), "labels": found.labelled,
+        "ndpp_version": header.ndpp_version, "crc32": fingerprint(path), "mean_size": found.mean_size,
     }  # fmt: skip
-    law, notes = None, ["", SKIPPED]
-    if sizes or isinstance(model, LowRankKernel) or len(model.weights) * model.n_items * header.n_columns**2 <= QUICK:
-        law = model.size_distribution()
-        facts["sd_of_size"] = float(np.sqrt(law @ (np.arange(len(law)) - facts["mean_size"]) ** 2))
-        notes = _bars(law, "P(size)")
-    found = missions(model) if isinstance(model, Mixture) else ()
-    shown = [one._asdict() | {"items": [item._asdict() for item in one.items]} for one in found]
-    data = {**facts, "size_law": law, "missions": shown, "training": header.metadata}
-    notes += [*_most_frequent(frequencies, model.labels, top), *_listed(found)]
-    return Report(data, _facts({**facts, **header.metadata}, path.name), notes=notes)
+    size_law, notes = found.size_distribution, ["", SKIPPED]
+    if size_law is not None:
+        variance = np.array(size_law) @ (np.arange(len(size_law)) - found.mean_size) ** 2
+        facts["sd_of_size"] = float(np.sqrt(variance))
+        notes = _bars(np.array(size_law), "P(size)")
+    told = found.data()
+    data = {**facts, "size_law": size_law, "popular": told["popular"], "missions": told["missions"]}
+    notes += [*_most_frequent([(one.item, one.probability) for one in found.popular]), *_listed(found.missions)]
+    table = _facts({**facts, **header.metadata}, path.name)
+    return Report({**data, "training": header.metadata}, table, notes=notes)
 
 
-def _shape(model: Law, header: ModelHeader) -> dict[str, Any]:
-    if isinstance(model, Mixture):
-        return {"components": len(model.weights), "columns": header.n_columns}
+def _shape(law: Any, header: ModelHeader) -> dict[str, Any]:
+    if not hasattr(law, "rank"):
+        return {"components": len(law.weights), "columns": header.n_columns}
     return {
-        "columns": header.n_columns, "rank": model.rank, "items_that_can_occur": len(model.support),
-        "precision": str(model.X.dtype),
+        "columns": header.n_columns, "rank": law.rank, "items_that_can_occur": len(law.support),
+        "precision": str(law.X.dtype),
     }  # fmt: skip
 
 
@@ -126,7 +126,9 @@ def _baskets(baskets: Baskets, name: str, top: int) -> Report:
         "mean_size": float(np.mean(sizes)) if len(sizes) else None,
         "median_size": float(np.median(sizes)) if len(sizes) else None,
     }  # fmt: skip
-    notes = [*_bars(shares, "share"), *_most_frequent(frequencies, baskets.labels, top)]
+    names = range(baskets.n_items) if baskets.labels is None else baskets.labels
+    best = [(names[i], float(frequencies[i])) for i in np.argsort(-frequencies, kind="stable")[:top].tolist()]
+    notes = [*_bars(shares, "share"), *_most_frequent(best)]
     return Report({**facts, "size_shares": shares}, _facts(facts, name), notes=notes)
 
 
@@ -150,9 +152,8 @@ def _bars(law: FloatArray, head: str) -> list[str]:
     return ["", f" size  {head}", *bars]
 
 
-def _most_frequent(frequencies: FloatArray, labels: tuple[str, ...] | None, top: int) -> list[str]:
-    best = np.argsort(-frequencies, kind="stable")[:top].tolist()
-    names = ", ".join(f"{i if labels is None else labels[i]} ({frequencies[i]:.1%})" for i in best)
+def _most_frequent(shares: Sequence[tuple[Any, float]]) -> list[str]:
+    names = ", ".join(f"{name} ({share:.1%})" for name, share in shares)
     return ["", f"Most frequent: {names}"] if names else []
 
 

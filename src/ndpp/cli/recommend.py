@@ -6,15 +6,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
+from ndpp import answers
 from ndpp._show import Table
+from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import (
-    Law,
     Source,
     check_output,
     check_sizes,
@@ -24,23 +24,15 @@ from ndpp.cli.files import (
 )
 from ndpp.cli.lists import CategoryFile, Lists
 from ndpp.cli.output import Report, emit, progress, working
-from ndpp.explain import Reason, reasons_many
-from ndpp.inference import Ranking, greedy_map, recommend_many
-from ndpp.laws.kernel import LowRankKernel
+from ndpp.inference import Ranking, greedy_map
+from ndpp.inference.ranking import DAMPING
 
-RANKING = "What a basket lacks: one item (completion), all that is still to come (continuation), or what is special of that (lift)."
+RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
+DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift."
+LEAST = "For lift: list items in at least this share of baskets; default: a quarter of the mean."
 CATEGORY_OF = "Table of categories, with the columns item and category."
 CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
-MEANING = {
-    Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
-    Ranking.CONTINUATION: "Score: the probability that a basket that begins so ends with the item in it.",
-    Ranking.LIFT: "Score: how many times as likely the item is in a basket that begins so as in any basket.",
-}
-
-
-FIELDS = ("basket", "rank", "item", "score")
-FACTORS = ("popularity", "mission", "ties", "because", "tied_to")
 
 
 def recommend(
@@ -49,7 +41,9 @@ def recommend(
     *,
     given: o.Given = None,
     number: Annotated[int, o.number("Number of items per basket.", "--number", "-n", least=1)] = 10,
-    ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.COMPLETION,
+    ranking: Annotated[Ranking, typer.Option(help=RANKING)] = Ranking.CONTINUATION,
+    damping: Annotated[float, o.number(DAMPED)] = DAMPING,
+    support: Annotated[float | None, o.number(LEAST)] = None,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
     limits: o.Limits,
     category_of: Annotated[str | None, o.file(CATEGORY_OF)] = None,
@@ -62,10 +56,10 @@ def recommend(
 ) -> None:
     """Recommend items that go well with a basket, best first.
 
-    By default the score of an item is the probability of the basket with the item, divided by its probability without it: what
-    completes a basket that lacks one item. With --ranking continuation it is the probability that the item is in the final basket:
-    what else a basket that has only begun will hold. With --ranking lift this is divided by the probability that any basket holds the
-    item: what goes with this basket in particular.
+    By default the score of an item is the probability that a basket that begins so contains it in the end; in the order, bestsellers
+    count a little less (--damping). With --ranking completion it is the probability of the basket with the item, divided by its probability
+    without it: what completes a basket that lacks one item. With --ranking lift it is how many times as likely the item is as in any
+    basket: what goes with this basket in particular.
 
     \b
     Examples:
@@ -83,55 +77,42 @@ def recommend(
     allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law)
     asked = CategoryFile(category_of, max_per_category, categories)
     allowed, limit = asked.limit(law, allowed, ids=ids, encoding=reading.encoding)
-    names = law.labels if law.labels is not None and not ids else range(law.n_items)
     with working("recommending"):
-        make = _why if why else _best
-        best = make(law, starts, names, n=number, candidates=allowed, ranking=ranking, per_category=limit)
-    impossible = sum(own is None for own in best)
+        model_ = answers.Prepared(law)
+        order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
+        found = answers.recommend_many(
+            model_, starts, n=number, candidates=allowed, per_category=limit, why=why, ids=ids, **order
+        )
+    impossible = sum(own is None for own in found)
     if impossible and source is None:
-        ranking.scores(law, starts[0])  # raises, and says why
+        answers.recommend(model_, starts[0], **order)  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
-    emit(_report(best, starts, ranking, FACTORS if why else (), from_file=source is not None), output, as_json=json)
+    emit(_report(found, starts, ranking, from_file=source is not None), output, as_json=json)
 
 
 def _report(
-    best: Sequence[list[tuple[Any, ...]] | None],
-    starts: Baskets,
-    ranking: Ranking,
-    more: Sequence[str],
-    *,
-    from_file: bool,
+    found: Sequence[records.Recommended | None], starts: Baskets, ranking: Ranking, *, from_file: bool
 ) -> Report:
-    """Return what is recommended, with ``more`` fields after the score."""
-    fields, keys = (*FIELDS, *more), starts.ids_or_numbers
-    table = Table(fields, [(i, r, *one) for i, own in zip(keys, best) for r, one in enumerate(own or (), 1)])
-    nested = [[dict(zip(fields[2:], one)) for one in own or ()] for own in best]
-    shown = None if from_file else Table(fields[2:], [line[2:] for line in table.lines])
-    notes = (MEANING[ranking] if table.lines else "No item scores above zero.",)
-    data: dict[str, Any] = {"ranking": ranking.value, "recommendations": nested}
+    """Return what is recommended."""
+    header = next((one.table()[0] for one in found if one is not None and one.items), ["item", "score"])
+    rows = [
+        (i, rank, *row)
+        for i, one in zip(starts.ids_or_numbers, found)
+        if one
+        for rank, row in enumerate(one.table()[1], 1)
+    ]
+    data: dict[str, Any] = {
+        "ranking": ranking.value,
+        "meaning": ranking.meaning,
+        "recommendations": [one.data()["items"] if one else [] for one in found],
+    }
     if starts.basket_ids is not None:
         data["basket_ids"] = starts.basket_ids
-    return Report(data, table, shown, notes)
-
-
-def _best(law: Law, baskets: Baskets, names: Sequence[Any], **options: Any) -> list[list[tuple[Any, ...]] | None]:
-    """Return item and score of each recommendation for each basket, None for impossible ones."""
-    found = recommend_many(law, baskets, **options)
-    return [one and [(names[a], score) for a, score in zip(one.items.tolist(), one.scores.tolist())] for one in found]
-
-
-def _why(law: Law, baskets: Baskets, names: Sequence[Any], **options: Any) -> list[list[tuple[Any, ...]] | None]:
-    """Return item, score, its factors and their origin of each recommendation for each basket, None for impossible ones."""
-    found = reasons_many(law, baskets, **options)
-    return [None if own is None else [_line(one, names) for one in own] for own in found]
-
-
-def _line(one: Reason, names: Sequence[Any]) -> tuple[Any, ...]:
-    factors = np.exp([one.popularity, one.mission, one.tie]).tolist()
-    tied_to = next((names[tie.item] for tie in one.ties if tie.log_factor > 0), None)
-    return names[one.item], one.score, *factors, one.because, tied_to
+    shown = None if from_file else Table(header, [row[2:] for row in rows])
+    notes = (ranking.meaning if rows else "No item scores above zero.",)
+    return Report(data, Table(("basket", "rank", *header), rows), shown, notes)
 
 
 def map_(
@@ -170,6 +151,6 @@ def map_(
         "size": size,
         "log_prob": [kernel.log_prob(items) for items in found],
     }
-    if isinstance(kernel, LowRankKernel):
+    if hasattr(kernel, "log_det"):  # of one kernel
         head["log_det"] = [kernel.log_det(items) for items in found]
     target._replace(starts=Starts(starts, from_file=source is not None)).write(found, head)

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 import ndpp
+from ndpp import answers
 from ndpp._atomic import write_text
 from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
@@ -21,11 +22,9 @@ from ndpp.cli.evaluate import baselines
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
 from ndpp.cli.guard import say
 from ndpp.cli.output import cell, working
-from ndpp.cli.related import MOST_POPULAR
 from ndpp.errors import InvalidInputError, needing
 from ndpp.explain import Pairs, missions, popularity, strongest_pairs
 from ndpp.laws.files import load_header
-from ndpp.laws.mixture import Mixture
 
 TEST = "Baskets that the model was not fitted on, to evaluate it."
 TRAIN = "Baskets that the model was fitted on, for the baselines of the evaluation."
@@ -83,20 +82,20 @@ def report(
 def contents(law: Law, *, observed: IntArray | None = None) -> dict[str, Any]:
     """Return what the page says about a model; ``observed`` are sizes of baskets to compare with."""
     sizes = law.size_distribution()
-    popular = popularity(law, min(law.n_items, MOST_POPULAR))
+    popular = popularity(law, min(law.n_items, answers.MOST_POPULAR))
     pairs = strongest_pairs(law, n=SHOWN["pairs"], least_probability=popular[-1].probability)
     columns, mean = size_columns(sizes, observed), float(sizes @ np.arange(len(sizes)))
     facts = {"items": law.n_items, "items per basket": mean, "empty baskets": f"{sizes[0]:.1%}"}
-    is_mixture = isinstance(law, Mixture)
-    facts |= {"components" if is_mixture else "rank": len(law.weights) if isinstance(law, Mixture) else law.rank}
+    rank = getattr(law, "rank", None)
+    facts |= {"components": len(law.weights)} if rank is None else {"rank": rank}
     return {
-        "kind": "Mixture of missions" if is_mixture else "Nonsymmetric determinantal point process",
+        "kind": "Mixture of missions" if rank is None else "Nonsymmetric determinantal point process",
         "facts": {name: cell(value) for name, value in facts.items()},
         "sizes": columns, "top": max(max(one["model"], one["observed"] or 0.0) for one in columns), "mean": mean,
         "popular": popular[: SHOWN["popular"]],
         "pairs": pairs,
         "searched": len(popular), "n_items": law.n_items,
-        "missions": missions(law) if isinstance(law, Mixture) else (), "printable": printable,
+        "missions": missions(law) if rank is None else (), "printable": printable,
         "map": _map(law, pairs),
     }  # fmt: skip
 

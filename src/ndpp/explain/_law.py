@@ -9,9 +9,8 @@ import numpy as np
 from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
-
-Law = LowRankKernel | Mixture
 
 
 class Share(NamedTuple):
@@ -22,15 +21,15 @@ class Share(NamedTuple):
     probability: float
 
 
-def law_of(model: Any) -> Law:
+def law_of(model: Any) -> LowRankKernel | Mixture:
     """Return the kernel or mixture of a fitted estimator, or the model itself."""
-    law = getattr(model, "law_", getattr(model, "kernel_", model))
-    if not isinstance(law, (LowRankKernel, Mixture)):
+    law: LowRankKernel | Mixture | None = Law.of(model)
+    if law is None:
         raise InvalidInputError(f"expected a kernel, a mixture or a fitted estimator; got {type(model).__name__}")
     return law
 
 
-def label_of(law: Law, item: int) -> str:
+def label_of(law: LowRankKernel | Mixture, item: int) -> str:
     """Return the label of an item, or its id."""
     return str(item) if law.labels is None else law.labels[item]
 
@@ -42,11 +41,9 @@ class Inclusions(NamedTuple):
     by_component: FloatArray
 
     @classmethod
-    def of(cls, law: Law) -> Inclusions:
+    def of(cls, law: LowRankKernel | Mixture) -> Inclusions:
         """Return those of a law."""
-        if isinstance(law, Mixture):
-            return cls(law.weights, law.component_inclusions())
-        return cls(np.ones(1), law.inclusion_probabilities()[None])
+        return cls(law.weights, law.component_inclusions())
 
     @property
     def overall(self) -> FloatArray:

@@ -19,8 +19,7 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp._validation import check_count
-from ndpp.explain._law import Inclusions, Law, label_of, law_of
-from ndpp.laws.mixture import Mixture
+from ndpp.explain._law import Inclusions, label_of, law_of
 
 NAMED = 6
 """Typical items in which a name looks for a common word."""
@@ -61,6 +60,7 @@ def missions(model: Any, *, n: int | None = 12, n_items: int = 6) -> tuple[Missi
     --------
     >>> odds = [[3.0, 1.0, 0.1, 0.1], [2.0, 1.5, 0.1, 0.1], [0.1, 0.2, 2.0, 2.0]]
     >>> labels = ["pasta", "pesto", "beer", "crisps"]
+    >>> from ndpp import Mixture
     >>> mixture = Mixture.tied(odds, np.zeros((4, 2)), np.zeros((2, 2)), [0.3, 0.3, 0.4], labels=labels)
     >>> for mission in missions(mixture, n=2, n_items=2):
     ...     print(mission)
@@ -96,7 +96,7 @@ def merged(found: Inclusions, n_groups: int) -> list[IntArray]:
     return groups
 
 
-def _mission(law: Law, found: Inclusions, group: IntArray, n_items: int) -> Mission:
+def _mission(law: Any, found: Inclusions, group: IntArray, n_items: int) -> Mission:
     share = float(found.weights[group].sum())
     inside = found.weights[group] @ found.by_component[group] / share
     ratio = np.divide(inside, found.overall, out=np.ones_like(inside), where=found.overall > 0)
@@ -104,7 +104,7 @@ def _mission(law: Law, found: Inclusions, group: IntArray, n_items: int) -> Miss
     best = np.argsort(-gain, kind="stable")[: max(n_items, NAMED)]
     best = best[(gain[best] > 0) | (best == best[0])]
     typical = [Typical(i, label_of(law, i), float(inside[i]), float(ratio[i])) for i in best.tolist()]
-    given = law.names[group[0]] if isinstance(law, Mixture) and law.names is not None and len(group) == 1 else None
+    given = law.names[group[0]] if law.names is not None and len(group) == 1 else None
     name = name_of(one.label for one in typical[:NAMED]) if given is None else given
     return Mission(name, share, float(inside.sum()), tuple(typical[:n_items]), tuple(np.sort(group).tolist()))
 

@@ -25,12 +25,9 @@ from ndpp._show import WIDEST, html_table, printable, to_frame
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
-from ndpp.explain._law import Inclusions, Law, Share, label_of, law_of
-from ndpp.laws.families import FamilyMixture
+from ndpp.explain._law import Inclusions, Share, label_of, law_of
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.tied import TiedMixture
-from ndpp.linalg import tilted_law
 
 MIN_CORRELATION = 1e-12
 """Smaller correlations are rounding errors."""
@@ -136,10 +133,12 @@ def popularity(kernel: Any, n: int | None = 10) -> tuple[Share, ...]:
     return tuple(Share(i, label_of(law, i), float(p[i])) for i in np.argsort(-p, kind="stable")[:n].tolist())
 
 
-def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: float = 0.0) -> Related:
+def related(
+    kernel: Any, item: int | str, *, n: int = 10, least_probability: float = 0.0, found: Inclusions | None = None
+) -> Related:
     """Return up to ``n`` complements and substitutes of an item, given by id or label. O(n_items · r), times C for a mixture.
 
-    Items whose probability is below ``least_probability`` are left out.
+    Items whose probability is below ``least_probability`` are left out. ``found`` are the inclusion probabilities, if they are known.
 
     Examples
     --------
@@ -152,23 +151,31 @@ def related(kernel: Any, item: int | str, *, n: int = 10, least_probability: flo
       instead of it     lift  together
         rolls           0.84   11.111%
     """
-    marginals, n = _Marginals.of(law_of(kernel)), check_count(n, "n", least=1)
+    marginals, n = _Marginals.of(law_of(kernel), found), check_count(n, "n", least=1)
     own = marginals.law
     a = int(check_items([item], own, "item")[0])
     if marginals.p[a] == 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs, so it has no complements or substitutes")
     others = marginals.occurring(least_probability)
     others = others[others != a]
-    found = marginals.correlations(np.array([a]), others)[0]
-    return Related(marginals.share(a), *marginals.strongest(np.full(len(others), a), others, found, n))
+    ties = marginals.correlations(np.array([a]), others)[0]
+    return Related(marginals.share(a), *marginals.strongest(np.full(len(others), a), others, ties, n))
 
 
-def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, least_probability: float = 0.0) -> Pairs:
+def strongest_pairs(
+    kernel: Any,
+    *,
+    n: int = 10,
+    among: Items | None = None,
+    least_probability: float = 0.0,
+    found: Inclusions | None = None,
+) -> Pairs:
     """Return up to ``n`` pairs of complements and of substitutes of a kernel, mixture or fitted estimator.
 
     O(m² r) for m items, times C for a mixture of C components.
 
-    ``among`` restricts the search to these items, and ``least_probability`` to items of at least this probability.
+    ``among`` restricts the search to these items, and ``least_probability`` to items of at least this probability. ``found``
+    are the inclusion probabilities, if they are known.
 
     Examples
     --------
@@ -181,7 +188,7 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
       stand in for each other     lift  together
         bread + rolls             0.84   11.111%
     """
-    marginals, n = _Marginals.of(law_of(kernel)), check_count(n, "n", least=1)
+    marginals, n = _Marginals.of(law_of(kernel), found), check_count(n, "n", least=1)
     items = marginals.occurring(least_probability)
     if among is not None:
         items = np.intersect1d(items, check_items(among, marginals.law, "among"))
@@ -190,10 +197,10 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
     for start in range(0, len(items), step):
         block, others = items[start : start + step], items[start:]
         rows, columns = np.triu_indices(len(block), 1, len(others))  # each pair once
-        found = marginals.correlations(block, others)[rows, columns]
-        order = np.argpartition(found, [n - 1, -n]) if len(found) > 2 * n else np.arange(len(found))
+        ties = marginals.correlations(block, others)[rows, columns]
+        order = np.argpartition(ties, [n - 1, -n]) if len(ties) > 2 * n else np.arange(len(ties))
         kept = np.r_[order[:n], order[n:][-n:]]
-        parts.append((block[rows[kept]], others[columns[kept]], found[kept]))
+        parts.append((block[rows[kept]], others[columns[kept]], ties[kept]))
     first, second, correlation = map(np.concatenate, zip(*parts))
     return marginals.strongest(first, second, correlation, n)
 
@@ -201,13 +208,13 @@ def strongest_pairs(kernel: Any, *, n: int = 10, among: Items | None = None, lea
 class _Marginals(NamedTuple):
     """The inclusion probabilities of a law, by component and overall."""
 
-    law: Law
+    law: LowRankKernel | Mixture
     found: Inclusions
     p: FloatArray
 
     @classmethod
-    def of(cls, law: Law) -> _Marginals:
-        found = Inclusions.of(law)
+    def of(cls, law: LowRankKernel | Mixture, found: Inclusions | None) -> _Marginals:
+        found = found or Inclusions.of(law)
         return cls(law, found, found.overall)
 
     def share(self, item: int) -> Share:
@@ -220,7 +227,7 @@ class _Marginals(NamedTuple):
 
     def correlations(self, block: IntArray, others: IntArray) -> FloatArray:
         """Return the correlations between the items of ``block`` and of ``others``, apart from those that missions make."""
-        covariance = _covariances(self.law, block, others)
+        covariance = self.law.mean_covariances(block, others)
         scale = np.outer(self._spread(block), self._spread(others))
         return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
 
@@ -241,28 +248,6 @@ class _Marginals(NamedTuple):
 
     def _spread(self, items: IntArray) -> FloatArray:
         return np.sqrt(self.p[items] * (1 - self.p[items]))
-
-
-def _covariances(law: Law, block: IntArray, others: IntArray) -> FloatArray:
-    """Return Cov(a, b) of a kernel, and Σ_c w_c Cov_c(a, b) of a mixture, for a in ``block`` and b in ``others``."""
-    if isinstance(law, (TiedMixture, FamilyMixture)):
-        return law.mean_covariances(block, others)
-    if isinstance(law, Mixture):
-        parts = (w * _possible_covariances(kernel, block, others) for w, kernel in zip(law.weights, law.components))
-        return np.asarray(sum(parts))
-    R = tilted_law(law.ties.coordinates, 1.0).marginal
-    q, rest = (law.ties.q_rows(law.rows_of(items)) for items in (block, others))
-    covariance = -((q @ R) @ rest.T) * ((q @ R.T) @ rest.T)
-    if law.background is not None:  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-        covariance /= np.outer(1 + law.background[block], 1 + law.background[others])
-    return np.asarray(covariance)
-
-
-def _possible_covariances(kernel: LowRankKernel, block: IntArray, others: IntArray) -> FloatArray:
-    """Return the covariances in one component, zero for items that it excludes."""
-    out, rows, columns = np.zeros((len(block), len(others))), kernel.can_occur(block), kernel.can_occur(others)
-    out[np.ix_(rows, columns)] = _covariances(kernel, block[rows], others[columns])
-    return out
 
 
 def _text(attracting: str, repelling: str, pairs: Pairs, name: Callable[[Pair], str]) -> str:

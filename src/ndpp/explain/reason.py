@@ -19,10 +19,11 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
-from ndpp.explain._law import Inclusions, Law, label_of, law_of
+from ndpp.explain._law import Inclusions, label_of, law_of
 from ndpp.explain.mission import Mission, missions
 from ndpp.inference import PerCategory, Ranking, Recommendation, recommend, recommend_many
-from ndpp.laws.mixture import Mixture
+from ndpp.inference.ranking import DAMPING
+from ndpp.inference.scorer import Scorer
 
 MOST = 1 - 1e-12
 """Probabilities are taken to be no larger, so that odds are finite."""
@@ -67,7 +68,9 @@ def reasons(
     *,
     n: int = 5,
     candidates: Items | None = None,
-    ranking: Ranking = Ranking.COMPLETION,
+    ranking: Ranking = Ranking.CONTINUATION,
+    damping: float = DAMPING,
+    support: float | None = None,
     per_category: PerCategory | None = None,
 ) -> tuple[Reason, ...]:
     """Return why the ``n`` best items for a basket are recommended, best first.
@@ -76,16 +79,18 @@ def reasons(
 
     Examples
     --------
+    >>> from ndpp import Mixture
     >>> odds, X = [[1.0, 0.5, 0.1], [0.1, 0.1, 1.0]], [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     >>> mixture = Mixture.tied(odds, X, [[0.0, 1.0], [-1.0, 0.0]], [0.5, 0.5], labels=["pasta", "pesto", "beer"])
     >>> found = reasons(mixture, [0], n=1)[0]
     >>> print(found)
-    pesto: 0.891 = popularity 0.358, mission ×1.85 (pasta and pesto), ties ×1.34 (pasta)
+    pesto: 0.451 = popularity 0.263, mission ×1.44 (pasta and pesto), ties ×1.19 (pasta)
     >>> bool(np.isclose(np.log(found.score), found.popularity + found.mission + found.tie))
     True
     """
     law = law_of(model)
-    best = recommend(law, basket, n=n, candidates=candidates, ranking=ranking, per_category=per_category)
+    options: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
+    best = recommend(law, basket, n=n, candidates=candidates, per_category=per_category, **options)
     return Reader.of(law).reasons(check_items(basket, law, "basket"), best, Ranking(ranking))
 
 
@@ -95,12 +100,15 @@ def reasons_many(
     *,
     n: int = 5,
     candidates: Items | None = None,
-    ranking: Ranking = Ranking.COMPLETION,
+    ranking: Ranking = Ranking.CONTINUATION,
+    damping: float = DAMPING,
+    support: float | None = None,
     per_category: PerCategory | None = None,
 ) -> list[tuple[Reason, ...] | None]:
     """Return :func:`reasons` of each basket, None for baskets of probability zero."""
     law = law_of(model)
-    found = recommend_many(law, baskets, n=n, candidates=candidates, ranking=ranking, per_category=per_category)
+    options: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
+    found = recommend_many(law, baskets, n=n, candidates=candidates, per_category=per_category, **options)
     reader = Reader.of(law)
     return [best and reader.reasons(basket, best, Ranking(ranking)) for basket, best in zip(baskets, found)]
 
@@ -108,14 +116,14 @@ def reasons_many(
 class Reader(NamedTuple):
     """What the reasons of all baskets share."""
 
-    law: Law
+    scorer: Scorer
     found: Inclusions
     missions: tuple[Mission, ...]
 
     @classmethod
-    def of(cls, law: Law) -> Reader:
-        """Return the reader of a law."""
-        return cls(law, Inclusions.of(law), missions(law) if isinstance(law, Mixture) else ())
+    def of(cls, law: Any) -> Reader:
+        """Return the reader of a law. A kernel has no missions."""
+        return cls(Scorer(law), Inclusions.of(law), missions(law) if len(law.weights) > 1 else ())
 
     def reasons(self, basket: IntArray, best: Recommendation, ranking: Ranking) -> tuple[Reason, ...]:
         """Return the reasons of what is recommended for a basket."""
@@ -128,7 +136,7 @@ class Reader(NamedTuple):
             scores.tolist(), popularity.tolist(), (expected - popularity).tolist(), (np.log(scores) - expected).tolist()
         )
         because = [self._because(column) for column in by_component.T]
-        labels = [label_of(self.law, item) for item in chosen.tolist()]
+        labels = [label_of(self.scorer.law, item) for item in chosen.tolist()]
         return tuple(
             Reason(item, label, *own, why, tied)
             for item, label, own, why, tied in zip(chosen.tolist(), labels, parts, because, ties)
@@ -136,9 +144,7 @@ class Reader(NamedTuple):
 
     def _shares(self, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
         """Return P(c | basket) o_c(a), shape (C, len(items))."""
-        posterior = np.ones(1)
-        if isinstance(self.law, Mixture):
-            posterior = self.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
+        posterior = self.scorer.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
         return np.asarray(posterior[:, None] * self._odds(self.found.by_component, items, ranking))
 
     def _odds(self, chances: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
@@ -157,10 +163,11 @@ class Reader(NamedTuple):
     def _ties(self, basket: IntArray, items: IntArray, ranking: Ranking) -> list[tuple[Tie, ...]]:
         """Return, for each item, its ties to each item of the basket alone, strongest first."""
         out: list[list[Tie]] = [[] for _ in items]
-        alone = Baskets.from_lists(basket[:, None].tolist(), n_items=self.law.n_items)
-        for j, scores in zip(basket.tolist(), ranking.scores_or_nan(self.law, alone)[:, items]):
+        whole = ranking is Ranking.COMPLETION
+        kind = Ranking.COMPLETION if whole else Ranking.CONTINUATION  # P(a) cancels in lifts
+        for j, scores in zip(basket.tolist(), self.scorer.each_alone(basket, whole=whole)[:, items]):
             if (scores > 0).all():
-                factors = np.log(scores) - np.log(self._shares(np.array([j]), items, ranking).sum(axis=0))
+                factors = np.log(scores) - np.log(self._shares(np.array([j]), items, kind).sum(axis=0))
                 for own, factor in zip(out, factors.tolist()):
-                    own.append(Tie(j, label_of(self.law, j), factor))
+                    own.append(Tie(j, label_of(self.scorer.law, j), factor))
         return [tuple(sorted(own, key=lambda tie: -tie.log_factor)) for own in out]

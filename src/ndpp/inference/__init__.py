@@ -2,15 +2,14 @@
 
 from ndpp.inference.greedy import greedy_map
 from ndpp.inference.ranking import (
-    PerCategory,
     Ranking,
-    Recommendation,
-    Recommendations,
     continuation_scores,
     continuation_scores_many,
     recommend,
     recommend_many,
 )
+from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
+from ndpp.inference.scorer import Scorer
 from ndpp.inference.scores import next_item_scores, next_item_scores_many
 
 __all__ = [
@@ -18,6 +17,7 @@ __all__ = [
     "Ranking",
     "Recommendation",
     "Recommendations",
+    "Scorer",
     "continuation_scores",
     "continuation_scores_many",
     "greedy_map",

@@ -1,24 +1,24 @@
-"""Recommendations: ways to rank items for a basket, by name, for kernels and mixtures.
+"""Recommendations: ways to rank items for a basket J, by name, for kernels and mixtures.
 
-:attr:`Ranking.COMPLETION` asks what completes a basket that lacks one item, P(J ∪ a). :attr:`Ranking.CONTINUATION` asks what else a basket
-that has begun will hold, P(a ∈ S | J ⊆ S). The second counts all sets that the basket may become. :attr:`Ranking.LIFT` divides it by
-P(a ∈ S): what goes with this basket rather than with others, however popular it is.
+:attr:`Ranking.CONTINUATION` asks what else a basket that has begun will contain. Its score is P(a | J) = P(a ∈ S | J ⊆ S), which counts all
+sets that the basket may become; items are ordered by P(a | J) / P(a)^γ, so that the list is not the same bestsellers for every basket.
+:attr:`Ranking.COMPLETION` asks what completes a basket that lacks one item: the score is P(J ∪ a) / P(J). :attr:`Ranking.LIFT` asks what
+goes with this basket rather than with others: the score is P(a | J) / P(a), and items too rare to judge are not listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._show import html_table, text_table, to_frame
-from ndpp._types import BoolArray, FloatArray, IntArray, Items
-from ndpp._validation import check_count, check_items
+from ndpp._types import BoolArray, FloatArray, Items
+from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.inference.recommendation import Limit, PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import (
     check_catalogue,
     each_or_nan,
@@ -32,18 +32,29 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shared import SharedTies
 
+DAMPING = 0.25
+"""Default for γ, by which popularity counts less in continuations: 0 orders by P(a | J), 1 by lift."""
+SUPPORT = 0.25
+"""Lift leaves out items whose P(a) is below this part of the mean over all items that can occur, unless told otherwise."""
 TIE = 2.0**34
 """Scores that agree to one part in this many count as equal."""
+ZERO_CHANCE = 1e-13
+"""Probabilities up to this are rounding errors of zero, as for a duplicate of an item of the basket."""
 SCORES = 2**24
 """Scores in memory at a time (128 MB)."""
 
 
 class Ranking(StrEnum):
-    """What a basket lacks: one item (P(J ∪ a)), or all that is still to come (P(a ∈ S | J ⊆ S), or as a multiple of P(a ∈ S))."""
+    """What to rank by: what else will be in the basket, what one item completes it, or what goes with it in particular."""
 
-    COMPLETION = "completion"
     CONTINUATION = "continuation"
+    COMPLETION = "completion"
     LIFT = "lift"
+
+    @property
+    def meaning(self) -> str:
+        """What a score says, in a sentence."""
+        return MEANINGS[self]
 
     def scores(self, law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
@@ -57,117 +68,92 @@ class Ranking(StrEnum):
             return next_item_scores_many(law, baskets)
         return continuation_scores_many(law, baskets) / self._unit(law)
 
-    def scores_or_nan(
-        self, law: LowRankKernel | Mixture, baskets: Baskets, *, best: tuple[int, BoolArray] | None = None
-    ) -> FloatArray:
-        """Return the scores of many baskets, NaN for those that have probability zero.
-
-        Where only the ``best`` so many of some items matter, those of other items may be 0.
-        """
+    def scores_or_nan(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+        """Return the scores of many baskets, NaN for those that have probability zero."""
         if self is Ranking.COMPLETION:
             return scores_or_nan(law, baskets)
-        unit = self._unit(law)
-        return _continuation_or_nan(law, baskets, best and (*best, unit)) / unit
+        return _continuation_or_nan(law, baskets) / self._unit(law)
 
     def _unit(self, law: LowRankKernel | Mixture) -> FloatArray:
-        """Return what P(a ∈ S | J ⊆ S) is a multiple of: 1, or P(a ∈ S) where it is positive."""
-        if self is not Ranking.LIFT:
-            return np.ones(1)
-        overall = law.inclusion_probabilities()
-        return np.where(overall > 0, overall, 1.0)
+        """Return what P(a | J) is a multiple of: 1, or P(a) where it is positive."""
+        return powers(law.inclusion_probabilities(), 1.0) if self is Ranking.LIFT else np.ones(1)
 
 
-class Recommendation(NamedTuple):
-    """Items, best first, and their scores, as the :class:`Ranking` defines them.
+MEANINGS = {
+    Ranking.CONTINUATION: "Score: the probability that a basket that begins so contains the item in the end. In the order, bestsellers "
+    "count a little less.",
+    Ranking.COMPLETION: "Score: the probability of the basket with the item, divided by that without it.",
+    Ranking.LIFT: "Score: how many times as likely the item is in a basket that begins so as in any basket.",
+}
 
-    ``labels`` are the names of the items, if they have any.
+
+def powers(popularity: FloatArray, exponent: float) -> FloatArray:
+    """Return P(a)^exponent, 1 for items that never occur."""
+    return np.where(popularity > 0, popularity, 1.0) ** exponent
+
+
+class Rule(NamedTuple):
+    """How items are ranked and which of them may be listed: what the recommendations for all baskets share.
+
+    Items are ordered by P(a | J) divided by ``unit``, for completions by their scores; ``shown`` is what P(a | J) is divided by to give the
+    score that is shown.
     """
 
-    items: IntArray
-    scores: FloatArray
-    labels: tuple[str, ...] | None = None
+    law: LowRankKernel | Mixture
+    ranking: Ranking
+    n: int
+    allowed: BoolArray
+    unit: FloatArray
+    shown: FloatArray
+    limit: Limit | None
 
-    def _columns(self) -> dict[str, list[Any]]:
-        names = self.items.tolist() if self.labels is None else list(self.labels)
-        return {"item": names, "score": self.scores.tolist()}
+    @classmethod
+    def of(
+        cls,
+        law: LowRankKernel | Mixture,
+        *,
+        n: int = 10,
+        candidates: Items | None = None,
+        ranking: Ranking = Ranking.CONTINUATION,
+        damping: float = DAMPING,
+        support: float | None = None,
+        per_category: PerCategory | None = None,
+        popularity: FloatArray | None = None,
+    ) -> Rule:
+        """Check the parameters of :func:`recommend`; ``popularity`` is P(a), if it is known."""
+        ranking, n = Ranking(check_choice(ranking, "ranking", list(Ranking))), check_count(n, "n", least=1)
+        if not 0 <= damping <= 1:
+            raise InvalidInputError(f"must be between 0 and 1; got {damping}", argument="damping")
+        allowed = np.ones(law.n_items, bool)
+        if candidates is not None:
+            allowed = np.isin(np.arange(law.n_items), check_items(candidates, law, "candidates"))
+        unit = shown = np.ones(1)
+        if ranking is Ranking.LIFT or (ranking is Ranking.CONTINUATION and damping > 0):
+            p = law.inclusion_probabilities() if popularity is None else popularity
+            unit = powers(p, 1.0 if ranking is Ranking.LIFT else damping)
+        if ranking is Ranking.LIFT:
+            shown = unit
+            allowed = allowed & (p >= (SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support))
+        return cls(law, ranking, n, allowed, unit, shown, per_category and per_category.limit(law.n_items))
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame of pandas, polars or pyarrow with a row per item."""
-        return to_frame(self._columns(), backend)
+    def chances_or_nan(self, baskets: Baskets) -> FloatArray:
+        """Return what :meth:`best` takes for each basket, NaN for baskets of probability zero."""
+        if self.ranking is Ranking.COMPLETION:
+            return scores_or_nan(self.law, baskets)
+        return _continuation_or_nan(self.law, baskets, None if self.limit else (self.n, self.allowed, self.unit))
 
-    def __repr__(self) -> str:
-        columns = self._columns()
-        return text_table(list(columns), list(zip(*columns.values())))
-
-    def _repr_html_(self) -> str:
-        columns = self._columns()
-        return html_table("Recommendation", list(columns), list(zip(*columns.values())))
-
-
-class Recommendations(list[Recommendation | None]):
-    """A recommendation per basket, None for baskets of probability zero; ``basket_ids`` are those of the baskets."""
-
-    def __init__(self, found: Iterable[Recommendation | None], basket_ids: Sequence[int | str]) -> None:
-        super().__init__(found)
-        self.basket_ids = basket_ids
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame of pandas, polars or pyarrow with the columns basket, rank, item and score."""
-        header, lines = self._table()
-        return to_frame(dict(zip(header, zip(*lines) if lines else [()] * len(header))), backend)
-
-    def _table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
-        lines = [
-            (i, rank, *line)
-            for i, one in zip(self.basket_ids, self)
-            if one is not None
-            for rank, line in enumerate(zip(*one._columns().values()), 1)
-        ]
-        return ["basket", "rank", "item", "score"], lines
-
-    def __repr__(self) -> str:
-        return text_table(*self._table())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"Recommendations for {len(self):,} baskets", *self._table())
-
-
-class PerCategory(NamedTuple):
-    """At most ``most`` recommendations from each category: the ranked list, without what exceeds the limit of its category.
-
-    ``category_of`` has the category of each item of the catalogue. What is in the basket does not count.
-
-    Examples
-    --------
-    >>> kernel = LowRankKernel(np.eye(4), np.diag([4.0, 3.0, 2.0, 1.0]))
-    >>> recommend(kernel, [], n=3, per_category=PerCategory(["dairy", "dairy", "dairy", "bread"], 2)).items
-    array([0, 1, 3])
-    """
-
-    category_of: Sequence[Hashable]
-    most: int
-
-    def limit(self, n_items: int) -> _Limit:
-        """Return the limit for scores of a catalogue."""
-        if len(self.category_of) != n_items:
-            problem = f"must have a category for each of {n_items} items; got {len(self.category_of)}"
-            raise InvalidInputError(problem, argument="category_of")
-        numbers: dict[Hashable, int] = {}
-        codes = np.array([numbers.setdefault(name, len(numbers)) for name in self.category_of], np.int64)
-        counts = np.bincount(codes)
-        place = np.arange(n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
-        return _Limit(codes, place >= check_count(self.most, "most", least=1))
-
-
-class _Limit(NamedTuple):
-    """The number of each item's category; and where, in order of category and score, items exceed the limit."""
-
-    codes: IntArray
-    exceeds: BoolArray
-
-    def apply(self, scores: FloatArray) -> None:
-        """Set the scores of items that exceed the limit to zero; of equal scores, the smaller id counts first."""
-        scores[np.lexsort((-scores, self.codes))[self.exceeds]] = 0.0
+    def best(self, chances: FloatArray) -> Recommendation:
+        """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
+        least_chance = 0.0 if self.ranking is Ranking.COMPLETION else ZERO_CHANCE
+        keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
+        if self.limit is not None:
+            self.limit.apply(keys)
+        least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
+        best = np.flatnonzero((keys >= least * (1 - 4 / TIE)) & (keys > 0))
+        mantissa, exponent = np.frexp(keys[best])
+        best = best[np.argsort(-np.ldexp(np.round(mantissa * TIE), exponent), kind="stable")[: self.n]]
+        labels = None if self.law.labels is None else tuple(self.law.labels[a] for a in best.tolist())
+        return Recommendation(best, (chances / self.shown)[best], labels)
 
 
 def recommend(
@@ -176,11 +162,16 @@ def recommend(
     *,
     n: int = 10,
     candidates: Items | None = None,
-    ranking: Ranking = Ranking.COMPLETION,
+    ranking: Ranking = Ranking.CONTINUATION,
+    damping: float = DAMPING,
+    support: float | None = None,
     unknown: str = "error",
     per_category: PerCategory | None = None,
 ) -> Recommendation:
-    """Return the ``n`` items with the largest scores, best first; fewer if fewer score above zero.
+    """Return the ``n`` best items for a basket, best first; fewer if fewer score above zero.
+
+    By default the score is P(a | J), the probability that a basket that begins so contains the item in the end, and the order is that of
+    P(a | J) / P(a)^γ with γ = ``damping``: without it, the same bestsellers would lead the lists of most baskets.
 
     For items that go well with each other, too, continue the basket: ``greedy_map(kernel, size, given=basket)``.
 
@@ -195,8 +186,13 @@ def recommend(
     candidates : items, optional
         The only items to recommend.
     ranking : Ranking
-        Whether the basket lacks one item (``Ranking.COMPLETION``) or has only begun (``Ranking.CONTINUATION``), and whether to leave out
-        how popular items are in all baskets (``Ranking.LIFT``). Rare items have the largest lifts; ``candidates`` may leave them out.
+        Whether the basket has only begun (``Ranking.CONTINUATION``) or lacks one item (``Ranking.COMPLETION``), or what goes with this
+        basket in particular (``Ranking.LIFT``).
+    damping : float
+        For continuations: 0 orders by P(a | J), 1 by P(a | J) / P(a).
+    support : float, optional
+        For lifts: the least P(a) of items to list, since rare items have the largest lifts and the least certain ones. By default a
+        quarter of the mean over the items that can occur.
     unknown : {"error", "skip"}
         What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
         :class:`~ndpp.errors.DataWarning`.
@@ -207,18 +203,18 @@ def recommend(
     --------
     >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> recommend(kernel, [0], n=1)
-    item  score
-       1      5
-    >>> recommend(kernel, [0], n=1, ranking=Ranking.CONTINUATION).scores.round(4)
-    array([0.8333])
+    item   score
+       1  0.8333
+    >>> recommend(kernel, [0], n=1, ranking=Ranking.COMPLETION).scores
+    array([5.])
     """
-    n, others = check_count(n, "n", least=1), _others(law, candidates)
+    rule = Rule.of(
+        law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category
+    )
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
-    limit = per_category and per_category.limit(law.n_items)
-    scores = Ranking(ranking).scores(law, basket)
-    scores[others] = 0.0
-    return _best(law, scores, n, limit)
+    score = next_item_scores if rule.ranking is Ranking.COMPLETION else continuation_scores
+    return rule.best(score(law, basket))
 
 
 def recommend_many(
@@ -227,7 +223,9 @@ def recommend_many(
     *,
     n: int = 10,
     candidates: Items | None = None,
-    ranking: Ranking = Ranking.COMPLETION,
+    ranking: Ranking = Ranking.CONTINUATION,
+    damping: float = DAMPING,
+    support: float | None = None,
     per_category: PerCategory | None = None,
 ) -> Recommendations:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
@@ -241,39 +239,19 @@ def recommend_many(
     >>> [best.items.tolist() for best in recommend_many(kernel, Baskets.from_lists([[0], [2]]), n=1)]
     [[1], [0]]
     """
-    n, others = check_count(n, "n", least=1), _others(law, candidates)
+    rule = Rule.of(
+        law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category
+    )
     found: list[Recommendation | None] = []
-    step, limit = max(1, SCORES // max(1, law.n_items)), per_category and per_category.limit(law.n_items)
-    best = None if limit else (n, ~np.isin(np.arange(law.n_items), others))
+    step = max(1, SCORES // max(1, law.n_items))
     for start in range(0, len(baskets), step):
-        some = baskets[start : start + step]
-        scores = Ranking(ranking).scores_or_nan(law, some, best=best)
-        scores[:, others] *= 0.0  # NaN stays
-        found += [None if np.isnan(row[0]) else _best(law, row, n, limit) for row in scores]
+        chances = rule.chances_or_nan(baskets[start : start + step])
+        found += [None if np.isnan(row[0]) else rule.best(row) for row in chances]
     return Recommendations(found, baskets.ids_or_numbers)
 
 
-def _others(law: LowRankKernel | Mixture, candidates: Items | None) -> IntArray:
-    """Return the items that are no candidates."""
-    if candidates is None:
-        return np.empty(0, np.int64)
-    return np.setdiff1d(np.arange(law.n_items), check_items(candidates, law, "candidates"))
-
-
-def _best(law: LowRankKernel | Mixture, scores: FloatArray, n: int, limit: _Limit | None) -> Recommendation:
-    """Return the n best items that score above zero; of scores that are equal up to rounding, the smaller id comes first."""
-    if limit is not None:
-        limit.apply(scores)
-    least = np.partition(scores, -n)[-n] if n < len(scores) else 0.0
-    best = np.flatnonzero((scores >= least * (1 - 4 / TIE)) & (scores > 0))
-    mantissa, exponent = np.frexp(scores[best])
-    best = best[np.argsort(-np.ldexp(np.round(mantissa * TIE), exponent), kind="stable")[:n]]
-    labels = None if law.labels is None else tuple(law.labels[a] for a in best.tolist())
-    return Recommendation(best, scores[best], labels)
-
-
 def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
-    """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will hold.
+    """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will contain.
 
     Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`.
 
@@ -283,8 +261,9 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
     >>> continuation_scores(kernel, [0]).round(4)
     array([0.    , 0.8333, 0.5   ])
     """
-    out = law.inclusion_probabilities(given=basket)
-    out[check_items(basket, law, "basket")] = 0.0
+    ids = check_items(basket, law, "basket")
+    out = law.inclusion_probabilities(given=ids)
+    out[ids] = 0.0
     return out
 
 

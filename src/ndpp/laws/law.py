@@ -53,6 +53,12 @@ class Law(ABC):
     _memory: ClassVar[int] = 256 * 2**20
     """Default for the maximum number of bytes of cached matrices."""
 
+    @staticmethod
+    def of(model: Any) -> Any:
+        """Return the law of a fitted estimator, or the model itself if it is a law; None for anything else."""
+        law = getattr(model, "law_", getattr(model, "kernel_", model))
+        return law if isinstance(law, Law) else None
+
     # -- hooks ---------------------------------------------------------------------------------------------------------------
 
     @property
@@ -340,20 +346,23 @@ class Law(ABC):
         *,
         n: int = 10,
         candidates: Items | None = None,
-        ranking: str = "completion",
+        ranking: str = "continuation",
+        damping: float = 0.25,
+        support: float | None = None,
         unknown: str = "error",
     ) -> Any:
-        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`.
+        """Return the ``n`` best items for a basket of ids or labels; see :func:`ndpp.recommend`.
 
         Examples
         --------
         >>> from ndpp.datasets import shelf_kernel
         >>> shelf_kernel().recommend(["bread"], n=2)
-        item     score
-        butter   3.028
-        jam     0.9346
+        item           score
+        butter         0.615
+        tomato sauce  0.3174
         """
-        return self.upstairs.recommend(self, basket, n=n, candidates=candidates, ranking=ranking, unknown=unknown)
+        options: dict[str, Any] = {"n": n, "candidates": candidates, "unknown": unknown}
+        return self.upstairs.recommend(self, basket, ranking=ranking, damping=damping, support=support, **options)
 
 
 def log_sum(values: AnyArray) -> float:

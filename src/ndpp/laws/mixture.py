@@ -163,6 +163,11 @@ class Mixture(Law):
             out += share * self.components[c].inclusion_probabilities(size, ids)
         return out
 
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties add to the missions."""
+        parts = (w * kernel.mean_covariances(first, second) for w, kernel in zip(self.weights, self.components))
+        return np.asarray(sum(parts))
+
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
     def only(self, components: Sequence[int]) -> Mixture:

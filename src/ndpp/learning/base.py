@@ -20,7 +20,7 @@ from ndpp._types import FloatArray, Items, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.inference import Recommendation, recommend
+from ndpp.inference import Ranking, Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.contest import Contest
 from ndpp.learning.data import read_baskets, set_aside
@@ -145,10 +145,10 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         )
         return drawn
 
-    def recommend(self, basket: Items, n: int = 10) -> Recommendation:
-        """Return the ``n`` items that best complete a basket of ids or labels; see :func:`ndpp.recommend`."""
+    def recommend(self, basket: Items, n: int = 10, *, ranking: str = "continuation") -> Recommendation:
+        """Return the ``n`` best items for a basket of ids or labels; see :func:`ndpp.recommend`."""
         check_is_fitted(self, "law_")
-        return recommend(self.law_, basket, n=n)
+        return recommend(self.law_, basket, n=n, ranking=Ranking(ranking))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

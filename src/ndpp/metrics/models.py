@@ -13,9 +13,9 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 
-Law = LowRankKernel | Mixture
 RARE_SIZE = 1e-12
 """Size distributions have an absolute error of about 1e-15; probabilities below this are computed to full relative accuracy."""
 
@@ -120,7 +120,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
     """
     model = _model(kernel, baskets)
-    if isinstance(model, Law):
+    if Law.of(model) is not None:
         return np.asarray(model.log_probs(baskets))
     if not has_probabilities(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
@@ -130,7 +130,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
 def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
     """Return log P(|S| = k) for the size k of each basket; None if the model cannot say, or not precisely."""
     model = _model(kernel, baskets)
-    if not isinstance(model, Law):
+    if Law.of(model) is None:
         found = getattr(model, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
     law, (sizes, where) = model.size_distribution(), np.unique(baskets.sizes, return_inverse=True)
@@ -146,7 +146,7 @@ def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
 def has_probabilities(kernel: Any) -> bool:
     """Return whether the model assigns probabilities to baskets."""
     model = _law(kernel)
-    return isinstance(model, Law) or hasattr(model, "log_likelihoods")
+    return Law.of(model) is not None or hasattr(model, "log_likelihoods")
 
 
 def scores(kernel: Any, baskets: Baskets) -> FloatArray:
@@ -156,7 +156,7 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     ``scores``.
     """
     model = _model(kernel, baskets)
-    if isinstance(model, Law):
+    if Law.of(model) is not None:
         return scores_or_nan(model, baskets)
     return np.asarray(model.scores(baskets), np.float64)
 
@@ -169,7 +169,7 @@ def _law(model: Any) -> Any:
 def _model(kernel: Any, baskets: Baskets) -> Any:
     """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
     model = _law(kernel)
-    if not isinstance(model, Law) and not hasattr(model, "scores"):
+    if Law.of(model) is None and not hasattr(model, "scores"):
         raise InvalidInputError(
             f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
             "An estimator must be fitted first."

@@ -1,26 +1,20 @@
 """Items in the plane: a graph of the strongest pairs, and a map.
 
-On the map, substitutes are close together, and lines join complements. Items that repel each other have rows that point
-in similar directions in the symmetric part of L: with sym(B) = F Fᵀ, the angle between Fᵀq_a and Fᵀq_b does not depend on
-how X and W are written. The map is a spectral layout of these angles: the two smoothest eigenvectors of the graph whose
-edges have squared positive cosines as weights [Belkin & Niyogi, Neural Computation 15, 2003]. In a mixture, items of the same missions are
-close together instead: the angle is that between their profiles √P(component | item).
+The places of items are those of :func:`ndpp.explain.atlas`; lines join complements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
-from ndpp.explain import Pair, Pairs
+from ndpp.explain import Pair, Pairs, atlas
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.linalg import symmetric_part
 from ndpp.plots._base import ATTRACT, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
 
 if TYPE_CHECKING:
@@ -82,11 +76,10 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
     """
     if not 4 <= n <= kernel.n_items:
         raise InvalidInputError(f"n must be between 4 and {kernel.n_items}, the number of items; got {n}")
-    popularity = kernel.inclusion_probabilities()
-    items = np.argsort(-popularity, kind="stable")[:n]
-    points = _layout(_similarity(kernel, items))
+    found = atlas(kernel, n=n)
+    points, shares = np.array(found.places), np.array([one.probability for one in found.items])
     points[:LABELLED] = _spread(points[:LABELLED])
-    places = dict(zip(items.tolist(), points))
+    places = dict(zip((one.item for one in found.items), points))
     drawn = figure(9.5, 8.0)
     axes = drawn.add_subplot()
     axes.axis("off")
@@ -94,43 +87,20 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
         if pair.first.item in places and pair.second.item in places:
             ends = np.transpose([places[pair.first.item], places[pair.second.item]])
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
-    area = 200 * popularity[items] / popularity[items].max()
+    area = 200 * shares / shares.max()
     for part, opacity in ((slice(LABELLED), 0.75), (slice(LABELLED, None), 0.3)):
         axes.scatter(points[part, 0], points[part, 1], s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
-    for item, (x, y) in islice(places.items(), LABELLED):
-        label = str(item) if kernel.labels is None else short(kernel.labels[item], 22)
-        axes.annotate(label, (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3)
+    for one, (x, y) in zip(found.items[:LABELLED], points):
+        axes.annotate(
+            short(one.label, 22), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
+        )
     axes.margins(0.1)
-    near = "of the same missions" if isinstance(kernel, Mixture) else "stand in for each other"
+    near = "of the same missions" if len(kernel.weights) > 1 else "go with the same items"
     notes = [f"labels: the {LABELLED} in most baskets"] if n > LABELLED else []
     notes += [f"near each other: {near}", "larger: in more baskets"]
     notes += ["blue line: go together"] if pairs else []
     drawn.supxlabel("    ·    ".join(notes), fontsize=9)
     return drawn
-
-
-def _similarity(kernel: LowRankKernel | Mixture, items: IntArray) -> FloatArray:
-    """Return cosines between items in the symmetric part of L, or between their missions; zero for items with a zero row."""
-    if isinstance(kernel, Mixture):
-        rows = np.sqrt(kernel.weights[:, None] * kernel.component_inclusions()[:, items]).T
-    else:
-        ties = kernel.ties  # a background scales rows, which cosines do not see
-        values, vectors = np.linalg.eigh(symmetric_part(ties.coordinates.B))
-        rows = ties.q_rows(kernel.rows_of(items)) @ (vectors * np.sqrt(np.maximum(values, 0.0)))
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.where(norms > 0, norms, 1.0)
-    return np.asarray(rows @ rows.T)
-
-
-def _layout(cosines: FloatArray) -> FloatArray:
-    """Return places in the plane; coordinates are replaced by their ranks, to make room for labels."""
-    edges = np.maximum(cosines, 0.0) ** 2 + 1e-6
-    np.fill_diagonal(edges, 0.0)
-    degree = edges.sum(axis=1)
-    walk = edges / np.sqrt(degree[:, None] * degree)
-    vectors = np.linalg.eigh(walk)[1][:, -3:-1] / np.sqrt(degree)[:, None]
-    vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])  # fix the sign
-    return np.argsort(np.argsort(vectors, axis=0), axis=0) / (len(vectors) - 1)
 
 
 def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, rounds: int = 80) -> FloatArray:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,13 +17,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 import ndpp
+from ndpp import answers
+from ndpp.answers import Record, records
 from ndpp.errors import InvalidInputError
-from ndpp.serve import answers, batch, metrics, pages, problems
+from ndpp.serve import batch, metrics, pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
 from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
-from ndpp.serve.model import Holder
-from ndpp.serve.work import Work
+from ndpp.serve.model import Holder, Served
+from ndpp.serve.work import Stop, Work
 
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
@@ -49,11 +50,11 @@ def create_app(
         Seconds, threads and waiting requests.
     """
     counted, holder = metrics.Metrics(), Holder(Path(path))
-    counted.items.set(holder.current.n_items)
+    counted.items.set(holder.current.law.n_items)
 
     def changed(loaded: bool) -> None:
         counted.reloads.labels("loaded" if loaded else "refused").inc()
-        counted.items.set(holder.current.n_items)
+        counted.items.set(holder.current.law.n_items)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -79,22 +80,20 @@ def create_app(
         app.add_exception_handler(kind, _problem)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
+    app.openapi()  # schemas of records are made now, not while the first request waits
     return Gate(app, Guard(token, host), counted)
 
 
-async def ask(request: Request, answer: Callable[..., Any], *question: Any, **options: Any) -> Response:
+async def ask(request: Request, answer: Callable[[Served, Stop], Record]) -> Response:
     """Have the current model answer a question in a thread; return the answer as JSON."""
-    found = await request.app.state.work.run(
-        request, partial(answer, request.app.state.holder.current, *question, **options)
-    )
-    body = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(body.encode("utf-8", "replace"), media_type="application/json")
+    found = await request.app.state.work.run(request, partial(answer, request.app.state.holder.current))
+    return Response(found.to_json().encode("utf-8", "replace"), media_type="application/json")
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------------
 
 
-@api.get("/items", response_model=s.ItemsAnswer, summary="Search the catalogue")
+@api.get("/items", response_model=records.Found, summary="Search the catalogue")
 async def items(
     request: Request,
     q: Text = "",
@@ -103,22 +102,26 @@ async def items(
     ids: Flag = False,
 ) -> Response:
     """Search by prefix, part of a name or with typing errors; without a query, the most popular items."""
-    return await ask(request, answers.items, q, limit, offset, ids=ids)
+    return await ask(request, lambda model, _: answers.search(model, q, limit=limit, offset=offset, ids=ids))
 
 
 @api.get("/model", response_model=s.ModelAnswer, summary="Describe the model")
 async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
-    return await ask(request, answers.describe)
+
+    def described(model: Served, _: Stop) -> s.ModelAnswer:
+        return s.ModelAnswer(**vars(answers.describe(model)), name=model.name, checksum=model.checksum)
+
+    return await ask(request, described)
 
 
-@api.get("/map", response_model=s.MapAnswer, summary="Map of the catalogue")
+@api.get("/map", response_model=records.Map, summary="Map of the catalogue")
 async def atlas(request: Request) -> Response:
-    """Places of the most popular items: items that go with the same items lie close together."""
-    return await ask(request, answers.atlas)
+    """Places of the most popular items: items of a kind are close together."""
+    return await ask(request, lambda model, _: answers.map_of(model))
 
 
-@api.get("/related", response_model=s.RelatedAnswer, summary="Complements and substitutes")
+@api.get("/related", response_model=records.Related, summary="Complements and substitutes")
 async def related(
     request: Request,
     item: Annotated[str | None, Query(min_length=1, max_length=LABEL_LENGTH, description="A label.")] = None,
@@ -126,41 +129,41 @@ async def related(
     n: Number = 10,
     ids: Flag = False,
 ) -> Response:
-    """Items that go with an item, and items that stand in for it, with lift and correlation."""
+    """Items that go with an item, and items that stand in for it, strongest ties first."""
     named: s.Item | None = item if id is None else id
     if named is None or (item is not None and id is not None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
-    return await ask(request, answers.related, named, n, ids=ids)
+    return await ask(request, lambda model, _: answers.related(model, named, n=n, ids=ids))
 
 
-@api.post("/recommend", response_model=s.RecommendAnswer, summary="What goes next")
+@api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")
 async def recommend(request: Request, question: s.RecommendAsk) -> Response:
-    """Items with the best scores for a basket."""
-    return await ask(request, answers.recommend, question)
+    """The best items for a basket."""
+    return await ask(request, lambda model, _: answers.recommend(model, **vars(question)))
 
 
-@api.post("/explain", response_model=s.ExplainAnswer, summary="Why this item")
-async def explain(request: Request, question: s.ExplainAsk) -> Response:
-    """The factor by which each item of the basket changes the score of an item."""
-    return await ask(request, answers.explain, question)
+@api.post("/why", response_model=records.Why, summary="Why this item")
+async def why(request: Request, question: s.WhyAsk) -> Response:
+    """What the score of an item owes to popularity, to the mission and to ties."""
+    return await ask(request, lambda model, _: answers.why(model, **vars(question)))
 
 
-@api.post("/complete", response_model=s.DrawAnswer, summary="Complete a basket")
+@api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
-    return await ask(request, answers.complete, question)
+    return await ask(request, lambda model, stop: answers.complete(model, **vars(question), check=stop.check))
 
 
-@api.post("/sample", response_model=s.DrawAnswer, summary="Draw baskets")
+@api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
-    return await ask(request, answers.sample, question)
+    return await ask(request, lambda model, stop: answers.complete(model, **vars(question), check=stop.check))
 
 
-@api.post("/probability", response_model=s.ProbabilityAnswer, summary="How likely is a basket")
+@api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, answers.probability, question)
+    return await ask(request, lambda model, _: answers.probability(model, question.basket))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: batch.RESPONSE})

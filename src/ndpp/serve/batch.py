@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from starlette.requests import Request
 
-from ndpp.serve import answers, problems
+from ndpp import answers
+from ndpp.answers import Record
+from ndpp.serve import problems
 from ndpp.serve import schemas as s
 from ndpp.serve.model import Served
 from ndpp.serve.work import Stop, Work
@@ -36,7 +37,7 @@ async def lines(work: Work, request: Request, model: Served, ask: s.BatchAsk) ->
     for i, basket in enumerate(ask.baskets):
         task = _task(model, ask, basket, i)
         try:
-            answer = await work.run(request, task, admitted=True)
+            answer = (await work.run(request, task, admitted=True)).data()
         except Exception as error:
             found = problems.of(error)
             if found is None:
@@ -45,16 +46,14 @@ async def lines(work: Work, request: Request, model: Served, ask: s.BatchAsk) ->
         yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
-def _task(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Callable[[Stop], dict[str, Any]]:
-    """Return the question for one basket. What was checked for the whole request is not checked again."""
-    lists: dict[str, Any] = {"basket": basket, "ids": ask.ids, "exclude": ask.exclude, "candidates": ask.candidates}
+def _task(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Callable[[Stop], Record]:
+    """Return the question for one basket."""
+    lists: dict[str, Any] = {"n": ask.n, "ids": ask.ids, "exclude": ask.exclude, "candidates": ask.candidates}
     if ask.task == "recommend":
-        question = s.RecommendAsk.model_construct(**lists, n=ask.n, by=ask.by, explain=False)
-        return partial(answers.recommend, model, question)
+        order: dict[str, Any] = {"ranking": ask.ranking, "damping": ask.damping, "support": ask.support}
+        return lambda stop: answers.recommend(model, basket, **lists, **order)
     if ask.task == "complete":
         assert ask.seed is not None
         seed = int(np.random.SeedSequence([ask.seed, i]).generate_state(1)[0])
-        return partial(
-            answers.complete, model, s.CompleteAsk.model_construct(**lists, n=ask.n, size=ask.size, seed=seed)
-        )
-    return partial(answers.probability, model, s.ProbabilityAsk.model_construct(basket=basket, ids=ask.ids))
+        return lambda stop: answers.complete(model, basket, **lists, size=ask.size, seed=seed, check=stop.check)
+    return lambda stop: answers.probability(model, basket)

@@ -147,22 +147,23 @@ function row(item, value, share, why, less = false) {
     named(item), make("span", { class: "value" }, value), why ? make("span", { class: "why" }, ...why) : null, bar));
 }
 
-function reasons(because) {
-  const strong = (because ?? []).filter(({ factor }) => factor !== null && (factor > 1.1 || factor < 0.9));
-  const told = strong.filter(({ factor }) => factor > 1).slice(0, 2).concat(strong.filter(({ factor }) => factor < 1).slice(-1));
-  if (!told.length) return because && because.length ? ["by itself, not because of the basket"] : null;
-  return told.flatMap(({ item, factor }, i) => [i ? ", " : "", factor > 1 ? "thanks to " : "despite ", named(item), ` ${times(factor)}`]);
+// What a score owes to the mission and to ties; what is close to one says nothing.
+function reasons({ mission, because, ties, by_item: byItem }) {
+  if (mission === undefined) return null;
+  const told = because !== null && (mission > 1.1 || mission < 0.9) ? [mission > 1 ? "mission " : "not of the mission ", named(because), ` ${times(mission)}`] : [];
+  const strong = byItem.filter(({ factor }) => factor > 1.1).slice(0, 2);
+  const bound = strong.flatMap(({ item, factor }, i) => [i ? ", " : "thanks to ", named(item), ` ${times(factor)}`]);
+  if (!bound.length && ties < 0.9) bound.push(`despite the basket ${times(ties)}`);
+  if (told.length && bound.length) told.push(", ");
+  return told.length || bound.length ? [...told, ...bound] : ["popular in any basket"];
 }
 
 function showNext() {
-  const by = $("by").value;
-  fill("next", () => ask("recommend", { basket: state.basket, n: 10, by, explain: by === "next" }), (answer) => {
+  const ranking = $("ranking").value, unit = ranking === "continuation" ? percent : times;
+  fill("next", () => ask("recommend", { basket: state.basket, n: 10, ranking, why: state.basket.length > 0 }), (answer) => {
     if (!answer.items.length) return quiet("No item can join this basket.");
-    const best = answer.items[0].score;
-    const unit = by === "next" ? times : percent;
-    const text = by === "next" ? "How many times as likely the basket is with the item as without it, and what that owes to what."
-      : "Share of the baskets containing these items that also contain the item.";
-    return [quiet(text), make("ul", { class: "rows" }, ...answer.items.map((r) => row(r.item, unit(r.score), r.score / best, reasons(r.because))))];
+    const best = Math.max(...answer.items.map((r) => r.score));
+    return [quiet(answer.meaning), make("ul", { class: "rows" }, ...answer.items.map((r) => row(r.item, unit(r.score), r.score / best, reasons(r))))];
   });
 }
 
@@ -185,7 +186,7 @@ function showRelated() {
   const query = new URLSearchParams([[typeof item === "number" ? "id" : "item", item], ["n", "8"]]);
   return fill("related", () => ask("related?" + query), (answer) => {
     const list = (rows, less, none) => rows.length
-      ? make("ul", { class: "rows" }, ...rows.map((r) => row(r.item, times(r.lift), r.correlation / rows[0].correlation, null, less)))
+      ? make("ul", { class: "rows" }, ...rows.map((r) => row(r.other, times(r.lift), r.correlation / rows[0].correlation, null, less)))
       : quiet(none);
     return [make("p", { class: "quiet" }, make("b", {}, named(item)), ` is in ${percent(answer.probability)} of baskets. ×: how many times as often an item is bought where this one is.`),
       make("div", { class: "two" },
@@ -195,9 +196,9 @@ function showRelated() {
 }
 
 function showMap() {
-  const { items: names, places, probabilities } = state.map;
+  const names = state.map.items.map(({ item }) => item), probabilities = state.map.items.map(({ probability }) => probability);
   const width = Math.max(320, Math.min(1000, $("map").clientWidth)), height = Math.max(320, width / 2);
-  const x = (i) => 30 + (width - 60) * places[i][0], y = (i) => 30 + (height - 50) * places[i][1];
+  const x = (i) => 30 + (width - 60) * state.map.items[i].x, y = (i) => 30 + (height - 50) * state.map.items[i].y;
   const held = new Set(state.basket), most = Math.max(...probabilities, 1e-12);
   const dots = names.map((item, i) => {
     const dot = drawing("circle", { cx: x(i), cy: y(i), r: 4 + 12 * Math.sqrt(probabilities[i] / most), class: held.has(item) ? "in" : "" },
@@ -216,7 +217,7 @@ function showMap() {
 
 function showMissions() {
   const found = state.model.missions.map((m) => make("li", {}, make("b", {}, percent(m.share)), " ", named(m.name), ": ",
-    ...m.items.filter((item) => !m.name.includes(item)).slice(0, 5).flatMap((item, i) => [i ? ", " : "", named(item)])));
+    ...m.items.map(({ item }) => item).filter((item) => !m.name.includes(item)).slice(0, 5).flatMap((item, i) => [i ? ", " : "", named(item)])));
   $("missions").replaceChildren(...(found.length ? [make("h3", {}, "Missions of the model"), make("ul", { class: "facts" }, ...found.slice(0, 8))] : []));
 }
 
@@ -327,7 +328,7 @@ $("share").addEventListener("click", async () => {
   catch { say("The address of this page is the link"); $("share").textContent = "Copy the address"; }
   setTimeout(() => { $("share").textContent = "Copy link"; }, 2000);
 });
-$("by").addEventListener("change", showNext);
+$("ranking").addEventListener("change", showNext);
 $("size").addEventListener("change", showWhole);
 $("again").addEventListener("click", showWhole);
 window.addEventListener("popstate", () => { read(); refresh(); });

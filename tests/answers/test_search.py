@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from ndpp.serve.labels import LabelIndex, folded
+from ndpp.answers.search import LabelIndex, folded
 
 NAMES = [
     "tomato sauce",

@@ -6,11 +6,11 @@ A seed gives the baskets that ``law.sample(n, …, rng=seed)`` gives.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-import ndpp
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
 from ndpp.items import LeverageTable
@@ -19,13 +19,18 @@ from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact.eigenclock import EigenClock
-from ndpp.serve.work import Stop
 
+Check = Callable[[], None]
+"""Raises if drawing should stop."""
 MEMORY = 128 * 2**20
 """Most bytes of matrices that the sampler of a model keeps."""
 
 PART = 16
 """Baskets drawn between two looks at whether to stop."""
+
+
+def go_on() -> None:
+    """Never stop."""
 
 
 class Wanted(NamedTuple):
@@ -46,7 +51,7 @@ class Drawer:
 
     def __init__(self, law: Any) -> None:
         self.law = law
-        plain = isinstance(law, ndpp.LowRankKernel) and getattr(law, "background", None) is None
+        plain = getattr(law, "ties", None) is law  # a kernel without background: all of it is ties
         self._sampler = Exact.prepare(law, memory=MEMORY) if plain else None
 
     def warm(self, item: int) -> None:
@@ -54,27 +59,27 @@ class Drawer:
         for size in (None, 3):
             with contextlib.suppress(NDPPError):  # what cannot be drawn is told to those who ask for it
                 nothing = np.empty(0, np.int64)
-                self.draw(Wanted(np.array([item]), nothing, None, size), 1, 0, Stop(float("inf")))
+                self.draw(Wanted(np.array([item]), nothing, None, size), 1, 0, go_on)
 
-    def draw(self, wanted: Wanted, n: int, seed: int, stop: Stop) -> list[list[int]]:
+    def draw(self, wanted: Wanted, n: int, seed: int, check: Check) -> list[list[int]]:
         """Return ``n`` baskets as sorted ids."""
         given, exclude, candidates, size = wanted
         if self._sampler is None:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
-            return _by_parts(law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY), n, seed, stop)
+            return _by_parts(law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY), n, seed, check)
         same, index = len(exclude) == 0 and candidates is None, self._sampler.index
         if same and not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
             try:
-                return _shared(self._sampler, given, size, n, seed, stop)
+                return _shared(self._sampler, given, size, n, seed, check)
             except PrecisionError:
                 pass  # as for a basket that never occurs: the careful way knows, and says so
         # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
         table: Any = (lambda _: index) if same and index is not None else LeverageTable.prepare
         asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
-        return _by_parts(Exact.prepare(self.law, **asked, index=table, memory=MEMORY), n, seed, stop)
+        return _by_parts(Exact.prepare(self.law, **asked, index=table, memory=MEMORY), n, seed, check)
 
 
-def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, stop: Stop) -> list[list[int]]:
+def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, check: Check) -> list[list[int]]:
     """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler."""
     kernel, key = sampler.kernel, stream_key(seed)
     rows = np.sort(kernel.rows_of(given, "given"))
@@ -86,11 +91,11 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         sizes = np.cumsum(law.law)
         clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
         if clock is not None and clock.suits(kernel, rows, mean):
-            return [_run_down(sampler, clock, rows, stream(key, i), stop) for i in range(n)]
+            return [_run_down(sampler, clock, rows, stream(key, i), check) for i in range(n)]
     states: dict[int, Any] = {}
     drawn = []
     for i in range(n):
-        stop.check()
+        check()
         rng = stream(key, i)
         more = size - len(rows) if size is not None else int(look_up_cdf(sizes, rng.random(1))[0])
         total, found = len(rows) + more, rows
@@ -102,9 +107,9 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
     return drawn
 
 
-def _run_down(sampler: Exact, clock: EigenClock, rows: IntArray, rng: np.random.Generator, stop: Stop) -> list[int]:
+def _run_down(sampler: Exact, clock: EigenClock, rows: IntArray, rng: np.random.Generator, check: Check) -> list[int]:
     """Draw one basket of any size, beginning with these rows, by the clock of the whole law."""
-    stop.check()
+    check()
     drawn = clock.draw(rng, cast(LeverageTable, sampler.index), rows)
     found: list[int] = sampler.kernel.catalogue_ids(np.sort(np.concatenate([rows, drawn.rows]))).tolist()
     return found
@@ -118,11 +123,11 @@ def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:
     return state._replace(owned=False)  # several draws begin with it
 
 
-def _by_parts(sampler: Any, n: int, seed: int, stop: Stop) -> list[list[int]]:
+def _by_parts(sampler: Any, n: int, seed: int, check: Check) -> list[list[int]]:
     """Draw from a sampler prepared for this request, a few baskets at a time."""
     drawn: list[list[int]] = []
     while len(drawn) < n:
-        stop.check()
+        check()
         part = sampler.sample(min(PART, n - len(drawn)), rng=seed, first=len(drawn))
         drawn += part.baskets.to_lists()
     return drawn

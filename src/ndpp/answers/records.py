@@ -1,0 +1,273 @@
+"""Answers as records. The command prints them, the service sends them, and its OpenAPI document is made from them.
+
+Items go by their labels, or by their ids if the model has no labels or ids are asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from ndpp._json import to_json
+from ndpp._show import html_table, text_table, to_frame
+
+Item = int | str
+SHOWN = 6
+"""Typical items in the line of a mission."""
+
+
+class Record:
+    """What every answer can do: show itself as a table, and become a data frame or JSON.
+
+    The fields ``listed`` hold the rows of the table, records like ``row``; without any, the record is the only row.
+    """
+
+    listed: ClassVar[tuple[str, ...]] = ()
+    row: ClassVar[type]
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True}
+
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of columns, and rows; lists within a row are left out."""
+        rows = [one for name in self.listed for one in getattr(self, name)] if self.listed else [self]
+        kind: Any = type(rows[0]) if rows else self.row
+        header = [field.name for field in fields(kind) if not str(field.type).startswith("tuple")]
+        return header, [tuple(getattr(row, name) for name in header) for row in rows]
+
+    def data(self) -> dict[str, Any]:
+        """Return the answer in dictionaries, lists and numbers."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def to_json(self) -> str:
+        """Return strict JSON: what the service sends."""
+        return to_json(self.data())
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the table as a data frame of pandas, polars or pyarrow."""
+        header, rows = self.table()
+        return to_frame(dict(zip(header, zip(*rows) if rows else [()] * len(header))), backend)
+
+    def __repr__(self) -> str:
+        return text_table(*self.table())
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, *self.table())
+
+
+@dataclass(frozen=True, repr=False)
+class Scored(Record):
+    """An item and its score."""
+
+    item: Item
+    score: float
+
+
+@dataclass(frozen=True)
+class TiedTo:
+    """An item of the basket, and the factor of ties if it were the whole basket."""
+
+    item: Item
+    factor: float
+
+
+@dataclass(frozen=True, repr=False)
+class Why(Scored):
+    """Why an item is recommended: score = popularity · mission · ties."""
+
+    popularity: float
+    """The score if the basket did not matter."""
+    mission: float
+    """The factor of what the basket says about its mission."""
+    ties: float
+    """The factor of ties to the items of the basket."""
+    because: str | None
+    """The mission that contributes most; null if the model has none."""
+    tied_to: Item | None
+    """The item of the basket with the strongest tie, if any is above one."""
+    by_item: tuple[TiedTo, ...]
+    """Ties to single items of the basket, strongest first."""
+
+
+@dataclass(frozen=True, repr=False)
+class Recommended(Record):
+    """Items for a basket, best first."""
+
+    listed, row = ("items",), Scored
+    ranking: str
+    meaning: str
+    """What a score says."""
+    items: tuple[Why | Scored, ...]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A basket: all of its items, and those that were not given."""
+
+    items: tuple[Item, ...]
+    added: tuple[Item, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Completed(Record):
+    """Baskets drawn, and the seed that gives them again."""
+
+    seed: int
+    baskets: tuple[Drawn, ...]
+
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return a row per item of each basket."""
+        return ["basket", "item"], [(i, item) for i, one in enumerate(self.baskets) for item in one.items]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Two items that go together, or stand in for each other."""
+
+    kind: str
+    """complement or substitute"""
+    item: Item
+    other: Item
+    lift: float
+    """P(other | item) / P(other)"""
+    by_missions: float
+    """What missions alone would make of the lift."""
+    by_ties: float
+    """The part of the lift that missions do not explain."""
+    together: float
+    """P(item, other): share of baskets that contain both."""
+    correlation: float
+    """The correlation that ties make, which orders lists."""
+
+
+@dataclass(frozen=True, repr=False)
+class Pairs(Record):
+    """The strongest pairs among the most popular items of the catalogue."""
+
+    listed, row = ("complements", "substitutes"), Relation
+    popular: int
+    """Items whose pairs were searched."""
+    complements: tuple[Relation, ...]
+    substitutes: tuple[Relation, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Related(Record):
+    """What goes with an item, and what stands in for it, strongest first."""
+
+    listed, row = ("complements", "substitutes"), Relation
+    item: Item
+    probability: float
+    """Share of baskets that contain the item."""
+    complements: tuple[Relation, ...]
+    substitutes: tuple[Relation, ...]
+
+
+@dataclass(frozen=True)
+class MissionShare:
+    """A mission and how probable it is, given the basket."""
+
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True, repr=False)
+class Likelihood(Record):
+    """How likely a basket is, as a whole and by its size. Logarithms are natural; null stands for probability zero."""
+
+    log_prob: float | None
+    """log P(S): the basket is exactly this one."""
+    log_prob_of_size: float | None
+    """log P(S | |S| = k), among baskets of the same size."""
+    log_lift: float | None
+    """log of P(S) over the probability of S if items were independent."""
+    size: int
+    size_probability: float | None
+    """P(|S| = k); null while it is being computed."""
+    at_most: float | None
+    """P(|S| ≤ k); null while it is being computed."""
+    missions: tuple[MissionShare, ...]
+    """Probable missions of the basket; empty if the model has none."""
+
+
+@dataclass(frozen=True)
+class Typical:
+    """An item of a mission: its probability there, and how many times that in all baskets it is."""
+
+    item: Item
+    probability: float
+    lift: float
+
+
+@dataclass(frozen=True)
+class Mission:
+    """A mission: its share of the baskets, their mean size, and its most typical items. Similar components are one mission."""
+
+    name: str
+    share: float
+    mean_size: float
+    items: tuple[Typical, ...]
+
+    def __str__(self) -> str:
+        typical = ", ".join(f"{one.item} ({one.lift:.1f}×)" for one in self.items[:SHOWN])
+        return f"{self.name}: {self.share:.1%} of baskets, {self.mean_size:.1f} items on average. Typical: {typical}"
+
+
+@dataclass(frozen=True)
+class Share:
+    """An item, and the share of baskets that contain it."""
+
+    item: Item
+    probability: float
+
+
+@dataclass(frozen=True, repr=False)
+class Description(Record):
+    """A model in numbers and words."""
+
+    n_items: int
+    rank: int | None
+    """The rank of a kernel; a mixture has none."""
+    n_components: int
+    labelled: bool
+    mean_size: float
+    size_distribution: tuple[float, ...] | None
+    """P(|S| = k) for k = 0, 1, …; null where it was not computed, which takes a minute for hundreds of components."""
+    popular: tuple[Share, ...]
+    """The most popular items."""
+    missions: tuple[Mission, ...]
+    """Missions of a mixture, largest first."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An item, the share of baskets that contain it, and its place."""
+
+    item: Item
+    probability: float
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, repr=False)
+class Map(Record):
+    """The most popular items and their places in the unit square: items of a kind are close together."""
+
+    listed, row = ("items",), Place
+    items: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class FoundItem:
+    """An item of the catalogue."""
+
+    id: int
+    item: Item
+    probability: float
+
+
+@dataclass(frozen=True, repr=False)
+class Found(Record):
+    """Items found, best first, and how many there are in all."""
+
+    listed, row = ("items",), FoundItem
+    items: tuple[FoundItem, ...]
+    total: int

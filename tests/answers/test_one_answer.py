@@ -1,0 +1,231 @@
+"""Every question asked in Python, by command and over HTTP: the same items, order, numbers and words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="needs fastapi: pip install 'ndpp[serve]'")
+pytest.importorskip("httpx", reason="needs httpx: pip install 'ndpp[dev]'")
+
+import ndpp
+from ndpp import answers, explain
+from ndpp.cli.app import run
+from ndpp.datasets import shelf_kernel
+from ndpp.serve.app import create_app
+from servers import get, post, serving, trips
+
+
+def families() -> ndpp.FamilyMixture:
+    """Four families of three variants each, in three missions."""
+    rng, members, states = np.random.default_rng(0), np.arange(12) // 3, np.repeat(np.arange(4), 2)
+    X, state_odds = rng.normal(size=(4, 2)), rng.gamma(1.0, 0.05, size=(3, 8))
+    return ndpp.FamilyMixture(
+        state_odds, np.tile([0.3, 4.0], (12, 1)), members, states, X, [[0.0, 1.0], [-1.0, 0.0]],
+        weights=[0.5, 0.3, 0.2], labels=shelf_kernel().labels,
+    )  # fmt: skip
+
+
+LAWS: dict[str, Callable[[], Any]] = {"kernel": shelf_kernel, "mixture": trips, "families": families}
+BASKET = ["bread", "jam"]
+
+
+class Asked:
+    """One model, to be asked in three ways."""
+
+    def __init__(self, law: Any, path: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.law, self.path, self.url, self.capsys = law, path, url, capsys
+
+    def command(self, name: str, *words: Any) -> Any:
+        """Return what the command prints."""
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            run([name, str(self.path), *map(str, words), "--json"])
+        out, err = self.capsys.readouterr()
+        assert not ended.value.code, err
+        return json.loads(out)
+
+    def post(self, name: str, **body: Any) -> Any:
+        """Return what the service answers."""
+        return post(f"{self.url}/api/{name}", json=body).raise_for_status().json()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[dict[str, tuple[Any, Path, str]]]:
+    folder = tmp_path_factory.mktemp("one")
+    with ExitStack() as stack:
+        found = {}
+        for name, make in LAWS.items():
+            law, path = make(), folder / f"{name}.safetensors"
+            ndpp.save(law, path)
+            found[name] = (law, path, stack.enter_context(serving(create_app(path))))
+        yield found
+
+
+@pytest.fixture(params=list(LAWS))
+def model(request, served, capsys) -> Asked:
+    return Asked(*served[request.param], capsys)
+
+
+def close(found: Any, expected: Any) -> None:
+    """Assert that two answers agree: words and order exactly, numbers up to rounding."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            close(found[key], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected):
+            close(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    else:
+        assert found == expected
+
+
+def told(record: answers.Record) -> Any:
+    """Return a record as a reader of its JSON sees it."""
+    return json.loads(record.to_json())
+
+
+@pytest.mark.parametrize("why", [False, True])
+@pytest.mark.parametrize("ranking", [None, *ndpp.Ranking])
+def test_recommendations(model: Asked, ranking: ndpp.Ranking | None, why: bool):
+    """And those of ``ndpp.recommend``, whose default is the same."""
+    asked = {} if ranking is None else {"ranking": ranking.value}
+    expected = told(answers.recommend(model.law, BASKET, n=4, why=why, **asked))
+    words = [*(["--ranking", ranking] if ranking else []), *(["--why"] if why else [])]
+    printed = model.command("recommend", "--given", ",".join(BASKET), "-n", 4, *words)
+    close(
+        printed,
+        {"ranking": expected["ranking"], "meaning": expected["meaning"], "recommendations": [expected["items"]]},
+    )
+    close(model.post("recommend", basket=BASKET, n=4, why=why, **asked), expected)
+    (line,) = post(
+        f"{model.url}/api/batch", json={"task": "recommend", "baskets": [BASKET], "n": 4, **asked}
+    ).text.splitlines()
+    best = model.law.recommend(BASKET, n=4, **asked)
+    assert expected["ranking"] == (ranking or "continuation")
+    for rows in (expected["items"], json.loads(line)["items"]):
+        assert [row["item"] for row in rows] == list(best.labels)
+        assert [row["score"] for row in rows] == pytest.approx(best.scores.tolist())
+
+
+def test_recommendations_among_some(model: Asked):
+    only, never = ["tea", "coffee", "rice", "butter"], ["rice"]
+    expected = answers.recommend(model.law, BASKET, candidates=only, exclude=never, damping=0.5)
+    words = ("--only", ",".join(only), "--exclude", never[0], "--damping", 0.5)
+    (printed,) = model.command("recommend", "--given", ",".join(BASKET), *words)["recommendations"]
+    close(printed, told(expected)["items"])
+    close(model.post("recommend", basket=BASKET, candidates=only, exclude=never, damping=0.5), told(expected))
+    floor = answers.recommend(model.law, BASKET, ranking="lift", support=0.2)
+    (printed,) = model.command("recommend", "--given", ",".join(BASKET), "--ranking", "lift", "--support", 0.2)[
+        "recommendations"
+    ]
+    close(printed, told(floor)["items"])
+    close(model.post("recommend", basket=BASKET, ranking="lift", support=0.2), told(floor))
+
+
+@pytest.mark.parametrize("ranking", list(ndpp.Ranking))
+def test_why(model: Asked, ranking: ndpp.Ranking):
+    """The reasons of ``explain``, for an item that is asked about and for one that is recommended."""
+    expected = answers.why(model.law, BASKET, "tea", ranking=ranking)
+    close(model.post("why", basket=BASKET, item="tea", ranking=ranking.value), told(expected))
+    (reason,) = explain.reasons(model.law, BASKET, n=1, candidates=["tea"], ranking=ranking, support=0.0)
+    factors = [expected.popularity, expected.mission, expected.ties]
+    assert factors == pytest.approx(np.exp([reason.popularity, reason.mission, reason.tie]).tolist())
+    assert expected.because == reason.because
+    words = ["--given", ",".join(BASKET), "--only", "tea", "--why", "--ranking", ranking, "--support", 0]
+    close(model.command("recommend", *words)["recommendations"], [[told(expected)]])
+
+
+def test_completions(model: Asked):
+    expected = answers.complete(model.law, ["bread"], n=3, size=4, seed=5)
+    close(model.post("complete", basket=["bread"], n=3, size=4, seed=5), told(expected))
+    drawn = model.law.sample(3, given=["bread"], size=4, rng=5)
+    assert [list(one.items) for one in expected.baskets] == [[model.law.labels[i] for i in basket] for basket in drawn]
+    printed = model.command("complete", "--given", "bread", "-n", 3, "--size", 4, "--seed", 5)
+    assert [sorted(basket) for basket in printed["baskets"]] == [sorted(one.items) for one in expected.baskets]
+
+
+@pytest.mark.parametrize("item", ["bread", "tea"])
+def test_related_items(model: Asked, item: str):
+    """Ordered by ties, as in ``explain.related``."""
+    expected = told(answers.related(model.law, item, n=5))
+    close(model.command("related", item, "-n", 5), {"items": [expected]})
+    close(get(f"{model.url}/api/related", params={"item": item, "n": 5}).json(), expected)
+    found = explain.related(model.law, item, n=5)
+    for kind, pairs in (("complements", found.complements), ("substitutes", found.substitutes)):
+        assert [row["other"] for row in expected[kind]] == [pair.second.label for pair in pairs]
+        assert [row["correlation"] for row in expected[kind]] == pytest.approx([pair.correlation for pair in pairs])
+
+
+def test_pairs_of_the_catalogue(model: Asked):
+    close(model.command("related", "-n", 3), told(answers.pairs(model.law, n=3)))
+
+
+def test_descriptions(model: Asked):
+    expected = told(answers.describe(model.law))
+    sent = get(f"{model.url}/api/model").json()
+    assert sent.pop("name") == model.path.stem
+    checksum, printed = sent.pop("checksum"), model.command("info")
+    close(sent, expected)
+    assert printed["crc32"] == checksum
+    names = {"n_items": "items", "labelled": "labels", "size_distribution": "size_law"}
+    for key in ("n_items", "labelled", "mean_size", "size_distribution", "popular", "missions"):
+        close(printed[names.get(key, key)], expected[key])
+    assert [one["name"] for one in expected["missions"]] == [
+        one.name for one in explain.missions(model.law) if len(model.law.weights) > 1
+    ]
+
+
+def test_maps(model: Asked):
+    expected = told(answers.map_of(model.law))
+    close(get(f"{model.url}/api/map").json(), expected)
+    found = explain.atlas(model.law)
+    assert [one["item"] for one in expected["items"]] == [one.label for one in found.items]
+    assert [(one["x"], one["y"]) for one in expected["items"]] == list(found.places)
+
+
+def test_likelihoods_and_search(model: Asked):
+    close(model.post("probability", basket=BASKET), told(answers.probability(model.law, BASKET)))
+    found = told(answers.search(model.law, "bred"))
+    close(get(f"{model.url}/api/items", params={"q": "bred"}).json(), found)
+    assert found["items"][0]["item"] == "bread"
+
+
+def test_an_unknown_label_is_answered_in_the_same_words(model: Asked):
+    with pytest.raises(ndpp.errors.UnknownLabelError) as raised:
+        answers.recommend(model.law, ["bred"])
+    assert post(f"{model.url}/api/recommend", json={"basket": ["bred"]}).json()["detail"] == str(raised.value)
+    with pytest.raises(SystemExit):
+        run(["recommend", str(model.path), "--given", "bred"])
+    assert str(raised.value) in model.capsys.readouterr().err
+
+
+def test_what_is_prepared_answers_alike(model: Asked):
+    prepared = answers.Prepared(model.law)
+    for _ in range(2):
+        assert answers.recommend(prepared, BASKET, why=True) == answers.recommend(model.law, BASKET, why=True)
+        assert answers.related(prepared, "tea") == answers.related(model.law, "tea")
+
+
+def test_records_show_themselves(model: Asked):
+    for record in (
+        answers.recommend(model.law, BASKET, n=2), answers.recommend(model.law, BASKET, n=2, why=True),
+        answers.why(model.law, BASKET, "tea"), answers.complete(model.law, seed=1), answers.related(model.law, "tea"),
+        answers.pairs(model.law), answers.describe(model.law), answers.map_of(model.law),
+        answers.probability(model.law, BASKET), answers.search(model.law, "tea"),
+    ):  # fmt: skip
+        header, rows = record.table()
+        assert all(len(row) == len(header) for row in rows)
+        assert all(name in repr(record).splitlines()[0] for name in header)
+        assert record._repr_html_().startswith(f"<b>{type(record).__name__}</b><table>")
+        assert len(record.to_frame("pandas")) == len(rows)
+        assert json.loads(record.to_json()).keys() == record.data().keys()
