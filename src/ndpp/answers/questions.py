@@ -223,9 +223,12 @@ def _relations(own: Prepared, found: Sequence[Sequence[Pair]], *, ids: bool) -> 
     """Return complements and substitutes as records."""
     kinds = []
     for kind, pairs in zip(("complement", "substitute"), found):
-        both = [own.names([pair.first.item, pair.second.item], ids=ids) for pair in pairs]
-        numbers = [(one.lift, one.by_missions, one.tie, _share(one.together), one.correlation) for one in pairs]
-        kinds.append(tuple(r.Relation(kind, *names, *values) for names, values in zip(both, numbers)))
+        relations = []
+        for pair in pairs:
+            item, other = own.names([pair.first.item, pair.second.item], ids=ids)
+            numbers = pair.lift, pair.by_missions, pair.tie, _share(pair.together), pair.correlation
+            relations.append(r.Relation(kind, item, other, *numbers))
+        kinds.append(tuple(relations))
     return kinds
 
 

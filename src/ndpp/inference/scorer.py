@@ -80,7 +80,7 @@ class Table:
         self.possible: BoolArray = np.zeros(kernel.n_items, bool)
         self.possible[kernel.support] = True
         self.Z: FloatArray = np.zeros((kernel.n_items, len(form.core)))
-        for block, Q in kernel.ties.q_blocks():
+        for block, Q in kernel.q_blocks():
             self.Z[kernel.support[block]] = np.sqrt(factor[block])[:, None] * Q
         self.own: FloatArray = np.zeros(kernel.n_items)
         self.own[kernel.support] = factor * form.diagonal
