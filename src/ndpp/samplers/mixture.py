@@ -133,7 +133,7 @@ class TiedSource(NamedTuple):
     def __call__(self, c: int) -> TiedSets:
         """Return what draws from component c."""
         union = SizedUnion.of(self.kernel(c), np.empty(0, np.int64), self.size, self.memory)
-        return TiedSets(self.mixture, union._replace(by_clock=union.ties.clock is not None))
+        return TiedSets(self.mixture, union._replace(by_clock=union.ties.route != "nodes"))
 
 
 @dataclass(frozen=True, eq=False)
