@@ -46,6 +46,7 @@ def test_any_size_given_and_without_items(given, exclude, device: str):
     case = BY_NAME["generic"]
     sampler = on(device, Exact.prepare(case.kernel, given=given, exclude=exclude))
     assert sampler.engine.spectra is not None
+    assert sampler.engine.route == sampler.route == "clock"
     draws = sampler.sample(DRAWS, rng=2)
     laws.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=given, exclude=exclude))
     assert not draws.info["on_cpu"].any()
