@@ -247,7 +247,7 @@ def test_wrong_chains_are_rejected(broken: str):
     else:  # the coefficient of the next power
         request = Request(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
     ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 0)[0]
-    chain = chain._replace(eigen=chain.eigen._replace(values=values), request=request, ring=ring)
+    chain = dataclasses.replace(chain, eigen=chain.eigen._replace(values=values), request=request, ring=ring)
     runs = [chain.draw(np.random.default_rng(i)) for i in range(DRAWS)]
     with pytest.raises(AssertionError):
         laws.assert_law([np.sort(run.rows) for run in runs], oracles.enumerate_law(GENERIC.L, 3))
@@ -256,7 +256,7 @@ def test_wrong_chains_are_rejected(broken: str):
 def test_too_small_a_leverage_fails_the_monitor():
     sampler, chain = chain_of(GENERIC, 3)
     index = dataclasses.replace(sampler.index, leverage=frozen(sampler.index.leverage / 1e6))
-    runs = [chain._replace(index=index).draw(np.random.default_rng(i)) for i in range(20)]
+    runs = [dataclasses.replace(chain, index=index).draw(np.random.default_rng(i)) for i in range(20)]
     assert all(isinstance(run, Unfinished) and len(run.rows) == 0 for run in runs)
 
 
@@ -294,9 +294,9 @@ def test_items_that_m_does_not_map_to_zero_fail_the_monitor(store: bool, monkeyp
     _, chain = chain_of(GENERIC, 4, given=(2, 5))
     if store:
         source = RowsInStore(GENERIC.kernel, *chain.eigen.to_sides)
-        chain = chain._replace(eigen=chain.eigen._replace(source=source))
+        chain = dataclasses.replace(chain, eigen=chain.eigen._replace(source=source))
     for error, expected in ((1e-5, 0), (1e-14, 2)):
-        wrong = chain._replace(ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))
+        wrong = dataclasses.replace(chain, ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))
         run = wrong.draw(np.random.default_rng(0))
         assert len(run.rows) == expected
         assert isinstance(run, Unfinished) == (expected < 2)

@@ -122,7 +122,7 @@ def test_wrong_clocks_are_rejected(broken):
         eigen = clock.eigen._replace(multiplicity=np.ones_like(clock.eigen.multiplicity))
     else:  # the imaginary parts of f attract
         eigen = clock.eigen._replace(values=np.abs(clock.eigen.values).astype(complex))
-    clock = clock._replace(eigen=eigen)
+    clock = replace(clock, eigen=eigen)
     with pytest.raises(
         (AssertionError, PrecisionError)
     ):  # the second by the clock that completes what a monitor refused
@@ -170,7 +170,7 @@ def test_too_small_a_leverage_fails_the_monitor():
     sampler, clock = clock_of(GENERIC)
     index = sampler.index
     assert isinstance(index, LeverageTable)
-    wrong = clock._replace(index=replace(index, leverage=frozen(index.leverage / 1e6)))
+    wrong = replace(clock, index=replace(index, leverage=frozen(index.leverage / 1e6)))
     runs = [wrong.draw(np.random.default_rng(i)) for i in range(50)]
     unfinished = [run for run in runs if isinstance(run, Unfinished)]
     assert unfinished

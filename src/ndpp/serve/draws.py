@@ -6,6 +6,7 @@ A seed gives the baskets that ``law.sample(n, …, rng=seed)`` gives.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
             raise PrecisionError
         sizes = np.cumsum(law.law)
         clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
-        clock = None if clock is None else clock._replace(given=rows)
+        clock = None if clock is None else replace(clock, given=rows)
         if clock is not None and clock.suits(mean):
             return [_run_down(sampler, clock, stream(key, i), stop) for i in range(n)]
     states: dict[int, Any] = {}

@@ -11,7 +11,8 @@ form of a signed sum of the rows of all items chosen, which M maps to zero. A sa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,10 +35,11 @@ LOW_RANK = 32
 NOT_YET, FAILED = -1, -2
 
 
-class EigenChain(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EigenChain:
     """What draws ``request.wanted`` items in addition to given ones: their sides, and the first circle."""
 
-    name = "ring"
+    name: ClassVar[str] = "ring"
 
     index: LeverageTable
     eigen: EigenRows
@@ -72,13 +74,15 @@ class EigenChain(NamedTuple):
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw items until all are there or a monitor fails."""
-        index, eigen, request, left, right, ring = self
+        index, eigen, request = self.index, self.eigen, self.request
         table = TableArrays(index.threshold, index.alias, index.leverage, index.total, index.budget)
         run = _run if eigen.is_compiled else interpreted(_run)
-        rows, spent, proposals, *circles = run(rng, table, eigen.values, eigen.source, request, left, right, ring)
+        rows, spent, proposals, recentred, trace_error, fraction = run(
+            rng, table, eigen.values, eigen.source, request, self.left, self.right, self.ring
+        )
         if spent:
             raise index.over_budget(rows[:0], 1, (request.wanted - len(rows)) / index.total, 1.0)
-        found = rows, proposals, CircleReport(*circles)
+        found = rows, proposals, CircleReport(recentred, trace_error, fraction)
         return Done(*found) if len(rows) == request.wanted else Unfinished(*found)
 
 

@@ -16,7 +16,8 @@ Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,10 +35,11 @@ BLOCK = 32
 NOT_YET, FAILED = -1, -2
 
 
-class EigenClock(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EigenClock:
     """A clock for one kernel; all samples contain the given rows."""
 
-    name = "clock"
+    name: ClassVar[str] = "clock"
 
     index: LeverageTable
     eigen: EigenRows
@@ -64,7 +66,7 @@ class EigenClock(NamedTuple):
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
-        index, eigen, given = self
+        index, eigen, given = self.index, self.eigen, self.given
         run = _run if eigen.is_compiled else interpreted(_run)
         arguments = index.threshold, index.alias, index.leverage, index.budget, given, *eigen.sides(given)
         rows, proposals, failed, x, bound = run(

@@ -6,6 +6,7 @@ It also draws what other routes leave unfinished.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +30,7 @@ MAX_CIRCLES = 8
 class NodesRoute:
     """Draws ``wanted`` items in addition to the given ones. Its circles are those of the target's ladder."""
 
-    name = "nodes"
+    name: ClassVar[str] = "nodes"
 
     target: Target
     wanted: int

@@ -19,7 +19,8 @@ updates N complex matrices of order r for every item.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba.extending import overload
@@ -69,10 +70,11 @@ class Spectrum(NamedTuple):
         return cls(np.ascontiguousarray(vectors.T), chance, heads)
 
 
-class Projection(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Projection:
     """What draws from a symmetric kernel: eigenvectors of Z, in the coordinates of the rows that are read."""
 
-    name = "projection"
+    name: ClassVar[str] = "projection"
 
     index: ItemIndex
     spectrum: Spectrum
@@ -97,12 +99,13 @@ class Projection(NamedTuple):
 
         With a leverage table, this is one loop, compiled if the rows are in memory. Other indexes are queried for each item.
         """
-        index, spectrum = self
+        index, spectrum = self.index, self.spectrum
         if type(index) is not LeverageTable:
             chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
             return Done(*draw_projection(rng, spectrum.vectors[chosen].T, index))
         rows = index.kernel._factor if _reads_x(index) else index.kernel.coordinates.Q
-        run, source = (_draw, rows) if rows is not None else (interpreted(_draw), index.kernel)
+        source: Any = index.kernel if rows is None else rows
+        run = interpreted(_draw) if rows is None else _draw
         items, done, proposals, largest = run(
             seed_words(rng), *spectrum, source, index.threshold, index.alias, index.leverage, index.budget
         )
