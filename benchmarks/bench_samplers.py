@@ -56,7 +56,7 @@ def catalogue(seconds: float, large: int) -> list[Json]:
             "size": size, "rank": 100, "n": list(kernels),
             "seconds": np.median([[times.median for times in turn] for turn in rounds], axis=0).tolist(),
             "least": np.min([[times.least for times in turn] for turn in rounds], axis=0).tolist(),
-            "nodes": [2 * len(sampler.start(size).nodes.log_w) for sampler in prepared.values()],
+            "nodes": [2 * len(sampler.nodes(size).start().nodes.log_w) for sampler in prepared.values()],
         })  # fmt: skip
     return out
 

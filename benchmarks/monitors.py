@@ -23,13 +23,14 @@ from ndpp_experiments.record import machine
 def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
     key, traces, lowest, highest, fractions, recentred = stream_key(0), [0.0], 0.0, 0.0, [1.0], 0
     for i in range(samples):
-        rng, state = stream(key, i), sampler.start(size)
+        rng, nodes = stream(key, i), sampler.nodes(size)
+        state = nodes.start()
         while len(state.rows) < size:
             traces.append(abs(state.inclusion.trace - (size - len(state.rows))))
             if len(state.rows) % 10 == 0:
                 values = np.linalg.eigvalsh((state.inclusion.M + state.inclusion.M.T) / 2)
                 lowest, highest = min(lowest, values[0]), max(highest, values[-1] - 1)
-            state = sampler.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]), size)
+            state = nodes.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]))
         fractions.append(state.fraction)
         recentred += state.recentred
     return {

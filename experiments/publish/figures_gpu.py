@@ -43,7 +43,7 @@ precision. As a sample fills, fewer nodes suffice: moving to another circle rebu
 here. Which circles samples go through is planned once, on a few samples of a fixed stream.
 
 Two kinds of samples need no circle. If the size is free, items appear as a clock runs down ({py:class}`ndpp.samplers.Clock`), which takes
-one real matrix per sample and no size in advance. It needs the eigenvectors of the kernel; where there are hardly any, sizes are drawn
+one real matrix per sample and no size in advance. It needs an eigenbasis of the kernel; where there is none, sizes are drawn
 first, and circles are planned for every fourth size. A symmetric kernel is drawn by its eigenvectors, as on the CPU, for one size or any.
 
 The monitors are those of the CPU: $\\operatorname{tr} M$ on every item, the surviving fraction, acceptance probabilities within $[0, 1]$,

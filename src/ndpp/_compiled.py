@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numba
+from numba.extending import register_jitable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,6 +19,18 @@ def njit(*, nogil: bool = True, **options: Any) -> Callable[[Function], Function
     """Compile a function on its first call and cache the machine code on disk; ``options`` are those of ``numba.njit``."""
     decorator: Callable[[Function], Function] = numba.njit(cache=True, nogil=nogil, **options)
     return decorator
+
+
+def jitable(**options: Any) -> Callable[[Function], Function]:
+    """Compile a function where compiled functions call it; where Python does, it is interpreted, with arguments of any type."""
+    decorator: Callable[[Function], Function] = register_jitable(**options)
+    return decorator
+
+
+def interpreted(function: Function) -> Function:
+    """Return the source of a compiled function, which takes arguments of any type."""
+    source: Function = getattr(function, "py_func", function)
+    return source
 
 
 @contextmanager

@@ -20,10 +20,11 @@ from ndpp.linalg import resolvent
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import eigenchain, eigenring
-from ndpp.samplers.exact.eigenchain import EigenChain, Run
+from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, Request, Tolerances
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
-from ndpp.samplers.exact.spectral import is_symmetric
+from ndpp.samplers.exact.routes import CircleReport, Unfinished, is_symmetric
+from ndpp.samplers.exact.rows import RowsInStore
 
 DRAWS = 2_000
 RNG = np.random.default_rng(40)
@@ -33,7 +34,7 @@ DEFECTIVE = Case("defective", np.eye(3), np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0
 
 
 class StepByStep(LeverageTable):
-    """The same table under another type: items are drawn one by one, with node matrices and in double precision."""
+    """The same table under another type: items are drawn by node matrices."""
 
 
 def wide(n: int = 60, rank: int = 24, seed: int = 0) -> Case:
@@ -46,9 +47,16 @@ def wide(n: int = 60, rank: int = 24, seed: int = 0) -> Case:
 
 def chain_of(case: Case, size: int, given=()) -> tuple[Exact, EigenChain]:
     sampler = Exact.prepare(case.kernel, size=size, given=given)
-    chain = sampler.eigenchain(size - len(given))
+    chain = ring_of(sampler)
     assert chain is not None
     return sampler, chain
+
+
+def ring_of(sampler: Exact) -> EigenChain | None:
+    """The route of a sampler, if it is a ring."""
+    route = sampler.route_for(sampler.size - len(sampler.given))
+    assert (sampler.route == "ring") == isinstance(route, EigenChain)
+    return route if isinstance(route, EigenChain) else None
 
 
 def draws_of(kernel: LowRankKernel, size: int, n: int, index=LeverageTable, **given):
@@ -74,7 +82,7 @@ def test_forms_and_weights_are_those_of_node_matrices(case: Case, reopened: bool
     rung, count = chain.ring.rung, 2 * (kernel.rank // 2 + 1)
     ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, chain.left, chain.right, 0)
     ring, nodes = eigenring.with_space(ring, 0, size), node_matrices(case, rung, count, size)
-    every, Q = eigen.sides(kernel, np.arange(case.n_items)), kernel.q_rows(np.arange(case.n_items))
+    every, Q = eigen.sides(np.arange(case.n_items)), kernel.q_rows(np.arange(case.n_items))
     items, inclusion = np.empty(0, np.int64), nodes.inclusion()
     m = -1
     while good:
@@ -110,7 +118,7 @@ def test_retired_nodes_are_dropped():
     assert good
     assert is_good
     assert 0 < (ring.log_w.real == RETIRED).sum() == len(ring.log_w) - len(ring.live)
-    sides = chain.eigen.sides(case.kernel, np.arange(50))
+    sides = chain.eigen.sides(np.arange(50))
     expected = eigenring.forms_of(few, its_weights, 0, *sides)[0]
     np.testing.assert_allclose(eigenring.forms_of(ring, weights, 0, *sides)[0], expected, atol=1e-10)
 
@@ -119,9 +127,9 @@ def test_compacting_keeps_the_dyads_of_live_nodes():
     case = wide()
     _, chain = chain_of(case, 10)
     items = np.arange(5)
-    sides = chain.eigen.sides(case.kernel, items)
+    sides = chain.eigen.sides(items)
     ring, weights, _ = eigenring.begin(chain.eigen.values, chain.request, 0, 26, *sides, 5)
-    forms = eigenring.forms_of(ring, weights, 5, *chain.eigen.sides(case.kernel, np.arange(60)))[0]
+    forms = eigenring.forms_of(ring, weights, 5, *chain.eigen.sides(np.arange(60)))[0]
     ring = eigenring.with_space(ring, 5, 10)
     without = ring.log_w.copy()
     without[[3, 6]] = RETIRED
@@ -130,13 +138,13 @@ def test_compacting_keeps_the_dyads_of_live_nodes():
     lighter = weights.w.copy()
     lighter[[3, 6]] = 0
     total = lighter.real.sum()
-    found = eigenring.forms_of(small, eigenring.weigh(small), 5, *chain.eigen.sides(case.kernel, np.arange(60)))[0]
+    found = eigenring.forms_of(small, eigenring.weigh(small), 5, *chain.eigen.sides(np.arange(60)))[0]
     ring, _, _ = eigenring.begin(chain.eigen.values, chain.request, 0, 26, *sides, 5)
     diagonal = np.einsum("j,jk->k", lighter.real / total, ring.F[:, 0]) - np.einsum(
         "j,jk->k", lighter.imag / total, ring.F[:, 1]
     )
     by_hand = weights._replace(w=lighter / total, diagonal=diagonal)
-    expected = eigenring.forms_of(ring, by_hand, 5, *chain.eigen.sides(case.kernel, np.arange(60)))[0]
+    expected = eigenring.forms_of(ring, by_hand, 5, *chain.eigen.sides(np.arange(60)))[0]
     np.testing.assert_allclose(found, expected, atol=1e-10)
     assert np.abs(found - forms).max() > 1e-6
 
@@ -155,7 +163,7 @@ def test_the_draws_of_node_matrices(case: Case):
 def test_most_kernels_have_one():
     cases = [case for case in AWKWARD if not is_symmetric(case.kernel)]
     sizes = [max(oracles.possible_sizes(case.L)) // 2 * 2 for case in cases]
-    have = [Exact.prepare(c.kernel, size=k).eigenchain(k) is not None for c, k in zip(cases, sizes) if k]
+    have = [ring_of(Exact.prepare(c.kernel, size=k)) is not None for c, k in zip(cases, sizes) if k]
     assert np.mean(have) > 0.6
 
 
@@ -194,10 +202,9 @@ def test_given_items_that_nearly_coincide():
     X = case.X.copy()
     X[1] = X[0] + 1e-6 * X[1]
     kernel = LowRankKernel(X, case.W)
-    assert Exact.prepare(kernel, size=6, given=[0, 1]).eigenchain(4) is not None
+    assert ring_of(Exact.prepare(kernel, size=6, given=[0, 1])) is not None
     ours, theirs = (draws_of(kernel, 6, 100, index, given=[0, 1, 7]) for index in (LeverageTable, StepByStep))
     assert ours.baskets == theirs.baskets
-    assert ours.totals["doubts"] == 0  # no sample was completed by the other circles
 
 
 @pytest.mark.parametrize("kind", ["array", "scaled", "float32", "memory map"])
@@ -211,9 +218,9 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
         X = np.load(tmp_path / "X.npy", mmap_mode="r")
     kernel = LowRankKernel(Scaled(X / 2, np.full(len(X), 2.0)) if kind == "scaled" else X, case.W)
     sampler = Exact.prepare(kernel, size=12)
-    chain = sampler.eigenchain(12)
+    chain = ring_of(sampler)
     assert chain is not None
-    assert (len(chain.eigen.rows) == 0) == (kind == "memory map")
+    assert isinstance(chain.eigen.source, RowsInStore) == (kind == "memory map")
     draws = sampler.sample(60, rng=11)
     assert draws.baskets == kept
     assert draws.info["recentred"].min() > 0
@@ -226,22 +233,22 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
 @pytest.mark.parametrize(("given", "exclude"), [((), ()), ((2,), ()), ((), (1, 3)), ((2, 1), (3,))], ids=str)
 def test_law(case: Case, given, exclude):
     sampler = Exact.prepare(case.kernel, size=4, given=given, exclude=exclude)
-    assert sampler.eigenchain(4 - len(given)) is not None
+    assert ring_of(sampler) is not None
     draws = sampler.sample(DRAWS, rng=2).baskets
     goodness.assert_law(draws, oracles.enumerate_law(case.L, 4, given=given, exclude=exclude))
 
 
 @pytest.mark.parametrize("broken", ["ties left out", "another size"])
 def test_wrong_chains_are_rejected(broken: str):
-    sampler, chain = chain_of(GENERIC, 3)
+    _, chain = chain_of(GENERIC, 3)
     values, request = chain.eigen.values, chain.request
     if broken == "ties left out":
         values = np.abs(values).astype(complex)
     else:  # the coefficient of the next power
         request = Request(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
     ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 0)[0]
-    chain = EigenChain(chain.eigen._replace(values=values), request, chain.left, chain.right, ring)
-    runs = [chain.draw(np.random.default_rng(i), sampler.index) for i in range(DRAWS)]
+    chain = dataclasses.replace(chain, eigen=chain.eigen._replace(values=values), request=request, ring=ring)
+    runs = [chain.draw(np.random.default_rng(i)) for i in range(DRAWS)]
     with pytest.raises(AssertionError):
         goodness.assert_law([np.sort(run.rows) for run in runs], oracles.enumerate_law(GENERIC.L, 3))
 
@@ -249,8 +256,8 @@ def test_wrong_chains_are_rejected(broken: str):
 def test_too_small_a_leverage_fails_the_monitor():
     sampler, chain = chain_of(GENERIC, 3)
     index = dataclasses.replace(sampler.index, leverage=frozen(sampler.index.leverage / 1e6))
-    runs = [chain.draw(np.random.default_rng(i), index) for i in range(20)]
-    assert all(len(run.rows) == 0 and not run.spent for run in runs)
+    runs = [dataclasses.replace(chain, index=index).draw(np.random.default_rng(i)) for i in range(20)]
+    assert all(isinstance(run, Unfinished) and len(run.rows) == 0 for run in runs)
 
 
 # -- failures --------------------------------------------------------------------------------------------------------------------
@@ -258,9 +265,9 @@ def test_too_small_a_leverage_fails_the_monitor():
 
 def test_kernels_and_indexes_that_need_node_matrices():
     sampler = Exact.prepare(DEFECTIVE.kernel, size=2)
-    assert sampler.eigenchain(2) is None
+    assert ring_of(sampler) is None
     goodness.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L, 2))
-    assert Exact.prepare(GENERIC.kernel, size=2, index=Tree.prepare).eigenchain(2) is None
+    assert ring_of(Exact.prepare(GENERIC.kernel, size=2, index=Tree.prepare)) is None
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
@@ -269,8 +276,9 @@ def test_a_sample_that_fails_a_monitor_is_completed(done: int, monkeypatch: pyte
     sampler, _ = chain_of(GENERIC, 3)
     draw = EigenChain.draw
 
-    def failing(self, rng, index):
-        return draw(self, rng, index)._replace(rows=draw(self, rng, index).rows[:done], proposals=7)
+    def failing(self, rng):
+        run = draw(self, rng)
+        return Unfinished(draw(self, rng).rows[:done], 7, run.circles)
 
     monkeypatch.setattr(EigenChain, "draw", failing)
     draws = sampler.sample(800, rng=5)
@@ -283,30 +291,29 @@ def test_items_that_m_does_not_map_to_zero_fail_the_monitor(store: bool, monkeyp
     """Dyads that are off by 10⁻⁵: the next item is not drawn. Off by rounding, it is."""
     if store:
         monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
-    sampler, chain = chain_of(GENERIC, 4, given=(2, 5))
+    _, chain = chain_of(GENERIC, 4, given=(2, 5))
     if store:
-        chain = chain._replace(
-            eigen=chain.eigen._replace(rows=np.empty((0, 1)), to_left=chain.eigen.in_q[0], to_right=chain.eigen.in_q[1])
-        )
+        source = RowsInStore(GENERIC.kernel, *chain.eigen.to_sides)
+        chain = dataclasses.replace(chain, eigen=chain.eigen._replace(source=source))
     for error, expected in ((1e-5, 0), (1e-14, 2)):
-        wrong = chain._replace(ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))
-        run = wrong.draw(np.random.default_rng(0), sampler.index)
+        wrong = dataclasses.replace(chain, ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))
+        run = wrong.draw(np.random.default_rng(0))
         assert len(run.rows) == expected
-        assert not run.spent
+        assert isinstance(run, Unfinished) == (expected < 2)
 
 
 def test_sizes_beyond_half_the_rank_are_left_to_node_matrices():
     kernel = wide(100, 40).kernel
-    have = {size: Exact.prepare(kernel, size=size).eigenchain(size) is not None for size in (19, 20, 21)}
+    have = {size: ring_of(Exact.prepare(kernel, size=size)) is not None for size in (19, 20, 21)}
     assert have == {19: True, 20: True, 21: False}
     given = Exact.prepare(kernel, size=21, given=[4])
-    assert given.eigenchain(20) is None
-    assert given.eigenchain(19) is not None
+    assert given.route == "nodes"
+    assert isinstance(given.route_for(19), EigenChain)
 
 
 def test_a_spent_budget_is_an_error():
     short = Exact.prepare(GENERIC.kernel, size=3, index=partial(LeverageTable.prepare, budget=1))
-    assert short.eigenchain(3) is not None
+    assert ring_of(short) is not None
     with pytest.raises(BudgetExceededError, match="1 proposals gave 0 of 1 items") as caught:
         short.sample(200, rng=0)
     assert caught.value.count == 1
@@ -318,11 +325,10 @@ def test_sizes_beyond_what_circles_can_tell_need_node_matrices():
     case = BY_NAME["generic"]
     rank = case.kernel.rank
     kernel = LowRankKernel(np.eye(6), 1e-9 * np.eye(6) + skew(np.random.default_rng(0).standard_normal((6, 6))))
-    assert Exact.prepare(kernel, size=1).eigenchain(1) is None
-    assert Exact.prepare(case.kernel, size=rank).eigenchain(rank) is not None
+    assert ring_of(Exact.prepare(kernel, size=1)) is None
+    assert ring_of(Exact.prepare(case.kernel, size=rank)) is not None
 
 
-def test_runs_note_the_worst_of_the_monitors():
-    weights = eigenring.Weights(np.ones(1, complex), np.ones(1), 2.5, 0.25)
-    run = Run(np.array([4]), False, 3, 1, 0.1, 0.5).noting(weights, 3)
-    assert (run.trace_error, run.fraction) == (0.5, 0.25)
+def test_two_parts_of_a_sample_report_the_worst_of_their_monitors():
+    assert CircleReport(2, 0.1, 0.5).with_others(CircleReport(1, 0.5, 0.25)) == CircleReport(3, 0.5, 0.25)
+    assert CircleReport(0, 0.5, 0.25).with_others(CircleReport(1, 0.1, 0.5)) == CircleReport(1, 0.5, 0.25)

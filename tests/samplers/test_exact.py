@@ -22,12 +22,13 @@ from ndpp.errors import (
 )
 from ndpp.items import ItemDraws, LeverageTable, Tree
 from ndpp.samplers.base import stream, stream_key
-from ndpp.samplers.exact import Exact
+from ndpp.samplers.exact import Exact, node_route
 from ndpp.samplers.exact import nodes as _nodes
 from ndpp.samplers.exact import sampler as exact
+from ndpp.samplers.exact.node_route import NodesRoute
 
 
-def probabilities(kernel: LowRankKernel, state: exact.State) -> np.ndarray:
+def probabilities(kernel: LowRankKernel, state: node_route.State) -> np.ndarray:
     """P(a ∈ S | chosen) for every row of the support, from the M the sampler would draw with."""
     Q = kernel.q_rows(np.arange(len(kernel.support)))
     out = np.einsum("ia,ab,ib->i", Q, state.inclusion.M, Q)
@@ -37,10 +38,11 @@ def probabilities(kernel: LowRankKernel, state: exact.State) -> np.ndarray:
 
 def walk_down(sampler: Exact, size: int, rng: np.random.Generator):
     """Yield the state before every draw of one sample."""
-    state = sampler.start(size)
+    nodes = sampler.nodes(size)
+    state = nodes.start()
     while len(state.rows) < size:
         yield state
-        state = sampler.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]), size)
+        state = nodes.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]))
 
 
 # -- the laws it draws from --------------------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ def test_beyond_double_precision_it_says_so():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                state = Exact.prepare(kernel, size=size).start(size)
+                state = Exact.prepare(kernel, size=size).nodes(size).start()
             except (PrecisionError, ImpossibleSizeError):
                 said += 1
                 continue
@@ -220,7 +222,7 @@ def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatc
     """The same poor plan with the monitors on: the sampler mends it."""
     case = BY_NAME["generic"]
     for plan in ("plan_from_law", "plan_from_weights"):
-        monkeypatch.setattr(exact, plan, lambda *_: (0.0, 2))
+        monkeypatch.setattr(node_route, plan, lambda *_: (0.0, 2))
     sampler = Exact.prepare(case.kernel, size=3)
     for state in walk_down(sampler, 3, np.random.default_rng(0)):
         expected = oracles.inclusion_probabilities(case.L, 3, given=tuple(state.rows))
@@ -228,8 +230,8 @@ def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatc
 
 
 def test_gives_up_with_an_error_when_no_circle_will_do(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Exact, "eigenchain", lambda *_: None)
-    monkeypatch.setattr(exact, "_trustworthy", lambda *_: False)
+    monkeypatch.setattr(exact, "ROUTES", (NodesRoute,))
+    monkeypatch.setattr(node_route, "_trustworthy", lambda *_: False)
     with pytest.raises(PrecisionError, match=r"after 8 attempts.*rescale X"):
         Exact.prepare(BY_NAME["generic"].kernel, size=3).sample(1, rng=0)
 
@@ -275,14 +277,14 @@ def test_a_sample_depends_on_the_seed_and_its_index_alone():
         roomy.draw(stream(key, i))
     np.testing.assert_array_equal(roomy.draw(stream(key, 5)).rows, late)
     np.testing.assert_array_equal(tight.draw(stream(key, 5)).rows, late)
-    assert tight.ladder.n_bytes < roomy.ladder.n_bytes / 2
+    assert tight.ladder.cache.n_bytes < roomy.ladder.cache.n_bytes / 2
 
 
 def test_a_ladder_in_another_process_has_the_same_rungs():
     ladder = Exact.prepare(BY_NAME["generic"].kernel, size=3, given=[1]).ladder
     copy = pickle.loads(pickle.dumps(ladder))
     np.testing.assert_array_equal(copy.real(2), ladder.real(2))
-    assert copy.memory == ladder.memory
+    assert copy.cache.memory == ladder.cache.memory
 
 
 def test_kernel_sample_is_the_exact_sampler():

@@ -634,6 +634,7 @@ def test_samples_are_the_same_without_sides(device: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(exact_engine, "SIDES_UP_TO", most)
         sampler = on(device, Exact.prepare(kernel, size=15))
         assert (sampler.engine.circles.diagonal is None) == (most == 64)
+        assert sampler.engine.route == ("nodes" if most == 64 else "ring")
         drawn.append(sampler.sample(60, rng=1))
     assert drawn[0].baskets.to_lists() == drawn[1].baskets.to_lists()
     np.testing.assert_array_equal(drawn[0].info["proposals"], drawn[1].info["proposals"])

@@ -46,6 +46,7 @@ def test_any_size_given_and_without_items(given, exclude, device: str):
     case = BY_NAME["generic"]
     sampler = on(device, Exact.prepare(case.kernel, given=given, exclude=exclude))
     assert sampler.engine.spectra is not None
+    assert sampler.engine.route == sampler.route == "clock"
     draws = sampler.sample(DRAWS, rng=2)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, given=given, exclude=exclude))
     assert not draws.info["on_cpu"].any()
@@ -73,11 +74,6 @@ def test_any_size_without_eigenvectors_draws_the_size_first(monkeypatch: pytest.
     sampler = on("cpu", Exact.prepare(case.kernel, given=(2,)))
     assert sampler.engine.spectra is None
     goodness.assert_law(sampler.sample(DRAWS, rng=1).baskets, oracles.enumerate_law(case.L, given=(2,)))
-
-
-def test_entries_that_are_not_finite_have_no_eigenvectors():
-    q, table = torch.eye(2, dtype=torch.float64), None
-    assert spectra.of_kernel(q, np.array([[1.0, np.inf], [0.0, 1.0]]), table) is None
 
 
 @pytest.mark.parametrize(("name", "value"), [("RATE_TOLERANCE", -0.3), ("PROBABILITY_TOLERANCE", -1e-3)])
@@ -139,14 +135,14 @@ def test_larger_symmetric_sets_by_their_inclusion_probabilities(device: str):
 
 @pytest.mark.parametrize("chance", ["equal", "complementary"])
 def test_negative_control_eigenvectors_chosen_by_other_weights(chance: str, monkeypatch: pytest.MonkeyPatch):
-    case, in_q = BY_NAME["symmetric"], Spectrum.in_q.__func__
+    case, of = BY_NAME["symmetric"], Spectrum.of.__func__
 
     def tampered(cls, coords: Coordinates, given, wanted):
-        found = in_q(cls, coords, given, wanted)
+        found = of(cls, coords, given, wanted)
         p = np.full_like(found.chance, 0.5) if chance == "equal" else 1 - found.chance
         return Spectrum(found.vectors, p, heads_table(p, 1 - p, wanted))
 
-    monkeypatch.setattr(Spectrum, "in_q", classmethod(tampered))
+    monkeypatch.setattr(Spectrum, "of", classmethod(tampered))
     with pytest.raises(AssertionError):
         goodness.assert_law(
             on("cpu", Exact.prepare(case.kernel, size=3)).sample(DRAWS, rng=3).baskets,

@@ -18,7 +18,7 @@ from ndpp.linalg import symmetric_part
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact, SymmetricTree
 from ndpp.samplers.base import stream, stream_key
-from ndpp.samplers.exact import spectral
+from ndpp.samplers.exact import generator, spectral
 from ndpp.samplers.symmetric import heads_table
 
 DRAWS = 1_000
@@ -155,8 +155,8 @@ def test_a_symmetric_kernel_with_a_background(size):
 
 def tampered(monkeypatch, change) -> Exact:
     """The sampler of three items whose spectrum went through ``change``."""
-    prepare = spectral.Spectrum.prepare
-    monkeypatch.setattr(spectral.Spectrum, "prepare", lambda *arguments: change(prepare(*arguments)))
+    of = spectral.Spectrum.of
+    monkeypatch.setattr(spectral.Spectrum, "of", lambda *arguments: change(of(*arguments)))
     return Exact.prepare(GENERIC.kernel, size=3)
 
 
@@ -353,7 +353,7 @@ def test_random_numbers_are_those_of_xoshiro256pp():
         a, b, c, d = words
         c, d = c ^ a, d ^ b
         words = [a ^ d, b ^ c, c ^ (b << 17 & mask), rotated(d, 45)]
-        assert spectral.uniform(state) == (word >> 11) / 2**53
+        assert generator.uniform(state) == (word >> 11) / 2**53
     assert words == state.tolist()
     first = np.array([1, 2, 3, 4], np.uint64)
-    assert [int(spectral.uniform(first) * 2**53) for _ in range(2)] == [41943041 >> 11, 58720359 >> 11]
+    assert [int(generator.uniform(first) * 2**53) for _ in range(2)] == [41943041 >> 11, 58720359 >> 11]

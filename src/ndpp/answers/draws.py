@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact.eigenclock import EigenClock
+from ndpp.samplers.exact.routes import Unfinished
+from ndpp.samplers.exact.sampler import finish_clock
 
 Check = Callable[[], None]
 """Raises if drawing should stop."""
@@ -90,8 +93,9 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
             raise PrecisionError
         sizes = np.cumsum(law.law)
         clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
-        if clock is not None and clock.suits(kernel, rows, mean):
-            return [_run_down(sampler, clock, rows, stream(key, i), check) for i in range(n)]
+        clock = None if clock is None else replace(clock, given=rows)
+        if clock is not None and clock.suits(mean):
+            return [_run_down(sampler, clock, stream(key, i), check) for i in range(n)]
     states: dict[int, Any] = {}
     drawn = []
     for i in range(n):
@@ -102,24 +106,27 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         if more:
             if total not in states:
                 states[total] = _begun(sampler, rows, total)
-            found = np.sort(sampler.complete(rng, states[total], total)[0].rows)
+            found = np.sort(sampler.nodes(total).complete(rng, states[total])[0].rows)
         drawn.append(kernel.catalogue_ids(found).tolist())
     return drawn
 
 
-def _run_down(sampler: Exact, clock: EigenClock, rows: IntArray, rng: np.random.Generator, check: Check) -> list[int]:
-    """Draw one basket of any size, beginning with these rows, by the clock of the whole law."""
+def _run_down(sampler: Exact, clock: EigenClock, rng: np.random.Generator, check: Check) -> list[int]:
+    """Draw one basket of any size by the clock of the whole law, which begins with the given rows."""
     check()
-    drawn = clock.draw(rng, cast(LeverageTable, sampler.index), rows)
-    found: list[int] = sampler.kernel.catalogue_ids(np.sort(np.concatenate([rows, drawn.rows]))).tolist()
+    drawn = clock.draw(rng)
+    if isinstance(drawn, Unfinished):
+        drawn = finish_clock(rng, sampler.kernel, sampler.index, clock.given, drawn)
+    found: list[int] = sampler.kernel.catalogue_ids(np.sort(np.concatenate([clock.given, drawn.rows]))).tolist()
     return found
 
 
 def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:
     """Return the state of a sample of ``total`` items that has these rows already."""
-    state = sampler.start(total)
+    nodes = sampler.nodes(total)
+    state = nodes.start()
     for row in rows.tolist():
-        state = sampler.add(state, row, total)
+        state = nodes.add(state, row)
     return state._replace(owned=False)  # several draws begin with it
 
 

@@ -3,8 +3,6 @@
 The leverages ℓ_a = ‖q_a‖² sum to r. If 0 ⪯ M ⪯ c·I then q_aᵀ M q_a ≤ c ℓ_a. Proposing a with probability ℓ_a / r and accepting it
 with probability q_aᵀ M q_a / (c ℓ_a) is therefore exact. The acceptance rate is tr(M) / (c r), whatever n and the kernel.
 
-Acceptances are decided in single precision, unless its rounding might matter: then in double precision, so that draws are the same.
-
 Cost: O(n) to prepare a Walker–Vose alias table [Vose, IEEE Trans. Softw. Eng. 1991]; O(1) to propose an item, O(r²) to accept or
 reject it.
 """
@@ -27,8 +25,6 @@ from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""
-FILTERING = 1.0
-"""Multiplies the error bound below which an acceptance is decided in double precision. No draw depends on it from 1 to ∞."""
 ACCEPTANCE = "acceptance of an item proposed by its leverage"
 
 
@@ -108,9 +104,7 @@ class LeverageTable(ItemIndex):
         while missing:
             if proposals >= self.budget * n_draws:
                 raise self.over_budget(np.concatenate(drawn), n_draws, rate, bound)
-            # tr M is often an integer; rounding keeps its last digits from deciding how many random numbers are used.
-            needed = round(1.1 * missing / rate, 4)
-            n_rows = int(min(max(needed + 8, 16), BLOCK, self.budget * n_draws - proposals))
+            n_rows = proposals_at_once(missing / rate, self.budget * n_draws - proposals)
             uniforms = rng.random((3, n_rows))
             rows = look_up(self.threshold, self.alias, uniforms)
             accepted = self._accepted(rows, uniforms[2], M, factor, bound, missing)
@@ -140,7 +134,7 @@ class LeverageTable(ItemIndex):
         Q, places = self.kernel.coordinates.Q, rows
         if Q is None:
             Q, places = self.kernel.q_rows(rows), np.arange(len(rows))
-        accepted, extremes, _ = accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling, wanted, FILTERING)
+        accepted, extremes = accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling, wanted)
         if not (extremes[0] >= 0 and extremes[-1] <= 1):
             clip_probabilities(extremes, ACCEPTANCE)
         return accepted
@@ -173,92 +167,45 @@ def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> Int
     return rows
 
 
-@njit(error_model="numpy")
-def draw_one(
-    rng: Generator, table: TableArrays, Q: FloatArray, M: FloatArray, filtering: float
-) -> tuple[int, int, int, float, float]:
-    """Do what :meth:`LeverageTable.draw_counted` does for one row, with ``bound`` 1 and Q in memory.
-
-    Returns the row (−1 if the budget is spent), the proposals, how many of them were decided in double precision, and the least and the
-    largest of those acceptance probabilities, 0.5 if there are none; the caller checks them.
-    """
-    rate, proposals, doubts, low, high = np.trace(M) / table.total, 0, 0, 0.5, 0.5
-    while proposals < table.budget:
-        n_rows = int(min(max(round(1.1 / rate, 4) + 8, 16), BLOCK, table.budget - proposals))
-        uniforms = rng.random((3, n_rows))
-        rows = look_up(table.threshold, table.alias, uniforms)
-        accepted, extremes, unsure = accept(Q, rows, M, uniforms[2], table.leverage[rows], 1, filtering)
-        doubts += unsure
-        if not math.isfinite(extremes[0]):
-            return -1, proposals, doubts, extremes[0], extremes[0]
-        low, high = min(low, extremes[0]), max(high, extremes[1])
-        if accepted.size:
-            return rows[accepted[0]], proposals + accepted[0] + 1, doubts, low, high
-        proposals += n_rows
-    return -1, proposals, doubts, low, high
+@njit()
+def proposals_at_once(expected: float, most: int) -> int:
+    """Return how many rows to propose, where so many are expected to be needed: at most ``most``, which is what the budget leaves."""
+    # tr M is often an integer; rounding keeps its last digits from deciding how many random numbers are used.
+    return int(min(max(round(1.1 * expected, 4) + 8, 16), BLOCK, most))
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def accept(
-    Q: FloatArray,
-    places: IntArray,
-    M: FloatArray,
-    uniforms: FloatArray,
-    ceiling: FloatArray,
-    wanted: int,
-    filtering: float,
-) -> tuple[IntArray, FloatArray, int]:
-    """Return the first ``wanted`` i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], and range and number of ratios in doubt.
+    Q: FloatArray, places: IntArray, M: FloatArray, uniforms: FloatArray, ceiling: FloatArray, wanted: int
+) -> tuple[IntArray, FloatArray]:
+    """Return the first ``wanted`` i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], and the range of these ratios.
 
-    Ratios are computed in single precision, for small groups of proposals. One that lies so close to its uniform, to 0 or to 1 that
-    rounding might matter is in doubt and computed again in double precision, so that every decision is that of double precision.
-    ``filtering`` multiplies the bound on rounding: ∞ decides everything in double precision.
+    Proposals are judged in small groups. A ratio that is not finite ends the search and is the range.
     """
-    n, r, found, doubts = places.size, Q.shape[1], 0, 0
+    n, r, found = places.size, Q.shape[1], 0
     step = 8 if n < 24 else 16 if n < 64 else 32
     accepted, extremes = np.empty(min(wanted, n), np.int64), np.array([0.5, 0.5])
-    q, product, single = np.empty((step, r), np.float32), np.empty((step, r), np.float32), M.astype(np.float32)
-    norm = math.sqrt((M * M).sum())
+    q, product = np.empty((step, r)), np.empty((step, r))
     for start in range(0, n, step):
         stop = min(start + step, n)
         for i in range(start, stop):
-            scale = 1.0 / math.sqrt(ceiling[i])
             for b in range(r):
-                q[i - start, b] = np.float32(scale * Q[places[i], b])
-        np.dot(q, single, product)
+                q[i - start, b] = Q[places[i], b]
+        np.dot(q[: stop - start], M, product[: stop - start])
         for i in range(start, stop):
-            chance, length = 0.0, 0.0
+            chance = 0.0
             for b in range(r):
                 chance += q[i - start, b] * product[i - start, b]
-                length += q[i - start, b] * q[i - start, b]
-            # Rounding q twice and M once, and sums of r products: |error| ≤ γ |q|ᵀ|M||q| ≤ γ ‖M‖ ‖q‖², γ = (r + 3)u, u = 2⁻²⁴. The
-            # rest of γ covers terms of second order and the double precision that this is compared with.
-            error = filtering * ((r + 16) * 2.0**-24 * 1.01 * norm * length + 1e-30)
-            if not (abs(chance - uniforms[i]) > error and chance > error and chance < 1.0 - error):
-                chance = _quadratic_form(Q[places[i]], M) / ceiling[i]
-                doubts += 1
-                if not math.isfinite(chance):
-                    return accepted[:found], np.array([chance, chance]), doubts
-                extremes[0] = min(extremes[0], chance)
-                extremes[1] = max(extremes[1], chance)
+            chance /= ceiling[i]
+            if not math.isfinite(chance):
+                return accepted[:found], np.array([chance, chance])
+            extremes[0], extremes[1] = min(extremes[0], chance), max(extremes[1], chance)
             if uniforms[i] < chance:
                 accepted[found] = i
                 found += 1
                 if found == wanted:
-                    return accepted, extremes, doubts
-    return accepted[:found], extremes, doubts
-
-
-@njit(fastmath={"contract", "reassoc"})
-def _quadratic_form(q: FloatArray, M: FloatArray) -> float:
-    """Return qᵀMq."""
-    total = 0.0
-    for a in range(q.size):
-        part = 0.0
-        for b in range(q.size):
-            part += M[a, b] * q[b]
-        total += q[a] * part
-    return total
+                    return accepted, extremes
+    return accepted[:found], extremes
 
 
 @njit()

@@ -2,6 +2,7 @@
 
 from ndpp.linalg.circle import inclusion_matrix, node_count, nodes
 from ndpp.linalg.coordinates import Coordinates, coordinates
+from ndpp.linalg.eigen import EigenBasis
 from ndpp.linalg.factor import row_blocks
 from ndpp.linalg.scaling import entry_magnitudes, quadratic_forms, unit_of
 from ndpp.linalg.schur import condition_on, log_det_or_zero, log_minor, rank_one_condition, schur_complement
@@ -21,6 +22,7 @@ from ndpp.linalg.tilts import solve_tilt, solve_tilts, tilt_of_coins
 __all__ = [
     "ZERO_WEIGHT",
     "Coordinates",
+    "EigenBasis",
     "TiltedLaw",
     "condition_on",
     "coordinates",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import AnyArray
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor."""
@@ -20,16 +20,21 @@ Array: TypeAlias = Any
 class Operations(NamedTuple):
     """Functions of arrays. The last two axes are those of matrices; axes before them are a batch.
 
-    ``array(values, like)`` moves a NumPy array to the device of ``like``, as a type that mixes with it; ``eye(n, like)`` is the identity
-    there. ``log_det(A)`` returns log|det A| and the logarithm of det A/|det A|, which is imaginary; ``inverse(A)`` returns A⁻¹ and these.
+    ``array(values, like)`` moves a NumPy array to the device of ``like``, as a type that mixes with it, and ``numpy(A)`` moves an array
+    back; ``eye(n, like)`` is the identity on the device. ``largest(A)`` is the largest entry of each matrix, ``eigh(A)`` has eigenvalues
+    and eigenvectors of Hermitian ones. ``log_det(A)`` returns log|det A| and the logarithm of det A/|det A|, which is imaginary;
+    ``inverse(A)`` returns A⁻¹ and these.
     """
 
-    array: Callable[[FloatArray, Array], Array]
+    array: Callable[[AnyArray, Array], Array]
+    numpy: Callable[[Array], AnyArray]
     eye: Callable[[int, Array], Array]
     sqrt: Callable[[Array], Array]
     log: Callable[[Array], Array]
     concat: Callable[[list[Array], int], Array]
     trace: Callable[[Array], Array]
+    largest: Callable[[Array], Array]
+    eigh: Callable[[Array], tuple[Array, Array]]
     solve: Callable[[Array, Array], Array]
     log_det: Callable[[Array], tuple[Array, Array]]
     inverse: Callable[[Array], tuple[Array, Array, Array]]
@@ -44,11 +49,14 @@ def _log_det(A: AnyArray) -> tuple[AnyArray, AnyArray]:
 
 NUMPY = Operations(
     array=lambda values, like: values,  # NumPy mixes real and complex arrays
+    numpy=np.asarray,
     eye=lambda n, like: np.eye(n),
     sqrt=np.sqrt,
     log=np.log,
     concat=np.concatenate,
     trace=lambda A: np.trace(A, axis1=-2, axis2=-1),
+    largest=lambda A: A.max(axis=(-2, -1)),
+    eigh=np.linalg.eigh,
     solve=np.linalg.solve,
     log_det=_log_det,
     inverse=lambda A: (np.linalg.inv(A), *_log_det(A)),

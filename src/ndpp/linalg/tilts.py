@@ -120,8 +120,8 @@ def tilt_of_coins(log_odds: FloatArray, target: float, *, within: float = 0.1) -
 
     Examples
     --------
-    >>> round(tilt_of_coins(np.array([0.0, 0.0]), 1.0), 6)
-    0.0
+    >>> round(tilt_of_coins(np.array([2.0, 2.0]), 1.0), 6)
+    -2.0
     """
     # As many coins as wanted have at least even odds.
     place = min(max(int(np.ceil(target)), 1), len(log_odds)) - 1

@@ -125,6 +125,12 @@ class LawSampler(Sampler):
         )
 
     @property
+    def route(self) -> str:
+        """How T, the part of a sample that costs most, is drawn from a kernel; "components" if each component has its own route."""
+        sets = self.store.make
+        return sets.proposal.ties.route if isinstance(sets, KernelSets) else "components"
+
+    @property
     def _most_proposals(self) -> int:
         known = not np.isnan(self.expected_proposals)
         return int(GIVE_UP_FACTOR * self.expected_proposals) + 1 if known else MAX_PROPOSALS
@@ -260,7 +266,7 @@ class TiedSource(NamedTuple):
     def __call__(self, c: int) -> KernelSets:
         """Return what draws from component c."""
         union = SizedUnion.of(self.kernel(c), np.empty(0, np.int64), self.size, self.memory)
-        return KernelSets(self.mixture.base, union._replace(by_clock=union.ties.clock is not None))
+        return KernelSets(self.mixture.base, union._replace(by_clock=union.ties.route != "nodes"))
 
 
 class FamilySource(NamedTuple):

@@ -1,8 +1,9 @@
-"""The exact sampler: ``sampler`` loops over the items, ``ladder`` caches circles, ``plan`` chooses their radius and number of nodes.
+"""The exact sampler: ``sampler`` takes the first of the ``routes`` that suits a kernel and a size.
 
-On the CPU, the items of a sample are drawn in one compiled call: by ``eigenchain`` on the circles of ``eigenring``, in coordinates in
-which resolvents are diagonal (``eigen``), or by ``chain`` with the node matrices of ``nodes``. ``eigenclock`` draws sets of any size.
-``monitors`` has what CPU and GPU (:mod:`ndpp.samplers.gpu`) share. ``spectral`` draws from symmetric kernels, which need no circle.
+``spectral`` draws from symmetric kernels; ``eigenclock`` sets of any size and ``eigenchain``, on the circles of ``eigenring``, sets of one
+size, both in eigencoordinates; ``node_route`` everything else, with the matrices of ``nodes``, and what other routes leave unfinished.
+``rows`` and ``generator`` have what compiled loops read, ``ladder`` and ``cache`` the circles, ``plan`` their radius and number of nodes.
+``monitors`` has what CPU and GPU (:mod:`ndpp.samplers.gpu`) share.
 """
 
 from ndpp.samplers.exact.sampler import Exact

@@ -11,18 +11,22 @@ form of a signed sum of the rows of all items chosen, which M maps to zero. A sa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import njit
-from ndpp._types import FloatArray, IntArray
+from ndpp._compiled import interpreted, jitable, njit
+from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
-from ndpp.items.table import BLOCK, TableArrays, look_up
+from ndpp.items.table import TableArrays, look_up, proposals_at_once
 from ndpp.linalg.schur import row_basis
-from ndpp.samplers.exact.eigen import EigenRows, fetch
+from ndpp.samplers.exact.cache import n_bytes_of
 from ndpp.samplers.exact.eigenring import TARGETS, Request, Ring, Weights, advance, begin, forms_of, weigh, with_space
 from ndpp.samplers.exact.monitors import Tolerances
+from ndpp.samplers.exact.node_route import first_rung, plan
+from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
+from ndpp.samplers.exact.rows import EigenRows, Source, fetch
 
 GROUP = 32
 """Most candidates that are judged together."""
@@ -31,25 +35,13 @@ LOW_RANK = 32
 NOT_YET, FAILED = -1, -2
 
 
-class Run(NamedTuple):
-    """Items drawn, whether the budget for the next one is spent, proposals, circles, and the worst values of the monitors."""
-
-    rows: IntArray
-    spent: bool
-    proposals: int
-    circles: int
-    trace_error: float
-    fraction: float
-
-    def noting(self, weights: Weights, wanted: int) -> Run:
-        """Return this with the monitors of the next item."""
-        error = abs(weights.trace - (wanted - len(self.rows)))
-        return self._replace(trace_error=max(self.trace_error, error), fraction=min(self.fraction, weights.fraction))
-
-
-class EigenChain(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EigenChain:
     """What draws ``request.wanted`` items in addition to given ones: their sides, and the first circle."""
 
+    name: ClassVar[str] = "ring"
+
+    index: LeverageTable
     eigen: EigenRows
     request: Request
     left: FloatArray
@@ -57,93 +49,80 @@ class EigenChain(NamedTuple):
     ring: Ring
 
     @classmethod
-    def prepare(
-        cls, eigen: EigenRows, given: FloatArray, power: int, wanted: int, rung: int, count: int
-    ) -> EigenChain | None:
-        """Open the first circle for items with rows ``given`` of Q; None if it fails the monitors or would not pay.
+    def prepare(cls, target: Target, wanted: int | None) -> EigenChain | None:
+        """Open the first circle; None if it fails the monitors or would not pay.
 
         Beyond half the rank, the dyads of a node hold more numbers than the matrix that they stand for.
         """
-        D = eigen.in_q.shape[2]
+        eigen = None if wanted is None else target.eigen
+        if wanted is None or eigen is None or not isinstance(target.index, LeverageTable):
+            return None
+        given, D = target.ladder.given, eigen.to_sides.shape[2]
         if D > LOW_RANK and 2 * (len(given) + wanted) > D:
             return None
-        request = Request(power, wanted, TARGETS, Tolerances())
-        left, right = row_basis(given)[0] @ eigen.in_q
-        ring, _, good = begin(eigen.values, request, rung, count, left, right, 0)
-        return cls(eigen, request, left, right, ring) if good else None
+        request = Request(len(given) + wanted, wanted, TARGETS, Tolerances())
+        left, right = row_basis(given)[0] @ eigen.to_sides
+        circle = plan(target.ladder, first_rung(target.ladder.coords, wanted), wanted)
+        ring, _, good = begin(eigen.values, request, *circle, left, right, 0)
+        # Only the dyads of given items are kept: a draw makes space for its own.
+        return cls(target.index, eigen, request, left, right, with_space(ring, len(left), len(left))) if good else None
 
-    def draw(self, rng: np.random.Generator, index: LeverageTable) -> Run:
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in addition to those of the target."""
+        return n_bytes_of((self.left, self.right, self.ring))
+
+    def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw items until all are there or a monitor fails."""
+        index, eigen, request = self.index, self.eigen, self.request
         table = TableArrays(index.threshold, index.alias, index.leverage, index.total, index.budget)
-        if len(self.eigen.rows):
-            return Run(*_run(rng, table, *self))
-        return self._draw_from_store(rng, index, table)
-
-    def _draw_from_store(self, rng: np.random.Generator, index: LeverageTable, table: TableArrays) -> Run:
-        """Do what :func:`_run` does with rows that are fetched block by block."""
-        values, request, left, right = self.eigen.values, self.request, self.left, self.right
-        run, good = Run(np.empty(0, np.int64), False, 0, 1, 0.0, 1.0), True
-        ring = with_space(self.ring, len(left), len(left) + request.wanted)
-        weights = weigh(ring)
-        while good and len(run.rows) < request.wanted:
-            run = run.noting(weights, request.wanted)
-            found, tried, m = NOT_YET, 0, len(left)
-            check = np.empty((2, 1, left.shape[1]))
-            signed_sum(left, right, check[:, 0])
-            while found == NOT_YET and tried < table.budget:
-                uniforms = rng.random((3, proposals_at_once(weights.trace, table, tried)))
-                rows = look_up(table.threshold, table.alias, uniforms)
-                sides, ceiling = self.eigen.sides(index.kernel, rows), table.leverage[rows]
-                block = [np.concatenate([first, side]) for first, side in zip(check, sides)]
-                found, u, x = judge(ring, weights, m, block[0], block[1], uniforms[2], ceiling, request.tolerances)
-                tried += found + 1 if found >= 0 else len(rows)
-            run = run._replace(proposals=run.proposals + tried, spent=found == NOT_YET)
-            if found < 0:
-                break
-            run = run._replace(rows=np.append(run.rows, rows[found]))
-            left, right = (np.append(old, new[found : found + 1], 0) for old, new in zip((left, right), sides))
-            if len(run.rows) < request.wanted:
-                ring, weights, good, opened = advance(values, request, ring, left, right, u, x, len(run.rows))
-                run = run._replace(circles=run.circles + opened)
-        return run
+        run = _run if eigen.is_compiled else interpreted(_run)
+        rows, spent, proposals, recentred, trace_error, fraction = run(
+            rng, table, eigen.values, eigen.source, request, self.left, self.right, self.ring
+        )
+        if spent:
+            raise index.over_budget(rows[:0], 1, (request.wanted - len(rows)) / index.total, 1.0)
+        found = rows, proposals, CircleReport(recentred, trace_error, fraction)
+        return Done(*found) if len(rows) == request.wanted else Unfinished(*found)
 
 
 @njit(error_model="numpy")
 def _run(
     rng: np.random.Generator,
     table: TableArrays,
-    eigen: EigenRows,
+    values: ComplexArray,
+    source: Source,
     request: Request,
     given_left: FloatArray,
     given_right: FloatArray,
     ring: Ring,
 ) -> tuple[IntArray, bool, int, int, float, float]:
-    """Return the fields of :class:`Run`."""
+    """Return the items, whether the budget for the next one is spent, the proposals, and the fields of :class:`CircleReport`."""
     (m, D), rows = given_left.shape, np.empty(request.wanted, np.int64)
     left, right = np.empty((m + rows.size, D)), np.empty((m + rows.size, D))
     left[:m], right[:m] = given_left, given_right
-    done, proposals, circles, trace_error, fraction = 0, 0, 1, 0.0, 1.0
+    done, proposals, recentred, trace_error, fraction = 0, 0, 0, 0.0, 1.0
     ring, good = with_space(ring, m, m + rows.size), True
     weights = weigh(ring)
     while good and done < rows.size:
         trace_error = max(trace_error, abs(weights.trace - (rows.size - done)))
         fraction = min(fraction, weights.fraction)
-        rows[done], used, u, x = _draw_one(rng, table, eigen, request, ring, weights, left, right, m)
+        rows[done], used, u, x = _draw_one(rng, table, source, request, ring, weights, left, right, m)
         proposals += used
         if rows[done] < 0:
-            return rows[:done], rows[done] == NOT_YET, proposals, circles, trace_error, fraction
+            return rows[:done], rows[done] == NOT_YET, proposals, recentred, trace_error, fraction
         done, m = done + 1, m + 1
         if done < rows.size:
-            ring, weights, good, opened = advance(eigen.values, request, ring, left[:m], right[:m], u, x, done)
-            circles += opened
-    return rows[:done], False, proposals, circles, trace_error, fraction
+            ring, weights, good, opened = advance(values, request, ring, left[:m], right[:m], u, x, done)
+            recentred += opened
+    return rows[:done], False, proposals, recentred, trace_error, fraction
 
 
-@njit(error_model="numpy")
+@jitable(error_model="numpy")
 def _draw_one(
     rng: np.random.Generator,
     table: TableArrays,
-    eigen: EigenRows,
+    source: Source,
     request: Request,
     ring: Ring,
     weights: Weights,
@@ -155,12 +134,12 @@ def _draw_one(
     block, tried, nothing = np.empty((2, GROUP + 1, left.shape[1])), 0, np.empty(0)
     signed_sum(left[:m], right[:m], block[:, 0])
     while tried < table.budget:
-        n = proposals_at_once(weights.trace, table, tried)
+        n = proposals_at_once(table.total / weights.trace, table.budget - tried)
         uniforms, step = rng.random((3, n)), group_size(weights.trace, table)
         candidates = look_up(table.threshold, table.alias, uniforms)
         for start in range(0, n, step):
             some = candidates[start : start + step]
-            fetch(some, eigen, block[0, 1 : some.size + 1], block[1, 1 : some.size + 1])
+            fetch(some, source, block[0, 1 : some.size + 1], block[1, 1 : some.size + 1])
             checked = int(start == 0 and tried == 0)
             found, u, x = judge(
                 ring,
@@ -185,12 +164,6 @@ def _draw_one(
 def group_size(trace: float, table: TableArrays) -> int:
     """Return how many candidates to judge together, of which one is accepted among ``table.total / trace``."""
     return min(max(int(table.total / trace), 4), GROUP)
-
-
-@njit()
-def proposals_at_once(trace: float, table: TableArrays, tried: int) -> int:
-    """Return how many rows :meth:`~ndpp.items.LeverageTable.draw_counted` proposes at once."""
-    return int(min(max(round(1.1 * table.total / trace, 4) + 8, 16), BLOCK, table.budget - tried))
 
 
 @njit(error_model="numpy")

@@ -7,110 +7,81 @@ s is diagonal, f = sλ/(1 + sλ), and with Y the given items and those that have
     tr Z = Σ f − tr(H f r_Yᵀ),                       H = G⁻¹ l_Y f.
 
 A move of the clock costs O(m² r) with m = |Y|, a proposal O(m r), where :class:`~ndpp.samplers.Clock` inverts a matrix of order r, and the
-circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:mod:`.eigen`).
+circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:class:`~ndpp.linalg.EigenBasis`).
 
-A decomposition is compared with resolvents computed directly: where they differ, as they do if B has hardly any eigenvectors, there is no
-such clock (:meth:`EigenClock.prepare` returns None). Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A
-sample that fails one is completed by :class:`~ndpp.samplers.Clock`, from the time and the items it has.
+Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A sample that fails one is completed by the matrices of
+:class:`~ndpp.samplers.Clock`, from the time and the items it has.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import njit
+from ndpp._compiled import interpreted, njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
-from ndpp.errors import PrecisionError
-from ndpp.items import ItemDraws, ItemIndex, LeverageTable
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
-from ndpp.samplers.exact.eigen import EigenRows, apply_left, apply_right, fetch
-from ndpp.samplers.exact.spectral import propose, seed_words, uniform
+from ndpp.items import LeverageTable
+from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
+from ndpp.samplers.exact.generator import propose, seed_words, uniform
+from ndpp.samplers.exact.routes import Done, Moment, Target, Unfinished
+from ndpp.samplers.exact.rows import EigenRows, Source, apply_left, apply_right, fetch
 
 BLOCK = 32
 """Most candidates that are fetched together."""
 NOT_YET, FAILED = -1, -2
 
 
-class EigenClock(NamedTuple):
-    """A clock for one kernel."""
+@dataclass(frozen=True, eq=False)
+class EigenClock:
+    """A clock for one kernel; all samples contain the given rows."""
 
+    name: ClassVar[str] = "clock"
+
+    index: LeverageTable
     eigen: EigenRows
+    given: IntArray
 
     @classmethod
-    def prepare(cls, index: ItemIndex | None, given: IntArray, mean: float) -> EigenClock | None:
-        """Return the clock of a kernel whose samples have ``mean`` items on average in addition to the given ones.
-
-        None if no eigencoordinates agree with the kernel, or without a leverage table. O(r³), and O(n r²) if Q is kept.
-        """
-        eigen = EigenRows.of(index)
-        if index is None or eigen is None or not cls(eigen).suits(index.kernel, given, mean):
+    def prepare(cls, target: Target, wanted: int | None) -> EigenClock | None:
+        """Return the clock of a target; None if it has no eigencoordinates, or if these disagree with the number of further items."""
+        eigen = None if wanted is not None else target.eigen
+        if eigen is None or not isinstance(target.index, LeverageTable):
             return None
-        return cls(eigen)
+        clock = cls(target.index, eigen, target.given)
+        return clock if clock.suits(target.mean) else None
 
-    def suits(self, kernel: LowRankKernel, given: IntArray, mean: float) -> bool:
-        """Return whether samples that contain the given items have ``mean`` others on average."""
-        rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(kernel, given))[3]
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in addition to those of the target: none."""
+        return 0
+
+    def suits(self, mean: float) -> bool:
+        """Return whether samples have ``mean`` items on average in addition to the given ones."""
+        rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given))[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 
-    def draw(self, rng: np.random.Generator, index: LeverageTable, given: IntArray) -> ItemDraws:
+    def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
-        seed, sides = seed_words(rng), self.eigen.sides(index.kernel, given)
-        if len(self.eigen.rows):
-            run = _run(seed, self.eigen, index.threshold, index.alias, index.leverage, index.budget, given, *sides)
-        else:
-            run = self._run_from_store(seed, index, given, *sides)
-        rows, proposals, failed, x, bound = run
-        if not failed:
-            return ItemDraws(rows[len(given) :], proposals)
-        if not np.isfinite(x + bound):
-            raise PrecisionError(
-                f"the rate of further items after {len(rows)} of them could not be computed: double precision is not enough for this "
-                "kernel. Rescale X, or drop its smallest directions."
-            )
-        rest = Clock.prepare(index.kernel, index=index).resume(rng, rows, x, bound)
-        return ItemDraws(np.setdiff1d(rest.rows, given), proposals + int(rest.info["proposals"]))
-
-    def _run_from_store(
-        self, seed: AnyArray, index: LeverageTable, items: IntArray, left: FloatArray, right: FloatArray
-    ) -> tuple[IntArray, int, bool, float, float]:
-        """Do what :func:`_run` does with rows that are fetched block by block."""
-        x, proposals, K = 0.0, 0, len(self.eigen.values)
-        rate = _remaining(x, *self.eigen[:2], left, right)[3]
-        while not rate <= NEGLIGIBLE_RATE:
-            bound = rate
-            x -= math.log1p(-uniform(seed)) / bound
-            if x > MAX_TIME:
-                break
-            f, H, f_right, rate = _remaining(x, *self.eigen[:2], left, right)
-            if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
-                return items, proposals, True, x, bound
-            if uniform(seed) * bound >= rate:
-                continue
-            found, tried = NOT_YET, 0
-            while found == NOT_YET and tried < index.budget:
-                candidates, coins = propose(seed, index.threshold, index.alias, _step(K, rate))
-                sides = self.eigen.sides(index.kernel, candidates)
-                found, used = _judge(f, K, H, f_right, rate, *sides, candidates, coins, index.leverage)
-                tried += used
-            proposals += tried
-            if found < 0:
-                return items, proposals, True, x, rate
-            row = np.array([found])
-            one = self.eigen.sides(index.kernel, row)
-            rate = _rate_given(f, K, H, f_right, rate, one[0][0], one[1][0])
-            items, left, right = np.append(items, row), np.append(left, one[0], 0), np.append(right, one[1], 0)
-        return items, proposals, False, x, rate
+        index, eigen, given = self.index, self.eigen, self.given
+        run = _run if eigen.is_compiled else interpreted(_run)
+        arguments = index.threshold, index.alias, index.leverage, index.budget, given, *eigen.sides(given)
+        rows, proposals, failed, x, bound = run(
+            seed_words(rng), eigen.values, eigen.multiplicity, eigen.source, *arguments
+        )
+        rows = rows[len(given) :]
+        return Unfinished(rows, proposals, moment=Moment(x, bound)) if failed else Done(rows, proposals)
 
 
 @njit(error_model="numpy")
 def _run(
     seed: AnyArray,
-    eigen: EigenRows,
+    values: ComplexArray,
+    multiplicity: FloatArray,
+    source: Source,
     threshold: FloatArray,
     alias: AnyArray,
     leverage: FloatArray,
@@ -120,7 +91,6 @@ def _run(
     given_right: FloatArray,
 ) -> tuple[IntArray, int, bool, float, float]:
     """Return the items, the number of proposals, whether a monitor failed, and then the time and the rate it was proposed at."""
-    values, multiplicity = eigen.values, eigen.multiplicity
     m, D, K = given.size, given_left.shape[1], values.size
     capacity, x, proposals = m + 16, 0.0, 0
     items, left, right = np.empty(capacity, np.int64), np.empty((capacity, D)), np.empty((capacity, D))
@@ -148,14 +118,14 @@ def _run(
         while found == NOT_YET and tried < budget:
             candidates, coins = propose(seed, threshold, alias, _step(K, rate))
             n = candidates.size
-            fetch(candidates, eigen, fetched[0, :n], fetched[1, :n])
+            fetch(candidates, source, fetched[0, :n], fetched[1, :n])
             found, used = _judge(f, K, H, f_right, rate, fetched[0, :n], fetched[1, :n], candidates, coins, leverage)
             tried += used
         proposals += tried
         if found < 0:
             return items[:m], proposals, True, x, rate
         items[m] = found
-        fetch(items[m : m + 1], eigen, left[m : m + 1], right[m : m + 1])
+        fetch(items[m : m + 1], source, left[m : m + 1], right[m : m + 1])
         rate = _rate_given(f, K, H, f_right, rate, left[m], right[m])
         m += 1
     return items[:m], proposals, False, x, rate

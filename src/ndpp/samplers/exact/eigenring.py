@@ -4,7 +4,7 @@ At node t_j of a circle, R is diagonal in eigencoordinates, F_j, and Z_j is F_j 
 
     Z_j = F_j − Σ_i ζ_ji η_jiᵀ,        ζ = Z r_a,    η = l_a Z / π,    π = l_a Z r_a,    w ← wπ
 
-when item a is added, with its sides l_a and r_a (:mod:`.eigen`). Adding an item to m others costs O(N m r), where :mod:`.nodes` updates
+when item a is added, with its sides l_a and r_a (:mod:`.rows`). Adding an item to m others costs O(N m r), where :mod:`.nodes` updates
 matrices in O(N r²). M = Re Σ w_j Z_j is never formed: the form q_aᵀMq_a of a block of candidates is that of the diagonal Re Σ w_j F_j minus
 Re Σ_ji w_j (l_a ζ_ji)(η_ji r_a), two real matrix products for all nodes together, O(N m r) per candidate.
 
@@ -21,10 +21,10 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray, IntArray
-from ndpp.samplers.exact.eigen import apply_left, apply_right
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
 from ndpp.samplers.exact.nodes import RETIRED, retire
 from ndpp.samplers.exact.plan import NOISE, Targets, plan_steps, remaining_size_law
+from ndpp.samplers.exact.rows import apply_left, apply_right
 
 TARGETS = Targets(1e-11, 1e-4)
 """For a new circle. These circles are left as soon as others pay, so they need less margin than those of :mod:`.nodes`."""

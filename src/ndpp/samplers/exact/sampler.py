@@ -8,66 +8,65 @@ constant that depends on the kernel. Items are drawn one after another from thei
 where the coefficients come from the trapezoid rule on a circle, and conditioning on one more item is a rank-one update at each node. The
 leverages ‖q_a‖² bound all these probabilities, so one static table serves every item, with r/(k − i) proposals on average, whatever n.
 
-Cost per sample, in eigencoordinates (:mod:`.eigenchain`): O(k² N r), and O(N m r) for each of r/(k − m) candidates of item m + 1, in one
-compiled call that releases the interpreter's lock. N is about 8 standard deviations of the size and falls as items are drawn. Where B has
-no well-conditioned eigenvectors, and for the rest of a sample that fails a monitor: O(k N r²), with node matrices (:mod:`.nodes`), compiled
-if Q is in memory (:mod:`.chain`); ``info["doubts"]`` counts the proposals that single precision could not decide there. Preparing is one QR
-of X. Memory in addition to X: the leverage table, the rows in eigencoordinates if Q is kept (16nr bytes), cached circles (at most
-``memory`` bytes) and, where they are used, one set of node matrices per thread, 8 N r² bytes.
+Samples are drawn by the first of four routes that suits (:mod:`.routes`); ``sampler.route`` names it, and all draw from the same
+distribution. Cost per sample of k items:
+
+* ``projection``, for symmetric kernels: O(k r²) (:mod:`.spectral`).
+* ``clock``, for any size, if the kernel has an eigenbasis, as learned kernels do: O(k² r) per move of a clock (:mod:`.eigenclock`).
+* ``ring``, for one size, with an eigenbasis: O(k² N r), and O(N m r) for each of r/(k − m) candidates of item m + 1, in one compiled call
+  that releases the interpreter's lock (:mod:`.eigenchain`). N is about 8 standard deviations of the size and falls as items are drawn.
+* ``nodes``, for all kernels and sizes, and for the rest of a sample that fails a monitor elsewhere: O(k N r²) (:mod:`.node_route`).
+
+Preparing is one QR of X. Memory in addition to X: the leverage table, at most ``memory`` bytes of circles, routes and rows in
+eigencoordinates (16nr bytes, if Q is kept and ``memory`` allows it), and for ``nodes`` one set of node matrices per thread, 8 N r² bytes.
 
 The radius follows the sample: as items are added, the remaining size drifts from its mean at the old radius, and the sampler re-centres on
 another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (shows any bias of the rule), the surviving fraction
 |Σ Re w|/Σ|w| (digits lost), acceptance probabilities within [0, 1]; on every sample, in eigencoordinates on every item: M q_Y = 0.
-
-Two kinds of samples need no circle: those of a symmetric kernel (:mod:`.spectral`, O(k r²) per sample), and those of any size if the
-kernel has well-conditioned eigenvectors, as learned kernels do (:mod:`.eigenclock`, O(k² r) per move of a clock).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from functools import cached_property
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
-from ndpp.items import ItemDraws, ItemIndex, LeverageTable
+from ndpp.items import ItemIndex, LeverageTable
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.linalg.schur import row_basis
 from ndpp.samplers._device import with_engine
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
-from ndpp.samplers.exact.chain import can_chain, draw_chain
-from ndpp.samplers.exact.eigen import EigenRows
+from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
-from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
-from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
-from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
-from ndpp.samplers.exact.spectral import Spectrum, draw_spectral, is_symmetric
-from ndpp.samplers.exact.state import NO_INCLUSION, State, last_inclusion
+from ndpp.samplers.exact.node_route import NodesRoute
+from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target, Unfinished, is_symmetric
+from ndpp.samplers.exact.spectral import Projection
 
-TOLERANCES = Tolerances()
-MAX_CIRCLES = 8
-"""How many circles are tried for one item before the sampler gives up."""
+ROUTES: tuple[type[Route], ...] = (Projection, EigenClock, EigenChain, NodesRoute)
+"""In order of speed: the first that suits is taken."""
+NOTHING = Done(np.empty(0, np.int64), 0, CircleReport(0, 0.0, 1.0))
+"""No further item."""
 
 
 @dataclass(frozen=True, eq=False)
 class Exact(Sampler):
-    """The default sampler: by eigenvectors if W is symmetric (``symmetric``), by a clock for any size (``clock``), else by circles.
+    """The default sampler; ``route`` says how it draws.
 
     Examples
     --------
     >>> import numpy as np, ndpp
     >>> kernel = ndpp.LowRankKernel(np.eye(4), np.diag([1.0, 2.0, 3.0, 4.0]))
     >>> sampler = ndpp.samplers.Exact.prepare(kernel, size=2)
-    >>> sampler.symmetric, sampler.sample(1000, rng=0).baskets.sizes.max()
-    (True, np.int64(2))
+    >>> sampler.route, sampler.sample(1000, rng=0).baskets.sizes.max()
+    ('projection', np.int64(2))
     """
 
     kernel: LowRankKernel
@@ -106,7 +105,8 @@ class Exact(Sampler):
         index : callable
             Builds what draws single items: ``LeverageTable.prepare`` or ``Tree.prepare``.
         memory : int
-            Maximum bytes of cached circles. Peak memory in addition to X is this, a table of 20n bytes, and 16 N r² bytes per thread.
+            Maximum bytes of what is cached: circles, routes, and rows in eigencoordinates. A few matrices of order r are kept in any
+            case. Peak memory in addition to X is this, a table of 20n bytes, and 16 N r² bytes per thread.
         device : str, optional
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, it warns and draws on the CPU.
         """
@@ -125,28 +125,12 @@ class Exact(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
-        drawn = self._draw_without_circles(rng)
-        if drawn is not None:
-            counters = {"proposals": drawn.proposals, "rejections": drawn.proposals - len(drawn.rows)}
-            return Draw(np.sort(np.concatenate([self.given, drawn.rows])), counters)
-        wanted = self.size - len(self.given) if self.size is not None else self.draw_count(rng)
-        state, proposals = self._draw_wanted(rng, wanted)
-        info: dict[str, float] = {"proposals": proposals, "rejections": proposals - wanted, "doubts": state.doubts}
-        info |= {"recentred": state.recentred, Monitor.TRACE_ERROR: state.trace_error, Monitor.FRACTION: state.fraction}
-        return Draw(np.sort(np.concatenate([self.given, state.rows])), info)
-
-    def _draw_without_circles(self, rng: np.random.Generator) -> ItemDraws | None:
-        """Draw the items of one sample in addition to the given ones; None if that needs circles."""
-        if self.symmetric:
-            return self.draw_by_eigenvectors(rng, None if self.size is None else self.size - len(self.given))
-        clock = self.clock if self.size is None else None
-        return None if clock is None else clock.draw(rng, cast(LeverageTable, self.index), self.given)
-
-    @property
-    def clock(self) -> EigenClock | None:
-        """What draws samples of any size; None if they need circles."""
-        mean = float(self.size_law @ np.arange(len(self.size_law)))
-        return self.ladder.remember("clock", lambda: EigenClock.prepare(self.index, self.given, mean) or ()) or None
+        done = self._draw(rng, None if self.size is None else self.size - len(self.given))
+        info: dict[str, float] = {"proposals": done.proposals, "rejections": done.proposals - len(done.rows)}
+        if done.circles is not None:
+            recentred, trace_error, fraction = done.circles
+            info |= {"recentred": recentred, Monitor.TRACE_ERROR: trace_error, Monitor.FRACTION: fraction}
+        return Draw(np.sort(np.concatenate([self.given, done.rows])), info)
 
     def draw_count(self, rng: np.random.Generator) -> int:
         """Draw the number of items in addition to the given ones."""
@@ -154,186 +138,76 @@ class Exact(Sampler):
 
     def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
         """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""
-        if self.symmetric:
-            return np.concatenate([self.given, self.draw_by_eigenvectors(rng, wanted).rows])
-        return np.concatenate([self.given, self._draw_wanted(rng, wanted)[0].rows])
+        return np.concatenate([self.given, self._draw(rng, wanted).rows])
 
-    def _draw_wanted(self, rng: np.random.Generator, wanted: int) -> tuple[State, int]:
-        """Draw ``wanted`` items of a general kernel; return a state that has them, and the number of proposals."""
-        chain = self.eigenchain(wanted)
-        if chain is None:
-            return self.complete(rng, self.start(wanted), wanted)
-        index = cast(LeverageTable, self.index)
-        run = chain.draw(rng, index)
-        if run.spent:
-            raise index.over_budget(run.rows[:0], 1, (wanted - len(run.rows)) / index.total, 1.0)
-        state, proposals = self.start(0)._replace(rows=run.rows), 0
-        if len(run.rows) < wanted:
-            state, proposals = self.complete(rng, self.resume(run.rows, wanted), wanted)
-        return state._replace(
-            recentred=state.recentred + run.circles - 1,
-            trace_error=max(state.trace_error, run.trace_error),
-            fraction=min(state.fraction, run.fraction),
-        ), proposals + run.proposals
+    def _draw(self, rng: np.random.Generator, wanted: int | None) -> Done:
+        """Draw the items of one sample in addition to the given ones: ``wanted`` of them, or any number if None."""
+        route = self.route_for(wanted)
+        if route is None:
+            return self._draw(rng, self.draw_count(rng)) if wanted is None else NOTHING
+        found = route.draw(rng)
+        if isinstance(found, Done):
+            return found
+        if wanted is not None:
+            return self.nodes(wanted).finish(rng, found)
+        assert found.moment is not None
+        return finish_clock(rng, self.kernel, self.index, self.given, found)
 
-    def eigenchain(self, wanted: int) -> EigenChain | None:
-        """Return what draws ``wanted`` items in eigencoordinates; None if they need node matrices."""
-        key = "eigenchain", wanted
-        return self.ladder.remember(key, lambda: self._first_chain(wanted) or ()) or None if wanted else None
+    @property
+    def route(self) -> str:
+        """How samples are drawn: "projection", "clock", "ring" or "nodes" (:mod:`ndpp.samplers.exact.routes`)."""
+        route = self.route_for(None if self.size is None else self.size - len(self.given))
+        return "nodes" if route is None else route.name
 
-    def _first_chain(self, wanted: int) -> EigenChain | None:
-        (eigen,) = self.ladder.remember("eigen", lambda: (EigenRows.of(self.index),))
-        if eigen is None:
+    def route_for(self, wanted: int | None) -> Route | None:
+        """Return what draws ``wanted`` items in addition to the given ones, or any number if None.
+
+        None if there is nothing to draw, or if the number of items has to be drawn first.
+        """
+        target = self.target
+        if target is None or wanted == 0:
             return None
-        rung, count = self._plan(self.start(0)._replace(rung=self._rung(wanted)), wanted)
-        return EigenChain.prepare(eigen, self.ladder.given, len(self.given) + wanted, wanted, rung, count)
+        (found,) = self.ladder.cache.remember(("route", wanted, self.symmetric), lambda: (first_route(target, wanted),))
+        return found
 
-    def draw_by_eigenvectors(self, rng: np.random.Generator, wanted: int | None) -> ItemDraws:
-        """Draw the items of one sample of a symmetric kernel in addition to the given ones: ``wanted`` of them, or any number if None."""
-        index = self.index
-        if wanted == 0 or index is None:
-            return ItemDraws(np.empty(0, np.int64), 0)
-        key = "eigenvectors", wanted
-        return draw_spectral(
-            rng, self.ladder.remember(key, lambda: Spectrum.prepare(index, self.ladder.given, wanted)), index
-        )
+    def nodes(self, wanted: int) -> NodesRoute:
+        """Return the route that draws ``wanted`` items by node matrices, whatever the kernel."""
+        assert self.target is not None
+        return NodesRoute(self.target, wanted)
 
-    def complete(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
-        """Draw the missing items; return the state with ``wanted`` items and the number of proposals."""
-        proposals = 0
-        while len(state.rows) < wanted:
-            assert self.index is not None
-            if can_chain(self.index):
-                state, used = self._chain(rng, state, wanted)
-            else:
-                rows, used = self.index.draw_counted(rng, state.inclusion.M)
-                state = self.add(state, int(rows[0]), wanted)
-            proposals += used
-        return state, proposals
+    @property
+    def clock(self) -> EigenClock | None:
+        """What draws samples of any size; None if they need circles."""
+        route = self.route_for(None)
+        return route if isinstance(route, EigenClock) else None
 
-    def _chain(self, rng: np.random.Generator, state: State, wanted: int) -> tuple[State, int]:
-        """Draw until all items are there or another circle is needed, which is then built."""
-        n = len(state.rows)
-        rows, q = np.empty(wanted, np.int64), np.empty((wanted, self.kernel.rank))
-        rows[:n], q[:n] = state.rows, state.q
-        # The last item but one needs M of the next, and not its node matrices: nothing is overwritten.
-        Z = state.nodes.Z if state.owned or wanted - n <= 2 else state.nodes.Z.copy()
-        nodes, M = Nodes(Z, state.nodes.log_w.copy()), state.inclusion.M.copy()
-        assert isinstance(self.index, LeverageTable)
-        chain = draw_chain(rng, self.index, nodes, M, rows, q, n, TOLERANCES)
-        state = state._replace(
-            rows=rows[: chain.done],
-            q=q[: chain.done],
-            nodes=nodes,
-            inclusion=state.inclusion._replace(M=M),
-            owned=True,
-            trace_error=max(state.trace_error, chain.trace_error),
-            fraction=min(state.fraction, chain.fraction),
-            doubts=state.doubts + chain.doubts,
-        )
-        if chain.done < wanted:
-            return self._recentre(state, wanted)[0], chain.proposals
-        self._check_chosen(state)
-        return state, chain.proposals
+    @cached_property
+    def target(self) -> Target | None:
+        """What routes draw from; None for a kernel of rank zero."""
+        if self.index is None:
+            return None
+        return Target(self.kernel, self.index, self.given, self.ladder, self.size_law, self.symmetric)
 
-    def start(self, wanted: int) -> State:
-        """Return the state before the first of ``wanted`` draws; the same for every sample."""
-        empty = State.empty(self.kernel.rank)
-        if wanted == 0:
-            return empty
-        # The ladder caches circles; this remembers which one, and its M.
-        rung, count, *inclusion = self.ladder.remember(("start", wanted), lambda: self._first(empty, wanted))
-        nodes = self._nodes(empty, rung, count, wanted)
-        return empty._replace(rung=rung, nodes=nodes, inclusion=Inclusion._make(inclusion)).monitored(wanted)
 
-    def resume(self, rows: IntArray, wanted: int) -> State:
-        """Return the state of a sample that already has these rows, out of ``wanted``."""
-        start = self.start(wanted)
-        if not len(rows):
-            return start
-        bare = self.start(0)._replace(rung=start.rung, rows=rows, q=self.kernel.q_rows(rows))
-        return self._recentre(bare, wanted)[0]
+def first_route(target: Target, wanted: int | None) -> Route | None:
+    """Return the first route that suits; None for any number of items if all routes need the number first."""
+    prepared = (route.prepare(target, wanted) for route in ROUTES)
+    return next((route for route in prepared if route is not None), None)
 
-    def _first(self, empty: State, wanted: int) -> tuple[int, int, FloatArray, float, float]:
-        state, count = self._recentre(empty._replace(rung=self._rung(wanted)), wanted)
-        return state.rung, count, *state.inclusion
 
-    def _rung(self, wanted: int) -> int:
-        """Return a rung to begin with."""
-        scale = np.sort(self.kernel.coordinates.scale)[-min(wanted, self.kernel.rank)]
-        return round(-2 * float(np.log(scale)) / RUNG_STEP)
-
-    def add(self, state: State, row: int, wanted: int) -> State:
-        """Return the state with one more item."""
-        q = self.kernel.q_rows(np.array([row]))
-        state = state._replace(rows=np.concatenate([state.rows, [row]]), q=np.concatenate([state.q, q]))
-        left = wanted - len(state.rows)
-        if left == 0:
-            self._check_chosen(state)
-            return state
-        keep = left > 1  # the last item needs only M, not the node matrices
-        if keep and not state.owned:
-            state = state._replace(nodes=Nodes(state.nodes.Z.copy(), state.nodes.log_w), owned=True)
-        nodes, inclusion = state.nodes.condition(q[0], keep=keep)
-        if not _trustworthy(inclusion, left):
-            return self._recentre(state._replace(nodes=nodes), wanted)[0]
-        return state._replace(nodes=nodes, inclusion=inclusion).monitored(left)
-
-    def _nodes(self, state: State, rung: int, count: int, wanted: int) -> Nodes:
-        circle = self.ladder.circle(rung, count)
-        log_w = circle.log_w - (len(self.given) + wanted) * circle.log_t
-        return given_items(circle.Z, log_w, state.q) if len(state.q) else Nodes(circle.Z, log_w)
-
-    def _recentre(self, state: State, wanted: int) -> tuple[State, int]:
-        """Return the state rebuilt at a radius that suits the items chosen; add nodes until the monitors pass."""
-        left = wanted - len(state.rows)
-        rung, count = self._plan(state, left)
-        inclusion = NO_INCLUSION
-        for attempt in range(MAX_CIRCLES):
-            nodes = self._nodes(state, rung, count, wanted)
-            inclusion = nodes.inclusion()
-            if _trustworthy(inclusion, left):
-                owned, recentred = len(state.q) > 0, state.recentred + 1
-                state = state._replace(rung=rung, nodes=nodes, inclusion=inclusion, owned=owned, recentred=recentred)
-                return state.monitored(left), count
-            # First more nodes, up to where the rule is unbiased; then other radii, away from a pole that may be close.
-            if count <= self.kernel.rank:
-                count = min(2 * count, unbiased_count(self.kernel.rank))
-            else:
-                rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
-        chosen = np.concatenate([self.ladder.given, state.q])
-        last = last_inclusion(self.kernel.coordinates, chosen) if left == 1 else None
-        if last is not None:
-            return state._replace(inclusion=last, recentred=state.recentred + 1), count
+def finish_clock(
+    rng: np.random.Generator, kernel: LowRankKernel, index: ItemIndex | None, given: IntArray, begun: Unfinished
+) -> Done:
+    """Draw the further items of a sample whose clock failed a monitor, from the time and the items it has."""
+    assert begun.moment is not None
+    if not np.isfinite(sum(begun.moment)):
         raise PrecisionError(
-            f"the probabilities of the next item could not be computed to tolerance after {MAX_CIRCLES} attempts "
-            f"(trace {inclusion.trace:.12g}, expected {left}; surviving fraction {inclusion.fraction:.1g}). "
-            "The kernel is too badly scaled for double precision at this size; rescale X, or use a smaller size."
+            f"the rate of further items after {len(given) + len(begun.rows)} of them could not be computed: double precision is "
+            "not enough for this kernel. Rescale X, or drop its smallest directions."
         )
-
-    def _plan(self, state: State, left: int) -> tuple[int, int]:
-        """Return the rung and the number of nodes for ``left`` more items."""
-        rung, plan = state.rung, plan_from_weights(state.nodes.log_w, left)
-        if plan is None:
-            # The rung on which about as many items are expected.
-            basis = row_basis(state.q)[0][None]
-            rungs = centre(lambda rung, _: moments(self.ladder.real(rung), basis), left, np.array([rung]))[0]
-            rung = 2 * (int(rungs[0]) // 2)
-            chosen = np.concatenate([self.ladder.given, state.q])
-            law = tilted_law(self.kernel.coordinates, float(np.exp(rung * RUNG_STEP)), chosen).law
-            plan = plan_from_law(law, left) or (0.0, unbiased_count(self.kernel.rank))
-        shift, count = plan
-        return rung + round(shift / RUNG_STEP), count
-
-    def _check_chosen(self, state: State) -> None:
-        """Raise unless M gives items already chosen probability zero."""
-        chosen = np.concatenate([self.ladder.given, state.q[:-1]])
-        excess = np.abs(chosen @ state.inclusion.M).max(initial=0.0)
-        if excess > TOLERANCES.chosen:
-            raise PrecisionError(
-                f"M q must be zero for every item already chosen; it is off by {excess:.1g}. "
-                "Double precision is not enough for this kernel at this size; rescale X, or use a smaller size."
-            )
+    rows = np.concatenate([given, begun.rows])
+    rest = Clock.prepare(kernel, index=index).resume(rng, rows, *begun.moment)
+    return Done(np.setdiff1d(rest.rows, given), begun.proposals + int(rest.info["proposals"]))
 
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:
@@ -342,7 +216,3 @@ def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: I
         kernel = kernel.restrict(np.union1d(allowed, check_items(given, kernel, "given")))
     excluded = check_items(exclude, kernel, "exclude")
     return kernel.exclude(excluded) if len(excluded) else kernel
-
-
-def _trustworthy(inclusion: Inclusion, left: int) -> bool:
-    return bool(TOLERANCES.accepts(abs(inclusion.trace - left), inclusion.fraction))

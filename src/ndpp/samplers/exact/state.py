@@ -26,7 +26,6 @@ class State(NamedTuple):
     recentred: int = 0
     trace_error: float = 0.0
     fraction: float = 1.0
-    doubts: int = 0  # proposals that single precision could not decide
 
     @classmethod
     def empty(cls, rank: int) -> State:

@@ -16,12 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import FloatArray
+from ndpp.linalg import EigenBasis
+from ndpp.linalg.eigen import SPECTRUM_TOLERANCE
 from ndpp.samplers.gpu.kernels.layout import swapped
 from ndpp.samplers.gpu.kernels.runtime import TILE
-
-TOLERANCE, MAX_CONDITION = 1e-11, 1e5
-"""Largest error of a Z from these coordinates, relative to its largest entry; and the largest condition number of the eigenvectors."""
 
 FORMS_BLOCK = 2**18
 """Items whose forms are computed at a time."""
@@ -40,24 +38,16 @@ class Diagonal(NamedTuple):
     table: Tensor
 
     @classmethod
-    def of(cls, q: Tensor, B: FloatArray) -> Diagonal | None:
-        """Decompose B for the items with rows q (n, r) on a device; None if the eigenvectors are close to dependent."""
-        if not (B.size and np.isfinite(B).all()):
-            return None
-        values, V = np.linalg.eig(B)
-        if not np.linalg.cond(V) < MAX_CONDITION:
-            return None
-        above, real = np.flatnonzero(values.imag > 0), np.flatnonzero(values.imag == 0)
-        r, pairs = len(B), 2 * len(above)
-        T = np.zeros((r, r))
-        T[:, 0:pairs:2], T[:, 1:pairs:2], T[:, pairs:] = V[:, above].real, V[:, above].imag, V[:, real].real
-        both = np.zeros((2, r, -(-r // TILE) * TILE))
-        both[0, :, :r], both[1, :, :r] = T, np.linalg.inv(T).T
-        eigenvalues, sign = np.zeros(both.shape[2], complex), np.zeros(both.shape[2])
-        eigenvalues[:r] = np.concatenate([np.repeat(values[above], 2), values[real]])
-        sign[0:pairs:2], sign[1:pairs:2] = -1, 1
+    def of(cls, q: Tensor, basis: EigenBasis) -> Diagonal:
+        """Return the coordinates of the items with rows q (n, r) on a device."""
+        sides, order = basis.to_sides, basis.in_pairs
+        K, D = len(basis.values), sides.shape[2]
+        width = -(-D // TILE) * TILE
+        both, values, sign = np.zeros((2, len(basis.V), width)), np.zeros(width, complex), np.zeros(width)
+        both[:, :, :D], values[:D] = sides[:, :, order], basis.values[order % K]
+        sign[: 2 * (D - K)] = np.tile([-1.0, 1.0], D - K)
         to_left, to_right, of_columns, signs = (
-            torch.from_numpy(part).to(q.device) for part in (both[0], both[1], eigenvalues, sign)
+            torch.from_numpy(part).to(q.device) for part in (both[0], both[1], values, sign)
         )
         return cls(to_left, to_right, of_columns, signs, torch.stack([q @ to_right, q @ to_left], 1))
 
@@ -73,7 +63,7 @@ class Diagonal(NamedTuple):
         )
         left, (g, k) = self.to_left.to(both.dtype), both[0, :, :, None]
         error = (left * g + swapped(left) * k) @ self.to_right.to(both.dtype).mT - Z
-        if not bool(error.abs().max() <= TOLERANCE * Z.abs().max()):
+        if not bool(error.abs().max() <= SPECTRUM_TOLERANCE * Z.abs().max()):
             return None
         return torch.view_as_real(both).permute(0, 1, 4, 2, 3).flatten(1, 2).contiguous()
 

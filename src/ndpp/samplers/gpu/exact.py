@@ -1,11 +1,12 @@
-"""The exact sampler on a CUDA device: the distribution of :mod:`ndpp.samplers.exact`, for many samples at once, by one of three routes.
+"""The exact sampler on a CUDA device: the distribution of :mod:`ndpp.samplers.exact`, for many samples at once, by the same routes.
 
-- One size: the ladder, plans and monitors of the CPU. Samples with the same number of items use the same circles (:mod:`.schedule`). A
-  sample that fails a monitor leaves its group and continues on a circle of its own or, as a last resort, on the CPU (:mod:`.run`), so no
-  item is drawn from a distribution in doubt.
-- Any size: the clocks of :mod:`.clock`, which need one real matrix per sample in place of a circle of nodes, and no size in advance. If
-  the kernel has hardly any eigenvectors, or no space for its tables, a size is drawn first, and then the items as for one size.
-- A symmetric kernel: its eigenvectors (:mod:`.projections`).
+- One size, ``ring`` or ``nodes``: the ladder, plans and monitors of the CPU. Samples with the same number of items use the same circles
+  (:mod:`.schedule`). A sample that fails a monitor leaves its group and continues on a circle of its own or, as a last resort, on the CPU
+  (:mod:`.run`), so no item is drawn from a distribution in doubt. Samples of many items are kept in eigencoordinates (``ring``,
+  :mod:`.coordinates`), those of few by their sides (``nodes``, :mod:`.sides`): each is faster where it is used.
+- Any size, ``clock``: the clocks of :mod:`.clock`, which need one real matrix per sample in place of a circle of nodes, and no size in
+  advance. Without an eigenbasis, or space for its tables, a size is drawn first, and then the items as for one size.
+- A symmetric kernel, ``projection``: its eigenvectors (:mod:`.projections`).
 
 Cost per sample at r = 200 on circles: about 0.1 and 2 GFlop for 10 and 50 items, almost all of it in real matrix products. Memory in
 addition to X: rows of Q on the device, a table of 16h bytes per item and circle with h nodes, or of 24r bytes per item for clocks, and 1 to
@@ -48,7 +49,7 @@ from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
 COUNT_STEP = 1 << 19
 """The step whose random numbers determine the number of items of a sample. Items use the steps below."""
 SIDES_UP_TO = 32
-"""Largest size whose samples store their sides; those of larger ones do so only if the kernel has hardly any eigenvectors. On an H200,
+"""Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200,
 sides are faster for 10 items and slower for 50; sizes in between were not timed."""
 FREE_SIZE_BATCH = 4
 """Factor for the batch if the size is free: samples are then drawn in groups of one size each, or finish at different times."""
@@ -81,7 +82,8 @@ class ExactEngine(BatchEngine):
         self.spectra = None
         q = self.device_rows.q if self.sampler.size is None and not self.sampler.symmetric else None
         if q is not None and spectra.n_bytes(*q.shape) <= self.circles.memory:
-            self.spectra = spectra.of_kernel(q, self.sampler.kernel.coordinates.B, self.device_rows.table)
+            basis = self.sampler.target.basis if self.sampler.target is not None else None
+            self.spectra = None if basis is None else spectra.of_kernel(q, basis, self.device_rows.table)
 
     @classmethod
     def prepare(cls, sampler: Exact, device: torch.device) -> ExactEngine | None:
@@ -94,8 +96,18 @@ class ExactEngine(BatchEngine):
             sampler.size is None or sampler.size <= SIDES_UP_TO or len(sampler.given) > 0 or sampler.symmetric
         )
         if not stores_sides and q is not None and 2 * q.nbytes <= memory and (device.type == "cpu" or usable(device)):
-            diagonal = Diagonal.of(q, sampler.kernel.coordinates.B)
+            basis = sampler.target.basis if sampler.target is not None else None
+            diagonal = None if basis is None else Diagonal.of(q, basis)
         return cls(sampler, device, device_rows, Circles(sampler.ladder, device_rows, memory, diagonal))
+
+    @property
+    def route(self) -> str:
+        """How samples are drawn, by the names of :attr:`Exact.route`: on circles, "ring" in eigencoordinates and "nodes" with sides."""
+        if self.sampler.symmetric:
+            return "projection"
+        if self.spectra is not None:
+            return "clock"
+        return "nodes" if self.circles.diagonal is None else "ring"
 
     def context(self, streams: Streams) -> Context:
         """Return what groups with these streams share."""
@@ -108,8 +120,8 @@ class ExactEngine(BatchEngine):
     def _draws(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Draws:
         """Draw the samples with these consecutive numbers."""
         began, S = time.perf_counter(), len(numbers)
-        by_clock = self.spectra is not None
-        drawn = self._by_clock(streams, key, numbers) if by_clock else self._by_size(streams, key, numbers)
+        draw = self._by_clock if self.route == "clock" else self._by_size
+        drawn = draw(streams, key, numbers)
         sizes = drawn.sizes.cpu().numpy()
         info: dict[str, AnyArray] = {name: value.cpu().numpy() for name, value in drawn.counters.items()}
         info["rejections"] = info["proposals"] - sizes + len(self.sampler.given)
@@ -149,7 +161,7 @@ class ExactEngine(BatchEngine):
             rows[places, count : count + len(given)] = given
             if not count:
                 continue
-            fit, draw = self._route(streams, key, count)
+            fit, draw = self._drawer(streams, key, count)
             for part in torch.split(places, fit):
                 drawn = draw(numbers[part])
                 at = drawn.numbers - first
@@ -158,17 +170,17 @@ class ExactEngine(BatchEngine):
                     total[at] = value
         return Drawn(rows, wanted + len(given), counters._asdict())
 
-    def _route(self, streams: Streams, key: AnyArray, count: int) -> tuple[int, Callable[[Tensor], Samples]]:
+    def _drawer(self, streams: Streams, key: AnyArray, count: int) -> tuple[int, Callable[[Tensor], Samples]]:
         """Return how many samples of ``count`` items fit into memory, and what draws those with given numbers."""
         context, rng = self.context(streams), partial(stream, key)
-        if self.sampler.symmetric:
+        if self.route == "projection":
             projections = Projections(context, rng, count)
             return projections.samples_that_fit(self.max_samples), projections.draw
         schedule, run = self.schedule(count), Run(context, rng, self.max_samples)
         stages = [(*stage.circle.halves, stage.stop) for stage in schedule]
         fit = samples_that_fit(
             self.device, self.sampler.kernel.rank, count, stages, self.max_samples,
-            keeps_sides=self.circles.diagonal is None,
+            keeps_sides=self.route == "nodes",
         )  # fmt: skip
         return fit, partial(run.draw, wanted=count, schedule=schedule)
 

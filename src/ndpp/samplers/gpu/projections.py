@@ -37,7 +37,7 @@ class Projections:
         self.context, self.rng, self.wanted = context, rng, wanted
         sampler, device = context.sampler, context.device_rows.device
         key, coords, given = ("eigenvectors in Q", wanted), sampler.kernel.coordinates, sampler.ladder.given
-        spectrum = sampler.ladder.remember(key, lambda: Spectrum.in_q(coords, given, wanted))
+        spectrum = sampler.ladder.cache.remember(key, lambda: Spectrum.of(coords, given, wanted))
         self.vectors, self.chance, self.heads = (torch.from_numpy(part).to(device) for part in spectrum)
 
     def samples_that_fit(self, most: int) -> int:
@@ -78,7 +78,9 @@ class Projections:
 
     def _draw_on_cpu(self, samples: Samples, which: Tensor) -> None:
         for i in which.nonzero()[:, 0].tolist():
-            drawn = self.context.sampler.draw_by_eigenvectors(self.rng(int(samples.numbers[i])), self.wanted)
+            route = self.context.sampler.route_for(self.wanted)
+            assert route is not None
+            drawn = route.draw(self.rng(int(samples.numbers[i])))
             samples.rows[i] = torch.from_numpy(drawn.rows).to(samples.rows)
             samples.counters.proposals[i] += drawn.proposals
             samples.counters.on_cpu[i] = 1

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.exact.monitors import unbiased_count
+from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group
 from ndpp.samplers.gpu.memory import samples_that_fit
@@ -163,11 +164,10 @@ class Run:
         return [replace(task, samples=samples.take(places[i : i + fit])) for i in range(0, count, fit)]
 
     def _complete_on_cpu(self, task: Task) -> Samples:
-        sampler, samples = self.context.sampler, task.samples
+        samples, nodes = task.samples, self.context.sampler.nodes(task.samples.wanted)
         for i, number in enumerate(samples.numbers.tolist()):
-            state = sampler.resume(samples.rows[i, : task.n].cpu().numpy(), samples.wanted)
-            state, proposals = sampler.complete(self.rng(number), state, samples.wanted)
-            samples.counters.proposals[i] += proposals
+            done = nodes.finish(self.rng(number), Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0))
+            samples.counters.proposals[i] += done.proposals
             samples.counters.on_cpu[i] = 1
-            samples.rows[i] = torch.from_numpy(state.rows)
+            samples.rows[i] = torch.from_numpy(done.rows)
         return samples

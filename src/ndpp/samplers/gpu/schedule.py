@@ -98,7 +98,7 @@ class Planner:
 
     def _plan(self, wanted: int) -> list[Stage]:
         sampler, circles = self.context.sampler, self.context.circles
-        start = sampler.start(wanted)
+        start = sampler.nodes(wanted).start()
         at = CircleKey(start.rung, min(2 * start.nodes.Z.shape[1], unbiased_count(sampler.kernel.rank)))
         pilots = Samples.begin(torch.arange(PILOTS, device=circles.device_rows.device), wanted, sampler.kernel.rank)
         group, at = self._without_negligible(Group(self.context, pilots, 0, circles[at], wanted), at)

@@ -6,8 +6,8 @@ The part T of component c has rows √p_i q_i and the inner matrix W, both in th
     q̂_aᵀ R(s) q̂_b = Re Σ_k l_ak f_k r_bk,        R(s) = sB(I + sB)⁻¹,  f = sλ/(1 + sλ),  l_a = q̂_aᵀ V,  r_b = V⁻¹ q̂_b.
 
 So a resolvent at any s costs O(r), whatever s is. Of two conjugate eigenvalues one is kept, and its l counted twice. If W is skew, so is B,
-and V is unitary; for other W a general eigensolver is used. A decomposition is compared with resolvents computed directly: components
-where they differ, as they do where B has hardly any eigenvectors, are not ``diagonal``, and are drawn on the CPU.
+and V is unitary. Components whose decomposition (:class:`~ndpp.linalg.EigenBasis`) disagrees with their resolvents are not ``diagonal``,
+and are drawn on the CPU.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray, FloatArray
+from ndpp._types import FloatArray
 from ndpp.items.table import alias_table
+from ndpp.linalg import EigenBasis
+from ndpp.linalg.eigen import is_skew
+from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.kernels.remaining import COLUMNS
 
-TESTED_AT = 1.0, np.exp(-4.0), np.exp(-10.0)
-"""Values of s at which a decomposition is tested."""
-SPECTRUM_TOLERANCE = 1e-10
-"""Largest error of a resolvent from the decomposition, relative to its largest entry."""
 PADDED_TO = COLUMNS // 2
 """The number of eigenvalues is a multiple of this."""
 RANK_TOLERANCE = 1e-13
@@ -69,52 +68,45 @@ def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
     (C, n), r, device = odds.shape, q.shape[1], q.device
     p = torch.from_numpy(odds / (1 + odds)).to(device)
     F, F_inverse = _roots(torch.stack([(q * one[:, None]).mT @ q for one in p]) if r else q.new_zeros(C, 0, 0))
-    found = _decompose(F.mT @ core @ F, is_skew=_is_skew(core))
-    every, leverage = q.new_empty(C, n, 3, 2 * found.V.shape[2]), q.new_zeros(C, n)
+    found, diagonal = EigenBasis.of_many(F.mT @ core @ F, is_skew=is_skew(core.cpu().numpy()), ops=TORCH)
+    basis = _padded(found)
+    every, leverage = q.new_empty(C, n, 3, 2 * basis.V.shape[2]), q.new_zeros(C, n)
     for c in range(C):
         rows = (q * p[c].sqrt()[:, None]) @ F_inverse[c].mT
-        every[c], leverage[c] = found.of_rows(c, rows), rows.square().sum(1)
+        every[c], leverage[c] = _of_rows(basis, c, rows), rows.square().sum(1)
     rates = np.log1p(odds)
     return Spectra(
-        found.eigenvalues, found.multiplicity, every.flatten(0, 1), _tables(leverage.cpu().numpy(), device),
-        _tables(rates, device), torch.from_numpy(rates.sum(1)).to(device), found.diagonal, r,
+        basis.values, basis.multiplicity, every.flatten(0, 1), _tables(leverage.cpu().numpy(), device),
+        _tables(rates, device), torch.from_numpy(rates.sum(1)).to(device), diagonal, r,
     )  # fmt: skip
 
 
-def of_kernel(q: Tensor, B: FloatArray, items: AliasTable) -> Spectra | None:
-    """Decompose the kernel Q B Qᵀ as one component, of which nothing comes alone; None if it has hardly any eigenvectors.
+def of_kernel(q: Tensor, basis: EigenBasis, items: AliasTable) -> Spectra:
+    """Return the tables of one kernel with this basis, of which nothing comes alone.
 
     q (n, r) are its rows on the device, and ``items`` proposes them by leverage.
     """
-    inner = torch.from_numpy(np.array(B)).to(q.device)[None]
-    found = _decompose(inner, is_skew=_is_skew(inner[0])) if bool(inner.isfinite().all()) else None
-    if found is None or not found.diagonal.all():
-        return None
+    on_device = _padded(EigenBasis(*(torch.from_numpy(np.array(part)[None]).to(q.device) for part in basis)))
+    every = torch.ones(1, dtype=torch.bool, device=q.device)
     return Spectra(
-        found.eigenvalues, found.multiplicity, found.of_rows(0, q), items, items, q.new_zeros(1), found.diagonal,
+        on_device.values, on_device.multiplicity, _of_rows(on_device, 0, q), items, items, q.new_zeros(1), every,
         q.shape[1],
     )  # fmt: skip
 
 
-class _Decomposition(NamedTuple):
-    """B = V diag(λ) V⁻¹ of C components, and for which of them this gives their resolvents."""
-
-    eigenvalues: Tensor
-    multiplicity: Tensor
-    V: Tensor
-    V_inverse: Tensor
-    diagonal: Tensor
-
-    def of_rows(self, c: int, rows: Tensor) -> Tensor:
-        """Return l, r̄ and lr of rows (n, r) of Q, for component c, as pairs of reals (n, 3, 2K)."""
-        left = rows @ reals(self.V[c] * self.multiplicity[c])
-        right = rows @ reals(self.V_inverse[c].mH.resolve_conj().contiguous())
-        return torch.stack([left, right, reals(pairs(left) * pairs(right).conj())], 1)
+def _padded(basis: EigenBasis) -> EigenBasis:
+    """Return the basis with zeros up to a number of eigenvalues that kernels can process."""
+    K, pad = basis.values.shape[-1], torch.nn.functional.pad
+    more = max(PADDED_TO, K + -K % PADDED_TO) - K
+    values, multiplicity, V = (pad(part, (0, more)) for part in basis[:3])
+    return EigenBasis(values, multiplicity, V, pad(basis.inverse, (0, 0, 0, more)))
 
 
-def _decompose(B: Tensor, *, is_skew: bool) -> _Decomposition:
-    parts = _padded(*(_skew_parts(B) if is_skew else _parts(B)))
-    return _Decomposition(*parts, _agrees(B, *parts))
+def _of_rows(basis: EigenBasis, c: int, rows: Tensor) -> Tensor:
+    """Return l, r̄ and lr of rows (n, r) of Q, for component c, as pairs of reals (n, 3, 2K)."""
+    left = rows @ reals(basis.V[c] * basis.multiplicity[c])
+    right = rows @ reals(basis.inverse[c].mH.resolve_conj().contiguous())
+    return torch.stack([left, right, reals(pairs(left) * pairs(right).conj())], 1)
 
 
 def reals(values: Tensor) -> Tensor:
@@ -144,60 +136,6 @@ def _roots(A: Tensor) -> tuple[Tensor, Tensor]:
         F[c] = vectors * torch.where(some, root, 0.0)
         inverse[c] = (vectors * torch.where(some, 1 / root, 0.0)).mT
     return F, inverse
-
-
-def _is_skew(core: Tensor) -> bool:
-    return bool((core + core.mT).abs().max() <= 1e-14 * core.abs().max()) if core.numel() else True
-
-
-def _skew_parts(B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return λ, multiplicities, V and the rows of V⁻¹ of skew B, from the eigenvalues μ ≥ 0 of the Hermitian iB."""
-    half = (B.shape[1] + 1) // 2
-    skew = (B - B.mT) / 2
-    values, vectors = torch.linalg.eigh(1j * skew)
-    values, vectors = values[:, -half:] if half else values, vectors[:, :, -half:] if half else vectors
-    return -1j * values, torch.full_like(values, 2.0), vectors, vectors.mH.contiguous()
-
-
-def _parts(B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return λ, multiplicities, V and the rows of V⁻¹ of any B; the columns that a component does not need are zero."""
-    every, vectors = np.linalg.eig(B.cpu().numpy())
-    every, vectors = every.astype(complex), vectors.astype(complex)
-    usable = np.linalg.cond(vectors) < 1 / np.finfo(float).eps
-    vectors[~usable] = np.eye(B.shape[1])
-    inverses = np.linalg.inv(vectors)
-    chosen = [np.flatnonzero(one.imag >= 0) for one in every]
-    K = max(map(len, chosen))
-    values, times = np.zeros((len(B), K), complex), np.zeros((len(B), K))
-    V, V_inverse = np.zeros((len(B), B.shape[1], K), complex), np.zeros((len(B), K, B.shape[1]), complex)
-    for c, some in enumerate(chosen):
-        k = len(some)
-        values[c, :k], times[c, :k] = every[c, some], np.where(every[c, some].imag > 0, 2.0, 1.0)
-        V[c, :, :k], V_inverse[c, :k] = vectors[c][:, some], inverses[c][some]
-    parts: list[AnyArray] = [values, times, V, V_inverse]
-    one, two, three, four = (torch.from_numpy(part).to(B.device) for part in parts)
-    return one, two, three, four
-
-
-def _padded(
-    values: Tensor, multiplicity: Tensor, V: Tensor, V_inverse: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the same with zeros up to a number of eigenvalues that kernels can process."""
-    more = -values.shape[1] % PADDED_TO
-    pad = torch.nn.functional.pad
-    return pad(values, (0, more)), pad(multiplicity, (0, more)), pad(V, (0, more)), pad(V_inverse, (0, 0, 0, more))
-
-
-def _agrees(B: Tensor, values: Tensor, multiplicity: Tensor, V: Tensor, V_inverse: Tensor) -> Tensor:
-    """Tell for which components (C,) the decomposition gives the resolvents."""
-    good = torch.ones(len(B), dtype=torch.bool, device=B.device)
-    eye = torch.eye(B.shape[1], dtype=B.dtype, device=B.device)
-    for s in TESTED_AT if B.shape[1] else ():
-        expected = torch.linalg.solve_ex(eye + s * B, s * B)[0]
-        f = s * values / (1 + s * values)
-        error = ((V * (multiplicity * f)[:, None]) @ V_inverse).real - expected
-        good &= error.abs().amax((1, 2)) <= SPECTRUM_TOLERANCE * expected.abs().amax((1, 2))
-    return good
 
 
 def _tables(weights: FloatArray, device: torch.device) -> AliasTable:

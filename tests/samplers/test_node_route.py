@@ -1,4 +1,4 @@
-"""Whole samples in one compiled call: the draws of single steps and of double precision, errors, and nodes that are retired."""
+"""Items by node matrices: errors, states that samples share, and nodes that are retired."""
 
 from __future__ import annotations
 
@@ -7,80 +7,47 @@ from functools import partial
 import numpy as np
 import pytest
 
-import oracles
-from kernels import AWKWARD, BY_NAME, Case, learned
+from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
-from ndpp.items import LeverageTable, table
+from ndpp.items import LeverageTable
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.exact import sampler as exact
+from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
-from ndpp.samplers.exact.spectral import is_symmetric
-
-
-class StepByStep(LeverageTable):
-    """The same table under another type, which the compiled call for whole samples does not know: items are drawn one by one."""
 
 
 @pytest.fixture(autouse=True)
 def by_node_matrices(monkeypatch: pytest.MonkeyPatch):
     """Kernels with eigencoordinates need none (``test_eigenchain.py``)."""
-    monkeypatch.setattr(Exact, "eigenchain", lambda *_: None)
+    monkeypatch.setattr(exact, "ROUTES", (NodesRoute,))
 
 
-def draws_of(case: Case, size: int | None, n: int, index=LeverageTable) -> tuple[list[list[int]], dict]:
-    draws = Exact.prepare(case.kernel, size=size, index=index.prepare).sample(n, rng=11)
-    return draws.baskets.to_lists(), draws.totals
-
-
-@pytest.mark.parametrize("case", [case for case in AWKWARD if not is_symmetric(case.kernel)], ids=str)
-def test_one_compiled_call_draws_what_single_steps_draw(case: Case, monkeypatch: pytest.MonkeyPatch):
-    """With the filter, without it, and item by item; ``benchmarks/bench_exact.py`` draws 10⁴ samples of each."""
-    sizes = [None, *(size for size in oracles.possible_sizes(case.L) if size)]
-    monkeypatch.setattr(Exact, "clock", None)  # samples of any size by circles
-    for size in sizes:
-        chained, totals = draws_of(case, size, 60)
-        stepped, expected = draws_of(case, size, 60, StepByStep)
-        assert chained == stepped
-        assert totals["proposals"] == expected["proposals"]
-        with monkeypatch.context() as patch:
-            patch.setattr(table, "FILTERING", np.inf)
-            in_double, totals = draws_of(case, size, 60)
-        assert chained == in_double
-        assert totals["doubts"] == totals["proposals"]
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", ["A", "B"])
-def test_few_decisions_on_learned_kernels_need_double_precision(name: str):
-    case = learned(name)
-    chained, totals = draws_of(case, 20, 4)
-    assert chained == draws_of(case, 20, 4, StepByStep)[0]
-    assert totals["doubts"] < 0.1 * totals["proposals"]
-
-
-def test_the_compiled_call_reports_what_is_wrong():
+def test_what_is_wrong_is_reported():
     """A matrix that is no inclusion matrix, one without weight, and a budget that is too small."""
     case = BY_NAME["generic"]
     sampler, rng = Exact.prepare(case.kernel, size=3), np.random.default_rng(0)
-    state, eye = sampler.start(3), np.eye(case.kernel.rank)
+    nodes = sampler.nodes(3)
+    state, eye = nodes.start(), np.eye(case.kernel.rank)
     for M, message in ((3 * eye, r"outside \[0, 1\]"), (np.nan * eye, "NaN"), (0 * eye, "positive weight")):
         wrong = state._replace(inclusion=state.inclusion._replace(M=M))
         with pytest.raises((PrecisionError, ZeroProbabilityError), match=message):
-            sampler.complete(rng, wrong, 3)
+            nodes.complete(rng, wrong)
     short = Exact.prepare(case.kernel, size=1, index=partial(LeverageTable.prepare, budget=1))
     with pytest.raises(BudgetExceededError, match="1 proposals gave 0 of 1 items") as caught:
         short.sample(200, rng=0)
     assert caught.value.count == 1
 
 
-def test_the_compiled_call_leaves_shared_states_alone():
+def test_shared_states_are_left_alone():
     """Several samples begin with one state; ``ndpp serve`` relies on it."""
     sampler = Exact.prepare(BY_NAME["generic"].kernel, size=4)
-    state = sampler.start(4)
+    nodes = sampler.nodes(4)
+    state = nodes.start()
     before = state.nodes.Z.copy(), state.nodes.log_w.copy(), state.inclusion.M.copy()
-    first = sampler.complete(stream(stream_key(0), 3), state, 4)[0].rows
-    np.testing.assert_array_equal(sampler.complete(stream(stream_key(0), 3), state, 4)[0].rows, first)
+    first = nodes.complete(stream(stream_key(0), 3), state)[0].rows
+    np.testing.assert_array_equal(nodes.complete(stream(stream_key(0), 3), state)[0].rows, first)
     for old, new in zip(before, (state.nodes.Z, state.nodes.log_w, state.inclusion.M)):
         np.testing.assert_array_equal(old, new)
 
@@ -90,7 +57,7 @@ def test_retired_nodes_leave_the_probabilities_as_they_are():
     size, rng = 50, np.random.default_rng(3)
     A = rng.standard_normal((100, 100)) / 100
     sampler = Exact.prepare(LowRankKernel(rng.standard_normal((150, 100)), np.eye(100) + A - A.T), size=size)
-    state = sampler.start(size)
+    state = sampler.nodes(size).start()
     nodes, every = Nodes(state.nodes.Z.copy(), state.nodes.log_w), state.nodes
     M, retired = state.inclusion.M, 0
     for left in range(size - 1, size - 9, -1):

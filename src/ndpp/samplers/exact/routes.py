@@ -1,0 +1,136 @@
+"""Routes: the ways in which :class:`~ndpp.samplers.Exact` draws a sample, behind one protocol.
+
+A route draws further items of a sample that contains the given ones: ``wanted`` of them, or any number (None). It draws all of them
+(:class:`Done`), or stops where a monitor fails and says what it has so far (:class:`Unfinished`), so that no item is drawn from a
+distribution in doubt. Another route, which is slower and needs less of the kernel, then draws the rest.
+
+| route | kernels | sizes | module |
+|---|---|---|---|
+| ``projection`` | symmetric | any, one | :mod:`.spectral` |
+| ``clock`` | with an eigenbasis | any | :mod:`.eigenclock` |
+| ``ring`` | with an eigenbasis | one | :mod:`.eigenchain` |
+| ``nodes`` | all | one | :mod:`.node_route` |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ndpp._types import FloatArray, IntArray
+from ndpp.items import ItemIndex, LeverageTable
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg import EigenBasis
+from ndpp.linalg.schur import rounding_of
+from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.rows import EigenRows
+
+
+def is_symmetric(kernel: LowRankKernel) -> bool:
+    """Return whether W is symmetric up to rounding: |W_ij − W_ji| ≤ min(d, 16)·ε·√(m_i m_j).
+
+    m are the kernel's magnitudes, the row sums of |W|, or those of the terms that the W of a conditional was computed from. A skew part
+    within this bound is no larger than the rounding errors that every probability of the kernel is judged for. A larger one counts,
+    however small it is.
+    """
+    W, m = np.asarray(kernel.W, np.float64), np.sqrt(kernel._magnitudes)
+    return bool(np.all(np.abs(W - W.T) <= rounding_of(len(W)) * m[:, None] * m))
+
+
+class CircleReport(NamedTuple):
+    """How many circles a sample used after its first, and the worst values of their monitors."""
+
+    recentred: int
+    trace_error: float
+    fraction: float
+
+    def with_others(self, others: CircleReport) -> CircleReport:
+        """Return the total of two parts of a sample, the second of which counts all of its circles."""
+        return CircleReport(
+            self.recentred + others.recentred,
+            max(self.trace_error, others.trace_error),
+            min(self.fraction, others.fraction),
+        )
+
+
+class Done(NamedTuple):
+    """The further items of a sample, as rows in any order; the number of proposals; the circles, if there were any."""
+
+    rows: IntArray
+    proposals: int
+    circles: CircleReport | None = None
+
+
+class Moment(NamedTuple):
+    """A time of a clock, which has just been proposed at the rate ``bound`` (:mod:`ndpp.samplers.clock`)."""
+
+    x: float
+    bound: float
+
+
+class Unfinished(NamedTuple):
+    """What a route has drawn before a monitor failed, as in :class:`Done`; where its clock stands, if it has one."""
+
+    rows: IntArray
+    proposals: int
+    circles: CircleReport | None = None
+    moment: Moment | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What all routes draw from: a kernel, an index of its items, and given items, as rows of the kernel and on the ladder of circles.
+
+    ``size_law`` is the distribution of the number of further items; ``symmetric``: W is symmetric.
+    """
+
+    kernel: LowRankKernel
+    index: ItemIndex
+    given: IntArray
+    ladder: Ladder
+    size_law: FloatArray
+    symmetric: bool
+
+    @property
+    def basis(self) -> EigenBasis | None:
+        """The eigenbasis of the kernel; None if it has none."""
+        coords = self.kernel.coordinates
+        (found,) = self.ladder.cache.remember("basis", lambda: (EigenBasis.of(coords),), pinned=True)
+        return found
+
+    @property
+    def eigen(self) -> EigenRows | None:
+        """The items in eigencoordinates; None without an eigenbasis, or without a leverage table."""
+        (found,) = self.ladder.cache.remember("eigen", lambda: (self._eigen(),), pinned=True)
+        return found
+
+    def _eigen(self) -> EigenRows | None:
+        basis = self.basis if type(self.index) is LeverageTable else None
+        return None if basis is None else EigenRows.of(self.kernel, basis, self.ladder.cache.memory)
+
+    @property
+    def mean(self) -> float:
+        """Expected number of further items."""
+        return float(self.size_law @ np.arange(len(self.size_law)))
+
+
+Self = TypeVar("Self")
+
+
+class Route(Protocol):
+    """Draws further items of a target; see above."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def prepare(cls: type[Self], target: Target, wanted: int | None) -> Self | None:
+        """Compute what depends on the target alone; None if the route does not suit it."""
+
+    def draw(self, rng: np.random.Generator) -> Done | Unfinished:
+        """Draw the further items of one sample."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in addition to those of the target."""
