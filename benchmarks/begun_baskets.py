@@ -127,28 +127,42 @@ def choose(records: list[dict[str, Any]]) -> float:
 def time_bulk(argument: str, n_baskets: int, names: list[str]) -> list[dict[str, Any]]:
     """Return CPU seconds per basket of rankings of many baskets, one to five given items in equal parts."""
     data, records = read(argument), []
-    data.law.inclusion_probabilities()
+    law, overall = data.law, data.law.inclusion_probabilities()
     lists = [list(b) for j in GIVEN for b in begin(data.test, j, n_baskets // len(GIVEN)).given]
-    baskets = Baskets.from_lists(lists, n_items=data.law.n_items)
+    baskets = Baskets.from_lists(lists, n_items=law.n_items)
+
+    def rank(name: str, some: Baskets) -> None:
+        if name != "damped":
+            recommend_many(law, some, ranking=Ranking(name))
+            return
+        from ndpp.laws.begun import Begun, parts
+
+        for part in parts(law, some):
+            Begun(law, some[part]).best(10, overall >= 0, np.where(overall > 0, overall, 1.0) ** 0.25)
+
     for name in names:
-        recommend_many(data.law, baskets[:2], ranking=Ranking(name))  # prepares the law
+        rank(name, baskets[:2])  # prepares the law
         start = time.process_time()
-        recommend_many(data.law, baskets, ranking=Ranking(name))
+        rank(name, baskets)
         seconds = (time.process_time() - start) / len(baskets)
-        records.append({"data": data.name, "ranking": name, "baskets": len(baskets), "seconds": seconds})
+        records.append({"data": data.name, "ranking": name, "baskets": len(baskets), "cpu_seconds": seconds})
         print(records[-1], file=sys.stderr, flush=True)
     return records
 
 
 def time_both(arguments: list[str], n_baskets: int, against: str | None) -> list[dict[str, Any]]:
-    """Return times of this package and of that in another folder, each in a process of its own, in turns."""
+    """Return times of this package, and of continuation with that in another folder for fewer baskets, each in its own process."""
     here, out = str(Path(sys.modules["ndpp"].__file__ or "").parents[1]), []
+    runs = [(here, n_baskets, "continuation,damped,lift")]
+    if against:
+        runs += [(against, n_baskets // 5, "continuation"), (here, n_baskets // 5, "continuation")]
     for argument in arguments:
-        for source in [here] + ([against] if against else []):
-            command = [sys.executable, __file__, argument, "--time-one", str(n_baskets)]
+        for source, n, names in runs:
+            command = [sys.executable, __file__, argument, "--times", str(n), "--rankings", names]
             environment = {**os.environ, "PYTHONPATH": source}
             done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-            out += [{"before": source == against, **record} for record in json.loads(done.stdout)]
+            version = "before" if source == against else "now"
+            out += [{"version": version, **record} for record in json.loads(done.stdout)]
     return out
 
 
@@ -158,13 +172,13 @@ def main() -> None:
     parser.add_argument("--validation", type=int, default=150, help="validation baskets per number of given items")
     parser.add_argument("--test", type=int, default=300, help="test baskets per number of given items")
     parser.add_argument("--times", type=int, metavar="BASKETS", help="only measure the time of so many begun baskets")
-    parser.add_argument("--time-one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rankings", help=argparse.SUPPRESS)
     parser.add_argument("--against", metavar="SRC", help="folder of another version of the package")
     parser.add_argument("-o", "--output", type=Path)
     chosen = parser.parse_args()
     with threadpoolctl.threadpool_limits(1):
-        if chosen.time_one:
-            print(json.dumps(time_bulk(chosen.data[0], chosen.time_one, ["continuation", "lift"])))
+        if chosen.rankings:
+            print(json.dumps(time_bulk(chosen.data[0], chosen.times, chosen.rankings.split(","))))
             return
         if chosen.times:
             result: dict[str, Any] = {"times": time_both(chosen.data, chosen.times, chosen.against)}

@@ -34,8 +34,8 @@ LEFT_OUT = 1e-12
 so the error of a score is no larger."""
 EQUAL = 1e-9
 """Scores that agree to this relative precision may be equal but for rounding; both items are then scored."""
-GROUP = 16
-"""Number of components whose bounds are replaced first; then there are three times as many, and so on."""
+GROUP = 32
+"""Number of components whose bounds are replaced first; then as many as were replaced before."""
 PRODUCTS = 2**25
 """Entries of N_c x_j and N_cᵀ x_j in memory at a time (256 MB)."""
 NO_BOUND = 1e150
@@ -63,7 +63,7 @@ def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
 
 
 class Correction(NamedTuple):
-    """The second part of one basket: its ``components``, N_c x_j and N_cᵀ x_j of its items, (2, C, k, r), and the matrices between them.
+    """The second part of one basket: its ``components``, and the two factors of their U_c as ``sides``, shape (2, C, k, r).
 
     ``rows`` are all rows x.
     """
@@ -73,7 +73,6 @@ class Correction(NamedTuple):
     components: IntArray
     posterior: FloatArray
     sides: FloatArray
-    inverses: FloatArray
 
     def of(self, items: IntArray, group: slice = slice(None)) -> FloatArray:
         """Return Σ_c P(c | J) v_ca x_aᵀ U_c x_a of some items, over a group of the components."""
@@ -81,7 +80,7 @@ class Correction(NamedTuple):
         rows, at = np.unique(items if row_of is None else row_of[items], return_inverse=True)
         products = sides.reshape(-1, sides.shape[3]) @ self.rows[rows].T
         left, right = products.reshape(*sides.shape[:3], len(rows))
-        explained = (left * (self.inverses[group] @ right)).sum(axis=1)
+        explained = (left * right).sum(axis=1)
         shares = self.posterior[group] * self.mixture.tables.slopes[items[:, None], components]
         return np.asarray((shares * explained.T[at]).sum(axis=1))
 
@@ -89,14 +88,16 @@ class Correction(NamedTuple):
         self, items: IntArray, scores: FloatArray, least: FloatArray, pulls: FloatArray
     ) -> tuple[IntArray, FloatArray]:
         """Return the items that score at least so much, and their scores, from their first parts."""
-        tables, places = self.mixture.tables, (items[:, None], self.components)
-        room = self.posterior * (tables.gaps[places] + tables.slopes[places] * pulls[:, None])
+        tables, bounded = self.mixture.tables, np.zeros(len(self.mixture.weights))
+        bounded[self.components] = self.posterior
         start, stop = 0, GROUP
         while start < len(self.components) and len(items):
             scores = scores - self.of(items, slice(start, stop))
-            kept = scores + room[:, stop:].sum(axis=1) >= least
-            items, scores, least, room = items[kept], scores[kept], least[kept], room[kept]
-            start, stop = stop, 3 * stop
+            bounded[self.components[start:stop]] = 0.0
+            room = tables.gaps[items] @ bounded + (tables.slopes[items] @ bounded) * pulls
+            kept = scores + room >= least
+            items, scores, least, pulls = items[kept], scores[kept], least[kept], pulls[kept]
+            start, stop = stop, 2 * stop
         return items, scores
 
 
@@ -138,7 +139,7 @@ class Begun:
         errors, self.inverses = np.zeros(log_mass.shape), []
         for i, places in enumerate(self.places):
             scales = scale[:, places, None] * scale[:, None, places]
-            inside = np.eye(len(places)) + scales * (self._sides[1][:, places] @ self.q[places].T)
+            inside = np.eye(len(places)) + scales * (self._sides[1].take(places, axis=1) @ self.q[places].T)
             sign, log_abs = np.linalg.slogdet(inside)
             log_mass[i] += log_p[:, places].sum(axis=1) + log_abs
             inside[sign == 0] = np.eye(len(places))
@@ -178,16 +179,17 @@ class Begun:
         """Return the second part of basket i; the components of the largest posterior come first."""
         order = np.argsort(-self.posterior[i])
         order = order[self.posterior[i, order] > LEFT_OUT / len(order)]
-        sides = self._sides[:, order[:, None], self.places[i]]
-        return Correction(
-            self.mixture, self.ties.sides[0], order, self.posterior[i, order], sides, self.inverses[i][order]
-        )
+        at = order[:, None] * len(self.distinct) + self.places[i]
+        sides = self._sides.reshape(2, -1, self.q.shape[1]).take(at, axis=1)
+        sides[1] = self.inverses[i][order] @ sides[1]
+        return Correction(self.mixture, self.ties.sides[0], order, self.posterior[i, order], sides)
 
     def scores(self) -> FloatArray:
         """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
-        out, settled = self._first_parts(), self._is_settled()
+        out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
+        by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
         for i, row in enumerate(out):
-            others, correction = np.flatnonzero(~settled[i]), self._correction(i)
+            others, correction = by_row[~settled[i, by_row]], self._correction(i)
             for start in range(0, len(others), ITEMS):
                 items = others[start : start + ITEMS]
                 row[items] -= correction.of(items)
