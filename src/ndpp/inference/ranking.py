@@ -27,7 +27,7 @@ from ndpp.inference.scores import (
     scores_or_nan,
 )
 from ndpp.laws.batched import Form
-from ndpp.laws.begun import Begun
+from ndpp.laws.begun import Begun, parts
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shared import SharedTies
@@ -287,8 +287,10 @@ def _continuation_or_nan(
     check_catalogue(law, baskets)
     if not isinstance(law, SharedTies):
         return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)
-    begun = Begun(law, baskets)
-    out = begun.scores() if best is None else begun.best(*best)
+    out = np.empty((len(baskets), law.n_items))
+    for part in parts(law, baskets):
+        begun = Begun(law, baskets[part])
+        out[part] = begun.scores() if best is None else begun.best(*best)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         with suppress(ZeroProbabilityError):
             out[i] = continuation_scores(law, baskets[i])

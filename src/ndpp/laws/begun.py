@@ -1,14 +1,18 @@
 """Baskets that have begun, many at a time: P(c | J ⊆ S) and P(a ∈ S | J ⊆ S) of mixtures with shared ties.
 
-In the notation of :mod:`ndpp.laws.tied`, with R_c the rows (1 − p_c)^½ x of J and v_ca = p_ca (1 − p_ca),
+In the notation of :mod:`ndpp.laws.tied`, let R_c be the rows (1 − p_c)^½ x of J and v_ca = ∂P_c(a ∈ S) / ∂(x_aᵀ N_c x_a). Then
 
     P(a ∈ S | J ⊆ S) = Σ_c P(c | J) (P_c(a ∈ S) − v_ca x_aᵀ U_c x_a),        U_c = N_c R_cᵀ (I + R_c N_c R_cᵀ)⁻¹ R_c N_c.
 
-The first part is one product for all baskets. The second needs x_aᵀ N_c x_j and x_jᵀ N_c x_a of the items j of baskets, 4 n r operations
-for each component and distinct item, and then 2 n |J|² for each component and basket. A component may be left out of the second part: both
-P_c(a ∈ S) and P_c(a ∈ S | J ⊆ S) are probabilities, so this changes the result by its P(c | J) at most. ``LEFT_OUT`` bounds the sum of
-what is left out, and with it the error. For a ranking, components of a small share are left out at first, and added for the items that they
-may bring to the top. Baskets to which rounding may matter are not answered; the routines for single baskets say how much it does.
+The first part is one matrix product for all baskets and items. The second part takes 4 r |J| operations per basket, item and component,
+which is too much for all items if only the best are wanted. It is bounded from above. Let Z⁻¹ be the skew part of W⁻¹ (Z = W if W is
+skew), and A_c* the sum of A_c, the symmetric part of W⁻¹, and R_cᵀ R_c. The symmetric part of (W⁻¹ + A_c + R_cᵀ R_c)⁻¹, which is that of
+N_c − U_c, is the parallel sum of (A_c*)⁻¹ and Zᵀ A_c* Z, and so at most the latter:
+
+    x_aᵀ (N_c − U_c) x_a  ≤  x_aᵀ Zᵀ A_c* Z x_a  ≤  (a term that does not depend on J)  +  Σ_{j∈J} (x_jᵀ Z x_a)².
+
+:meth:`Begun.best` scores the items with the largest first part, drops all items whose bound is below the score of the last of them,
+and replaces the bound of the others by the second part, components of large posterior first, dropping items as their bound decreases.
 """
 
 from __future__ import annotations
@@ -26,138 +30,130 @@ from ndpp.laws.shared import SharedTies
 from ndpp.linalg.schur import ROUNDING
 
 LEFT_OUT = 1e-12
-"""Bound of the posterior of all components that are left out, and so of the error of a probability."""
-LEFT_TO_RANK = 0.01
-"""The same while items are only ranked."""
-COLUMNS = 512
-"""Items of baskets whose products are formed at a time."""
+"""Total posterior of the components that are left out of the second part: both P_c(a ∈ S) and P_c(a ∈ S | J ⊆ S) are probabilities,
+so the error of a score is no larger."""
 EQUAL = 1e-9
-"""Scores that agree to this part may count as equal, whichever rounding makes the larger."""
-ROWS = 256
-"""Rows x_a whose products are formed at a time."""
+"""Scores that agree to this relative precision may be equal but for rounding; both items are then scored."""
+GROUP = 32
+"""Number of components whose bounds are replaced first; then as many as were replaced before."""
+PRODUCTS = 2**25
+"""Entries of N_c x_j and N_cᵀ x_j in memory at a time (256 MB)."""
+NO_BOUND = 1e150
+"""Stands for a bound where there is none; its product with a derivative of 0 is 0."""
+ITEMS = 512
+"""Items whose second parts are computed at a time."""
 
 
-class Stack(NamedTuple):
-    """Baskets of one size: their numbers, the places of their items among the distinct ones, and R_c of a component, (b, k, r)."""
+def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
+    """Yield numbers of baskets that together have few enough distinct items for one :class:`Begun`; those that share items are together."""
+    most = max(1, PRODUCTS // (2 * mixture.odds.shape[0] * max(1, mixture.base.rank)))
+    starts = baskets.indptr[:-1]
+    first = np.where(baskets.sizes > 0, np.append(baskets.indices, 0)[starts], -1)
+    part: list[int] = []
+    seen: set[int] = set()
+    for i in np.argsort(first, kind="stable").tolist():
+        items = set(baskets[i].tolist())
+        if part and len(seen | items) > most:
+            yield np.array(part)
+            part, seen = [], set()
+        part.append(i)
+        seen |= items
+    if part:
+        yield np.array(part)
 
-    numbers: IntArray
-    places: IntArray
+
+class Correction(NamedTuple):
+    """The second part of one basket: its ``components``, and the two factors of their U_c as ``sides``, shape (2, C, k, r).
+
+    ``rows`` are all rows x.
+    """
+
+    mixture: SharedTies
     rows: FloatArray
+    components: IntArray
+    posterior: FloatArray
+    sides: FloatArray
+
+    def of(self, items: IntArray, group: slice = slice(None)) -> FloatArray:
+        """Return Σ_c P(c | J) v_ca x_aᵀ U_c x_a of some items, over a group of the components."""
+        row_of, sides, components = self.mixture.row_of, self.sides[:, group], self.components[group]
+        rows, at = np.unique(items if row_of is None else row_of[items], return_inverse=True)
+        products = sides.reshape(-1, sides.shape[3]) @ self.rows[rows].T
+        left, right = products.reshape(*sides.shape[:3], len(rows))
+        explained = (left * right).sum(axis=1)
+        shares = self.posterior[group] * self.mixture.tables.slopes[items[:, None], components]
+        return np.asarray((shares * explained.T[at]).sum(axis=1))
+
+    def contenders(
+        self, items: IntArray, scores: FloatArray, least: FloatArray, pulls: FloatArray
+    ) -> tuple[IntArray, FloatArray]:
+        """Return the items that score at least so much, and their scores, from their first parts."""
+        tables, bounded = self.mixture.tables, np.zeros(len(self.mixture.weights))
+        bounded[self.components] = self.posterior
+        start, stop = 0, GROUP
+        while start < len(self.components) and len(items):
+            scores = scores - self.of(items, slice(start, stop))
+            bounded[self.components[start:stop]] = 0.0
+            room = tables.gaps[items] @ bounded + (tables.slopes[items] @ bounded) * pulls
+            kept = scores + room >= least
+            items, scores, least, pulls = items[kept], scores[kept], least[kept], pulls[kept]
+            start, stop = stop, 2 * stop
+        return items, scores
 
 
 class Begun:
-    """Baskets J over the catalogue of a mixture. ``posterior`` is P(c | J), zero for all components where J never occurs."""
+    """Baskets J over the catalogue of a mixture. ``posterior`` is P(c | J), zero for all components where J never occurs.
+
+    ``wrong`` bounds the relative error that rounding causes in the scores of each basket.
+    """
 
     def __init__(self, mixture: SharedTies, baskets: Baskets) -> None:
         self.mixture, self.baskets = mixture, baskets
         self.ties, tied, log_within = mixture.begun(baskets)
         base = self.ties.base
-        possible = np.ones(len(tied), bool)
-        possible[np.repeat(np.arange(len(tied)), tied.sizes)[~base.can_occur(tied.indices)]] = False
-        kept = tied[np.flatnonzero(possible)]
-        self.distinct, places = np.unique(kept.indices, return_inverse=True)
-        self.q, self.stacks = base.q_rows(base.rows_of(self.distinct)), []
-        for size in np.unique(kept.sizes[kept.sizes > 0]):
-            few = np.flatnonzero(kept.sizes == size)
-            at = places[kept.indptr[few][:, None] + np.arange(size)]
-            self.stacks.append(Stack(np.flatnonzero(possible)[few], at, self.q[:0]))
-        log_mass = np.where(possible[:, None], log_within + mixture._log_weights, -np.inf)
-        self.posterior, self.negative = self._posterior(log_mass)
+        can_occur = base.can_occur(tied.indices)
+        self.distinct = np.unique(tied.indices[can_occur])
+        self.q = base.q_rows(base.rows_of(self.distinct))
+        self.odds = np.asarray(self.ties.odds[:, self.distinct], np.float64)
+        self.places = [np.searchsorted(self.distinct, items) for items in tied]
+        log_mass = np.zeros((len(tied), len(mixture.weights))) + log_within + mixture._log_weights
+        impossible = np.repeat(np.arange(len(tied)), tied.sizes)[~can_occur]
+        log_mass[impossible] = -np.inf
+        for i in impossible:
+            self.places[i] = self.places[i][:0]
+        self._set_posterior(log_mass)
 
-    def _posterior(self, log_mass: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return w_c P_c(J ⊆ S) in units of its sum, and the part of determinants that rounding made negative."""
-        negative = np.zeros(log_mass.shape, bool)
-        for c, odds in enumerate(self.ties.odds[:, self.distinct]):
-            with np.errstate(divide="ignore"):
-                log_p = np.log(odds / (1 + odds))
-            for stack, _, inside in self._insides(c, np.ones(len(log_mass), bool)):
-                sign, log_abs = np.linalg.slogdet(inside)
-                log_mass[stack.numbers, c] += log_p[stack.places].sum(axis=1) + log_abs
-                negative[stack.numbers, c] = sign <= 0
-        top = log_mass.max(axis=1, keepdims=True)
-        shares = np.exp(log_mass - np.where(top > -np.inf, top, 0.0))
-        wrong = np.where(negative, shares, 0.0).sum(axis=1)
-        shares[negative] = 0.0
-        total = shares.sum(axis=1, keepdims=True)
-        return shares / np.where(total > 0, total, 1.0), wrong
-
-    def _insides(self, c: int, chosen: BoolArray) -> Iterator[tuple[Stack, FloatArray, FloatArray]]:
-        """Yield some of the chosen baskets their R_c N_c, and I + R_c N_c R_cᵀ."""
-        N, odds = self.ties._state.N[c], np.asarray(self.ties.odds[c, self.distinct], np.float64)
-        parts = [(stack, np.flatnonzero(chosen[stack.numbers])) for stack in self.stacks]
-        scaled = self.q / np.sqrt(1 + odds)[:, None]
-        is_many = sum(stack.places.shape[1] * len(here) for stack, here in parts) > len(scaled)
-        products = scaled @ N if is_many else None
-        for stack, here in parts:
-            size = stack.places.shape[1]
-            step = max(1, COLUMNS // size)
-            for few in (here[i : i + step] for i in range(0, len(here), step)):
-                places = stack.places[few]
-                rows = scaled[places]
-                right = rows @ N if products is None else products[places]
-                inside = np.eye(size) + right @ rows.swapaxes(1, 2)
-                yield Stack(stack.numbers[few], places, rows), right, inside
-
-    def leading(self, left_out: float) -> BoolArray:
-        """Return the fewest components of each basket of which all others have a posterior of at most ``left_out`` together."""
-        order = np.argsort(self.posterior, axis=1)
-        rest = np.cumsum(np.take_along_axis(self.posterior, order, axis=1), axis=1)
-        out = np.empty(rest.shape, bool)
-        np.put_along_axis(out, order, rest > left_out, axis=1)
+    @cached_property
+    def _sides(self) -> FloatArray:
+        """N_c x_j and N_cᵀ x_j of the distinct items of all baskets, shape (2, C, items, r)."""
+        N = self.ties._state.N
+        out = np.empty((2, len(N), *self.q.shape))
+        np.matmul(self.q, N.swapaxes(1, 2), out=out[0])
+        np.matmul(self.q, N, out=out[1])
         return out
 
-    def scores(self, left_out: float = LEFT_OUT) -> FloatArray:
-        """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
-        wrong = self.negative.copy()
-        return self._answered(self._scores(self.leading(left_out), wrong), wrong)
-
-    def _answered(self, out: FloatArray, wrong: FloatArray) -> FloatArray:
-        out[~(self.posterior.any(axis=1) & (wrong <= WARN_ERROR))] = np.nan
-        return out.clip(0.0, 1.0)
-
-    def _scores(self, chosen: BoolArray, wrong: FloatArray) -> FloatArray:
-        """Return the scores with the second part of the chosen components."""
-        out, row_of = self.posterior @ self.mixture.component_inclusions(), self.mixture.row_of
-        for c in np.flatnonzero(chosen.any(axis=0)).tolist():
-            slopes = self.mixture.slopes(c)
-            for numbers, explained in self._explained(c, chosen[:, c], wrong):
-                share = self.posterior[numbers, c, None]
-                out[numbers] -= share * slopes * (explained if row_of is None else explained[:, row_of])
-        baskets, items, values = self._settled
-        out[baskets, items] = values
-        return np.asarray(out)
-
-    def _explained(self, c: int, chosen: BoolArray, wrong: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield some of the chosen baskets and their x_aᵀ U_c x_a. Products of a row x_a with N_c and an item are formed once for all."""
-        N, ties = self.ties._state.N[c], self.ties.base.ties
-        parts = [(stack, self._inverse(c, stack, inside, wrong)) for stack, _, inside in self._insides(c, chosen)]
-        used = np.unique(np.concatenate([np.empty(0, np.int64), *(stack.places.ravel() for stack, _ in parts)]))
-        rows = self.q[used] / np.sqrt(1 + np.asarray(self.ties.odds[c, self.distinct[used]], np.float64))[:, None]
-        left, right = rows @ N.T, rows @ N
-        places = [np.searchsorted(used, stack.places) for stack, _ in parts]
-        found = [np.empty((len(at), self.ties.base.n_rows)) for at in places]
-        for block, Q in ties.q_blocks():
-            for start in range(block.start, block.stop, ROWS):
-                here = slice(start, min(start + ROWS, block.stop))
-                first, second = (side @ Q[start - block.start :][:ROWS].T for side in (left, right))
-                for at, (_, inverse), out in zip(places, parts, found):
-                    out[:, here] = np.einsum("bki,bki->bi", first[at], inverse @ second[at])
-        yield from zip((stack.numbers for stack, _ in parts), found)
-
-    def _inverse(self, c: int, stack: Stack, inside: FloatArray, wrong: FloatArray) -> FloatArray:
-        """Return the inverse of I + R_c N_c R_cᵀ; add the rounding error of the baskets to ``wrong``."""
-        inverse = np.linalg.inv(inside)
-        error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
-        wrong[stack.numbers] += self.posterior[stack.numbers, c] * error.clip(max=1.0)
-        return np.asarray(inverse, np.float64)
-
-    def _sides(
-        self, c: int, chosen: BoolArray, wrong: FloatArray
-    ) -> Iterator[tuple[IntArray, tuple[FloatArray, FloatArray]]]:
-        """Yield some of the chosen baskets and the two factors of U_c, shape (b, k, r); add their rounding error to ``wrong``."""
-        for stack, right, inside in self._insides(c, chosen):
-            inverse = self._inverse(c, stack, inside, wrong)
-            yield stack.numbers, (stack.rows @ self.ties._state.N[c].T, inverse @ right)
+    def _set_posterior(self, log_mass: FloatArray) -> None:
+        """Set P(c | J) from log w_c, D_c (I + R_c N_c R_cᵀ)⁻¹ D_c with D_c = diag(1 − p_c)^½, and the rounding errors of both."""
+        with np.errstate(divide="ignore"):
+            log_p, scale = np.log(self.odds / (1 + self.odds)), 1 / np.sqrt(1 + self.odds)
+        errors, self.inverses = np.zeros(log_mass.shape), []
+        for i, places in enumerate(self.places):
+            scales = scale[:, places, None] * scale[:, None, places]
+            inside = np.eye(len(places)) + scales * (self._sides[1].take(places, axis=1) @ self.q[places].T)
+            sign, log_abs = np.linalg.slogdet(inside)
+            log_mass[i] += log_p[:, places].sum(axis=1) + log_abs
+            inside[sign == 0] = np.eye(len(places))
+            inverse = np.linalg.inv(inside)
+            worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverse).sum(axis=(1, 2))
+            errors[i] = np.where(sign > 0, (ROUNDING * worst).clip(max=1.0), np.inf)
+            self.inverses.append(scales * inverse)
+        top = log_mass.max(axis=1, keepdims=True)
+        shares = np.exp(log_mass - np.where(top > -np.inf, top, 0.0))
+        lost = np.where(errors == np.inf, shares, 0.0).sum(axis=1)  # determinants that rounding made negative
+        shares[errors == np.inf] = 0.0
+        total = shares.sum(axis=1, keepdims=True)
+        self.posterior = shares / np.where(total > 0, total, 1.0)
+        self.wrong = lost + (self.posterior * np.where(errors == np.inf, 0.0, errors)).sum(axis=1)
 
     @cached_property
     def _settled(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -167,56 +163,68 @@ class Begun:
         own = self.baskets.indices
         return np.append(baskets, owner), np.append(items, own), np.append(values, np.zeros(len(own)))
 
+    def _answered(self, out: FloatArray) -> FloatArray:
+        """Return the scores as probabilities, NaN for baskets that never occur or to which rounding matters."""
+        out[~(self.posterior.any(axis=1) & (self.wrong <= WARN_ERROR))] = np.nan
+        return out.clip(0.0, 1.0)
+
+    def _first_parts(self) -> FloatArray:
+        """Return Σ_c P(c | J) P_c(a ∈ S), and the scores of settled items."""
+        out = self.posterior @ self.mixture.tables.inclusions.T
+        baskets, items, values = self._settled
+        out[baskets, items] = values
+        return np.asarray(out)
+
+    def _correction(self, i: int) -> Correction:
+        """Return the second part of basket i; the components of the largest posterior come first."""
+        order = np.argsort(-self.posterior[i])
+        order = order[self.posterior[i, order] > LEFT_OUT / len(order)]
+        at = order[:, None] * len(self.distinct) + self.places[i]
+        sides = self._sides.reshape(2, -1, self.q.shape[1]).take(at, axis=1)
+        sides[1] = self.inverses[i][order] @ sides[1]
+        return Correction(self.mixture, self.ties.sides[0], order, self.posterior[i, order], sides)
+
+    def scores(self) -> FloatArray:
+        """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
+        out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
+        by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
+        for i, row in enumerate(out):
+            others, correction = by_row[~settled[i, by_row]], self._correction(i)
+            for start in range(0, len(others), ITEMS):
+                items = others[start : start + ITEMS]
+                row[items] -= correction.of(items)
+        return self._answered(out)
+
+    def _is_settled(self) -> BoolArray:
+        out = np.zeros((len(self.baskets), self.mixture.n_items), bool)
+        out[self._settled[:2]] = True
+        return out
+
     def best(self, n: int, allowed: BoolArray, unit: FloatArray) -> FloatArray:
         """Return :meth:`scores` of the allowed items that may be among the ``n`` best in these units, 0 for all others."""
-        wrong, few = self.negative.copy(), self.leading(LEFT_TO_RANK)
-        out = self._scores(few, wrong)
-        out[:, ~allowed] = 0.0
-        room = self._room(np.where(few, 0.0, self.posterior), unit)
-        room[self._settled[:2]] = 0.0
-        ranked = out / unit
-        least = np.partition(ranked - room, -min(n, out.shape[1]), axis=1)[:, -min(n, out.shape[1])]
-        able = allowed & (ranked + room >= least[:, None] * (1 - EQUAL))
-        out[~able] = 0.0
-        able[self._settled[:2]] = False
-        self._finish(out, able, self.leading(LEFT_OUT) & ~few, wrong)
-        return self._answered(out, wrong)
+        first, settled, tables = self._first_parts(), self._is_settled(), self.mixture.tables
+        first[:, ~allowed] = 0.0
+        known, unit = settled & allowed, np.broadcast_to(unit, allowed.shape)
+        pulls, out, n = self._pulls(), np.where(known, first, 0.0), min(n, len(allowed))
+        bounds = first + self.posterior @ tables.gaps.T + (self.posterior @ tables.slopes.T) * pulls
+        for i, row in enumerate(out):
+            correction = self._correction(i)
+            top = np.argpartition(first[i] / unit, -n)[-n:]
+            new = top[allowed[top] & ~settled[i, top]]
+            row[new] = first[i, new] - correction.of(new)
+            least = (row[top] / unit[top]).min() * unit * (1 - EQUAL)
+            able = allowed & ~settled[i] & (bounds[i] >= least)
+            able[new] = False
+            items = np.flatnonzero(able)
+            found, scores = correction.contenders(items, first[i, items], least[items], pulls[i, items])
+            row[found] = scores
+        return self._answered(out)
 
-    def _room(self, left: FloatArray, unit: FloatArray) -> FloatArray:
-        """Return a bound of the second part of components with these posteriors, in units of the items, shape (len(baskets), n_items).
-
-        It is their posterior at most. That says nothing about items whose unit is as small. As I + R_c N_c R_cᵀ has a symmetric part of at
-        least I, |x_aᵀ U_c x_a| ≤ ‖R_c N_c‖ ‖R_c N_cᵀ‖ ‖x_a‖², too, in Frobenius norms.
-        """
-        most = left.sum(axis=1, keepdims=True)
-        if len(unit) == 1:
-            return np.repeat(most / unit, self.mixture.n_items, axis=1)
-        squares, row_of = np.square(self.ties.sides[0]).sum(axis=1), self.mixture.row_of
-        weights, steep = np.zeros(left.shape), np.empty((left.shape[1], len(unit)))
-        for c, N in enumerate(self.ties._state.N):
-            rows = self.q / np.sqrt(1 + np.asarray(self.ties.odds[c, self.distinct], np.float64))[:, None]
-            norms = np.stack([np.square(rows @ matrix).sum(axis=1) for matrix in (N, N.T)])
-            for stack in self.stacks:
-                size = np.sqrt(norms[:, stack.places].sum(axis=2).prod(axis=0))
-                weights[stack.numbers, c] = left[stack.numbers, c] * size
-            steep[c] = self.mixture.slopes(c) * (squares if row_of is None else squares[row_of]) / unit
-        return np.asarray(np.minimum(weights @ steep, most / unit))
-
-    def _finish(self, out: FloatArray, able: BoolArray, chosen: BoolArray, wrong: FloatArray) -> None:
-        """Add the second part of the chosen components to the scores of the able items."""
-        baskets, items = np.nonzero(able)
-        counts = np.bincount(baskets, minlength=len(out))
-        table = np.zeros((len(out), int(counts.max(initial=0))), np.int64)  # the able items of each basket
-        table[baskets, np.arange(len(items)) - np.repeat(np.cumsum(counts) - counts, counts)] = items
-        row_of, Q = self.mixture.row_of, self.ties.sides[0]
-        change = np.zeros(table.shape)
-        for c in np.flatnonzero(chosen.any(axis=0)).tolist():
-            slopes = self.mixture.slopes(c)
-            for numbers, sides in self._sides(c, chosen[:, c] & (counts > 0), wrong):
-                these = table[numbers, : counts[numbers].max()]
-                rows = Q[these if row_of is None else row_of[these]]
-                first, second = (rows @ side.swapaxes(1, 2) for side in sides)
-                explained = (first * second).sum(axis=2)
-                change[numbers, : these.shape[1]] += self.posterior[numbers, c, None] * slopes[these] * explained
-        valid = np.arange(table.shape[1]) < counts[:, None]
-        out[baskets, items] -= change[valid]
+    def _pulls(self) -> FloatArray:
+        """Return Σ_j (x_jᵀ Z x_a)² of every basket and item; large if there is no Z."""
+        row_of, pull = self.mixture.row_of, self.ties.pull
+        if pull is None:
+            return np.full((len(self.baskets), self.mixture.n_items), NO_BOUND)
+        squares = np.square(self.q @ pull @ self.ties.sides[0].T)
+        out = np.stack([squares[places].sum(axis=0) for places in self.places])
+        return out if row_of is None else out[:, row_of]

@@ -264,9 +264,9 @@ class FamilyMixture(SharedTies):
         np.add.at(out, touched.baskets, np.nan_to_num(within, nan=-np.inf, neginf=-np.inf))
         return self.touched, self.families_of(touched, len(baskets)), out
 
-    def slopes(self, c: int) -> FloatArray:
+    def slopes(self) -> FloatArray:
         """Return the mass of each item times (1 − p_c)² of its family."""
-        return np.asarray(self._item_mass[c] / (1 + self.touched.odds[c, self.row_of]) ** 2)
+        return np.asarray(self._item_mass / (1 + self.touched.odds[:, self.row_of]) ** 2)
 
     @property
     def row_of(self) -> IntArray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,17 @@ class Components(Sequence[Any]):
         return self.mixture.single(range(len(self))[which])
 
 
+class Tables(NamedTuple):
+    """What begun baskets look up for every item and component, each of shape (n_items, C); see :mod:`ndpp.laws.begun`.
+
+    P_c(a ∈ S); its derivative by x_aᵀ N_c x_a; and by how much P_c(a ∈ S) may exceed its first value given items that do not pull a.
+    """
+
+    inclusions: FloatArray
+    slopes: FloatArray
+    gaps: FloatArray
+
+
 class SharedTies(Mixture):
     """Base class: components with odds of their own, rows of ``odds``, and the ties of one ``base`` for all."""
 
@@ -50,8 +62,20 @@ class SharedTies(Mixture):
         """Return P_c(J ⊆ S) of baskets J as that of others in a :class:`~ndpp.laws.tied.TiedMixture`, times exp of the last result."""
 
     @abstractmethod
-    def slopes(self, c: int) -> FloatArray:
-        """Return ∂P_c(a ∈ S) / ∂(x_aᵀ N_c x_a) of every item of the catalogue."""
+    def slopes(self) -> FloatArray:
+        """Return ∂P_c(a ∈ S) / ∂(x_aᵀ N_c x_a) of all components and items of the catalogue, shape (C, n_items)."""
+
+    @abstractmethod
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Tables for baskets that have begun. O(C n r²), once."""
+        ties: Any = self.begun(Baskets.from_lists([], n_items=self.n_items))[0]
+        slopes, gaps = self.slopes(), ties.gaps
+        gaps = slopes * (gaps if self.row_of is None else gaps[:, self.row_of])
+        return Tables(*(np.ascontiguousarray(table.T) for table in (self.component_inclusions(), slopes, gaps)))
 
     @property
     @abstractmethod

@@ -97,10 +97,10 @@ class TiedMixture(SharedTies):
         """Return itself and the baskets."""
         return self, baskets, 0.0
 
-    def slopes(self, c: int) -> FloatArray:
+    def slopes(self) -> FloatArray:
         """Return p_c (1 − p_c)."""
-        odds, out = self.tilted_odds(0.0, [c])[0], np.zeros(self.n_items)
-        out[self.base.support] = odds / (1 + odds) ** 2
+        odds, out = self.tilted_odds(0.0), np.zeros(self.odds.shape)
+        out[:, self.base.support] = odds / (1 + odds) ** 2
         return out
 
     @cached_property
@@ -279,10 +279,36 @@ class TiedMixture(SharedTies):
     @cached_property
     def _forms(self) -> FloatArray:
         """x_aᵀ N_c x_a, shape (C, items of the support). O(C n r²), once."""
+        return self._quadratic_forms(self._state.N)
+
+    def _quadratic_forms(self, matrices: FloatArray) -> FloatArray:
+        """Return x_aᵀ M x_a of matrices M and the items of the support."""
         first, second = np.triu_indices(len(self.core))
-        N = self._state.N
-        symmetric = (N + N.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
+        symmetric = (matrices + matrices.swapaxes(1, 2))[:, first, second] / np.where(first == second, 2.0, 1.0)
         return np.concatenate([symmetric @ pairs.T for _, pairs in self._pairs()], axis=1)
+
+    @cached_property
+    def pull(self) -> FloatArray | None:
+        """The inverse Z of the skew part of W⁻¹, up to sign: see :mod:`ndpp.laws.begun`. None if there is none."""
+        solved = self._skew_part_solved
+        return None if solved is None else self.core @ solved
+
+    @cached_property
+    def _skew_part_solved(self) -> FloatArray | None:
+        """K⁻¹ Wᵀ, where K is the skew part of W: −I if W is skew. None if K is singular and W is not skew."""
+        W, K = self.core, (self.core - self.core.T) / 2
+        solved = np.linalg.pinv(K, rcond=1e-9) @ W.T
+        is_solved = np.abs(K @ solved - W.T).max(initial=0.0) <= 1e-9 * np.abs(W).max(initial=0.0)
+        return solved if is_solved else None
+
+    @cached_property
+    def gaps(self) -> FloatArray:
+        """x_aᵀ Zᵀ (A_c + T) Z x_a − x_aᵀ N_c x_a ≥ 0, T the symmetric part of W⁻¹; 0 without Z."""
+        Z, solved, W = self.pull, self._skew_part_solved, self.core
+        if Z is None or solved is None:
+            return np.zeros(self._forms.shape)
+        rest = solved.T @ (W + W.T) @ solved / 2  # Zᵀ T Z
+        return self._quadratic_forms(Z.T @ self._state.A @ Z + rest) - self._forms
 
     def _explained(self, ids: IntArray, active: IntArray) -> FloatArray:
         """Return x_aᵀ (N_c − N_c^J) x_a of some components, shape (len(active), items of the support). O(n r |J|) each."""
