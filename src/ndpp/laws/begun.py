@@ -37,7 +37,7 @@ EQUAL = 1e-9
 GROUP = 32
 """Number of components whose bounds are replaced first; then as many as were replaced before."""
 PRODUCTS = 2**25
-"""Entries of N_c x_j and N_cᵀ x_j in memory at a time (256 MB)."""
+"""Entries of N_c x_j and N_cᵀ x_j in memory at a time, and of (I + R_c N_c R_cᵀ)⁻¹ (256 MB each)."""
 NO_BOUND = 1e150
 """Stands for a bound where there is none; its product with a derivative of 0 is 0."""
 ITEMS = 512
@@ -45,17 +45,18 @@ ITEMS = 512
 
 
 def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
-    """Yield numbers of baskets that together have few enough distinct items for one :class:`Begun`; those that share items are together."""
-    most = max(1, PRODUCTS // (2 * mixture.odds.shape[0] * max(1, mixture.base.rank)))
-    starts = baskets.indptr[:-1]
-    first = np.where(baskets.sizes > 0, np.append(baskets.indices, 0)[starts], -1)
+    """Yield numbers of baskets that are few enough for one :class:`Begun`; baskets that share an item come together."""
+    n_components, rank = len(mixture.weights), max(1, mixture.base.rank)
+    first = np.where(baskets.sizes > 0, np.append(baskets.indices, 0)[baskets.indptr[:-1]], -1)
     part: list[int] = []
     seen: set[int] = set()
+    n_pairs = 0
     for i in np.argsort(first, kind="stable").tolist():
         items = set(baskets[i].tolist())
-        if part and len(seen | items) > most:
+        n_pairs += len(items) ** 2
+        if part and n_components * max(2 * rank * len(seen | items), n_pairs) > PRODUCTS:
             yield np.array(part)
-            part, seen = [], set()
+            part, seen, n_pairs = [], set(), len(items) ** 2
         part.append(i)
         seen |= items
     if part:
