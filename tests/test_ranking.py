@@ -29,6 +29,7 @@ from ndpp import (
 )
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionError, ZeroProbabilityError
+from ndpp.inference.ranking import DAMPING
 from ndpp.laws.begun import NO_BOUND, Begun, parts
 from oracles import subsets
 
@@ -116,9 +117,9 @@ def test_recommendations_say_which(name: str):
 
 
 @every
-@pytest.mark.parametrize("damping", [0.25, 0.7, 1.0])
+@pytest.mark.parametrize("damping", [DAMPING, 0.7, 1.0])
 def test_popular_items_count_less_in_continuations(name: str, damping: float):
-    """The order is that of P(a | J) / P(a)^γ, and the score P(a | J); that is the default, with γ a quarter."""
+    """The order is that of P(a | J) / P(a)^γ, and the score P(a | J); that is the default, with γ = 0.2."""
     law, p = LAWS[name], LAWS[name].inclusion_probabilities()
     chances = continuation_scores(law, [3])
     order = sorted(np.flatnonzero(chances > 0), key=lambda a: (-round(chances[a] / p[a] ** damping, 9), a))
@@ -126,7 +127,7 @@ def test_popular_items_count_less_in_continuations(name: str, damping: float):
     for found in (recommend(law, [3], damping=damping), law.recommend([3], damping=damping), many[0]):
         assert found.items.tolist() == order
         assert found.scores == pytest.approx(chances[order], abs=1e-9)
-    if damping == 0.25:
+    if damping == DAMPING:
         assert recommend(law, [3], n=3).items.tolist() == order[:3]
         assert law.recommend([3], n=3, ranking="continuation").items.tolist() == order[:3]
 

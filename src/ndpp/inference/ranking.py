@@ -32,7 +32,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shared import SharedTies
 
-DAMPING = 0.25
+DAMPING = 0.2
 """Default for γ, by which popularity counts less in continuations: 0 orders by P(a | J), 1 by lift."""
 SUPPORT = 0.25
 """Lift leaves out items whose P(a) is below this part of the mean over all items that can occur, unless told otherwise."""

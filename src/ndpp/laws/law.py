@@ -347,7 +347,7 @@ class Law(ABC):
         n: int = 10,
         candidates: Items | None = None,
         ranking: str = "continuation",
-        damping: float = 0.25,
+        damping: float = 0.2,
         support: float | None = None,
         unknown: str = "error",
     ) -> Any:
