@@ -28,7 +28,7 @@ from ndpp.errors import (
     UnknownLabelError,
     ZeroProbabilityError,
 )
-from ndpp.inference.ranking import Ranking, continuation_scores, continuation_scores_many, recommend_many
+from ndpp.inference.ranking import DAMPING, Ranking, continuation_scores, continuation_scores_many, recommend_many
 from ndpp.inference.scores import next_item_scores_many
 
 TOLERANCE = 1e-8
@@ -336,13 +336,16 @@ def ranked(entry: Entry, ranking: Ranking, J: Items) -> np.ndarray:
 
 def check_ranking(entry: Entry, ranking: Ranking) -> None:
     sets = (whole if ranking is Ranking.COMPLETION else begun)(entry)[::3]
-    in_bulk = recommend_many(entry.law, baskets_of(entry, sets), n=3, ranking=ranking)
+    options = {"support": 0.0} if ranking is Ranking.LIFT else {}
+    popularity = entry.truth.inclusions()
+    damped = np.where(popularity > 0, popularity, 1.0) ** (DAMPING if ranking is Ranking.CONTINUATION else 0.0)
+    in_bulk = recommend_many(entry.law, baskets_of(entry, sets), n=3, ranking=ranking, **options)
     for J, many in zip(sets, in_bulk, strict=True):
         scores = ranked(entry, ranking, J)
-        for found in (many, entry.law.recommend(J, n=3, ranking=ranking)):
+        for found in (many, entry.law.recommend(J, n=3, ranking=ranking, **options)):
             close_scores(found.scores, scores[found.items], (J, "scores of", found.items))
-            best = np.sort(scores)[::-1][: len(found.items)]
-            close_scores(found.scores, best, (J, "the best"))
+            best = np.sort(scores / damped)[::-1][: len(found.items)]
+            close_scores(found.scores / damped[found.items], best, (J, "the best"))
             assert len(found.items) == min(3, np.count_nonzero(scores > 1e-12)), J
             assert list(found.labels) == [entry.base.labels[a] for a in found.items]
 
@@ -421,7 +424,7 @@ def check_errors_of_baskets_that_are_never_whole(entry: Entry) -> None:
             ndpp.next_item_scores(law, J)
         with pytest.raises(ZeroProbabilityError):
             next_item_scores_many(law, baskets_of(entry, [J]))
-        assert recommend_many(law, baskets_of(entry, [J])) == [None]
+        assert recommend_many(law, baskets_of(entry, [J]), ranking=Ranking.COMPLETION) == [None]
     if entry.kind.may_lack_conditionals:
         for J in [J for J in begun(entry) if not truth.has_kernel_given(J)][:3]:
             with pytest.raises(NoConditionalKernelError):

@@ -318,7 +318,7 @@ def test_bad_components():
 
 def test_what_cannot_be():
     mixture = tied("disjoint items", "generic")
-    with pytest.raises(ZeroProbabilityError, match="zero in every component"):
+    with pytest.raises(ZeroProbabilityError, match="probability zero of being in a sample together"):
         mixture.inclusion_probabilities(given=[0, 2])
     with pytest.raises(ImpossibleSizeError, match="size 3 that contain"):
         mixture.responsibilities([0], size=3)

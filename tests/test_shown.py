@@ -85,7 +85,7 @@ def test_what_is_no_item_is_named():
         shelf.sample(given="bread")
     with pytest.raises(InvalidInputError, match="given must be a flat sequence of integer item ids or labels"):
         shelf.sample(given=["bread", 3])
-    with pytest.raises(InvalidInputError, match="this kernel has no labels"):
+    with pytest.raises(InvalidInputError, match="has no labels"):
         ndpp.LowRankKernel(np.eye(2), np.eye(2)).recommend(["bread"])
     assert shelf.ids(["bread", "oat drink"], unknown="skip").tolist() == shelf.ids(["bread"]).tolist()
     with pytest.warns(DataWarning, match="skipped 1 unknown item, such as 'oat drink'"):

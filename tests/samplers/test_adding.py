@@ -69,7 +69,7 @@ def test_one_entry_serves_experiments_and_benchmarks(monkeypatch):
 
 
 def test_one_entry_serves_the_tables(monkeypatch):
-    monkeypatch.syspath_prepend(PAGE.parent)
+    monkeypatch.syspath_prepend(PAGE.parents[1] / "experiments" / "publish")
     import figures
 
     spec = entry(CODE)

@@ -12,7 +12,7 @@ import oracles
 from families import CASES, N, law_of, mixed, plain
 from kernels import BY_NAME
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
-from ndpp.samplers import families as module
+from ndpp.samplers import unions as module
 
 every = pytest.mark.parametrize("name", CASES)
 

@@ -290,7 +290,7 @@ def test_batches_of_any_kernels_change_no_draw(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("kind", "engine"), [(tied, TiedEngine), (general, ComponentEngine)])
 def test_the_road_from_a_mixture_to_its_engine(kind: Any, engine: type):
-    assert isinstance(engines.prepare(kind().sampler(), torch.device("cpu")), engine)
+    assert isinstance(engines.prepare(kind("several", "generic").sampler(), torch.device("cpu")), engine)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

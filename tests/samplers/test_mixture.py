@@ -11,7 +11,7 @@ import goodness
 from mixtures import ODDS, dense, enumerate_mixture, general, tied
 from ndpp import LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.samplers import mixture as module
+from ndpp.samplers import laws as module
 
 every = pytest.mark.parametrize("odds", ODDS)
 
@@ -76,7 +76,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch):
         every.sample(given=range(6), size=7)
     sampler = every.sampler(size=3)
     monkeypatch.setattr(module, "MAX_PROPOSALS", 5)
-    monkeypatch.setattr(module.TiedSets, "propose", lambda self, rng: None)
+    monkeypatch.setattr(module.KernelSets, "propose", lambda self, rng: None)
     with pytest.raises(BudgetExceededError, match="none of them of the wanted size") as raised:
         sampler.sample(1, rng=0)
     assert raised.value.count == 5

@@ -11,7 +11,6 @@ from ndpp._types import BoolArray, FloatArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, needing
-from ndpp.laws import batched
 from ndpp.laws.kernel import LowRankKernel
 
 
@@ -35,7 +34,7 @@ def log_dets(kernel: LowRankKernel, baskets: Baskets) -> FloatArray:
     """
     if baskets.n_items > kernel.n_items:
         raise InvalidInputError(f"the baskets are over {baskets.n_items} items; the kernel has {kernel.n_items}")
-    return batched.log_dets(kernel, baskets)
+    return kernel.log_dets(baskets)
 
 
 def item_indicators(baskets: Baskets, items: Items) -> FloatArray:

@@ -181,7 +181,8 @@ class Begun:
         order = np.argsort(-self.posterior[i])
         order = order[self.posterior[i, order] > LEFT_OUT / len(order)]
         at = order[:, None] * len(self.distinct) + self.places[i]
-        sides = self._sides.reshape(2, -1, self.q.shape[1]).take(at, axis=1)
+        flat = self._sides.reshape(2, len(self.posterior[i]) * len(self.distinct), self.q.shape[1])
+        sides = flat.take(at, axis=1)
         sides[1] = self.inverses[i][order] @ sides[1]
         return Correction(self.mixture, self.ties.sides[0], order, self.posterior[i, order], sides)
 

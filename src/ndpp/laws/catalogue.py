@@ -33,7 +33,7 @@ class Catalogue:
     def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
         """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""
         if self.labels is None:
-            raise InvalidInputError("these items have no labels; pass ids, or build it with labels=")
+            raise InvalidInputError("the model has no labels; pass ids, or build it with labels=")
         if isinstance(labels, str):
             raise InvalidInputError(f"expected a list of labels; got {labels!r}. For one item, pass [{labels!r}]")
         new = [label for label in labels if label not in self._id_of]

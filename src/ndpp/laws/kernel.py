@@ -162,6 +162,10 @@ class LowRankKernel(WeighedSets, Law):
         return (self,)
 
     @property
+    def _bound(self) -> str:
+        return f"the rank of the kernel, {self.rank}" if self.background is None else super()._bound
+
+    @property
     def _log_unit(self) -> float:
         return self._log_alone + self.free_law().log_weight
 

@@ -101,6 +101,11 @@ class Law(ABC):
         return np.asarray(self._log_whole(Baskets.from_lists([ids], n_items=self.n_items))[0])
 
     @property
+    def _bound(self) -> str:
+        """The largest size, in words."""
+        return f"{self.max_size} items"
+
+    @property
     def _log_unit(self) -> float:
         """Log of the weight of all sets of a component."""
         return 0.0
@@ -198,9 +203,9 @@ class Law(ABC):
                     return ZeroProbabilityError(f"item {item} was given, and it can never occur; leave it out")
             return never_together(len(ids))
         if size > self.max_size:
-            return ImpossibleSizeError(f"no set is larger than {self.max_size} items; size {size} was asked for")
+            return ImpossibleSizeError(f"no set is larger than {self._bound}; size {size} was asked for")
         among = f" that contain the {len(ids)} given items" if len(ids) else ""
-        even = " (all sets have an even number of items)" if not self.size_distribution()[1::2].any() else ""
+        even = " (a purely skew kernel has sets of even size only)" if not self.size_distribution()[1::2].any() else ""
         return ImpossibleSizeError(
             f"sets of size {size}{among} have probability zero{even}; choose another size, see size_distribution()"
         )

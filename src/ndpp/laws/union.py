@@ -88,7 +88,7 @@ class WeighedSets(Judged):
         if len(ids) == 0:
             return 0.0, 0.0
         # With rows x_i / √δ_i, det L_S / Πδ_i sums the minors of the low-rank part over all sets that hold the items with δ = 0.
-        odds, x = self.background[ids], self.x_rows(self.rows_of(ids))
+        odds, x = self.background[ids], np.array(self.x_rows(self.rows_of(ids)))
         alone = odds > 0
         x[alone] /= np.sqrt(odds[alone])[:, None]
         coords = coordinates(x, self.W, magnitudes=self._magnitudes)

@@ -146,6 +146,12 @@ def prepare(law: Law, **options: Any) -> Sampler:
     raise InvalidInputError(f"samples are drawn from kernels and mixtures; got a {type(law).__name__}")
 
 
+def _cuda(device: str | None) -> str | None:
+    """Return the CUDA device that is there, None for the CPU; what is not there is said once."""
+    found = cuda_device(device)
+    return None if found is None else str(found)
+
+
 # -- kernels -----------------------------------------------------------------------------------------------------------------
 
 
@@ -173,7 +179,7 @@ def _kernel(
     """Prepare a kernel; refuse sets of a size that would take more than ``MAX_EXPECTED`` proposals on average."""
     if kernel.background is None:
         return Exact.prepare(kernel, size=size, given=given, exclude=exclude, memory=memory, device=device)
-    found = cuda_device(device)
+    device = _cuda(device)
     narrowed = kernel.exclude(exclude)
     ids = narrowed.catalogue_ids(narrowed.rows_of(given, "given"))
     rest, tied = narrowed.given_alone(ids)
@@ -184,7 +190,7 @@ def _kernel(
         return LawSampler(kernel, alone, np.empty(0), Store(None, 1), 0.0)
     if rest is None:
         raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-    proposal = propose_from(rest, tied, size, memory, None if found is None else str(found))
+    proposal = propose_from(rest, tied, size, memory, device)
     expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, size)))
     if expected > MAX_EXPECTED:
         raise BudgetExceededError(
@@ -236,11 +242,10 @@ def _mixture(
     if component is not None:
         kernel = mixture.components[component]
         return prepare(kernel, size=size, given=given, exclude=exclude, memory=memory, device=device)
-    found, ids = cuda_device(device), check_items(given, mixture, "given")
-    rest = mixture.exclude(exclude)
+    ids, rest, device = check_items(given, mixture, "given"), mixture.exclude(exclude), _cuda(device)
     weights = rest.responsibilities(ids, size=size)
     most = _most_components(rest, memory)
-    source = ComponentSource(rest, size, ids, memory // most, None if found is None else str(found))
+    source = ComponentSource(rest, size, ids, memory // most, device)
     return with_engine(LawSampler(mixture, ids[:0], np.cumsum(weights), Store(source, most)), device)
 
 
@@ -293,8 +298,9 @@ def _shared(
     device: str | None = None, component: int | None = None,
 ) -> Sampler:  # fmt: skip
     """Weigh the components; refuse what cannot be drawn."""
+    device = _cuda(device)
     if component is not None:
-        one = mixture.only([component]) if cuda_device(device) is not None else mixture.single(component)
+        one = mixture.only([component]) if device is not None else mixture.single(component)
         return prepare(one, size=size, given=given, exclude=exclude, memory=memory, device=device)
     ids, rest = check_items(given, mixture, "given"), mixture.exclude(exclude)
     size = None if size is None else check_given(size, len(ids))

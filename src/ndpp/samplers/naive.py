@@ -15,7 +15,6 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.batched import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
 from ndpp.linalg.scaling import EPS
@@ -91,7 +90,7 @@ def minors(L: FloatArray, sets: IntArray) -> FloatArray:
 
 def weights(kernel: LowRankKernel, sets: Iterable[IntArray]) -> FloatArray:
     """Return det L_S of sets of rows from the factors of L, up to a common factor; zeros if no set is possible."""
-    values = log_dets(kernel, Baskets.from_lists([kernel.catalogue_ids(rows) for rows in sets], n_items=kernel.n_items))
+    values = kernel.log_dets(Baskets.from_lists([kernel.catalogue_ids(rows) for rows in sets], n_items=kernel.n_items))
     return np.asarray(np.exp(values - max(values.max(initial=-np.inf), np.finfo(float).min)))
 
 
