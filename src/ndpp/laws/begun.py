@@ -79,7 +79,7 @@ class Correction(NamedTuple):
         """Return Σ_c P(c | J) v_ca x_aᵀ U_c x_a of some items, over a group of the components."""
         row_of, sides, components = self.mixture.row_of, self.sides[:, group], self.components[group]
         rows, at = np.unique(items if row_of is None else row_of[items], return_inverse=True)
-        products = sides.reshape(-1, sides.shape[3]) @ self.rows[rows].T
+        products = sides.reshape(int(np.prod(sides.shape[:3])), sides.shape[3]) @ self.rows[rows].T
         left, right = products.reshape(*sides.shape[:3], len(rows))
         explained = (left * right).sum(axis=1)
         shares = self.posterior[group] * self.mixture.tables.slopes[items[:, None], components]

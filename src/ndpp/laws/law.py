@@ -28,7 +28,7 @@ from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
 from ndpp._validation import check_count, check_items, clip_probabilities
 from ndpp.baskets import Baskets
-from ndpp.errors import ImpossibleSizeError, UnknownLabelError, ZeroProbabilityError
+from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownLabelError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.precision import check_given, never_together
 
@@ -133,6 +133,10 @@ class Law(ABC):
 
     def component(self, which: int | str) -> int:
         """Return the number of a component, given by number or name."""
+        if self.components[0] is self:
+            raise InvalidInputError(
+                f"is for mixtures, and this is a single kernel; got {which!r}", argument="component"
+            )
         if isinstance(which, str):
             if self.names is None or which not in self.names:
                 raise UnknownLabelError(which, self.names or ())

@@ -155,7 +155,7 @@ class Exact(Sampler):
 
     @property
     def route(self) -> str:
-        """How samples are drawn: "projection", "clock", "ring" or "nodes" (:mod:`ndpp.samplers.exact.routes`)."""
+        """How samples are drawn: "projection", "clock", "ring" or "nodes"."""
         route = self.route_for(None if self.size is None else self.size - len(self.given))
         return "nodes" if route is None else route.name
 
