@@ -8,7 +8,7 @@ again from scratch; those within rounding error of zero count as zero. [Gartrell
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import partial, singledispatch
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 from ndpp.inference.gains import Gains
 from ndpp.inference.scores import next_item_scores
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
+from ndpp.laws.law import Law
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
@@ -27,9 +27,7 @@ PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """The search for the best pair reads at most this many rows of L, largest first, and this many at a time."""
 
 
-def greedy_map(
-    kernel: LowRankKernel | Mixture, size: int, *, given: Items = (), candidates: Items | None = None
-) -> IntArray:
+def greedy_map(kernel: Law, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
     """Return ``size`` items of large P(S): the given ones, then, in the order chosen, the best next item each time.
 
     The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
@@ -62,16 +60,11 @@ def greedy_map(
     >>> greedy_map(kernel, 2), greedy_map(kernel, 2, given=[0])
     (array([1, 2]), array([0, 1]))
     """
-    if isinstance(kernel, Mixture):
-        rows, support = check_items(given, kernel, "given"), np.arange(kernel.n_items)
-    else:
-        rows, support = kernel.rows_of(given, "given"), kernel.support
+    rows, support = kernel.rows_of(given, "given"), kernel.support
     if check_count(size, "size") < len(rows):
         raise ImpossibleSizeError(f"size counts the given items; {len(rows)} are given, but size is {size}")
     if size > kernel.max_size:
-        low_rank = isinstance(kernel, LowRankKernel) and kernel.background is None
-        bound = "the rank of the kernel, " if low_rank else ""
-        raise ImpossibleSizeError(f"no set is larger than {bound}{kernel.max_size}; got size {size}")
+        raise ImpossibleSizeError(f"no set is larger than {kernel.size_bound}; got size {size}")
     allowed = np.ones(len(support), bool)
     if candidates is not None:
         allowed = np.isin(support, check_items(candidates, kernel, "candidates"))
@@ -100,23 +93,23 @@ def _no_set_of(size: int, found: int, last: int) -> ImpossibleSizeError:
     )
 
 
-def _groups(kernel: LowRankKernel | Mixture, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
-    if isinstance(kernel, Mixture):
-        return _mixture_sequence(kernel, rows, allowed)
-    return (_sequence if kernel.background is None else _sequence_with_background)(kernel, rows, allowed)
-
-
-def _mixture_sequence(mixture: Mixture, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
+@singledispatch
+def _groups(law: Law, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
     """Yield nothing for the given items, and then the best next item as long as one has a gain."""
     yield ()
     chosen = rows.tolist()
-    while len(chosen) < mixture.n_items:
-        gains = np.where(allowed, next_item_scores(mixture, chosen), 0.0)
+    while len(chosen) < law.n_items:
+        gains = np.where(allowed, next_item_scores(law, chosen), 0.0)
         best = int(np.argmax(gains))
         if not gains[best] > 0:
             return
         yield (best,)
         chosen.append(best)
+
+
+@_groups.register
+def _kernel_groups(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:
+    return (_sequence if kernel.background is None else _sequence_with_background)(kernel, rows, allowed)
 
 
 def _sequence(kernel: LowRankKernel, rows: IntArray, allowed: BoolArray) -> Iterator[tuple[int, ...]]:

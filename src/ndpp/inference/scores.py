@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeAlias
+from functools import singledispatch
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,14 +18,15 @@ from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import touched_weights
 from ndpp.laws.precision import WARN_ERROR, say_precision
+from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import ROUNDING, eliminate
 
-Law: TypeAlias = LowRankKernel | Mixture
 MARGIN = 8.0
 """What one perturbation shows, times this, is taken for the rounding error."""
 
@@ -51,8 +52,17 @@ def next_item_scores(kernel: Law, basket: Items) -> FloatArray:
     >>> next_item_scores(kernel, [0])
     array([0., 5., 1.])
     """
-    if isinstance(kernel, Mixture):
-        return _mixture_scores(kernel, basket)
+    return _scores_of(kernel, basket)
+
+
+@singledispatch
+def _scores_of(law: Law, basket: Items) -> FloatArray:
+    """Return the scores of one basket; each kind of law registers its own function."""
+    raise InvalidInputError(f"scores are those of a kernel or a mixture; got a {type(law).__name__}")
+
+
+@_scores_of.register
+def _kernel_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
     rows = kernel.rows_of(basket, "basket")
     if kernel.background is not None:
         return _scores_with_background(kernel, rows)
@@ -98,17 +108,19 @@ def next_item_scores_many(kernel: Law, baskets: Baskets) -> FloatArray:
     """
     out = scores_or_nan(kernel, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
-        if isinstance(kernel, (TiedMixture, FamilyMixture)):
-            raise _impossible(baskets[i].tolist())
-        next_item_scores(kernel, baskets[i])  # raises, and says why
+        kernel.rows_of(baskets[i], "basket")  # raises if an item is excluded
+        raise _impossible(baskets[i].tolist())
     return out
 
 
 def scores_or_nan(law: Law, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket, shape (len(baskets), n_items); NaN for baskets that never occur by themselves."""
     check_catalogue(law, baskets)
-    if isinstance(law, (TiedMixture, FamilyMixture)):
-        return _bulk_scores(law, baskets)
+    return _scores_of_many(law, baskets)
+
+
+@singledispatch
+def _scores_of_many(law: Law, baskets: Baskets) -> FloatArray:
     return each_or_nan(law, baskets, next_item_scores, Form.of_kernel)
 
 
@@ -126,11 +138,10 @@ def each_or_nan(
     return out
 
 
+@_scores_of.register
 def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     """Return Σ_c P(c | basket) P_c(basket ∪ a) / P_c(basket)."""
     ids = check_items(basket, mixture, "basket")
-    if isinstance(mixture, (TiedMixture, FamilyMixture)):
-        return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
     posterior = mixture.responsibilities(ids, whole=True)
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
@@ -155,17 +166,30 @@ def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baske
     return np.asarray(out)
 
 
-def _bulk_scores(mixture: TiedMixture | FamilyMixture, baskets: Baskets) -> FloatArray:
+def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
+    return np.asarray(posterior @ mixture.odds * next_item_scores_many(mixture.base, baskets))
+
+
+@_scores_of_many.register
+def _bulk_scores(mixture: SharedTies, baskets: Baskets) -> FloatArray:
     """Return the scores of many baskets, NaN for impossible ones, from the posterior of the components of each."""
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
-    if isinstance(mixture, FamilyMixture):
-        out[possible] = _family_scores(mixture, posterior, rest)
-    else:  # popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)
-        out[possible] = posterior @ mixture.odds * next_item_scores_many(mixture.base, rest)
+    out[possible] = _given_components(mixture, posterior, rest)
     return out
+
+
+@_scores_of.register
+def _shared_scores(mixture: SharedTies, basket: Items) -> FloatArray:
+    ids = check_items(basket, mixture, "basket")
+    return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
+
+
+_given_components = singledispatch(_tied_scores)
+_given_components.register(FamilyMixture, _family_scores)
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

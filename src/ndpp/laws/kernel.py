@@ -162,8 +162,9 @@ class LowRankKernel(WeighedSets, Law):
         return (self,)
 
     @property
-    def _bound(self) -> str:
-        return f"the rank of the kernel, {self.rank}" if self.background is None else super()._bound
+    def size_bound(self) -> str:
+        """The largest size, in words."""
+        return f"the rank of the kernel, {self.rank}" if self.background is None else super().size_bound
 
     @property
     def _log_unit(self) -> float:

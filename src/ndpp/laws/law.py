@@ -101,7 +101,7 @@ class Law(ABC):
         return np.asarray(self._log_whole(Baskets.from_lists([ids], n_items=self.n_items))[0])
 
     @property
-    def _bound(self) -> str:
+    def size_bound(self) -> str:
         """The largest size, in words."""
         return f"{self.max_size} items"
 
@@ -130,6 +130,15 @@ class Law(ABC):
     def max_size(self) -> int:
         """No sample is larger."""
         return int(self.largest[self.weights > 0].max())
+
+    @property
+    def support(self) -> IntArray:
+        """Items that may occur, ascending; others never do."""
+        return np.arange(self.n_items)
+
+    def rows_of(self, items: Items, name: str = "items") -> IntArray:
+        """Return the positions of items in the support."""
+        return check_items(items, self, name)
 
     def component(self, which: int | str) -> int:
         """Return the number of a component, given by number or name."""
@@ -207,7 +216,7 @@ class Law(ABC):
                     return ZeroProbabilityError(f"item {item} was given, and it can never occur; leave it out")
             return never_together(len(ids))
         if size > self.max_size:
-            return ImpossibleSizeError(f"no set is larger than {self._bound}; size {size} was asked for")
+            return ImpossibleSizeError(f"no set is larger than {self.size_bound}; size {size} was asked for")
         among = f" that contain the {len(ids)} given items" if len(ids) else ""
         even = " (a purely skew kernel has sets of even size only)" if not self.size_distribution()[1::2].any() else ""
         return ImpossibleSizeError(

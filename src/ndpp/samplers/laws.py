@@ -324,11 +324,11 @@ def _shared(
     return with_engine(sampler, device)
 
 
-def _source(
-    mixture: SharedTies, size: int | None, log_tilt: FloatArray | None, memory: int
-) -> TiedSource | FamilySource:
-    if isinstance(mixture, TiedMixture):
-        return TiedSource(mixture, size, log_tilt, memory)
-    assert isinstance(mixture, FamilyMixture)
+_source = singledispatch(TiedSource)
+"""Makes the source of a mixture with shared ties."""
+
+
+@_source.register
+def _family_source(mixture: FamilyMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> FamilySource:
     touched = mixture.touched if log_tilt is None else mixture.tilted(np.exp(log_tilt))
     return FamilySource(mixture, touched, size, np.zeros(len(mixture.odds)) if log_tilt is None else log_tilt, memory)
