@@ -28,8 +28,7 @@ from ndpp.inference.scores import (
 )
 from ndpp.laws.batched import Form
 from ndpp.laws.begun import Begun, parts
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
+from ndpp.laws.law import Law
 from ndpp.laws.shared import SharedTies
 
 DAMPING = 0.2
@@ -56,25 +55,25 @@ class Ranking(StrEnum):
         """What a score says, in a sentence."""
         return MEANINGS[self]
 
-    def scores(self, law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
+    def scores(self, law: Law, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
         if self is Ranking.COMPLETION:
             return next_item_scores(law, basket)
         return continuation_scores(law, basket) / self._unit(law)
 
-    def scores_many(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+    def scores_many(self, law: Law, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
         if self is Ranking.COMPLETION:
             return next_item_scores_many(law, baskets)
         return continuation_scores_many(law, baskets) / self._unit(law)
 
-    def scores_or_nan(self, law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+    def scores_or_nan(self, law: Law, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, NaN for those that have probability zero."""
         if self is Ranking.COMPLETION:
             return scores_or_nan(law, baskets)
         return _continuation_or_nan(law, baskets) / self._unit(law)
 
-    def _unit(self, law: LowRankKernel | Mixture) -> FloatArray:
+    def _unit(self, law: Law) -> FloatArray:
         """Return what P(a | J) is a multiple of: 1, or P(a) where it is positive."""
         return powers(law.inclusion_probabilities(), 1.0) if self is Ranking.LIFT else np.ones(1)
 
@@ -99,7 +98,7 @@ class Rule(NamedTuple):
     score that is shown.
     """
 
-    law: LowRankKernel | Mixture
+    law: Law
     ranking: Ranking
     n: int
     allowed: BoolArray
@@ -110,7 +109,7 @@ class Rule(NamedTuple):
     @classmethod
     def of(
         cls,
-        law: LowRankKernel | Mixture,
+        law: Law,
         *,
         n: int = 10,
         candidates: Items | None = None,
@@ -157,7 +156,7 @@ class Rule(NamedTuple):
 
 
 def recommend(
-    law: LowRankKernel | Mixture,
+    law: Law,
     basket: Items,
     *,
     n: int = 10,
@@ -218,7 +217,7 @@ def recommend(
 
 
 def recommend_many(
-    law: LowRankKernel | Mixture,
+    law: Law,
     baskets: Baskets,
     *,
     n: int = 10,
@@ -250,7 +249,7 @@ def recommend_many(
     return Recommendations(found, baskets.ids_or_numbers)
 
 
-def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArray:
+def continuation_scores(law: Law, basket: Items) -> FloatArray:
     """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will contain.
 
     Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`.
@@ -267,7 +266,7 @@ def continuation_scores(law: LowRankKernel | Mixture, basket: Items) -> FloatArr
     return out
 
 
-def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> FloatArray:
+def continuation_scores_many(law: Law, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
     Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures with shared ties do so component by
@@ -281,7 +280,7 @@ def continuation_scores_many(law: LowRankKernel | Mixture, baskets: Baskets) -> 
 
 
 def _continuation_or_nan(
-    law: LowRankKernel | Mixture, baskets: Baskets, best: tuple[int, BoolArray, FloatArray] | None = None
+    law: Law, baskets: Baskets, best: tuple[int, BoolArray, FloatArray] | None = None
 ) -> FloatArray:
     """Return the scores; where only the ``best`` so many of some items matter, in these units, those of others may be 0."""
     check_catalogue(law, baskets)

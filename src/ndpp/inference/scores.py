@@ -154,6 +154,13 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     return out
 
 
+@singledispatch
+def _given_components(mixture: SharedTies, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+    """Return the scores of many baskets from P(c | J); each kind of mixture with shared ties registers its own function."""
+    raise InvalidInputError(f"scores are those of a kernel or a mixture; got a {type(mixture).__name__}")
+
+
+@_given_components.register
 def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
     """Return popularity times tie for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for the others."""
     touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
@@ -166,6 +173,7 @@ def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baske
     return np.asarray(out)
 
 
+@_given_components.register
 def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
     """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
     return np.asarray(posterior @ mixture.odds * next_item_scores_many(mixture.base, baskets))
@@ -186,10 +194,6 @@ def _bulk_scores(mixture: SharedTies, baskets: Baskets) -> FloatArray:
 def _shared_scores(mixture: SharedTies, basket: Items) -> FloatArray:
     ids = check_items(basket, mixture, "basket")
     return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
-
-
-_given_components = singledispatch(_tied_scores)
-_given_components.register(FamilyMixture, _family_scores)
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

@@ -324,8 +324,15 @@ def _shared(
     return with_engine(sampler, device)
 
 
-_source = singledispatch(TiedSource)
-"""Makes the source of a mixture with shared ties."""
+@singledispatch
+def _source(mixture: SharedTies, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
+    """Return what makes the drawers of components; each kind of mixture with shared ties registers its own function."""
+    raise InvalidInputError(f"samples are drawn from kernels and mixtures; got a {type(mixture).__name__}")
+
+
+@_source.register
+def _tied_source(mixture: TiedMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> TiedSource:
+    return TiedSource(mixture, size, log_tilt, memory)
 
 
 @_source.register
