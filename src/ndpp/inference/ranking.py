@@ -200,7 +200,8 @@ def recommend(
 
     Examples
     --------
-    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> recommend(kernel, [0], n=1)
     item   score
        1  0.8333
@@ -234,7 +235,8 @@ def recommend_many(
 
     Examples
     --------
-    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> [best.items.tolist() for best in recommend_many(kernel, Baskets.from_lists([[0], [2]]), n=1)]
     [[1], [0]]
     """
@@ -256,7 +258,8 @@ def continuation_scores(law: Law, basket: Items) -> FloatArray:
 
     Examples
     --------
-    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> continuation_scores(kernel, [0]).round(4)
     array([0.    , 0.8333, 0.5   ])
     """
