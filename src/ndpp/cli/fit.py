@@ -124,7 +124,7 @@ class Provenance:
         """Return what the command prints."""
         path, notes = os.fspath(output), []
         data: dict[str, Any] = {"output": path, **asdict(self)}
-        if isinstance(law, Mixture):
+        if isinstance(law, Mixture):  # only a mixture has missions to name, even one of a single component
             found = missions_of(law)
             largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
             notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")

@@ -39,6 +39,7 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
 def prepare(name: str, law: Law, request: Request) -> Sampler:
     """Return a prepared sampler; a request that it cannot meet is a usage error."""
     spec = SPECS[name]
+    # The samplers of the literature are defined for a single kernel.
     serves = isinstance(law, LowRankKernel) or bool(spec.other_laws)
     require(serves, f"mixtures are drawn by --sampler {EXACT.name}; {name} needs a single kernel")
     able = " or ".join(other.name for other in SPECS.values() if other.takes_given)

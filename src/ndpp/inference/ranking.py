@@ -287,7 +287,7 @@ def _continuation_or_nan(
 ) -> FloatArray:
     """Return the scores; where only the ``best`` so many of some items matter, in these units, those of others may be 0."""
     check_catalogue(law, baskets)
-    if not isinstance(law, SharedTies):
+    if not isinstance(law, SharedTies):  # what many baskets share exists only where components share their ties
         return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)
     out = np.empty((len(baskets), law.n_items))
     for part in parts(law, baskets):

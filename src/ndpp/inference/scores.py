@@ -129,7 +129,7 @@ def each_or_nan(
 ) -> FloatArray:
     """Return ``score`` of each basket, NaN for impossible ones: of a kernel in stacked products with ``form``, where these are reliable."""
     out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
-    if isinstance(law, LowRankKernel):
+    if isinstance(law, LowRankKernel):  # a form is one matrix: that of a kernel
         out, is_scored = scores(form(law), baskets)
         out[~is_scored] = np.nan
     for i in np.flatnonzero(~is_scored):

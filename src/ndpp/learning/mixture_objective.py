@@ -114,7 +114,7 @@ class MixtureObjective(Objective[Components]):
             odds = odds / np.expm1(own.log_totals)
             return FamilyMixture(odds, own.odds, own.families, own.states, X, W, weights, labels=labels)
         mixture = Mixture.tied(odds, X, W, weights, labels=labels)
-        assert isinstance(mixture, TiedMixture)
+        assert isinstance(mixture, TiedMixture)  # for the type checker: `tied` is declared to return a Mixture
         return mixture.prepared()
 
     def narrower(self) -> Narrower[Components] | None:

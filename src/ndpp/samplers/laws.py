@@ -305,6 +305,7 @@ def _shared(
     ids, rest = check_items(given, mixture, "given"), mixture.exclude(exclude)
     size = None if size is None else check_given(size, len(ids))
     most = _most_components(rest, memory)
+    # Given all items, ties have no conditional; families, given all theirs, still have one.
     if isinstance(rest, TiedMixture) and len(ids) == rest.base.n_rows:
         rest.responsibilities(ids)  # raises if they never occur together
         if size not in (None, len(ids)):

@@ -133,6 +133,7 @@ def _reads_x(index: ItemIndex) -> bool:
 
 def take(rows: AnyArray | LowRankKernel, which: IntArray, out: FloatArray) -> None:
     """Write rows that are in memory, or rows of Q from the store of a kernel."""
+    # Not a choice between laws: an array is in memory, and a kernel fetches its rows.
     out[:] = rows.q_rows(which) if isinstance(rows, LowRankKernel) else rows[which]
 
 
