@@ -7,7 +7,8 @@ every entry keeps a relative error of about 1e-15, however small it is.
 
 Left out, since the laws of today answer them wrongly without saying so: rows and directions of X over more than six orders of
 magnitude in backgrounds, tied mixtures and families, and odds of families beyond 1e±3 with ``size=``. Kernels with columns of X
-that W does not use are left out, too: items that never occur have probabilities of about 1e-33 there, and so a lift.
+that W does not use are left out of the symmetric ones, too: with them, items that never occur were recommended by lift, ``max_size`` was
+too large, impossible sizes and items were not refused, and ``log_probs`` raised a PrecisionError.
 """
 
 from __future__ import annotations
@@ -325,6 +326,7 @@ def without(values: Array, *items: int) -> Array:
 def nearly_singular() -> Base:
     """Rows 0 and 1 differ by 2⁻⁸, and so hardly ever come together."""
     X = np.array(BY_NAME["generic"].X[:6, :4])
+    # Not nearer: with 2⁻¹², conditioning twice gives a PrecisionWarning.
     X[1] = X[0] + np.array([0, 2.0**-8, 0, 0])
     return base("nearly equal rows", X, np.eye(4) + BY_NAME["generic"].W[:4, :4])
 

@@ -1,4 +1,8 @@
-"""What every law promises, of every kind, over every awkward base, changed in every way: ``law_table`` × ``law_verbs``."""
+"""What laws promise: every kind over every awkward base, as it is and after ``N_CHANGES`` changes: ``law_table`` × ``law_verbs``.
+
+Draws are left to the tests of the samplers. Two verbs have no negative control: the errors of baskets that are never whole, and those
+where no item is left.
+"""
 
 from __future__ import annotations
 
