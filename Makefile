@@ -79,11 +79,11 @@ timings: $(READY)  ## Time the samplers (about twelve minutes on two idle cores)
 
 mutants: $(READY)  ## Change the source in 72 places, one at a time, and see which the tests miss (an hour or two)
 	@mkdir -p build
-	$(BIN)/python tests/mutation.py list -o build/mutants.json
-	$(BIN)/python tests/mutation.py run build/mutants.json -o build/mutation.json $(ARGS)
+	$(BIN)/python tests/helpers/mutation.py list -o build/mutants.json
+	$(BIN)/python tests/helpers/mutation.py run build/mutants.json -o build/mutation.json $(ARGS)
 
 fuzz: $(READY)  ## Try inputs nobody thought of, for four minutes (ARGS="kernels --seconds 3600" for more of one kind)
-	$(ONE_THREAD) $(BIN)/python tests/fuzz.py $(ARGS)
+	$(ONE_THREAD) $(BIN)/python tests/helpers/fuzz.py $(ARGS)
 
 clean:  ## Remove what was built, the virtual environment included
 	rm -rf $(VENV) .nox docs/_build docs/api/generated build dist .coverage htmlcov coverage.xml .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -66,7 +66,7 @@ def against(other: str, rounds: int, sizes: list[int | None]) -> None:
 
 def identical(n_samples: int, seconds: float) -> None:
     """Draw from every kernel of the tests in eigencoordinates, and with node matrices."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
     from kernels import AWKWARD
 
     kernels = [(named.name, named.kernel, 10) for named in from_files(print)]

@@ -14,7 +14,7 @@ pytest.importorskip("resource", reason="mutants are run by POSIX means")
 import mutation
 from mutation import Mutant, drawn_mutants, mutants_of, mutated
 
-SOURCE = Path(__file__).parent.parent / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 
 CODE = '''
 """A docstring with 1 < 2 and -1."""
@@ -120,10 +120,12 @@ def test_tests_named_after_the_module_run_first():
     assert len(everything) == len(set(everything)) > len(files)
     assert set(everything) == set(mutation.files_to_run(tests, None, everything=True))
     unnamed = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/exact/eigenring.py"), everything=False)
-    assert unnamed[0] == "tests/samplers/test_eigenchain.py"  # it imports the module, and no file is named after that
-    assert "tests/samplers/test_exact.py" in unnamed  # named after its package
+    assert (
+        unnamed[0] == "tests/samplers/exact/test_eigenchain.py"
+    )  # it imports the module, and no file is named after that
+    assert "tests/samplers/exact/test_exact.py" in unnamed  # named after its package
     both = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/gpu/mixture.py"), everything=False)
-    assert {"tests/samplers/test_gpu_mixture.py", "tests/samplers/test_mixture.py"} <= set(both[:3])
+    assert {"tests/samplers/gpu/test_mixture.py", "tests/samplers/test_mixture.py"} <= set(both[:3])
 
 
 def test_compiled_code_of_callers_is_forgotten(tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 
 from ndpp import LowRankKernel
 
-PEERS = Path(__file__).resolve().parents[1] / "benchmarks" / "peers"
+PEERS = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
 if not PEERS.is_dir():
     pytest.skip("benchmarks are not part of the sdist", allow_module_level=True)
 pytest.importorskip("torch")

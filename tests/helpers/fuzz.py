@@ -1,4 +1,4 @@
-"""Try inputs nobody thought of: ``make fuzz``, or ``python tests/fuzz.py [KIND …] --seconds 60``.
+"""Try inputs nobody thought of: ``make fuzz``, or ``python tests/helpers/fuzz.py [KIND …] --seconds 60``.
 
 kernels   Random kernels with exact entries, badly scaled on purpose. Every public probability is compared with rational
           arithmetic: it must be right to 1e-8, or come with a :class:`PrecisionWarning`, or be refused. At most one in a hundred

@@ -15,7 +15,7 @@ from ndpp import Baskets, metrics
 from ndpp.datasets import make_baskets
 from ndpp.metrics.ranking import held_out_ranks, hold_out
 
-PEERS = Path(__file__).resolve().parents[1] / "benchmarks" / "peers"
+PEERS = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
 if not PEERS.is_dir():
     pytest.skip("benchmarks are not part of the sdist", allow_module_level=True)
 TRAIN, VALIDATION, TEST = make_baskets(600, 20, mean_size=3.0, rng=0).baskets.split(60, 200, rng=0)

@@ -312,9 +312,10 @@ def test_oracles_agree_on_widely_spread_kernels():
 
 @pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "1"]], ids=["this process", "a worker"])
 def test_more_checks_than_declared_fail_the_run(workers: list[str], tmp_path: Path):
-    for name in ("conftest.py", "goodness.py"):
-        text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-        (tmp_path / name).write_text(
+    helpers = Path(__file__).parent
+    for path in (helpers.parent / "conftest.py", helpers / "goodness.py"):
+        text = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(
             text.replace(f"SUITE_CHECKS = {goodness.SUITE_CHECKS}", "SUITE_CHECKS = 3"), encoding="utf-8"
         )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")  # the folder for temporary files may be part of a checkout

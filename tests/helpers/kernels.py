@@ -102,7 +102,7 @@ def random_ndpp(
 
 def data_folder() -> Path:
     """Where real data lies: NDPP_DATA, or ``shared/data`` beside the repository."""
-    return Path(os.environ.get("NDPP_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+    return Path(os.environ.get("NDPP_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 
 
 @cache

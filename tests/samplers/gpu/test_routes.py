@@ -5,6 +5,8 @@ They run on CPU tensors here, and again on a CUDA device where there is one (mar
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ import torch
 
 import goodness
 import oracles
+from devices import drawn_by, on_devices
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.errors import PrecisionError
@@ -23,6 +26,7 @@ from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.spectral import Spectrum
 from ndpp.samplers.gpu import clock, projections, schedule, spectra
 from ndpp.samplers.gpu.circles import CircleKey
+from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.choose import choose, choose_plain
@@ -31,8 +35,8 @@ from ndpp.samplers.gpu.proposals import Streams
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 from ndpp.samplers.symmetric import given_heads, heads_table
-from samplers.test_gpu import on, on_devices
 
+on = partial(drawn_by, ExactEngine)
 DRAWS = 1000
 SYMMETRIC = [case for case in AWKWARD if np.array_equal(case.W, case.W.T)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PEERS = Path(__file__).resolve().parents[1] / "benchmarks" / "peers"
+PEERS = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
 if not PEERS.is_dir():
     pytest.skip("benchmarks are not part of the sdist", allow_module_level=True)
 STAND_IN = """

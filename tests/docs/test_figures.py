@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/theory.md", "docs/benchmarks.md", "docs/learning.md", "docs/scale.md", "docs/gpu.md"]
 MEASURED = re.compile(r"\d(\.\d+)? ?(ms|s|min|h|days|years|µs|MB|GB|×)(?!\w)")
 
