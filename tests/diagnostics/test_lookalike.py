@@ -49,11 +49,10 @@ def test_features_against_a_plain_loop(monkeypatch, at_once):
 
 
 def test_samples_of_the_true_kernel_cannot_be_told_apart():
-    drawn = MADE.kernel.sample(2000, rng=0)
-    found = [classifier_test(REAL, drawn[i::2], REFERENCE, level=0.99, rng=i) for i in range(2)]
-    assert all(one.low < 0.5 < one.high for one in found)
-    assert all(0.44 < one.auc < 0.56 for one in found)
-    assert all(feature.auc < 0.55 for one in found for feature in one.features)
+    found = classifier_test(REAL, MADE.kernel.sample(1000, rng=0), REFERENCE, level=0.99, rng=0)
+    assert found.low < 0.5 < found.high
+    assert 0.44 < found.auc < 0.56
+    assert all(feature.auc < 0.55 for feature in found.features)
 
 
 def test_independent_items_give_themselves_away():
@@ -76,10 +75,9 @@ def test_other_sizes_and_other_items_give_themselves_away():
 
 def test_unequal_numbers_and_the_same_seed():
     drawn = MADE.kernel.sample(300, rng=0)
-    first, second = (classifier_test(REAL, drawn, REFERENCE, rng=4) for _ in range(2))
-    assert first == second
+    first, second, other = (classifier_test(REAL[:500], drawn, REFERENCE, rng=seed) for seed in (4, 4, 5))
+    assert first == second != other
     assert first.low < 0.55
-    assert first != classifier_test(REAL, drawn, REFERENCE, rng=5)
 
 
 def test_baskets_without_pairs():

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 import oracles
-from kernels import BY_NAME, Array
+from kernels import AWKWARD, BY_NAME, Array
 from ndpp import FamilyMixture, LowRankKernel, Mixture
 
 Items = tuple[int, ...]
@@ -353,6 +354,10 @@ BASES: tuple[Base, ...] = (
     base("two items", np.eye(2), [[0.5, 1.0], [-1.0, 0.25]], background=[0.0, 2.0], odds=[[1.0, 0.5], [0.0, 3.0], [2.0, 0.0]]),
     base("one item", [[1.5]], [[1.0]]),
 )  # fmt: skip
+KERNELS_ONLY = tuple(
+    base(case.name, case.X[:6], case.W) for case in AWKWARD if case.name not in {base.name for base in BASES}
+)
+LAWS = (*product(KINDS, BASES), *product([KIND["kernel"]], KERNELS_ONLY))
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------
@@ -395,7 +400,7 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     Kinds and bases take the changes in turn.
     """
     law, truth = kind.build(base), kind.truth(base)
-    plain, first = Entry(kind, base, (), law, truth), KINDS.index(kind) + BASES.index(base)
+    plain, first = Entry(kind, base, (), law, truth), KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
     found = [plain]
     for i in range(len(CHANGES)):
         change = CHANGES[(3 * first + i) % len(CHANGES)]

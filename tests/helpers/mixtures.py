@@ -64,11 +64,6 @@ def enumerate_mixture(kernels: Sequence[np.ndarray], weights: np.ndarray, keep=l
     return {S: p / total for S, p in law.items() if p > 0}
 
 
-def posterior(kernels: Sequence[np.ndarray], weights: np.ndarray, keep) -> np.ndarray:
-    masses = [w * sum(p for S, p in oracles.enumerate_law(L).items() if keep(S)) for L, w in zip(kernels, weights)]
-    return np.array(masses) / sum(masses)
-
-
 def enumerated(mixture: Mixture, size: int | None = None) -> oracles.Law:
     sets = [S for S in oracles.subsets(N) if size is None or len(S) == size]
     log_probs = mixture.log_probs(Baskets.from_lists(sets, n_items=N)) - mixture.log_normalizer(size)

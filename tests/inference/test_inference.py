@@ -356,7 +356,7 @@ def test_baskets_of_another_catalogue() -> None:
 def test_what_cannot_join_is_not_recommended(case: Case) -> None:
     minors = oracles.minors(case.L)
     possible = [set(S) for S in oracles.subsets(case.n_items) if det(minors, S) > 0]
-    for J in (S for S in oracles.subsets(case.n_items) if len(S) <= 3 and det(minors, S) > 0):
+    for J in [S for S in oracles.subsets(case.n_items) if len(S) <= 3 and det(minors, S) > 0][::5]:
         completing = recommend(case.kernel, J, n=case.n_items, ranking=Ranking.COMPLETION)
         assert all(det(minors, [*J, a]) > 0 for a in completing.items)
         continuing = recommend(case.kernel, J, n=case.n_items)

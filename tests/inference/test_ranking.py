@@ -154,10 +154,10 @@ def test_damping_is_between_none_and_lift(damping: float):
 
 @every
 def test_recommendations_in_bulk_are_those_of_each(name: str, monkeypatch):
-    law, lists = LAWS[name], [list(S) for S in subsets(N) if len(S) <= 3][::2]
+    law, lists = LAWS[name], [list(S) for S in subsets(N) if len(S) <= 3][::4]
     for ranking in Ranking:
         alone = [alone_or_none(law, S, ranking) for S in lists]
-        for at_once in (1, 20, 10**6):
+        for at_once in (1, 10**6):
             monkeypatch.setattr("ndpp.inference.ranking.SCORES", at_once)
             many = recommend_many(
                 law, Baskets.from_lists(lists, n_items=N), n=2, candidates=[0, 2, 4, 5], ranking=ranking
@@ -200,7 +200,7 @@ def many_missions(kind: str, core: str = "skew", strength: float = 0.5) -> Mixtu
 
 
 def begun_baskets(law: Mixture) -> Baskets:
-    return Baskets.from_lists([[], [5], *(basket[:4] for basket in law.sample(40, rng=0))], n_items=90)
+    return Baskets.from_lists([[], [5], *(basket[:4] for basket in law.sample(20, rng=0))], n_items=90)
 
 
 @pytest.mark.parametrize(("kind", "core"), KINDS)

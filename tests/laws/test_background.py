@@ -37,7 +37,6 @@ BACKGROUNDS = {  # squares of powers of two, so that [√Δ X] diag(I, W) [√Δ
 PAIRS = [(case, list(BACKGROUNDS)[(i + j) % 4]) for i, case in enumerate(AWKWARD) for j in (0, 1)]
 """Each awkward kernel with two of the backgrounds."""
 twice = pytest.mark.parametrize(("case", "odds"), PAIRS, ids=lambda value: str(value))
-once = pytest.mark.parametrize(("case", "odds"), PAIRS[::2] + PAIRS[1::4], ids=lambda value: str(value))
 
 
 def odds_of(case: Case, name: str) -> np.ndarray:
@@ -86,67 +85,6 @@ def test_probabilities_are_the_enumerated_ones(case: Case, odds: str):
     assert kernel.size_distribution() == pytest.approx(sizes[: kernel.max_size + 1], abs=TOLERANCE)
     assert sizes[kernel.max_size + 1 :].sum() < TOLERANCE
     assert kernel.inclusion_probabilities() == pytest.approx(oracles.inclusion_probabilities(L), abs=TOLERANCE)
-
-
-@once
-def test_sets_of_one_size(case: Case, odds: str):
-    kernel, L = kernel_of(case, odds), dense(case, odds)
-    ek = exact(case.X, case.W, odds_of(case, odds)).ek
-    for size in range(kernel.max_size % 2, kernel.max_size + 1, 2):
-        expected = float(mpmath.log(ek[size])) if ek[size] else -np.inf
-        assert kernel.log_normalizer(size) == pytest.approx(expected, abs=1e-9)
-        if expected == -np.inf:
-            with pytest.raises(ImpossibleSizeError):
-                kernel.check_size(size)
-    size = oracles.possible_sizes(L)[len(oracles.possible_sizes(L)) // 2]
-    assert_close(enumerated(kernel, size), oracles.enumerate_law(L, size))
-    found = kernel.inclusion_probabilities(size)
-    assert found == pytest.approx(oracles.inclusion_probabilities(L, size), abs=TOLERANCE)
-    assert found.sum() == pytest.approx(size, abs=1e-9)
-
-
-@once
-def test_given_items(case: Case, odds: str):
-    kernel, L = kernel_of(case, odds), dense(case, odds)
-    for given in [(0,), (1,), (0, 2), (3, 1), (5, 0, 2)]:
-        if max(given) >= case.n_items:
-            continue
-        if not any(set(given) <= set(S) for S in oracles.enumerate_law(L)):
-            for call in (lambda g: kernel.inclusion_probabilities(given=g), kernel.condition):
-                with pytest.raises(ZeroProbabilityError):
-                    call(given)
-            continue
-        expected = oracles.inclusion_probabilities(L, given=given)
-        assert kernel.inclusion_probabilities(given=given) == pytest.approx(expected, abs=TOLERANCE)
-        sizes = oracles.possible_sizes(L, given)
-        size = sizes[len(sizes) // 2]
-        expected = oracles.inclusion_probabilities(L, size, given)
-        assert kernel.inclusion_probabilities(size, given) == pytest.approx(expected, abs=TOLERANCE)
-
-
-@once
-def test_conditioning_gives_a_kernel_of_the_same_kind(case: Case, odds: str):
-    kernel, L = kernel_of(case, odds), dense(case, odds)
-    for items in [(1,), (0, 3), (2, 4, 5)]:
-        if max(items) >= case.n_items - 1:
-            continue
-        if kernel.log_det(items) == -np.inf:
-            with pytest.raises((NoConditionalKernelError, ZeroProbabilityError)):
-                kernel.condition(items)
-            continue
-        rest = kernel.condition(items)
-        assert_close(enumerated(rest), oracles.law_of_rest(L, items), 1e-9)
-        assert not set(items) & set(rest.support.tolist())
-
-
-@once
-def test_excluded_and_restricted_items(case: Case, odds: str):
-    kernel, L = kernel_of(case, odds), dense(case, odds)
-    if case.n_items < 4:
-        return
-    assert_close(enumerated(kernel.exclude([1, 3])), oracles.enumerate_law(L, exclude=[1, 3]))
-    others = sorted(set(range(case.n_items)) - {1, 3})
-    assert_close(enumerated(kernel.restrict(others)), oracles.enumerate_law(L, exclude=[1, 3]))
 
 
 def test_without_background_on_the_support_the_kernel_is_of_low_rank():

@@ -51,7 +51,7 @@ def test_covariances_within_components(name: str):
 
 
 @every
-@pytest.mark.parametrize("J", [(1,), (0, 2), (3, 5), (5, 0, 2)])
+@pytest.mark.parametrize("J", [(0, 2), (3, 5)])
 def test_given_items(name: str, J: tuple[int, ...]):
     law = law_of(name)
     contains, is_whole = masses(name, lambda S: set(J) <= set(S)), masses(name, lambda S: set(S) == set(J))
@@ -72,23 +72,6 @@ def test_given_items(name: str, J: tuple[int, ...]):
         assert law.responsibilities(J, size=4) == pytest.approx(sized / sized.sum(), abs=TOLERANCE)
         by_size = inclusion(mixed(name, lambda S: set(J) <= set(S) and len(S) == 4))
         assert law.inclusion_probabilities(4, J) == pytest.approx(by_size, abs=TOLERANCE)
-
-
-@every
-def test_conditioning_twice_is_conditioning_once(name: str):
-    law = law_of(name)
-    if not masses(name, lambda S: {1, 5} <= set(S)).any():
-        return
-    assert_close(enumerated(law.condition([1]).condition([5])), enumerated(law.condition([5, 1])))
-    assert_close(enumerated(law.condition([1]).exclude([0, 4])), enumerated(law.exclude([4, 0]).condition([1])))
-
-
-@every
-def test_excluded_items_change_the_weights(name: str):
-    expected = masses(name, lambda S: not {0, 4} & set(S))
-    for narrowed in (law_of(name).exclude([0, 4]), law_of(name).restrict([1, 2, 3, 5])):
-        assert_close(enumerated(narrowed), mixed(name, lambda S: not {0, 4} & set(S)))
-        assert narrowed.weights == pytest.approx(expected / expected.sum(), abs=TOLERANCE)
 
 
 def test_families_of_one_item_are_a_mixture_with_shared_ties():

@@ -50,29 +50,6 @@ def small_sets(n: int, most: int) -> list[tuple[int, ...]]:
 
 
 @every_case
-def test_law_is_the_enumerated_one(case: Case):
-    expected = oracles.enumerate_law(case.L)
-    law = {S: float(np.exp(case.kernel.log_prob(S))) for S in oracles.subsets(case.n_items)}
-    assert sum(law.values()) == pytest.approx(1, abs=TOLERANCE)
-    law = {S: p for S, p in law.items() if p > 0}
-    assert law.keys() == expected.keys()
-    assert law == pytest.approx(expected, abs=TOLERANCE)
-
-
-@every_case
-def test_law_of_each_size_is_the_enumerated_one(case: Case):
-    for size in oracles.possible_sizes(case.L):
-        expected = oracles.enumerate_law(case.L, size)
-        law = law_of(case.kernel, size)
-        assert law.keys() == expected.keys()
-        assert law == pytest.approx(expected, abs=TOLERANCE)
-        assert sum(law.values()) == pytest.approx(1, abs=TOLERANCE)
-        likeliest = max(expected, key=lambda S: expected[S])
-        assert case.kernel.log_prob(likeliest, size) == pytest.approx(np.log(expected[likeliest]), abs=TOLERANCE)
-        assert case.kernel.log_prob(range(size - 1) if size else [0], size) == -np.inf
-
-
-@every_case
 def test_log_det_and_normalizers(case: Case):
     for S, true in zip(oracles.subsets(case.n_items), oracles.exact_law(case.X, case.W).log_minors):
         assert case.kernel.log_det(S) == pytest.approx(true, abs=TOLERANCE)
@@ -92,62 +69,9 @@ def test_size_distribution_is_the_enumerated_one(case: Case):
     assert law.sum() == pytest.approx(1, abs=TOLERANCE)
 
 
-@every_case
-def test_inclusion_probabilities_are_the_enumerated_ones(case: Case):
-    """Given sets of up to 3 items, all sizes, possible or not."""
-    kernel, n, minors = case.kernel, case.n_items, oracles.minors(case.L)
-    for given in small_sets(n, 3):
-        possible = oracles.size_law(case.L, given) if _can_occur(minors, given) else np.zeros(n + 1)
-        for size in (None, *range(n + 2)):
-            if possible.any() if size is None else size <= n and possible[size] > 0:
-                expected = oracles.inclusion_probabilities(case.L, size, given)
-                actual = kernel.inclusion_probabilities(size, given)
-                np.testing.assert_allclose(actual, expected, atol=TOLERANCE, err_msg=f"size {size}, given {given}")
-            else:
-                with pytest.raises((ZeroProbabilityError, ImpossibleSizeError)):
-                    kernel.inclusion_probabilities(size, given)
-
-
 def _can_occur(minors: np.ndarray, items: tuple[int, ...]) -> bool:
     inside = oracles.mask_of(items)
     return bool(minors[np.arange(len(minors)) & inside == inside].any())
-
-
-@every_case
-def test_conditioning_gives_the_law_of_the_rest(case: Case):
-    """Sets of up to 3 items: the enumerated law of the rest, or the right error."""
-    minors = oracles.minors(case.L)
-    for i, A in enumerate(small_sets(case.n_items, min(case.n_items - 1, 3))):
-        if not _can_occur(minors, A):
-            with pytest.raises(ZeroProbabilityError):
-                case.kernel.condition(A)
-        elif minors[oracles.mask_of(A)] == 0:
-            with pytest.raises(NoConditionalKernelError, match="given="):
-                case.kernel.condition(A)
-        else:
-            rest = case.kernel.condition(A)
-            assert isinstance(rest, LowRankKernel)
-            assert rest.n_items == case.n_items
-            if i % 3 == 0:  # the whole law is slow to enumerate
-                assert_close(law_of(rest), oracles.law_of_rest(case.L, A))
-            expected = oracles.inclusion_probabilities(case.L, given=A)
-            expected[list(A)] = 0.0
-            np.testing.assert_allclose(rest.inclusion_probabilities(), expected, atol=TOLERANCE)
-            assert all(rest.log_det([a]) == -np.inf for a in A)
-
-
-@every_case
-def test_restricting_and_excluding(case: Case):
-    n = case.n_items
-    for i, gone in enumerate(small_sets(n, min(n - 1, 2))[::4]):
-        kept = [a for a in range(n) if a not in gone]
-        kernels = (case.kernel.exclude(gone), case.kernel.restrict(kept))
-        assert_close(law_of(kernels[i % 2]), oracles.enumerate_law(case.L, exclude=gone))  # slow: of each in turn
-        for kernel in kernels:
-            assert kernel.n_items == n
-            assert kernel.support.tolist() == kept
-            inclusion = kernel.inclusion_probabilities()
-            np.testing.assert_allclose(inclusion, oracles.inclusion_probabilities(case.L, exclude=gone), atol=TOLERANCE)
 
 
 @every_case
@@ -173,7 +97,7 @@ def test_coordinates_are_orthonormal_and_give_back_the_kernel(case: Case):
 @every_case
 def test_leverage_bounds_every_inclusion_probability(case: Case):
     minors = oracles.minors(case.L)
-    for given in small_sets(case.n_items, 2)[::2]:
+    for given in small_sets(case.n_items, 2)[::6]:
         if _can_occur(minors, given):
             for size in oracles.possible_sizes(case.L, given):
                 inclusion = case.kernel.inclusion_probabilities(size, given)

@@ -75,7 +75,7 @@ def test_items_in_another_order(case: Case):
 
 
 @every_case
-@pytest.mark.parametrize("power", [-30, 1, 30])
+@pytest.mark.parametrize("power", [-30, 30])
 def test_another_unit(case: Case, power: int):
     """X · 2^p and W / 4^p are the same L, bit for bit."""
     other = LowRankKernel(np.ldexp(case.X, power), np.ldexp(case.W, -2 * power))

@@ -21,7 +21,6 @@ from mixtures import (
     general,
     inclusion,
     parts,
-    posterior,
     tied,
 )
 from ndpp import Baskets, LowRankKernel, Mixture
@@ -50,33 +49,6 @@ def test_probabilities(odds: str, ties: str, kind):
     assert mixture.inclusion_probabilities(2) == pytest.approx(by_size, abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("kind", [tied, general])
-@every
-def test_given_items(odds: str, ties: str, kind):
-    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
-    for J in [(0, 1), (2,), (4, 5)]:
-        law = (
-            enumerate_mixture(kernels, weights, lambda S, J=J: set(J) <= set(S))
-            if odds != "an empty mission" or J
-            else {}
-        )
-        expected = posterior(kernels, weights, lambda S, J=J: set(J) <= set(S))
-        assert mixture.responsibilities(J) == pytest.approx(expected, abs=TOLERANCE)
-        expected = posterior(kernels, weights, lambda S, J=J: S == J)
-        assert mixture.responsibilities(J, whole=True) == pytest.approx(expected, abs=TOLERANCE)
-        assert mixture.inclusion_probabilities(given=J) == pytest.approx(inclusion(law), abs=TOLERANCE)
-        rest = mixture.condition(J)
-        assert isinstance(rest, Mixture)
-        assert isinstance(rest, TiedMixture) == isinstance(mixture, TiedMixture)
-        without = {tuple(a for a in S if a not in J): p for S, p in law.items()}
-        assert_close(enumerated(rest), without)
-    size = 3 if odds != "disjoint items" else 2
-    law = enumerate_mixture(kernels, weights, lambda S: 1 in S and len(S) == size)
-    assert mixture.inclusion_probabilities(size, [1]) == pytest.approx(inclusion(law), abs=TOLERANCE)
-    expected = posterior(kernels, weights, lambda S: 1 in S and len(S) == size)
-    assert mixture.responsibilities([1], size=size) == pytest.approx(expected, abs=TOLERANCE)
-
-
 def test_lost_precision_is_said():
     """Three rare items with strong skew ties: the minor of all three cancels."""
 
@@ -98,30 +70,6 @@ def test_a_probability_of_the_wrong_sign_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(TiedMixture, "_inside", lambda *args: (*inside(*args)[:2], -np.abs(inside(*args)[2])))
     with pytest.raises(PrecisionError, match="relative error about inf"):
         mixture.responsibilities([1])
-
-
-@pytest.mark.parametrize("kind", [tied, general])
-@every
-def test_excluded_items_change_the_weights(odds: str, ties: str, kind):
-    """What is excluded is not there: missions that could hardly do without it become less likely."""
-    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
-    law = enumerate_mixture(kernels, weights, lambda S: not {0, 4} & set(S))
-    for narrowed in (mixture.exclude([0, 4]), mixture.restrict([1, 2, 3, 5])):
-        assert_close(enumerated(narrowed), law)
-        expected = posterior(kernels, weights, lambda S: not {0, 4} & set(S))
-        assert narrowed.weights == pytest.approx(expected, abs=TOLERANCE)
-
-
-@every
-@pytest.mark.parametrize("kind", [tied, general])
-def test_components_one_by_one(odds: str, ties: str, kind):
-    mixture, (kernels, weights) = kind(odds, ties), dense(odds, ties)
-    chances = [inclusion(oracles.enumerate_law(L)) for L in kernels]
-    assert mixture.component_inclusions() == pytest.approx(np.array(chances), abs=TOLERANCE)
-    kept = [0, len(kernels) - 1] if len(kernels) > 1 else [0]
-    chosen = mixture.only(kept)
-    assert isinstance(chosen, TiedMixture) == (kind is tied)
-    assert_close(enumerated(chosen), enumerate_mixture([kernels[c] for c in kept], weights[kept]))
 
 
 @every
