@@ -26,7 +26,6 @@ from scipy.stats import chi2
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
-from ndpp.diagnostics.functionals import log_dets
 from ndpp.samplers import Exact
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels import runtime
@@ -57,7 +56,7 @@ def law_of_small_kernel(device: str, draws: int = 200_000) -> Json:
 
 def summary(kernel: LowRankKernel, size: int, baskets: Baskets) -> Json:
     """Return mean log det with its standard error, and the frequencies of the likeliest items."""
-    values = log_dets(kernel, baskets)
+    values = kernel.log_dets(baskets)
     likely = np.argsort(-kernel.inclusion_probabilities(size=size))[:LIKELY]
     held = np.bincount(baskets.indices, minlength=kernel.n_items)[likely] / len(baskets)
     return {
