@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,6 @@ def test_wrong_input(monkeypatch):
         classifier_test(REAL, REAL, REFERENCE, n_folds=1)
     with pytest.raises(InvalidInputError, match="level"):
         classifier_test(REAL, REAL, REFERENCE, level=95)
-    monkeypatch.setattr(lookalike, "CLASSIFIER", "no_such_package:Classifier")
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'ndpp\[learn\]'"):
         classifier_test(REAL, REAL, REFERENCE)
