@@ -9,9 +9,9 @@ import pytest
 
 from ndpp import Baskets, metrics
 from ndpp.datasets import make_baskets
-from ndpp.diagnostics import classifier_test, lookalike
-from ndpp.diagnostics.lookalike import FEATURES, basket_features
 from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp_experiments import lookalike
+from ndpp_experiments.lookalike import FEATURES, basket_features, classifier_test
 
 pytest.importorskip("sklearn")
 

@@ -161,7 +161,9 @@ def test_classes_are_found():
     np.testing.assert_allclose(np.exp(found.log_shares[order]), [0.6, 0.4], atol=0.03)
     p = 1 / (1 + np.exp(-found.log_odds[order]))
     # 30 average baskets are added to 2,400 and 1,600.
-    shrunk = [(m * own + 30 * independent_items(baskets).probabilities) / (m + 30) for m, own in zip((2400, 1600), MISSIONS)]
+    shrunk = [
+        (m * own + 30 * independent_items(baskets).probabilities) / (m + 30) for m, own in zip((2400, 1600), MISSIONS)
+    ]
     np.testing.assert_allclose(p, shrunk, atol=0.03)
 
 

@@ -1,4 +1,4 @@
-"""Do draws follow their distribution, has a walk run long enough, and do samples look like real baskets?
+"""Do draws follow their distribution, and has a walk run long enough?
 
 All functions take arrays or baskets from any source. ``chains`` is an array of shape (n_chains, n_draws), or
 (n_chains, n_draws, n_functionals) for several functionals at once.
@@ -11,17 +11,12 @@ from ndpp.diagnostics.agreement import Agreement, compare_samples, compare_with_
 from ndpp.diagnostics.chains import Functionals, effective_sample_size, functionals, psrf
 from ndpp.diagnostics.diagnose import Convergence, WalkDiagnosis, diagnose_chains, diagnose_walk
 from ndpp.diagnostics.laws import empirical_law, exact_law, sup_distance, total_variation
-from ndpp.diagnostics.lookalike import ClassifierTest, FeatureAuc, basket_features, classifier_test
 
 __all__ = [
     "Agreement",
-    "ClassifierTest",
     "Convergence",
-    "FeatureAuc",
     "Functionals",
     "WalkDiagnosis",
-    "basket_features",
-    "classifier_test",
     "compare_samples",
     "compare_with_law",
     "diagnose_chains",

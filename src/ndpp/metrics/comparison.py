@@ -103,7 +103,7 @@ class Comparison(NamedTuple):
                 out.append(f"{number:,} baskets {what} ({which}).")
         return out
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         blocks = []
         for head, lines in self.tables():
             first, *widths = [max(map(len, column)) for column in zip(head, *lines)]
@@ -112,9 +112,6 @@ class Comparison(NamedTuple):
             ]
             blocks.append("")
         return "\n".join([*blocks, *self.notes()])
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         tables = [html_table("", head, lines) for head, lines in self.tables()]

@@ -10,8 +10,7 @@ neither side has an advantage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -161,7 +160,7 @@ def _pairs(baskets: Baskets) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
 def _out_of_fold(X: FloatArray, y: BoolArray, n_folds: int, rng: np.random.Generator) -> FloatArray:
     """Return for each basket the probability to be real, by a classifier of the other folds."""
     with needing("scikit-learn", "learn", "The classifier test"):
-        make = import_module("sklearn.ensemble").HistGradientBoostingClassifier
+        from sklearn.ensemble import HistGradientBoostingClassifier
     fold, scores = np.empty(len(y), np.int64), np.empty(len(y))
     for kind in (y, ~y):
         fold[kind] = rng.permutation(np.arange(kind.sum()) % n_folds)
@@ -169,7 +168,7 @@ def _out_of_fold(X: FloatArray, y: BoolArray, n_folds: int, rng: np.random.Gener
     weight = np.where(y, 0.5 / y.mean(), 0.5 / (~y).mean())
     for i in range(n_folds):
         inside = fold == i
-        model: Any = make(random_state=0, max_iter=50, learning_rate=0.1, min_samples_leaf=20)
+        model = HistGradientBoostingClassifier(random_state=0, max_iter=50, learning_rate=0.1, min_samples_leaf=20)
         model.fit(X[~inside], y[~inside], sample_weight=weight[~inside])
         scores[inside] = model.predict_proba(X[inside])[:, 1]
     return scores
