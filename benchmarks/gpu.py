@@ -26,7 +26,6 @@ from scipy.stats import chi2
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
 from ndpp.diagnostics import exact_law
-from ndpp.diagnostics.functionals import log_dets
 from ndpp.samplers import Exact
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels import runtime
@@ -57,7 +56,7 @@ def law_of_small_kernel(device: str, draws: int = 200_000) -> Json:
 
 def summary(kernel: LowRankKernel, size: int, baskets: Baskets) -> Json:
     """Return mean log det with its standard error, and the frequencies of the likeliest items."""
-    values = log_dets(kernel, baskets)
+    values = kernel.log_dets(baskets)
     likely = np.argsort(-kernel.inclusion_probabilities(size=size))[:LIKELY]
     held = np.bincount(baskets.indices, minlength=kernel.n_items)[likely] / len(baskets)
     return {
@@ -139,7 +138,6 @@ def symmetric(n_items: int = 4000, rank: int = 100) -> LowRankKernel:
 def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int = 400) -> Json:
     """Time whole steps: batch, noise, loss, gradient, Adam, running mean."""
     from ndpp.learning import NDPP
-    from ndpp.learning.kernel_objective import KernelObjective
     from ndpp.learning.trainer import Trainer
 
     rng = np.random.default_rng(0)
@@ -147,7 +145,7 @@ def training_step(device: str, n_items: int = 10**6, rank: int = 200, batch: int
     ids = (n_items * rng.random(sizes.sum()) ** 3).astype(np.int64)
     baskets = Baskets.from_lists(np.split(ids, np.cumsum(sizes)[:-1]), n_items=n_items)
     model = NDPP(rank, batch_size=batch, random_state=0, device=device)
-    objective = KernelObjective(model._recipe(), rank, baskets, baskets[:300], 0)
+    objective = model._objectives(rank, baskets, baskets[:300], 0)["kernel"]
     run, times = Trainer(objective, model._settings(), 0), []
     objective.begin_epoch(run.now)
     for i in range(13):

@@ -17,11 +17,12 @@ import numpy as np
 
 from ndpp.baskets import Baskets
 from ndpp.datasets import make_kernel
-from ndpp.diagnostics import diagnose_chains, energy_test, log_dets
+from ndpp.diagnostics import diagnose_chains
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 from ndpp_experiments.chains import log_det_gap, noise_of_gap, run_chains
+from ndpp_experiments.energy import energy_test
 from ndpp_experiments.kernels import learned_file
 from ndpp_experiments.record import Finding, Result, Say, grouped, number
 from ndpp_experiments.timing import draw_times, step_times
@@ -124,7 +125,7 @@ def _checkpoints(case: Case, *, seed: int) -> Iterator[ChainSnapshot]:
     walk = Walk.prepare(case.kernel, size=case.size, start=start if case.pairs else "uniform")  # uniform breaks pairs
     steps = {**{name: max(1, round(f * case.size)) for name, f in LENGTHS.items()}, "k²": case.size**2}
     first, *later = run_chains(walk, case.chains, [0, *steps.values()], seed=seed)
-    exact_log_dets = log_dets(case.kernel, truth)
+    exact_log_dets = case.kernel.log_dets(truth)
     seconds = draw_times(exact, seed=seed, seconds=0.3).median
     per_step = step_times(walk, start, seed=seed, seconds=0.3).times.median
     for (after, done), sets in zip(steps.items(), later):

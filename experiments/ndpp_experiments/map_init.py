@@ -15,7 +15,7 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.datasets import make_kernel
-from ndpp.diagnostics import log_dets, total_variation
+from ndpp.diagnostics import total_variation
 from ndpp.inference import greedy_map
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
@@ -119,7 +119,7 @@ def _kernels(quick: bool, seed: int) -> list[tuple[str, LowRankKernel, tuple[int
 
 
 def _chains(name: str, kernel: LowRankKernel, size: int, *, chains: int, seed: int) -> Iterator[Gap]:
-    exact = log_dets(kernel, Exact.prepare(kernel, size=size).sample(6 * chains, rng=seed).baskets)
+    exact = kernel.log_dets(Exact.prepare(kernel, size=size).sample(6 * chains, rng=seed).baskets)
     chains = chains if size < 30 else chains // 2
     last, noise = min(size**2, 6 * size), noise_of_gap(chains, len(exact))
     spaced = np.unique(np.round(10 ** np.arange(0, np.log10(last), 1 / 8)).astype(int))  # eight per decade

@@ -13,7 +13,6 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.datasets import make_kernel
-from ndpp.diagnostics import log_dets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Walk
@@ -65,7 +64,7 @@ NOTES = (
 def _log_dets(kernel: LowRankKernel, k: int, chains: int, steps: int, *, seed: int) -> FloatArray:
     """Return log det along independent chains from uniform starts, of shape (chains, steps + 1)."""
     sets = run_chains(Walk.prepare(kernel, size=k), chains, range(steps + 1), seed=seed)
-    return np.column_stack([log_dets(kernel, here) for here in sets])
+    return np.column_stack([kernel.log_dets(here) for here in sets])
 
 
 def running_psrf(values: FloatArray) -> FloatArray:

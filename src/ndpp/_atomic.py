@@ -40,8 +40,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     sweep(target)
     temporary = _created(target, path)
     try:
@@ -84,6 +82,8 @@ def _beside(target: Path, end: str) -> Path:
 
 def sweep(target: Path) -> None:
     """Remove what killed processes of this machine left next to ``target``; a folder that one had moved away is moved back."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     pattern = re.compile(rf"\.{re.escape(target.name)}\.{HOST}-(\d+)-[0-9a-f]{{6}}\.(tmp|old)")
     for entry in [] if WINDOWS else [path for path in target.parent.iterdir() if path.name.startswith(".")]:
         found = pattern.fullmatch(entry.name)
@@ -150,8 +150,6 @@ def replacing_folder(path: str | os.PathLike[str], mark: str) -> Iterator[Path]:
         raise FileExistsError(
             f"{str(path)!r} exists and is not a folder with a {mark!r}; remove it or choose another name"
         )
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r} to write {target.name!r} in; create it first")
     sweep(target)
     temporary, old = _beside(target, "tmp"), _beside(target, "old")
     try:

@@ -1,8 +1,4 @@
-"""Imports on first use.
-
-A module that cannot import another one, because the other imports it or is slow to import, names what it needs as
-"package.module:attribute" and loads it on first use. These names are constants, so ``git grep '"ndpp\\..*:'`` lists them all.
-"""
+"""Old names of modules and functions, which keep working with a DeprecationWarning."""
 
 from __future__ import annotations
 
@@ -10,18 +6,6 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
-
-
-def load(name: str) -> Any:
-    """Import the module, if necessary, and return the attribute that "module:attribute" names.
-
-    Examples
-    --------
-    >>> load("math:sqrt")(9.0)
-    3.0
-    """
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def moved(old: str, new: str) -> Callable[[str], Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, random_vbd
 from ndpp import Baskets, LowRankKernel
 from ndpp import diagnostics as dg
-from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp.errors import InvalidInputError
 from ndpp.samplers import Cholesky, Naive, Walk
 
 
@@ -46,7 +44,6 @@ def test_chains_as_arviz_has_them(name):
     np.testing.assert_allclose(dg.psrf(x), stats.rhat(x, method="identity"), rtol=1e-12)
     np.testing.assert_allclose(dg.psrf(x, split=True), stats.rhat(x, method="split"), rtol=1e-12)
     np.testing.assert_allclose(dg.effective_sample_size(x), stats.ess(x, method="mean"), rtol=1e-9)
-    np.testing.assert_allclose(dg.autocorrelation(x[0]), stats.autocorr(x[0]), atol=1e-12)
 
 
 def test_psrf_in_the_words_of_its_definition():
@@ -75,7 +72,6 @@ def test_what_never_moves():
     assert dg.psrf(still) == 1
     assert dg.effective_sample_size(still) == 30
     assert dg.psrf(still + np.arange(3)[:, None]) == np.inf
-    np.testing.assert_array_equal(dg.autocorrelation(still[0]), np.ones(10))
 
 
 def test_effective_size_of_a_known_chain():
@@ -90,13 +86,6 @@ def test_the_shortest_chains_are_not_taken_for_independent_draws(n_draws):
     assert dg.effective_sample_size(stuck) <= 10
     drift = np.tile(np.arange(float(n_draws)), (4, 1))
     assert dg.effective_sample_size(drift) < 4 * n_draws / 3
-
-
-def test_autocorrelation_by_sums():
-    x = SERIES["slow"][0]
-    y = x - x.mean()
-    plain = [np.sum(y[: len(y) - t] * y[t:]) / np.sum(y * y) for t in range(len(y))]
-    np.testing.assert_allclose(dg.autocorrelation(x), plain, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +223,6 @@ def test_one_law_agrees(medium, samples):
     for found in (dg.compare_samples(medium, *samples), dg.compare_with_law(medium, samples[0])):
         assert found.agrees, str(found)
         assert "No difference" in str(found)
-    assert dg.energy_test(*samples, rng=0).p_value > 0.01
 
 
 def test_z_scores_are_calibrated(medium, pool):
@@ -270,25 +258,6 @@ def test_other_laws_are_told_apart(medium, samples):
     for other in (tilted, smaller, symmetric):
         assert not dg.compare_with_law(medium, other).agrees
         assert "The distributions differ" in str(dg.compare_with_law(medium, other))
-    assert dg.energy_test(tilted, samples[0], rng=0).p_value < 0.01
-
-
-def test_energy_sees_what_means_do_not():
-    """Two items, each in half of all sets: together or apart."""
-    rng = np.random.default_rng(0)
-    together = Baskets.from_lists([[0, 1] if heads else [] for heads in rng.random(100) < 0.5], n_items=2)
-    apart = Baskets.from_lists([[int(heads)] for heads in rng.random(100) < 0.5], n_items=2)
-    assert dg.energy_test(together, apart, rng=0) == (pytest.approx(1.0, abs=0.7), 0.001, 999)
-
-
-def test_energy_is_that_of_the_definition():
-    first, second = Baskets.from_lists([[0], [1, 2]], n_items=4), Baskets.from_lists([[3], [0, 1], []], n_items=4)
-
-    def mean(one, other):
-        return np.mean([np.sqrt(len(set(a.tolist()) ^ set(b.tolist()))) for a in one for b in other])
-
-    expected = 2 * mean(first, second) - mean(first, first) - mean(second, second)
-    assert dg.energy_test(first, second, n_permutations=9, rng=0).statistic == pytest.approx(expected)
 
 
 def test_bad_samples(medium, samples):
@@ -335,36 +304,3 @@ def test_a_chain_of_a_foreign_kernel(medium, samples):
         dg.diagnose_chains(medium.exclude([int(samples[0].indices[0])]), samples[0], n_chains=4)
     with pytest.raises(InvalidInputError, match="eight sets per chain"):
         dg.diagnose_chains(medium, samples[0][:12], n_chains=3)
-
-
-class Recorder:
-    """Stands in for arviz-base: returns what it was given."""
-
-    @staticmethod
-    def from_dict(data):
-        return data
-
-
-def test_export_to_arviz(medium, samples, monkeypatch):
-    found = dg.functionals(medium, samples[0], n_chains=3, n_items=2)
-    monkeypatch.setattr(importlib, "import_module", lambda name: Recorder)
-    posterior = dg.to_arviz(found)["posterior"]
-    assert list(posterior) == list(found.names)
-    np.testing.assert_array_equal(posterior["size"], found.values[:, :, 1])
-
-
-def test_export_without_arviz(medium, samples, monkeypatch):
-    def absent(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtraError, match="arviz-base"):
-        dg.to_arviz(dg.functionals(medium, samples[0]))
-
-
-def test_the_export_is_what_arviz_reads(medium, samples):
-    pytest.importorskip("arviz_base")
-    stats = pytest.importorskip("arviz_stats")
-    found = dg.functionals(medium, samples[0], n_chains=3, n_items=2)
-    rhat = stats.rhat(dg.to_arviz(found), method="identity")
-    np.testing.assert_allclose([float(rhat[name]) for name in found.names], dg.psrf(found.values), rtol=1e-10)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from ndpp import Baskets, metrics
 from ndpp.datasets import make_baskets
-from ndpp.diagnostics import classifier_test, lookalike
-from ndpp.diagnostics.lookalike import FEATURES, basket_features
 from ndpp.errors import InvalidInputError, MissingExtraError
+from ndpp_experiments import lookalike
+from ndpp_experiments.lookalike import FEATURES, basket_features, classifier_test
 
 pytest.importorskip("sklearn")
 
@@ -97,6 +99,6 @@ def test_wrong_input(monkeypatch):
         classifier_test(REAL, REAL, REFERENCE, n_folds=1)
     with pytest.raises(InvalidInputError, match="level"):
         classifier_test(REAL, REAL, REFERENCE, level=95)
-    monkeypatch.setattr(lookalike, "CLASSIFIER", "no_such_package:Classifier")
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'ndpp\[learn\]'"):
         classifier_test(REAL, REAL, REFERENCE)

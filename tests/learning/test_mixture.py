@@ -18,7 +18,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.learning import MixtureNDPP, mixture_objective, tied, trainer
 from ndpp.learning.batches import pack
-from ndpp.learning.classes import Shape, find_classes, frequencies, start
+from ndpp.learning.classes import Shape, find_classes, start
 from ndpp.learning.families import FamilyData
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.tied import Components, Expansion
@@ -161,7 +161,9 @@ def test_classes_are_found():
     np.testing.assert_allclose(np.exp(found.log_shares[order]), [0.6, 0.4], atol=0.03)
     p = 1 / (1 + np.exp(-found.log_odds[order]))
     # 30 average baskets are added to 2,400 and 1,600.
-    shrunk = [(m * own + 30 * frequencies(baskets)) / (m + 30) for m, own in zip((2400, 1600), MISSIONS)]
+    shrunk = [
+        (m * own + 30 * independent_items(baskets).probabilities) / (m + 30) for m, own in zip((2400, 1600), MISSIONS)
+    ]
     np.testing.assert_allclose(p, shrunk, atol=0.03)
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 from ndpp import Baskets
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
-from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, progress
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest
 from ndpp.learning.contest import Contest
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.objective import LESS
@@ -40,7 +40,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(contest, "WORTH_ASKING", 0.0)
     monkeypatch.setattr(
         Contest, "seconds_left", lambda self, _: 60.0 * sum(one.now.X.shape[1] for one in self.candidates.values())
     )
@@ -65,12 +65,12 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
     ],
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(progress, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(progress, "seconds_per_epoch", lambda goal, *_: 10.0 * goal.start.X.shape[1])
+    monkeypatch.setattr(contest, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(contest, "seconds_per_epoch", lambda goal, *_: 10.0 * goal.start.X.shape[1])
     told: list[str] = []
     MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
     runs = 2 if name == "contest" else 1
-    assert told[2] == f"with rank {rank} at most about {progress.duration(30 * rank * runs)}; {cost}"
+    assert told[2] == f"with rank {rank} at most about {contest.duration(30 * rank * runs)}; {cost}"
 
 
 @pytest.mark.usefixtures("full_epochs")
@@ -84,7 +84,7 @@ def test_little_is_said_of_little_work():
 def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
     """With steps of 2 s and evaluations of 3 s; a mixture evaluates three times per epoch."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(contest.time, "perf_counter", lambda: now[0])
     step, log_probs = Trainer.take_step, MixtureObjective.log_probs
 
     def slow_step(run: Any, *args: Any) -> Any:

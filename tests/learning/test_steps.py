@@ -33,7 +33,7 @@ BATCH = np.arange(10)
 
 
 def _objective(baskets: Baskets, **changed: Any) -> KernelObjective:
-    return KernelObjective(NDPP(**SETTINGS | changed)._recipe(), 8, baskets, baskets, 0)
+    return NDPP(**SETTINGS | changed)._objectives(8, baskets, baskets, 0)["kernel"]
 
 
 def _run(baskets: Baskets, **changed: Any) -> Trainer[Parameters]:

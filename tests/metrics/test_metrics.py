@@ -15,7 +15,7 @@ from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import next_item_scores
 from ndpp.laws import batched
 from ndpp.metrics import LargestId, RandomHoldout, likelihood
-from ndpp.metrics.estimates import Bootstrap, mean_estimate
+from ndpp.metrics.estimates import Bootstrap
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import scores
 from ndpp.metrics.ranking import held_out_ranks, hold_out
@@ -112,11 +112,6 @@ def test_mean_log_likelihood_by_hand():
     assert found.value == pytest.approx(np.mean(np.log([2 / 5, 1 / 5, 1 / 5, 1 / 5])))
     assert found.low <= float(found) <= found.high
     assert (found.n, found.n_zero, found.level) == (4, 0, 0.95)
-    assert [tuple(one) for one in found.by_size] == [
-        (0, 0, pytest.approx(np.log(0.2)), 1),
-        (1, 1, pytest.approx(np.log(0.2)), 2),
-        (2, 2, pytest.approx(np.log(0.4)), 1),
-    ]
 
 
 def test_the_expected_log_likelihood_is_minus_the_entropy():
@@ -135,7 +130,7 @@ def test_impossible_baskets_are_counted_and_left_out():
     assert found.value == pytest.approx((kernel.log_prob([0]) + kernel.log_prob([4, 5])) / 2)
     assert "on 2 baskets, 1 more of probability zero" in str(found)
     nothing = metrics.mean_log_likelihood(kernel, baskets[1:2], rng=0)
-    assert (nothing.n, nothing.by_size) == (0, ())
+    assert nothing.n == 0
     assert np.isnan(nothing.value)
 
 
@@ -334,20 +329,10 @@ def test_intervals_cover_as_often_as_they_say():
 
 def test_intervals_in_parts_are_the_same(monkeypatch):
     values = np.random.default_rng(0).random(30)
-    whole = Bootstrap(0.9, 50, np.random.default_rng(1)).intervals(values[:, None])
+    whole = Bootstrap(0.9, 50, 1).intervals(values[:, None])
     monkeypatch.setattr("ndpp.metrics.estimates.CHUNK_VALUES", 100)
-    parts = Bootstrap(0.9, 50, np.random.default_rng(1)).intervals(values[:, None])
+    parts = Bootstrap(0.9, 50, 1).intervals(values[:, None])
     np.testing.assert_allclose(parts, whole, rtol=1e-14)
-
-
-def test_size_classes_double():
-    sizes = np.array([0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 100])
-    found = mean_estimate("name", sizes.astype(float), sizes, Bootstrap(0.9, 0, np.random.default_rng(0)))
-    bounds = [(one.least, one.most, one.n) for one in found.by_size]
-    assert [one.value for one in found.by_size] == [0, 1, 2, 3.5, 6.5, 12.5, 17, 100]
-    assert bounds == [
-        (0, 0, 1), (1, 1, 1), (2, 2, 1), (3, 4, 2), (5, 8, 2), (9, 16, 2), (17, 32, 1), (65, 128, 1),
-    ]  # fmt: skip
 
 
 def test_the_same_seed_gives_the_same_and_no_interval_without_resamples():

@@ -110,9 +110,8 @@ def baselines(kernel: Law, train: Baskets | None, validation: Baskets | None) ->
 
 
 def _record(model: str, estimate: Estimate) -> dict[str, Any]:
-    """Return the fields of an estimate, without its classes of sizes."""
+    """Return the fields of an estimate."""
     fields = asdict(estimate)
-    del fields["by_size"]
     return {"model": model, "metric": fields.pop("name"), **fields}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
@@ -28,42 +28,6 @@ VARIABLE = "NDPP_DATA"
 UK_RETAIL_URL = "https://archive.ics.uci.edu/static/public/352/online+retail.zip"
 UK_RETAIL_SHA256 = "f5385cbb54bbebf7196389109c6b0621faab0c304e3702548165e71c84aede8b"
 LEVELS = ("product_type", "product_category", "department", "product_id")
-
-
-class Original(NamedTuple):
-    """The name of the prepared baskets, the original file, where to get it, and another way to get it."""
-
-    name: str
-    file: str
-    page: str
-    alternative: str = ""
-
-
-ORIGINALS = {
-    "load_uk_retail": Original(
-        "uk_retail",
-        "Online Retail.xlsx or its CSV export",
-        "archive.ics.uci.edu/dataset/352 (CC BY 4.0)",
-        " Or pass download=True.",
-    ),
-    "load_recipe": Original(
-        "foodcom", "RAW_recipes.csv", "kaggle.com/datasets/shuyangli94/food-com-recipes-and-user-interactions"
-    ),
-    "load_instacart": Original(
-        "instacart_train",
-        "the folder of order_products__prior.csv and products.csv",
-        'the page "Instacart Market Basket Analysis" on kaggle.com (non-commercial use)',
-    ),
-    "load_million_song": Original(
-        "millionsong_sample", "train_triplets.txt", "millionsongdataset.com/tasteprofile (research use)"
-    ),
-    "load_book": Original(
-        "goodreads_toread",
-        "goodreads_interactions.csv",
-        'the page "UCSD Book Graph" of its authors, M. Wan and J. McAuley (academic use)',
-    ),
-    "load_amazon_registry": Original("amazon_{}", "1_100_100_100_{}_regs.csv", "code.google.com/archive/p/em-for-dpps"),
-}
 
 
 def load_baskets(name: str, *, folder: PathLike | None = None) -> Baskets:
@@ -98,7 +62,8 @@ def load_uk_retail(path: PathLike | None = None, *, download: bool = False) -> B
     the cache. Prepared baskets: ``uk_retail``.
     """
     if path is None and not download:
-        return _prepared("load_uk_retail")
+        original = "Online Retail.xlsx or its CSV export from archive.ics.uci.edu/dataset/352 (CC BY 4.0)"
+        return _prepared("uk_retail", "load_uk_retail", original, " Or pass download=True.")
     file = fetch(UK_RETAIL_URL, sha256=UK_RETAIL_SHA256) if path is None else path
     return read_long(
         file,
@@ -119,7 +84,8 @@ def load_recipe(path: PathLike | None = None) -> Baskets:
     numbers in ``ingredient_ids``. Prepared baskets: ``foodcom`` (79,099 of the recipes).
     """
     if path is None:
-        return _prepared("load_recipe")
+        page = "kaggle.com/datasets/shuyangli94/food-com-recipes-and-user-interactions"
+        return _prepared("foodcom", "load_recipe", f"RAW_recipes.csv from {page}")
     texts = [
         text for _, columns in read_columns(path, (), ("ingredient_ids", "ingredients")) for text in columns if text
     ]
@@ -136,7 +102,9 @@ def load_instacart(path: PathLike | None = None) -> Baskets:
     Names come from products.csv in the same folder, if present. Prepared baskets: ``instacart_train`` (131,209 orders).
     """
     if path is None:
-        return _prepared("load_instacart")
+        page = 'the page "Instacart Market Basket Analysis" on kaggle.com (non-commercial use)'
+        original = f"the folder of order_products__prior.csv and products.csv from {page}"
+        return _prepared("instacart_train", "load_instacart", original)
     file = Path(path) / "order_products__prior.csv" if Path(path).is_dir() else Path(path)
     products, names = file.with_name("products.csv"), {}
     if products.is_file():
@@ -151,7 +119,8 @@ def load_million_song(path: PathLike | None = None) -> Baskets:
     ``millionsong_sample`` (1,578 users).
     """
     if path is None:
-        return _prepared("load_million_song")
+        original = "train_triplets.txt from millionsongdataset.com/tasteprofile (research use)"
+        return _prepared("millionsong_sample", "load_million_song", original)
     return read_long(path, basket="user", item="song", header=("user", "song", "count"), delimiter="\t")
 
 
@@ -162,7 +131,8 @@ def load_book(path: PathLike | None = None) -> Baskets:
     count. Prepared baskets: ``goodreads_toread`` (48,859 to-read shelves of the smaller data set goodbooks-10k).
     """
     if path is None:
-        return _prepared("load_book")
+        page = 'the page "UCSD Book Graph" of its authors, M. Wan and J. McAuley (academic use)'
+        return _prepared("goodreads_toread", "load_book", f"goodreads_interactions.csv from {page}")
     return read_long(path, basket="user_id", item="book_id", number="is_reviewed", keep=lambda reviewed: reviewed == 1)
 
 
@@ -174,7 +144,8 @@ def load_amazon_registry(category: str = "apparel", path: PathLike | None = None
     category, such as ``amazon_3cat`` (apparel, diaper and feeding together: 31,218 baskets over 300 items).
     """
     if path is None:
-        return _prepared("load_amazon_registry", category)
+        original = f"1_100_100_100_{category}_regs.csv from code.google.com/archive/p/em-for-dpps"
+        return _prepared(f"amazon_{category}", "load_amazon_registry", original)
     raw = Baskets.read(path, format="text", as_labels=False)
     if np.any(raw.indices == 0):
         raise InvalidInputError(f"{path}: item numbers must start from 1; found 0. Use Baskets.read for this file.")
@@ -210,13 +181,13 @@ def load_complete_journey(
     return Baskets.from_csr(counts > 0, labels=distinct(list(labels))).select(max_size=MAX_ROWS)
 
 
-def _prepared(loader: str, category: str = "") -> Baskets:
-    name, file, page, alternative = (text.format(category) for text in ORIGINALS[loader])
+def _prepared(name: str, loader: str, original: str, alternative: str = "") -> Baskets:
+    """Return prepared baskets; if there are none, the error says where to get the original, and which loader reads it."""
     try:
         return load_baskets(name)
     except DataNotFoundError as reason:
         raise DataNotFoundError(
-            f"{reason}.\nTo read the original instead, get {file} from {page} "
+            f"{reason}.\nTo read the original instead, get {original} "
             f"and pass its path to ndpp.datasets.{loader}.{alternative}"
         ) from None
 

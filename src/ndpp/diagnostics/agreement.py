@@ -1,22 +1,18 @@
 """Tests of whether two samplers draw from one distribution, or one sampler from that of its kernel.
 
-:func:`compare_samples` and :func:`compare_with_law` compare what a user would see: sizes, how often groups of items occur,
-and mean log det. :func:`energy_test` compares whole sets, and detects any difference, given enough draws
-[Székely & Rizzo, J. Statistical Planning and Inference 143, 2013].
+They compare what a user would see: sizes, how often groups of items occur, and mean log det.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ndpp._types import FloatArray, IntArray, RngLike
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.diagnostics.functionals import log_dets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 
@@ -67,14 +63,6 @@ class Agreement:
         )
 
 
-class EnergyTest(NamedTuple):
-    """Energy distance between two samples, and the share of permutations with at least this distance."""
-
-    statistic: float
-    p_value: float
-    n_permutations: int
-
-
 def compare_samples(
     kernel: LowRankKernel, first: Baskets, second: Baskets, *, n_groups: int = 12, sigmas: float = 4.0
 ) -> Agreement:
@@ -103,7 +91,7 @@ def compare_samples(
     samples = (first, second)
     _check_samples(kernel, samples)
     groups, edges = _groups(kernel, n_groups), _size_edges(kernel, samples)
-    values = [np.column_stack([_statistics(baskets, groups, edges), log_dets(kernel, baskets)]) for baskets in samples]
+    values = [np.column_stack([_statistics(baskets, groups, edges), kernel.log_dets(baskets)]) for baskets in samples]
     if not all(np.isfinite(sample).all() for sample in values):
         raise InvalidInputError("a basket has probability zero under the kernel, so it was drawn from another one")
     error = np.sqrt(sum(sample.var(axis=0, ddof=1) / len(sample) for sample in values))
@@ -145,39 +133,6 @@ def compare_with_law(
     error = np.sqrt(variance / len(values))
     z = _in_errors(values.mean(axis=0) - expected, error)
     return Agreement(_names(groups, edges), z, sigmas, (len(baskets),))
-
-
-def energy_test(first: Baskets, second: Baskets, *, n_permutations: int = 999, rng: RngLike = None) -> EnergyTest:
-    """Test whether two samples of independent sets have one distribution, by permutations of the energy distance.
-
-    2·E|S − T| − E|S − S'| − E|T − T'|, where |S − T| = √|S △ T|, S and S' are from one sample, T and T' from the other.
-    It is zero for equal distributions only. O((n₁ + n₂)²) memory.
-
-    Examples
-    --------
-    >>> import ndpp
-    >>> kernel = ndpp.LowRankKernel(np.eye(6), np.eye(6))
-    >>> energy_test(kernel.sample(100, rng=0), kernel.sample(100, rng=1), rng=2).p_value > 0.01
-    True
-    >>> energy_test(kernel.sample(100, rng=0), kernel.sample(100, size=2, rng=1), rng=2).p_value
-    0.001
-    """
-    n_permutations = check_count(n_permutations, "n_permutations", least=1)
-    if min(len(first), len(second)) < 2 or first.n_items != second.n_items:
-        raise InvalidInputError(
-            "expected two samples of at least two sets each, over the same items; "
-            f"got {len(first)} over {first.n_items} items and {len(second)} over {second.n_items}"
-        )
-    generator = np.random.default_rng(rng)
-    sets = [basket for baskets in (first, second) for basket in baskets]
-    matrix = Baskets.from_lists(sets, n_items=first.n_items).to_csr().astype(np.float64)
-    sizes = np.concatenate([first.sizes, second.sizes])
-    distance = np.sqrt(np.maximum(sizes[:, None] + sizes - 2 * (matrix @ matrix.T).toarray(), 0.0))
-    signs = np.concatenate([np.full(len(first), 1 / len(first)), np.full(len(second), -1 / len(second))])
-    signs = np.column_stack([signs, *(generator.permutation(signs) for _ in range(n_permutations))])
-    energy = -np.einsum("ij,ij->j", signs, distance @ signs)
-    exceeded = int(np.count_nonzero(energy[1:] >= energy[0] * (1 - 1e-12)))
-    return EnergyTest(float(energy[0]), (1 + exceeded) / (1 + n_permutations), n_permutations)
 
 
 def _check_samples(kernel: LowRankKernel, samples: tuple[Baskets, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Have chains mixed, and how many independent draws are they worth?
+"""What to watch along chains of sets; whether they have mixed, and how many independent draws they are worth.
 
 R-hat [Gelman & Rubin, Statistical Science 7, 1992] compares the variance between chains with the variance within them.
 The effective sample size sums the joint autocorrelation of all chains until noise dominates, by Geyer's initial monotone
@@ -8,28 +8,59 @@ sequence [Geyer, Statistical Science 7, 1992] over split chains [Vehtari et al.,
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.fft
 
-from ndpp._types import FloatArray
+from ndpp._types import BoolArray, FloatArray
+from ndpp._validation import check_count
+from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.kernel import LowRankKernel
 
 
-def autocorrelation(x: Any) -> FloatArray:
-    """Return the autocorrelation of a series at lags 0..n−1, along the last axis. O(n log n).
+class Functionals(NamedTuple):
+    """Values along chains, (n_chains, n_draws, n_functionals), with the names of the functionals; some are of items."""
 
-    ρ_t = Σ_i (x_i − x̄)(x_{i+t} − x̄) / Σ_i (x_i − x̄)²; a constant series has ρ_t = 1.
+    names: tuple[str, ...]
+    values: FloatArray
+    is_item: BoolArray
+
+
+def functionals(kernel: LowRankKernel, baskets: Baskets, *, n_chains: int = 1, n_items: int = 100) -> Functionals:
+    """Return log det, the size (if it varies) and the indicators of ``n_items`` items along chains of sets.
+
+    Chains are interleaved, as ``Walk`` returns them: basket i belongs to chain i mod ``n_chains``. The items are those
+    whose frequency over all draws is closest to one half.
 
     Examples
     --------
-    >>> autocorrelation([1.0, -1.0, 1.0, -1.0])
-    array([ 1.  , -0.75,  0.5 , -0.25])
+    >>> import ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
+    >>> found = functionals(kernel, kernel.sample(40, rng=0), n_chains=4, n_items=2)
+    >>> found.names, found.values.shape
+    (('log det', 'size', 'item 0', 'item 1'), (4, 10, 4))
     """
-    covariance = _autocovariance(np.asarray(x, np.float64))
-    variance = covariance[..., :1]
-    return np.divide(covariance, variance, out=np.ones_like(covariance), where=variance > 0)
+    n_chains, n_items = check_count(n_chains, "n_chains", least=1), check_count(n_items, "n_items")
+    if baskets.n_items > kernel.n_items:
+        raise InvalidInputError(f"the baskets are over {baskets.n_items} items; the kernel has {kernel.n_items}")
+    if not len(baskets) or len(baskets) % n_chains:
+        raise InvalidInputError(
+            f"the number of baskets must be a multiple of {n_chains}, the number of chains; got {len(baskets)}. "
+            "Drop the last few, or check n_chains"
+        )
+    frequency = np.bincount(baskets.indices, minlength=baskets.n_items) / len(baskets)
+    variance = frequency * (1 - frequency)
+    watched = np.argsort(-variance, kind="stable")[: min(n_items, np.count_nonzero(variance))]
+    labels = baskets.labels or range(baskets.n_items)
+    names, columns = ["log det"], [kernel.log_dets(baskets)]
+    if np.ptp(baskets.sizes) > 0:
+        names, columns = [*names, "size"], [*columns, baskets.sizes.astype(np.float64)]
+    is_item = np.arange(len(names) + len(watched)) >= len(names)
+    names += [f"item {labels[item]}" for item in watched]
+    values = np.column_stack([*columns, baskets.to_csr().tocsc()[:, watched].toarray()])
+    return Functionals(tuple(names), values.reshape(-1, n_chains, values.shape[1]).swapaxes(0, 1), is_item)
 
 
 def psrf(chains: Any, *, split: bool = False) -> FloatArray:

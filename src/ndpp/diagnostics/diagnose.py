@@ -16,8 +16,7 @@ from ndpp._types import BoolArray, FloatArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.diagnostics.agreement import Agreement, compare_samples, compare_with_law
-from ndpp.diagnostics.chains import effective_sample_size, psrf
-from ndpp.diagnostics.functionals import functionals
+from ndpp.diagnostics.chains import effective_sample_size, functionals, psrf
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Exact, Walk

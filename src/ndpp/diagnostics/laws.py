@@ -12,14 +12,11 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
-from ndpp.diagnostics.functionals import log_dets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 
 MAX_SETS = 2**20
 """Maximum number of sets to enumerate."""
-CHUNK_SETS = 2**14
-"""Number of determinants computed at a time."""
 SUM_TOLERANCE = 1e-6
 """Allowed deviation of the sum of probabilities from one."""
 
@@ -47,8 +44,7 @@ def exact_law(kernel: LowRankKernel, size: int | None = None) -> dict[tuple[int,
             "use a closed form: size_distribution(), inclusion_probabilities(), log_prob()"
         )
     sets: list[tuple[int, ...]] = [S for k in sizes for S in combinations(kernel.support.tolist(), k)]
-    chunks = (sets[i : i + CHUNK_SETS] for i in range(0, n_sets, CHUNK_SETS))
-    values = np.concatenate([log_dets(kernel, Baskets.from_lists(c, n_items=kernel.n_items)) for c in chunks])
+    values = kernel.log_dets(Baskets.from_lists(sets, n_items=kernel.n_items))
     probabilities = np.exp(values - values.max())
     probabilities /= probabilities.sum()
     return {sets[i]: float(probabilities[i]) for i in np.flatnonzero(probabilities)}

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ndpp._json import check_same
 from ndpp._progress import say_line
-from ndpp._types import FloatArray, Items, RngLike
+from ndpp._types import FloatArray, Items
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -24,9 +24,7 @@ from ndpp.inference import Ranking, Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.contest import Contest
 from ndpp.learning.data import read_baskets, set_aside
-from ndpp.learning.loop import train
 from ndpp.learning.objective import Objective, P
-from ndpp.learning.progress import estimates
 from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
 
@@ -106,9 +104,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         contest = Contest({name: Trainer(goal, settings, seed) for name, goal in objectives.items()})
         if saved is not None:
             contest.restore(saved)
-        for line in estimates(contest) if self.progress else ():
+        for line in contest.estimates() if self.progress else ():
             say_line(line, self.progress)
-        self.ended_ = train(contest, made_with=made_with, path=self.checkpoint, progress=self.progress)
+        self.ended_ = contest.train(made_with=made_with, path=self.checkpoint, progress=self.progress)
         self._keep(contest.lead)
         self.n_dropped_ = len(baskets) - len(possible)
         self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
@@ -127,22 +125,10 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         """Return the mean log-probability of the baskets."""
         return float(np.mean(self.score_samples(X)))
 
-    def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        size: int | None = None,
-        given: Items = (),
-        exclude: Items = (),
-        rng: RngLike = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-    ) -> Baskets:
-        """Draw exact samples from the learned distribution; see :meth:`ndpp.LowRankKernel.sample`."""
+    def sample(self, n_samples: int = 1, **options: Any) -> Baskets:
+        """Draw exact samples from the learned distribution; the options are those of :meth:`ndpp.LowRankKernel.sample`."""
         check_is_fitted(self, "law_")
-        drawn: Baskets = self.law_.sample(
-            n_samples, size=size, given=given, exclude=exclude, rng=rng, n_jobs=n_jobs, progress=progress
-        )
+        drawn: Baskets = self.law_.sample(n_samples, **options)
         return drawn
 
     def recommend(self, basket: Items, n: int = 10, *, ranking: str = "continuation") -> Recommendation:

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
+from ndpp.metrics.models import independent_items
 
 MAX_BASKETS = 100_000
 """Most baskets that EM looks at; training sees all."""
@@ -42,16 +43,15 @@ class Classes(NamedTuple):
         return joint
 
 
-def frequencies(baskets: Baskets) -> FloatArray:
-    """Return the share of baskets that hold each item, with half a basket added on either side."""
-    return (np.bincount(baskets.indices, minlength=baskets.n_items) + 0.5) / (len(baskets) + 1)
-
-
 def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets, n_classes: int) -> Classes:
     """Return classes of independent items by EM, ended when the validation baskets become less probable."""
     if len(baskets) > MAX_BASKETS:
         baskets = baskets[np.sort(rng.choice(len(baskets), MAX_BASKETS, replace=False))]
-    matrix, judged, average = baskets.to_csr().astype(np.float32), validation.to_csr(), frequencies(baskets)
+    matrix, judged, average = (
+        baskets.to_csr().astype(np.float32),
+        validation.to_csr(),
+        independent_items(baskets).probabilities,
+    )
     columns, members = matrix.T.tocsr(), _first_members(rng, matrix, average, n_classes)
     best, best_value, bad = None, -np.inf, 0
     for _ in range(MAX_ROUNDS):
@@ -65,7 +65,7 @@ def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets
             best, best_value = found, value
         if bad == 2:
             break
-        members = _posterior(found.joint(matrix))
+        members = np.asarray(softmax(found.joint(matrix), axis=1), np.float32)
     assert best is not None
     return best
 
@@ -76,12 +76,7 @@ def _first_members(rng: np.random.Generator, matrix: Any, average: FloatArray, n
     norms = np.sqrt(np.maximum(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel(), 1e-9))
     seeds = rng.choice(len(norms), n_classes, replace=len(norms) < n_classes)
     likeness = (scaled @ scaled[seeds].T).toarray() / norms[:, None] / norms[seeds]
-    return _posterior(10 * (likeness + 0.05 * rng.random(likeness.shape)))
-
-
-def _posterior(joint: FloatArray) -> FloatArray:
-    weights = np.exp(joint - joint.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+    return np.asarray(softmax(10 * (likeness + 0.05 * rng.random(likeness.shape)), axis=1), np.float32)
 
 
 def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape: Shape) -> tuple[FloatArray, ...]:
@@ -91,7 +86,7 @@ def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape
     """
     n_classes = min(shape.n_missions, max(LEAST_CLASSES, -(-shape.n_missions // SPLIT)))
     classes = find_classes(rng, baskets, validation, n_classes)
-    average = frequencies(baskets)
+    average = independent_items(baskets).probabilities
     bias, root = np.log(average) - np.log1p(-average), np.sqrt(average)
     left, values, right = np.linalg.svd((classes.log_odds - bias) * root, full_matrices=False)
     r = min(shape.n_factors, len(values))

@@ -1,20 +1,37 @@
-"""Candidates that are trained side by side, until the validation baskets say which is better: a mixture with and without families."""
+"""Candidates that are trained side by side until the validation baskets say which is better: a mixture with and without families.
+
+The loop of training is here, with its checkpoints and Ctrl-C, and what it says: how long it takes at most, what a smaller rank would save.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic
 
-from ndpp._progress import ProgressBar
+import numpy as np
+
+from ndpp._progress import ProgressBar, progress_bar
+from ndpp.errors import PrecisionError, TrainingInterruptedWarning
+from ndpp.learning import checkpoint
+from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.objective import P
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.objective import Objective, P
+from ndpp.learning.trainer import Trainer, TrainingSettings
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
 MARGIN = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
+TIMED = 4
+"""Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
+WORTH_ASKING = 10.0
+"""Seconds of training below which a smaller rank is not considered."""
+WORTH_SAYING = 0.9
+"""Share of the time above which a smaller rank is not mentioned."""
 
 
 class Contest(Generic[P]):
@@ -55,12 +72,44 @@ class Contest(Generic[P]):
         if len(self.lead.history) >= self.pilot:
             self.candidates = {self._leader: self.lead}
 
-    def validate(self) -> None:
-        """Validate all candidates as they are."""
-        for trainer in self.candidates.values():
-            trainer.validate()
+    def train(
+        self,
+        *,
+        made_with: Mapping[str, Any],
+        path: str | os.PathLike[str] | None = None,
+        progress: bool | Callable[[str], None] = False,
+    ) -> str:
+        """Train until the validation log-likelihood no longer rises; return why it ended: "converged", "max_epochs" or "interrupted".
 
-    def steps_until(self, epoch: int) -> int:
+        Every epoch writes a checkpoint to ``path`` that includes ``made_with``. Ctrl-C ends training with the best
+        parameters so far.
+        """
+        total, done = (self._steps_until(epoch) for epoch in (self.lead.settings.max_epochs, len(self.lead.history)))
+        try:
+            with progress_bar(total, "epoch 1", done=done, show=progress, left="at most") as bar:
+                while self.ended is None:
+                    self.epoch(bar)
+                    if path is not None:
+                        state = self.state()
+                        checkpoint.write(path, state.tensors, {**state.record, "made_with": dict(made_with)})
+                    now = self.lead.history[-1]
+                    told = f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
+                    bar.tell(told, told + self._remaining())
+        except KeyboardInterrupt:
+            if not self.lead.history:
+                for trainer in self.candidates.values():
+                    trainer.validate()
+            warnings.warn(
+                f"training was interrupted in epoch {len(self.lead.history) + 1}; the best kernel so far is kept "
+                f"(validation log-likelihood {self.lead.best_value:.4g})",
+                TrainingInterruptedWarning,
+                stacklevel=3,  # where fit was called
+            )
+            return "interrupted"
+        assert self.ended is not None
+        return self.ended
+
+    def _steps_until(self, epoch: int) -> int:
         """Return how many steps the first epochs take, of all candidates together."""
         return self.lead.n_steps * (epoch + (len(self.candidates) - 1) * min(epoch, self.pilot))
 
@@ -69,6 +118,35 @@ class Contest(Generic[P]):
         first, last = len(self.lead.history), self.lead.settings.max_epochs
         together = max(0, self.pilot - first)
         return float(sum(per_epoch) * together + max(per_epoch) * (last - first - together))
+
+    def _remaining(self) -> str:
+        """Return what a line about an epoch says of time: how long it took, and how long training still takes at most."""
+        took = [trainer.history[-1]["seconds"] for trainer in self.candidates.values()]
+        left = self.seconds_left(took)
+        goes_on = left and self.ended is None
+        return f", {duration(sum(took))}" + (f"; at most about {duration(left)} left" if goes_on else "")
+
+    def estimates(self) -> Iterator[str]:
+        """Yield lines on how long training takes, and on how long it would with a smaller rank, from some steps that are timed."""
+        if self.ended is not None:
+            return
+        lead, goals = self.lead, [trainer.objective for trainer in self.candidates.values()]
+        seconds = [seconds_per_epoch(goal, lead.settings, lead.seed) for goal in goals]
+        total, epochs = self.seconds_left(seconds), lead.settings.max_epochs - len(lead.history)
+        both = f", the first {self.pilot} with and without families" if len(goals) > 1 else ""
+        yield (
+            f"at most about {duration(total)}: {epochs} epochs of {duration(max(seconds))}{both}; "
+            "fewer if the validation baskets stop gaining"
+        )
+        found = [narrow for goal in goals if total >= WORTH_ASKING and (narrow := goal.narrower()) is not None]
+        if len(found) < len(goals):
+            return
+        try:
+            less = self.seconds_left([seconds_per_epoch(one.objective, lead.settings, lead.seed) for one in found])
+        except PrecisionError:
+            return
+        if less < WORTH_SAYING * total:
+            yield f"with rank {found[0].rank} at most about {duration(less)}; {found[0].cost}"
 
     def state(self) -> Checkpoint:
         """Return a checkpoint: of the one candidate, with its name, or of all, with the name of each before those of its tensors."""
@@ -92,3 +170,33 @@ class Contest(Generic[P]):
             raise saved.unusable(f"it does not say which of {', '.join(self.candidates)} it continues")
         self.candidates = {name: self.candidates[name]}
         self.lead.restore(saved)
+
+
+def seconds_per_epoch(objective: Objective[P], settings: TrainingSettings, seed: int) -> float:
+    """Return how long an epoch takes, from some steps of a trainer that is not used otherwise."""
+    saved, trainer, took = objective.state(), Trainer(objective, settings, seed), []
+    which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
+    with warnings.catch_warnings(action="ignore"):
+        objective.begin_epoch(trainer.now)
+        for _ in range(1 + TIMED):
+            began = time.perf_counter()
+            float(trainer.take_step(which))  # waits for a GPU
+            took.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        objective.log_probs(trainer.now)
+        evaluation = time.perf_counter() - began
+    objective.restore(saved)
+    return float(trainer.n_steps * np.mean(took[1:]) + objective.evaluations * evaluation)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people.
+
+    Examples
+    --------
+    >>> duration(0.2), duration(37.2), duration(372), duration(9000)
+    ('0.2 s', '37 s', '6 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.{int(seconds < 9.5)}f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

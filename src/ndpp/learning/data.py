@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -59,23 +58,6 @@ def read_baskets(estimator: Any, X: Any, *, reset: bool) -> Baskets:
             "create the baskets with labels=model.labels_"
         )
     return baskets
-
-
-def keep_possible(baskets: Baskets, rank: int, oversize: Literal["drop", "raise"], what: str) -> Baskets:
-    """Return the baskets of at most ``rank`` items; larger ones are dropped with a warning, or raise an error."""
-    if oversize not in ("drop", "raise"):
-        raise InvalidInputError(f"oversize must be 'drop' or 'raise'; got {oversize!r}")
-    n_large = int(np.sum(baskets.sizes > rank))
-    if not n_large:
-        return baskets
-    text = (
-        f"{n_large} of {len(baskets)} {what} have more items than the rank of the kernel, {rank}, and so probability "
-        f"zero; the largest has {baskets.sizes.max()}. "
-    )
-    if oversize == "raise":
-        raise InvalidInputError(text + "Choose a larger rank, or oversize='drop'.")
-    warnings.warn(text + "They were dropped; a larger rank would keep them.", stacklevel=3)
-    return baskets.select(max_size=rank)
 
 
 def set_aside(baskets: Baskets, fraction: float, rng: np.random.Generator) -> tuple[Baskets, Baskets]:

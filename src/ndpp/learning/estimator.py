@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ndpp._validation import check_count
@@ -14,8 +16,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.base import BasketModel, estimator, number
-from ndpp.learning.data import keep_possible
-from ndpp.learning.kernel_objective import KernelObjective, KernelRecipe
+from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import (
     FreeSkew,
     KernelForm,
@@ -72,7 +73,20 @@ class LowRankDPP(BasketModel[int, Parameters]):
         return own | {"alpha": alpha, "beta": beta, "noise": self.noise, "gamma": gamma}
 
     def _possible(self, baskets: Baskets, shape: int, what: str) -> Baskets:
-        return keep_possible(baskets, shape, self.oversize, what)
+        """Return the baskets of at most ``shape`` items; larger ones are dropped with a warning, or raise an error."""
+        if self.oversize not in ("drop", "raise"):
+            raise InvalidInputError(f"oversize must be 'drop' or 'raise'; got {self.oversize!r}")
+        n_large = int(np.sum(baskets.sizes > shape))
+        if not n_large:
+            return baskets
+        text = (
+            f"{n_large} of {len(baskets)} {what} have more items than the rank of the kernel, {shape}, and so probability "
+            f"zero; the largest has {baskets.sizes.max()}. "
+        )
+        if self.oversize == "raise":
+            raise InvalidInputError(text + "Choose a larger rank, or oversize='drop'.")
+        warnings.warn(text + "They were dropped; a larger rank would keep them.", stacklevel=2)
+        return baskets.select(max_size=shape)
 
     def _described(self, shape: int) -> str:
         return f"rank {shape}"
@@ -80,13 +94,9 @@ class LowRankDPP(BasketModel[int, Parameters]):
     def _objectives(
         self, shape: int, training: Baskets, held_out: Baskets, seed: int
     ) -> Mapping[str, Objective[Parameters]]:
-        return {"kernel": KernelObjective(self._recipe(), shape, training, held_out, seed)}
-
-    def _recipe(self) -> KernelRecipe:
-        """Return what is trained, for any rank."""
-        alpha, beta, gamma = self._penalties()
-        noise = number(self.noise, "noise")
-        return KernelRecipe(self._form(), self._start(), alpha, beta, gamma, noise, self.device, self._dtype())
+        settings = (*self._penalties(), number(self.noise, "noise"), self.device, self._dtype())
+        objective = KernelObjective(self._form(), self._start(), *settings, shape, training, held_out, seed)
+        return {"kernel": objective}
 
     def _start(self) -> TrainingStart:
         start = PopularityStart() if self.init is None else self.init

@@ -9,12 +9,12 @@ between families: with q_s(S_g) the probability of a non-empty set of items in s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.special import softmax
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
@@ -22,6 +22,7 @@ from ndpp.baskets import Baskets
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
 from ndpp.learning.batches import Batch, pack
+from ndpp.metrics.models import cosines
 
 MAX_FAMILY, N_STATES = 20, 6
 """Most items of a family, and its states if it has more than one item."""
@@ -39,12 +40,8 @@ def find_families(
     """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
     order = rng.permutation(len(baskets))
     baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
-    matrix = baskets.to_csr().astype(np.float64)
-    counts = np.bincount(baskets.indices, minlength=baskets.n_items) + EXTRA
-    scaled = matrix @ sparse.diags_array(1 / np.sqrt(counts))
-    likeness = sparse.csr_array(scaled.T @ scaled)
+    likeness = cosines(baskets, extra=EXTRA)
     likeness.data[likeness.data < least / largest] = 0.0
-    likeness.setdiag(0.0)
     likeness.eliminate_zeros()
     families = np.arange(baskets.n_items)
     while True:
@@ -83,27 +80,22 @@ def find_patterns(
     odds = np.zeros((len(families), n_states))
     odds[:, 0] = 1.0
     plain = Patterns(families, states, odds, len(sizes))
-    for members, sets in zip(plain.members[n_single:], _sets(plain, baskets, n_single)):
+    columns = baskets.to_csr().tocsc()
+    for members in plain.members[n_single:]:
+        sets = _sets(columns, members)
         if len(sets) > MAX_SETS:
             sets = sets[rng.choice(len(sets), MAX_SETS, replace=False)]
         odds[members] = _states(rng, sets, n_states)
     return plain.with_odds(odds)
 
 
-def _sets(patterns: Patterns, baskets: Baskets, first: int) -> Iterator[FloatArray]:
-    """Yield for each family from ``first`` on the non-empty sets of its items in baskets, a row of zeros and ones each."""
-    touched, place = patterns.touched(baskets), np.empty(len(patterns.families), np.int64)
-    for members in patterns.members:
-        place[members] = np.arange(len(members))
-    pair = np.repeat(np.arange(len(touched.first)), np.diff(touched.first, append=len(touched.items)))
-    order = np.argsort(patterns.families[touched.items], kind="stable")
-    bounds = np.searchsorted(patterns.families[touched.items[order]], np.arange(patterns.n_families + 1))
-    for g in range(first, patterns.n_families):
-        part = order[bounds[g] : bounds[g + 1]]
-        row = np.cumsum(np.diff(pair[part], prepend=-1) > 0) - 1
-        sets = np.zeros((len(np.unique(row)), len(patterns.members[g])))
-        sets[row, place[touched.items[part]]] = 1.0
-        yield sets
+def _sets(columns: Any, members: IntArray) -> FloatArray:
+    """Return the non-empty sets of some items in baskets, the CSC array ``columns``, a row of zeros and ones each."""
+    part = columns[:, members]
+    touched, row = np.unique(part.indices, return_inverse=True)
+    sets = np.zeros((len(touched), len(members)))
+    sets[row, np.repeat(np.arange(len(members)), np.diff(part.indptr))] = 1.0
+    return sets
 
 
 def _states(rng: np.random.Generator, sets: FloatArray, n_states: int) -> FloatArray:
@@ -116,8 +108,7 @@ def _states(rng: np.random.Generator, sets: FloatArray, n_states: int) -> FloatA
     for _ in range(ROUNDS):
         odds = chances / (1 - chances)
         joint = sets @ np.log(odds) - np.log(np.expm1(np.log1p(odds).sum(axis=0))) + np.log(share)
-        member = np.exp(joint - joint.max(axis=1, keepdims=True, initial=-np.inf))
-        member /= member.sum(axis=1, keepdims=True)
+        member = softmax(joint, axis=1)
         total = member.sum(axis=0)
         share = (total + 1) / (total + 1).sum()
         mean = (sets.T @ member + SMOOTH * average[:, None]) / (total + SMOOTH)

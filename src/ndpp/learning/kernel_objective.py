@@ -8,7 +8,7 @@ rare items: it suppresses fine structure that would only memorise the training b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -62,57 +62,51 @@ class KernelLoss:
         return evaluated(baskets.sizes, lambda which: self.likelihood.log_probs(X, A, _packed(baskets, which, X)))
 
 
-@dataclass(frozen=True)
-class KernelRecipe:
-    """The settings of an objective, for any baskets and any rank; see :class:`ndpp.learning.NDPP`."""
-
-    form: KernelForm
-    start: TrainingStart
-    alpha: float
-    beta: float
-    gamma: float
-    noise: float
-    device: str
-    dtype: torch.dtype
-
-    def loss_and_start(self, rng: np.random.Generator, baskets: Baskets, rank: int) -> tuple[KernelLoss, Parameters]:
-        """Return the loss for training baskets, and the parameters to begin with."""
-        counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(float)
-        scale = self.start.scale(counts, len(baskets))
-        start = self.start.parameters(rng, self.form, scale, rank, float(baskets.sizes.mean()))
-        n_sym, n_skew = self.form.columns(rank)
-        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
-        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([self.alpha, self.beta], [n_sym, n_skew]))
-        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
-        noise = self.noise / (1 + (counts[:, None] / rank) ** 2)
-        loss = KernelLoss(
-            self.form,
-            Likelihood(self._tensor(scale), n_sym),
-            self._tensor(penalties),
-            self._tensor(noise) if noise.any() else None,
-            self.gamma,
-        )
-        return loss, Parameters(self._tensor(start.X), self._tensor(start.skew))
-
-    def _tensor(self, values: FloatArray | Tensor) -> Tensor:
-        return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
-
-
+@dataclass(eq=False)
 class KernelObjective(Objective[Parameters]):
-    """The objective of a kernel, with its noise."""
+    """The objective of a kernel of some rank, with its noise; see :class:`ndpp.learning.NDPP` for the settings."""
 
     batch_size: ClassVar[int] = 100
     max_steps: ClassVar[int] = 200
     """In large catalogues most items are so rare that Adam, which normalises each gradient, would follow every single occurrence in small
     batches."""
 
-    def __init__(self, recipe: KernelRecipe, rank: int, training: Baskets, validation: Baskets, seed: int) -> None:
-        self.recipe, self.rank, self.training, self.validation, self.seed = recipe, rank, training, validation, seed
-        self.function, self.start = recipe.loss_and_start(np.random.default_rng([seed, 1]), training, rank)
-        self.rates, self.n_baskets = (1.0, recipe.form.skew_rate), len(training)
-        self.generator = torch.Generator(device=self.start.X.device).manual_seed(seed)
+    form: KernelForm
+    init: TrainingStart
+    alpha: float
+    beta: float
+    gamma: float
+    noise: float
+    device: str
+    dtype: torch.dtype
+    rank: int
+    training: Baskets
+    validation: Baskets
+    seed: int
+
+    def __post_init__(self) -> None:
+        counts = np.bincount(self.training.indices, minlength=self.training.n_items).astype(float)
+        scale = self.init.scale(counts, len(self.training))
+        rng, mean_size = np.random.default_rng([self.seed, 1]), float(self.training.sizes.mean())
+        self.start = Parameters(*map(self._tensor, self.init.parameters(rng, self.form, scale, self.rank, mean_size)))
+        self._scale, (self._n_sym, n_skew) = self._tensor(scale), self.form.columns(self.rank)
+        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
+        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([self.alpha, self.beta], [self._n_sym, n_skew]))
+        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
+        noise = self.noise / (1 + (counts[:, None] / self.rank) ** 2)
+        self.function = KernelLoss(
+            self.form,
+            Likelihood(self._scale, self._n_sym),
+            self._tensor(penalties),
+            self._tensor(noise) if noise.any() else None,
+            self.gamma,
+        )
+        self.rates, self.n_baskets = (1.0, self.form.skew_rate), len(self.training)
+        self.generator = torch.Generator(device=self.start.X.device).manual_seed(self.seed)
         self.deviations: Tensor | None = None
-        self._scale, self._n_sym = self.function.likelihood.scale, self.function.likelihood.n_sym
+
+    def _tensor(self, values: FloatArray | Tensor) -> Tensor:
+        return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
 
     def begin_epoch(self, now: Parameters) -> None:
         """Set the standard deviations (n, d) of the noise, proportional to the RMS of V̂ and of B̂."""
@@ -125,7 +119,7 @@ class KernelObjective(Objective[Parameters]):
     def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
         """Return the loss with fresh noise, and its gradient along the constraints."""
         loss = self.function.at(at, _packed(self.training, which, at.X), noise=self.draw_noise(at.X))
-        in_X = self.recipe.form.tangent(at, loss.gradient.X, self._scale, self._n_sym)
+        in_X = self.form.tangent(at, loss.gradient.X, self._scale, self._n_sym)
         return loss._replace(gradient=loss.gradient._replace(X=in_X))
 
     def draw_noise(self, X: Tensor) -> Tensor | None:
@@ -138,13 +132,13 @@ class KernelObjective(Objective[Parameters]):
 
     def project(self, now: Parameters) -> None:
         """Impose the constraints of the form."""
-        self.recipe.form.constrain(now, self._scale, self._n_sym)
+        self.form.constrain(now, self._scale, self._n_sym)
 
     def finish(self, mean: Parameters) -> Parameters:
         """Return the mean, corrected for the noise, with the constraints imposed."""
         mean = mean.clone()
         if self.function.noise is not None:
-            self.recipe.form.correct_for_noise(mean, self.function.noise, self._scale, self._n_sym)
+            self.form.correct_for_noise(mean, self.function.noise, self._scale, self._n_sym)
         self.project(mean)
         return mean
 
@@ -156,19 +150,19 @@ class KernelObjective(Objective[Parameters]):
         """Return the kernel, with the constraints imposed in double precision."""
         exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
         scale = self._scale.cpu().double()
-        self.recipe.form.constrain(exact, scale, self._n_sym)
-        W = inner_matrix(self.recipe.form, exact.skew, self._n_sym)
+        self.form.constrain(exact, scale, self._n_sym)
+        W = inner_matrix(self.form, exact.skew, self._n_sym)
         return LowRankKernel((exact.X * scale[:, None]).numpy(), W, labels=labels)
 
     def narrower(self) -> Narrower[Parameters] | None:
         """Return an objective of about half the rank, for the baskets that are small enough."""
-        rank = max(self.rank // 2, self.recipe.form.ranks(self.training.n_items)[0])
+        rank = max(self.rank // 2, self.form.ranks(self.training.n_items)[0])
         training, validation = (part.select(max_size=rank) for part in (self.training, self.validation))
         if rank >= self.rank or not len(training) or not len(validation):
             return None
         lost = self.n_baskets - len(training)
         cost = f"it would drop {lost:,} of {self.n_baskets:,} baskets, which are larger" if lost else LESS
-        return Narrower(rank, KernelObjective(self.recipe, rank, training, validation, self.seed), cost)
+        return Narrower(rank, replace(self, rank=rank, training=training, validation=validation), cost)
 
     def state(self) -> Checkpoint:
         """Return the state of the generator of noise."""

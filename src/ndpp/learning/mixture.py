@@ -48,8 +48,6 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         Weights of Σ ‖u_i‖² and Σ ‖x_i‖² beside the log-likelihood of all baskets: inverse variances, halved. Training raises either as
         soon as the validation baskets would be more probable with smaller u or X, and lowers it again, though never below the value
         given here.
-    learning_rate : float
-        Of Adam.
     batch_size : int, optional
         Baskets per step. By default 300, or as many as make 100 steps of a pass over the baskets.
     max_epochs : int
@@ -58,7 +56,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         Whether to learn a mixture over families of items, variants that are bought together, instead (:class:`ndpp.FamilyMixture`). With
         "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
         or, if the difference is small, by one percent or more after three epochs of both. An array names the family of each item.
-    patience, validation_fraction, checkpoint, device, random_state, progress
+    learning_rate, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
         Of the parameters; float32 by default. Determinants are always taken in float64.

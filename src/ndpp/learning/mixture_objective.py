@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ PROBE, RAISE = 0.97, 1.5
 """If the validation baskets are more probable with u, or X, times ``PROBE``, its penalty is raised by ``RAISE``."""
 
 
+@dataclass(eq=False)
 class MixtureObjective(Objective[Components]):
     """−mean log P and penalties on u and X, which follow the validation baskets: ``least`` are the lowest, ``penalties`` those in force.
 
@@ -39,17 +41,15 @@ class MixtureObjective(Objective[Components]):
     max_steps: ClassVar[int] = 100
     evaluations: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        patterns: Patterns | None,
-        least: Sequence[float],
-        start: Components,
-        training: FamilyData,
-        validation: FamilyData,
-    ) -> None:
-        self.patterns, self.start, self.training, self.validation = patterns, start, training, validation
-        self.least, self.penalties = list(least), list(least)
-        self.rates, self.n_baskets = (1.0,) * len(start), len(training.touched)
+    patterns: Patterns | None
+    least: Sequence[float]
+    start: Components
+    training: FamilyData
+    validation: FamilyData
+
+    def __post_init__(self) -> None:
+        self.penalties = list(self.least)
+        self.rates, self.n_baskets = (1.0,) * len(self.start), len(self.training.touched)
         self.expansion: tuple[int, Expansion] | None = None
 
     def log_odds(self, at: Components) -> Tensor:
@@ -122,8 +122,7 @@ class MixtureObjective(Objective[Components]):
         rank = 2 * (self.start.X.shape[1] // 4)
         if not rank:
             return None
-        start = self.start._replace(X=self.start.X[:, :rank])
-        return Narrower(rank, MixtureObjective(self.patterns, self.least, start, self.training, self.validation), LESS)
+        return Narrower(rank, replace(self, start=self.start._replace(X=self.start.X[:, :rank])), LESS)
 
     def state(self) -> Checkpoint:
         """Return the penalties in force."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ndpp._lazy import renamed
 from ndpp.metrics.comparison import Comparison, ModelScores, compare_models
-from ndpp.metrics.estimates import Estimate, SizeClass
+from ndpp.metrics.estimates import Estimate
 from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
 from ndpp.metrics.models import (
     IndependentItems,
@@ -37,7 +37,6 @@ __all__ = [
     "LargestId",
     "ModelScores",
     "RandomHoldout",
-    "SizeClass",
     "auc",
     "compare_models",
     "ease",

@@ -6,14 +6,14 @@ and counted. Differences to the base model are taken basket by basket, so their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ndpp._show import html_table, to_frame
-from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
+from ndpp._types import RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -103,7 +103,7 @@ class Comparison(NamedTuple):
                 out.append(f"{number:,} baskets {what} ({which}).")
         return out
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         blocks = []
         for head, lines in self.tables():
             first, *widths = [max(map(len, column)) for column in zip(head, *lines)]
@@ -112,9 +112,6 @@ class Comparison(NamedTuple):
             ]
             blocks.append("")
         return "\n".join([*blocks, *self.notes()])
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         tables = [html_table("", head, lines) for head, lines in self.tables()]
@@ -180,8 +177,8 @@ def compare_models(
     k, rng = check_count(k, "k", least=1), np.random.default_rng(rng)
     held = hold_out(baskets, rng, holdout)
     seed = int(rng.integers(2**62))  # the same random sets and resamples for every model
-    found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, np.random.default_rng(seed)), by_size)
-    ranks = _ranks(models, held, base, k, Bootstrap(level, n_boot, np.random.default_rng(seed)))
+    found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, seed), by_size)
+    ranks = _ranks(models, held, base, k, Bootstrap(level, n_boot, seed))
     settings: dict[str, Any] = {"level": level, "n_boot": n_boot, "rng": seed}
     areas = {name: auc(model, baskets, **settings) for name, model in models.items() if has_probabilities(model)}
     rows = tuple(
@@ -198,12 +195,12 @@ class _Means(NamedTuple):
     n_excluded: int
 
     @classmethod
-    def of(
-        cls, columns: dict[str, dict[str, Column]], is_common: BoolArray, sizes: IntArray, bootstrap: Bootstrap
-    ) -> _Means:
+    def of(cls, columns: dict[str, dict[str, Column]], n_baskets: int, bootstrap: Bootstrap) -> _Means:
         flat = [(name, field, column) for name, own in columns.items() for field, column in own.items()]
-        found = mean_estimates([column.at(is_common) for _, _, column in flat], sizes[is_common], bootstrap)
+        possible = [column.values > -np.inf for _, _, column in flat]
+        is_common = np.all([np.ones(n_baskets, bool), *possible], axis=0)
         out: dict[str, dict[str, Estimate]] = {name: {} for name in columns}
+        found = mean_estimates([column.at(is_common) for _, _, column in flat], bootstrap)
         for (name, field, _), estimate in zip(flat, found):
             out[name][field] = estimate
         return cls(out, int(np.sum(~is_common)))
@@ -225,7 +222,7 @@ def _probabilities(
         if size is not None:
             columns[name]["size"] = Column("log P(size)", size, n_zero)
             columns[name]["content"] = Column("log P(items | size)", difference(values, size), n_zero)
-    return _Means.of(columns, _common(likely.values(), len(baskets)), baskets.sizes, bootstrap)
+    return _Means.of(columns, len(baskets), bootstrap)
 
 
 def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, bootstrap: Bootstrap) -> _Means:
@@ -243,13 +240,7 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
         if base is not None and base != name:
             gain = difference(own.in_top(k), ranks[base].in_top(k))
             columns[name]["hit_rate_gain"] = Column(f"hit rate@{k} gain", gain, n_zero)
-    common = _common((own.percentile() for own in ranks.values()), len(held.items))
-    return _Means.of(columns, common, held.sizes, bootstrap)
-
-
-def _common(columns: Iterable[FloatArray], n: int) -> BoolArray:
-    """Return where all columns are finite."""
-    return np.asarray(np.all([np.ones(n, bool), *(values > -np.inf for values in columns)], axis=0))
+    return _Means.of(columns, len(held.items), bootstrap)
 
 
 def _cell(estimate: Estimate | None) -> str:

@@ -1,4 +1,4 @@
-"""The result of a metric: a value, a bootstrap interval, and the value for each class of basket sizes.
+"""The result of a metric: a value and a bootstrap interval.
 
 Percentile bootstrap over baskets: the interval shows how the value varies between samples of baskets, not between
 models trained anew.
@@ -8,25 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import BoolArray, FloatArray, RngLike
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
 CHUNK_VALUES = 2_000_000
 """Number of resampled values in memory at a time."""
-
-
-class SizeClass(NamedTuple):
-    """The metric over the ``n`` baskets of ``least`` to ``most`` items."""
-
-    least: int
-    most: int
-    value: float
-    n: int
 
 
 @dataclass(frozen=True)
@@ -45,8 +36,6 @@ class Estimate:
         Number of baskets included.
     n_zero : int
         Number of baskets with probability zero under the model. They are excluded, except from AUC.
-    by_size : tuple of SizeClass
-        The metric over the baskets of 0, 1, 2, 3–4, 5–8, 9–16, … items.
     """
 
     name: str
@@ -56,7 +45,6 @@ class Estimate:
     level: float
     n: int
     n_zero: int
-    by_size: tuple[SizeClass, ...]
 
     def __float__(self) -> float:
         return self.value
@@ -69,15 +57,24 @@ class Estimate:
         return f"{text} on {self.n} baskets{zero}"
 
 
-@dataclass(frozen=True)
-class Bootstrap:
-    """The level of an interval, the number of resamples, and a source of randomness."""
+class Resampling(TypedDict, total=False):
+    """The options of :class:`Bootstrap`."""
 
     level: float
     n_boot: int
-    rng: np.random.Generator
+    rng: RngLike
+
+
+@dataclass
+class Bootstrap:
+    """The level of an interval, the number of resamples, and a source of randomness."""
+
+    level: float = 0.95
+    n_boot: int = 1000
+    rng: RngLike = None
 
     def __post_init__(self) -> None:
+        self.generator = np.random.default_rng(self.rng)
         check_count(self.n_boot, "n_boot")
         if not 0 < self.level < 1:
             raise InvalidInputError(f"level must lie between 0 and 1, such as 0.95; got {self.level}")
@@ -97,16 +94,8 @@ class Bootstrap:
 
     def _times(self, count: int, n: int) -> FloatArray:
         """Return how often each of ``n`` baskets is in each of ``count`` resamples."""
-        drawn = self.rng.integers(n, size=(count, n)) + n * np.arange(count)[:, None]
+        drawn = self.generator.integers(n, size=(count, n)) + n * np.arange(count)[:, None]
         return np.bincount(drawn.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
-
-
-def mean_estimate(name: str, values: FloatArray, sizes: IntArray, bootstrap: Bootstrap) -> Estimate:
-    """Return the mean of one value per basket. Values of −inf are excluded and counted in ``n_zero``."""
-    possible = values > -np.inf
-    column = Column(name, values, int(np.sum(~possible)))
-    (found,) = mean_estimates([column.at(possible)], sizes[possible], bootstrap)
-    return found
 
 
 class Column(NamedTuple):
@@ -121,21 +110,26 @@ class Column(NamedTuple):
         return self._replace(values=self.values[chosen])
 
 
+def mean_estimate(name: str, values: FloatArray, bootstrap: Bootstrap) -> Estimate:
+    """Return the mean of one value per basket. Values of −inf are excluded and counted in ``n_zero``."""
+    possible = values > -np.inf
+    (found,) = mean_estimates([Column(name, values[possible], int(np.sum(~possible)))], bootstrap)
+    return found
+
+
+def mean_estimates(columns: Sequence[Column], bootstrap: Bootstrap) -> list[Estimate]:
+    """Return the means of columns of finite values, with intervals from the same resamples."""
+    if not columns:
+        return []
+    bounds = bootstrap.intervals(np.stack([column.values for column in columns], axis=1))
+    means = [float(values.mean()) if len(values) else np.nan for _, values, _ in columns]
+    return [
+        Estimate(name, mean, low, high, bootstrap.level, len(values), n_zero)
+        for (name, values, n_zero), mean, (low, high) in zip(columns, means, bounds.T.tolist())
+    ]
+
+
 def difference(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return first − second, −inf where either is."""
     with np.errstate(invalid="ignore"):
         return np.where((first > -np.inf) & (second > -np.inf), first - second, -np.inf)
-
-
-def mean_estimates(columns: Sequence[Column], sizes: IntArray, bootstrap: Bootstrap) -> list[Estimate]:
-    """Return the means of columns of finite values, with intervals from the same resamples."""
-    table = np.stack([column.values for column in columns], axis=1) if columns else np.empty((len(sizes), 0))
-    edges = 2 ** np.arange(-1, 64, dtype=float)  # 0 | 1 | 2 | 3–4 | 5–8 | …
-    index = np.searchsorted(edges, sizes)
-    classes = [((0, 0) if i == 0 else (int(edges[i - 1]) + 1, int(edges[i])), index == i) for i in np.unique(index)]
-    out = []
-    for (name, values, n_zero), (low, high) in zip(columns, bootstrap.intervals(table).T.tolist()):
-        by_size = tuple(SizeClass(*ends, float(values[inside].mean()), int(inside.sum())) for ends, inside in classes)
-        value = float(values.mean()) if len(values) else np.nan
-        out.append(Estimate(name, value, low, high, bootstrap.level, len(values), n_zero, by_size))
-    return out

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from ndpp._types import IntArray, RngLike
+from ndpp._types import IntArray
 from ndpp.baskets import Baskets
-from ndpp.metrics.estimates import Bootstrap, Column, Estimate, difference, mean_estimate, mean_estimates
+from ndpp.metrics.estimates import Bootstrap, Column, Estimate, Resampling, difference, mean_estimate, mean_estimates
 from ndpp.metrics.models import log_likelihoods
 
 SETS_PER_BASKET, SET_ITEMS = 10, 20_000
 """Random sets per basket: ten, or fewer (at least one) if all sets of one size would hold more than SET_ITEMS items."""
 
 
-def mean_log_likelihood(
-    kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 1000, rng: RngLike = None
-) -> Estimate:
+def mean_log_likelihood(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
     """Return the mean log-probability of the baskets, in nats per basket.
 
     Baskets of probability zero, such as those larger than the rank of the kernel, are excluded and counted in
@@ -30,7 +28,7 @@ def mean_log_likelihood(
     baskets : Baskets
         Baskets that the model was not fitted on.
     level, n_boot : float, int
-        Level of the bootstrap interval, and number of resamples; 0 for no interval.
+        Level of the bootstrap interval, 0.95 by default, and number of resamples, 1000 by default; 0 for no interval.
     rng : anything ``numpy.random.default_rng`` takes
         Source of randomness.
 
@@ -41,25 +39,21 @@ def mean_log_likelihood(
     >>> print(mean_log_likelihood(kernel, Baskets.from_lists([[0, 1], [0]]), n_boot=0))
     log-likelihood -1.263 on 2 baskets
     """
-    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
-    return mean_estimate("log-likelihood", log_likelihoods(kernel, baskets), baskets.sizes, bootstrap)
+    return mean_estimate("log-likelihood", log_likelihoods(kernel, baskets), Bootstrap(**options))
 
 
-def log_likelihood_gain(
-    kernel: Any, baseline: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 1000, rng: RngLike = None
-) -> Estimate:
+def log_likelihood_gain(kernel: Any, baseline: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
     """Return the mean log-likelihood of ``kernel`` minus that of ``baseline``, in nats per basket.
 
     The difference is taken basket by basket, so the interval is much narrower than that of either model. Baskets of
     probability zero under either model are excluded and counted in ``n_zero``. Parameters as in
     :func:`mean_log_likelihood`.
     """
-    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
     values = difference(log_likelihoods(kernel, baskets), log_likelihoods(baseline, baskets))
-    return mean_estimate("log-likelihood gain", values, baskets.sizes, bootstrap)
+    return mean_estimate("log-likelihood gain", values, Bootstrap(**options))
 
 
-def auc(kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 1000, rng: RngLike = None) -> Estimate:
+def auc(kernel: Any, baskets: Baskets, **options: Unpack[Resampling]) -> Estimate:
     """Return the probability that a basket is more probable than a uniform random set of its size; 0.5 is chance.
 
     The baskets of each size are compared with up to ten times as many random sets; ties count half. (Among sets of all
@@ -73,19 +67,17 @@ def auc(kernel: Any, baskets: Baskets, *, level: float = 0.95, n_boot: int = 100
     >>> print(auc(made.kernel, made.baskets, rng=0))
     AUC 0.7515 (95% interval 0.7307 to 0.7725) on 494 baskets
     """
-    rng = np.random.default_rng(rng)
-    bootstrap = Bootstrap(level, n_boot, rng)
-    baskets = baskets.select(min_size=1)
+    bootstrap, baskets = Bootstrap(**options), baskets.select(min_size=1)
     sizes, counts = np.unique(baskets.sizes, return_counts=True)
     n_sets = np.maximum(np.minimum(SETS_PER_BASKET * counts, SET_ITEMS // np.maximum(sizes, 1)), counts)
-    sets = random_sets(rng, np.repeat(sizes, n_sets), baskets.n_items)
+    sets = random_sets(bootstrap.generator, np.repeat(sizes, n_sets), baskets.n_items)
     ours, theirs = log_likelihoods(kernel, baskets), log_likelihoods(kernel, sets)
     values = np.empty(len(baskets))
     for size in sizes:
         mine, others = baskets.sizes == size, np.sort(theirs[sets.sizes == size])
         ranks = [np.searchsorted(others, ours[mine], side=side) for side in ("left", "right")]
         values[mine] = np.mean(ranks, axis=0) / len(others)
-    (found,) = mean_estimates([Column("AUC", values, int(np.sum(ours == -np.inf)))], baskets.sizes, bootstrap)
+    (found,) = mean_estimates([Column("AUC", values, int(np.sum(ours == -np.inf)))], bootstrap)
     return found
 
 

@@ -51,19 +51,24 @@ class IndependentItems:
 
 
 @dataclass(frozen=True, eq=False)
-class ItemItemCosine:
-    """Scores an item by the sum of its cosine similarities to the items of the basket. Has no probabilities."""
+class ItemWeights:
+    """Scores an item by the sum of its weights from the items of the basket. Has no probabilities."""
 
-    similarity: Any
+    weights: Any
 
     @property
     def n_items(self) -> int:
         """Number of items."""
-        return int(self.similarity.shape[0])
+        return int(self.weights.shape[0])
 
     def scores(self, baskets: Baskets) -> FloatArray:
         """Return the score of each item, one row per basket."""
-        return np.asarray((baskets.to_csr().astype(np.float64) @ self.similarity).toarray())
+        found = baskets.to_csr().astype(np.float64) @ self.weights
+        return np.asarray(found.toarray() if sparse.issparse(found) else found)
+
+
+class ItemItemCosine(ItemWeights):
+    """Scores an item by the sum of its cosine similarities to the items of the basket. Has no probabilities."""
 
 
 def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> IndependentItems:
@@ -105,13 +110,17 @@ def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
     >>> model.scores(Baskets.from_lists([[2]], n_items=3)).round(4)
     array([[0.    , 0.8165, 0.    ]])
     """
-    matrix = baskets.to_csr().astype(np.float64)
-    counts = np.bincount(baskets.indices, minlength=baskets.n_items)
-    scaled = matrix @ sparse.diags_array(1 / np.sqrt(np.maximum(counts, 1)))
+    return ItemItemCosine(cosines(baskets))
+
+
+def cosines(baskets: Baskets, *, extra: float = 0.0) -> Any:
+    """Return the cosines of all pairs of items, with ``extra`` added to the counts of items, as a CSR array."""
+    counts = np.bincount(baskets.indices, minlength=baskets.n_items) + extra
+    scaled = baskets.to_csr().astype(np.float64) @ sparse.diags_array(1 / np.sqrt(np.maximum(counts, 1)))
     similarity = sparse.csr_array(scaled.T @ scaled)
     similarity.setdiag(0.0)
     similarity.eliminate_zeros()
-    return ItemItemCosine(similarity)
+    return similarity
 
 
 def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:

@@ -10,16 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.special import digamma
 
-from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
+from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.metrics.estimates import Bootstrap, Estimate, mean_estimate
+from ndpp.metrics.estimates import Bootstrap, Estimate, Resampling, mean_estimate
 from ndpp.metrics.models import check_baskets, scores
 
 CHUNK_SCORES = 8_000_000
@@ -53,6 +53,12 @@ class LargestId(Holdout):
     def positions(self, rng: np.random.Generator, sizes: IntArray) -> IntArray:
         """Return the last positions."""
         return sizes - 1
+
+
+class Ranking(Resampling, total=False):
+    """The options of metrics of ranks: what is held out, and those of :class:`~ndpp.metrics.estimates.Bootstrap`."""
+
+    holdout: Holdout | None
 
 
 class HeldOut(NamedTuple):
@@ -96,15 +102,7 @@ class Ranks(NamedTuple):
         return np.where(self.is_ranked, values, -np.inf)
 
 
-def mean_percentile_rank(
-    kernel: Any,
-    baskets: Baskets,
-    *,
-    holdout: Holdout | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    rng: RngLike = None,
-) -> Estimate:
+def mean_percentile_rank(kernel: Any, baskets: Baskets, **options: Unpack[Ranking]) -> Estimate:
     """Return the mean percentage of items ranked at or below the held-out item: about 50 by chance, at most 100.
 
     Baskets of fewer than two items are excluded, and so are those whose rest has probability zero, which ``n_zero``
@@ -118,58 +116,30 @@ def mean_percentile_rank(
     >>> print(mean_percentile_rank(independent_items(baskets), baskets, holdout=LargestId(), n_boot=0))
     MPR 75 on 3 baskets
     """
-    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
-    return _mean_over_ranks("MPR", Ranks.percentile, kernel, baskets, holdout, bootstrap)
+    return _mean_over_ranks("MPR", Ranks.percentile, kernel, baskets, **options)
 
 
-def hit_rate_at(
-    kernel: Any,
-    baskets: Baskets,
-    k: int = 10,
-    *,
-    holdout: Holdout | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    rng: RngLike = None,
-) -> Estimate:
+def hit_rate_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Ranking]) -> Estimate:
     """Return how often the held-out item is among the first ``k``.
 
     Some papers call this precision@k. Parameters as in :func:`mean_percentile_rank`.
     """
-    k, bootstrap = check_count(k, "k", least=1), Bootstrap(level, n_boot, np.random.default_rng(rng))
-    return _mean_over_ranks(f"hit rate@{k}", lambda ranks: ranks.in_top(k), kernel, baskets, holdout, bootstrap)
+    k = check_count(k, "k", least=1)
+    return _mean_over_ranks(f"hit rate@{k}", lambda ranks: ranks.in_top(k), kernel, baskets, **options)
 
 
-def mean_reciprocal_rank(
-    kernel: Any,
-    baskets: Baskets,
-    *,
-    holdout: Holdout | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    rng: RngLike = None,
-) -> Estimate:
+def mean_reciprocal_rank(kernel: Any, baskets: Baskets, **options: Unpack[Ranking]) -> Estimate:
     """Return the mean of 1 / rank of the held-out item. Parameters as in :func:`mean_percentile_rank`."""
-    bootstrap = Bootstrap(level, n_boot, np.random.default_rng(rng))
-    return _mean_over_ranks("MRR", Ranks.reciprocal, kernel, baskets, holdout, bootstrap)
+    return _mean_over_ranks("MRR", Ranks.reciprocal, kernel, baskets, **options)
 
 
-def ndcg_at(
-    kernel: Any,
-    baskets: Baskets,
-    k: int = 10,
-    *,
-    holdout: Holdout | None = None,
-    level: float = 0.95,
-    n_boot: int = 1000,
-    rng: RngLike = None,
-) -> Estimate:
+def ndcg_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Ranking]) -> Estimate:
     """Return the mean of 1 / log₂(1 + rank) of the held-out item, with zero for ranks beyond ``k``.
 
     Parameters as in :func:`mean_percentile_rank`.
     """
-    k, bootstrap = check_count(k, "k", least=1), Bootstrap(level, n_boot, np.random.default_rng(rng))
-    return _mean_over_ranks(f"NDCG@{k}", lambda ranks: ranks.discounted(k), kernel, baskets, holdout, bootstrap)
+    k = check_count(k, "k", least=1)
+    return _mean_over_ranks(f"NDCG@{k}", lambda ranks: ranks.discounted(k), kernel, baskets, **options)
 
 
 def _mean_over_ranks(
@@ -177,11 +147,12 @@ def _mean_over_ranks(
     value: Callable[[Ranks], FloatArray],
     kernel: Any,
     baskets: Baskets,
-    holdout: Holdout | None,
-    bootstrap: Bootstrap,
+    holdout: Holdout | None = None,
+    **resampling: Unpack[Resampling],
 ) -> Estimate:
-    held = hold_out(baskets, bootstrap.rng, holdout)
-    return mean_estimate(name, value(held_out_ranks(kernel, held)), held.sizes, bootstrap)
+    bootstrap = Bootstrap(**resampling)
+    held = hold_out(baskets, bootstrap.generator, holdout)
+    return mean_estimate(name, value(held_out_ranks(kernel, held)), bootstrap)
 
 
 def hold_out(baskets: Baskets, rng: np.random.Generator, holdout: Holdout | None = None) -> HeldOut:

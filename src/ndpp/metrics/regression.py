@@ -14,6 +14,7 @@ from scipy.linalg import lapack
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.metrics.models import ItemWeights
 from ndpp.metrics.ranking import held_out_ranks, without
 
 PENALTIES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -24,20 +25,10 @@ MAX_ITEMS = 12_000
 
 
 @dataclass(frozen=True, eq=False)
-class Ease:
-    """Scores an item by the sum of its weights from the items of the basket. Has no probabilities."""
+class Ease(ItemWeights):
+    """Scores an item by the sum of its regression weights from the items of the basket. Has no probabilities."""
 
-    weights: FloatArray
     penalty: float
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return len(self.weights)
-
-    def scores(self, baskets: Baskets) -> FloatArray:
-        """Return the score of each item, one row per basket."""
-        return np.asarray(baskets.to_csr().astype(np.float64) @ self.weights)
 
 
 def ease(

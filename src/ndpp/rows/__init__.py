@@ -11,9 +11,8 @@ import numpy as np
 
 from ndpp.errors import InvalidInputError
 from ndpp.rows.base import Part, Rows, RowSource, Wrapped
-from ndpp.rows.cluster import DaskRows
 from ndpp.rows.files import FileRows, Stacked
-from ndpp.rows.stores import HDF5Rows, ZarrRows
+from ndpp.rows.stores import DaskRows, HDF5Rows, ZarrRows
 
 __all__ = ["DaskRows", "FileRows", "HDF5Rows", "Part", "RowSource", "Rows", "Stacked", "ZarrRows", "as_rows"]
 

@@ -217,13 +217,6 @@ class Wrapped(Rows):
         """Return the rows of these ids."""
         return self.source.rows(ids)
 
-    def map_blocks(
-        self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
-    ) -> Iterator[tuple[slice, Result]]:
-        """Yield ``function`` of every block, by the source's own ``map_blocks`` if it has one."""
-        own: Callable[..., Iterator[tuple[slice, Result]]] = getattr(self.source, "map_blocks", super().map_blocks)
-        return own(function, ids)
-
 
 class Part(Rows):
     """Some rows of another source, by sorted ids: the support of a kernel that excludes items."""

@@ -10,14 +10,13 @@ neither side has an advantage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from ndpp._lazy import load
 from ndpp._types import BoolArray, FloatArray, IntArray, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -27,7 +26,6 @@ FEATURES = (
     "size", "mean log-frequency", "least log-frequency", "largest log-frequency",
     "mean log-lift", "least log-lift", "largest log-lift", "pairs never seen",
 )  # fmt: skip
-CLASSIFIER = "sklearn.ensemble:HistGradientBoostingClassifier"
 PAIRS_AT_ONCE = 2_000_000
 MISSING = -1000.0
 """What the trees see instead of NaN, below every feature."""
@@ -162,7 +160,7 @@ def _pairs(baskets: Baskets) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
 def _out_of_fold(X: FloatArray, y: BoolArray, n_folds: int, rng: np.random.Generator) -> FloatArray:
     """Return for each basket the probability to be real, by a classifier of the other folds."""
     with needing("scikit-learn", "learn", "The classifier test"):
-        make = load(CLASSIFIER)
+        from sklearn.ensemble import HistGradientBoostingClassifier
     fold, scores = np.empty(len(y), np.int64), np.empty(len(y))
     for kind in (y, ~y):
         fold[kind] = rng.permutation(np.arange(kind.sum()) % n_folds)
@@ -170,7 +168,7 @@ def _out_of_fold(X: FloatArray, y: BoolArray, n_folds: int, rng: np.random.Gener
     weight = np.where(y, 0.5 / y.mean(), 0.5 / (~y).mean())
     for i in range(n_folds):
         inside = fold == i
-        model: Any = make(random_state=0, max_iter=50, learning_rate=0.1, min_samples_leaf=20)
+        model = HistGradientBoostingClassifier(random_state=0, max_iter=50, learning_rate=0.1, min_samples_leaf=20)
         model.fit(X[~inside], y[~inside], sample_weight=weight[~inside])
         scores[inside] = model.predict_proba(X[inside])[:, 1]
     return scores
