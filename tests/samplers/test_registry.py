@@ -17,6 +17,7 @@ from ndpp.errors import ImpossibleSizeError, InvalidInputError, NDPPError
 from ndpp.samplers import registry
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.registry import SAMPLERS, Request, Sizes
+from scan import Scan
 
 ROOT = Path(__file__).resolve().parents[2]
 every_sampler = pytest.mark.parametrize("spec", SAMPLERS, ids=lambda spec: spec.name)
@@ -78,12 +79,12 @@ def test_settings_of_chains_arrive(spec):
 def test_settings_of_rejection_and_a_tree_arrive():
     kernel, counted = BY_NAME["generic"].kernel, []
 
-    class Counted(ndpp.items.Scan):
-        def draw_counted(self, rng, M, n_draws=1, **settings):
-            counted.append(n_draws)
-            return super().draw_counted(rng, M, n_draws, **settings)
+    class Counted(Scan):
+        def draw_counted(self, rng, M, **settings):
+            counted.append(M)
+            return super().draw_counted(rng, M, **settings)
 
-    tree = Counted(**vars(ndpp.items.Scan.prepare(kernel)))
+    tree = Counted(**vars(Scan.prepare(kernel)))
     with pytest.raises(NDPPError, match="max_proposals"):
         registry.REJECTION.prepare(kernel, Request(4, max_proposals=1.0))
     for spec, used in ((registry.REJECTION, True), (registry.PAPERS_WALK, True), (registry.WALK, False)):

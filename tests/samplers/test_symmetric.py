@@ -13,9 +13,10 @@ import oracles
 from kernels import BY_NAME, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelError
-from ndpp.items import LeverageTable, Scan, Tree
+from ndpp.items import LeverageTable, Tree
 from ndpp.linalg import dominating
-from ndpp.samplers.symmetric import EigenvectorLaw, SpectralDPP, draw_projection
+from ndpp.samplers.symmetric import EigenvectorLaw, SpectralDPP, decomposed, draw_projection
+from scan import Scan
 
 DRAWS = 1_000
 """As many as the negative control needs."""
@@ -27,7 +28,7 @@ def law_of(kernel, inner, size=None):
 
 
 def drawn(kernel, inner, size, seed, n_draws=DRAWS, index=Tree):
-    dpp, rng = SpectralDPP.prepare(inner, index.prepare(kernel), size=size), np.random.default_rng(seed)
+    dpp, rng = SpectralDPP(*decomposed(inner, size), index.prepare(kernel)), np.random.default_rng(seed)
     return [np.sort(dpp.draw(rng).rows) for _ in range(n_draws)]
 
 

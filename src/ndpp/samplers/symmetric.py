@@ -37,20 +37,6 @@ class SpectralDPP:
     choice: EigenvectorLaw
     index: ItemIndex
 
-    @classmethod
-    def prepare(cls, inner: FloatArray, index: ItemIndex, *, size: int | None = None) -> SpectralDPP:
-        """Decompose ``inner``."""
-        values, vectors = np.linalg.eigh(inner)
-        largest = float(values.max(initial=0.0))
-        if values.min(initial=0.0) < -NEGATIVE_TOLERANCE * largest:
-            raise InvalidKernelError(
-                f"the inner matrix must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}, "
-                f"its largest {largest:.3g}"
-            )
-        # Smaller eigenvalues are rounding errors of the large ones.
-        values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
-        return cls(vectors, EigenvectorLaw.prepare(values, size=size), index)
-
     def draw(self, rng: np.random.Generator) -> ItemDraws:
         """Draw one set, in the order of drawing."""
         return draw_projection(rng, self.vectors[:, self.choice.draw(rng)], self.index)
@@ -101,6 +87,20 @@ class EigenvectorLaw:
         if self.heads.size == 0:
             return np.flatnonzero(uniforms < self.chance)
         return given_heads(self.chance, self.heads, uniforms)
+
+
+def decomposed(inner: FloatArray, size: int | None = None) -> tuple[FloatArray, EigenvectorLaw]:
+    """Return the eigenvectors of a symmetric positive semidefinite matrix, and the distribution of their choice."""
+    values, vectors = np.linalg.eigh(inner)
+    largest = float(values.max(initial=0.0))
+    if values.min(initial=0.0) < -NEGATIVE_TOLERANCE * largest:
+        raise InvalidKernelError(
+            f"the inner matrix must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}, "
+            f"its largest {largest:.3g}"
+        )
+    # Smaller eigenvalues are rounding errors of the large ones.
+    values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
+    return vectors, EigenvectorLaw.prepare(values, size=size)
 
 
 def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -> ItemDraws:

@@ -27,9 +27,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import clip_probabilities
-from ndpp.errors import BudgetExceededError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
+from ndpp.items.table import first_below
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
 from ndpp.linalg.scaling import EPS
@@ -150,19 +149,12 @@ class PreparedDirectUp:
     ) -> ItemDraws:
         """Propose items by leverage and accept one; ``probabilities(rows)`` are q_aᵀMq_a for an M of this trace."""
         table: LeverageTable = self.index  # type: ignore[assignment]
-        block = int(np.clip(BLOCK * self.kernel.rank / trace, 16, 1024))
-        for done in range(0, table.budget, block):
-            rows = table.propose(rng, block)
-            chance = probabilities(rows) / table.leverage[rows]
-            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=MAX_LOSS)
-            hits = np.flatnonzero(rng.random(block) < chance)
-            if hits.size:
-                return ItemDraws(rows[hits[:1]], done + int(hits[0]) + 1)
-        raise BudgetExceededError(
-            f"{table.budget} items were proposed by leverage and rejected; {self.kernel.rank / trace:.3g} are needed "
-            "on average. Raise the budget of the LeverageTable, or use another index.",
-            count=table.budget,
-        )
+        expected = self.kernel.rank / trace
+
+        def judge(rows: IntArray, uniforms: FloatArray) -> int:
+            return first_below(uniforms, probabilities(rows) / table.leverage[rows], tolerance=MAX_LOSS)
+
+        return table.draw_by(rng, int(np.clip(BLOCK * expected, 16, 1024)), judge, expected)
 
 
 def condition(B: FloatArray, rows: FloatArray) -> Given:
