@@ -13,10 +13,10 @@ import pytest
 
 from ndpp import LowRankKernel
 from ndpp.datasets import make_kernel
-from ndpp.items import LeverageTable, Scan, Tree
+from ndpp.items import LeverageTable, Tree
 
 RANK = 100
-INDEXES = {"table": LeverageTable, "tree": Tree, "scan": Scan}
+INDEXES = {"table": LeverageTable, "tree": Tree}
 
 
 @lru_cache(maxsize=1)
@@ -45,12 +45,3 @@ def test_items_draw(benchmark, n_items, name, directions):
     k, rng = kernel(n_items), np.random.default_rng(2)
     index, M = INDEXES[name].prepare(k), projection(k.rank, directions)
     benchmark(index.draw, rng, M)
-
-
-@pytest.mark.parametrize("n_draws", [1, 100, 10_000])
-@pytest.mark.parametrize("name", list(INDEXES))
-def test_items_many_draws(benchmark, n_draws, name):
-    """Draws of one call share the nodes of the tree, the blocks of the table, and the pass of the scan."""
-    k, rng = kernel(10_000), np.random.default_rng(3)
-    index, M = INDEXES[name].prepare(k), projection(k.rank, 2)
-    benchmark.pedantic(index.draw, args=(rng, M, n_draws), rounds=5, warmup_rounds=1)

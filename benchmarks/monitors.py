@@ -30,9 +30,9 @@ def watch(sampler: Exact, size: int, samples: int) -> dict[str, float]:
             if len(state.rows) % 10 == 0:
                 values = np.linalg.eigvalsh((state.inclusion.M + state.inclusion.M.T) / 2)
                 lowest, highest = min(lowest, values[0]), max(highest, values[-1] - 1)
-            state = nodes.add(state, int(sampler.index.draw(rng, state.inclusion.M)[0]))
+            state = nodes.add(state, sampler.index.draw(rng, state.inclusion.M))
         fractions.append(state.fraction)
-        recentred += state.recentred
+        recentred += state.report.recentred
     return {
         "trace_error": max(traces),
         "below_zero": -lowest,

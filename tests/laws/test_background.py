@@ -220,7 +220,7 @@ def test_rows_in_a_file(tmp_path):
     assert stored.sample(20, rng=0).to_lists() == kernel.sample(20, rng=0).to_lists()
 
 
-@pytest.mark.parametrize("name", ["walk", "rejection", "rejection-walk", "cholesky", "clock", "symmetric-tree"])
+@pytest.mark.parametrize("name", ["walk", "rejection", "rejection-walk", "cholesky", "clock"])
 def test_samplers_of_low_rank_kernels_refuse(name: str):
     kernel = kernel_of(BY_NAME["symmetric"], "all")
     with pytest.raises(InvalidInputError, match=r"needs a low-rank L.*kernel\.sample\(\)"):

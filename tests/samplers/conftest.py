@@ -6,7 +6,7 @@ from functools import wraps
 
 import pytest
 
-from ndpp.samplers.walk import up_direct, up_rejection
+from ndpp.samplers.walk import up, up_direct, up_rejection
 
 
 @pytest.fixture
@@ -27,5 +27,5 @@ def remembered(monkeypatch):
         monkeypatch.setattr(owner, name, call)
 
     remember(up_direct, "condition")
-    remember(up_direct, "inclusion_matrix")
+    remember(up, "inclusion_matrix")
     remember(up_rejection.PreparedRejectionUp, "_step")

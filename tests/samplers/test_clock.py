@@ -11,9 +11,10 @@ import goodness
 import oracles
 from kernels import AWKWARD, BY_NAME, learned
 from ndpp.errors import BudgetExceededError, InvalidInputError, PrecisionError
-from ndpp.items import LeverageTable, Scan
+from ndpp.items import LeverageTable
 from ndpp.linalg import quadratic_forms
 from ndpp.samplers.clock import Clock
+from scan import Scan
 
 
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
@@ -77,9 +78,9 @@ def test_items_that_appear_late_are_drawn_as_fast():
     kernel, seen = BY_NAME["generic"].kernel, []
 
     class Late(LeverageTable):
-        def draw_counted(self, rng, M, n_draws=1, *, bound=1.0, **settings):
+        def draw_counted(self, rng, M, *, bound=1.0, **settings):
             seen.append(bound / np.trace(M))
-            return super().draw_counted(rng, M, n_draws, bound=bound, **settings)
+            return super().draw_counted(rng, M, bound=bound, **settings)
 
     table = LeverageTable.prepare(kernel)
     Clock.prepare(kernel, index=Late(**vars(table))).sample(50, rng=5)

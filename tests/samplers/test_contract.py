@@ -16,7 +16,6 @@ from contract import Variant, any_size, some_size
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.items import Tree
-from ndpp.linalg import symmetric_part
 from ndpp.samplers import (
     Cholesky,
     DirectUp,
@@ -26,15 +25,14 @@ from ndpp.samplers import (
     RandomSize,
     Rejection,
     RejectionUp,
-    SymmetricTree,
     Walk,
 )
 from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.registry import CHOLESKY, EXACT, NAIVE, SAMPLERS, SYMMETRIC, WALK
+from ndpp.samplers.registry import CHOLESKY, EXACT, NAIVE, SAMPLERS, WALK
 
 VARIANTS = [
     *(variant for spec in SAMPLERS for variant in contract.variants(spec)),
-    *contract.variants(replace(EXACT, name="exact, by eigenvectors", symmetric_only=True)),
+    *contract.variants(replace(EXACT, name="exact, by eigenvectors"), symmetric=True),
     Variant(
         "walk, thin",
         WALK,
@@ -49,13 +47,6 @@ VARIANTS = [
         any_size,
         lambda kernel, _: RandomSize.prepare(kernel, steps=2, start="greedy"),
         contract.FEWER["walk"],
-    ),
-    Variant(
-        "symmetric-tree, inner",
-        SYMMETRIC,
-        some_size,
-        lambda kernel, size: SymmetricTree.prepare(kernel, inner=symmetric_part(kernel.coordinates.B), size=size),
-        contract.FEWER["symmetric-tree"],
     ),
     Variant(
         "cholesky, blocks", CHOLESKY, any_size, lambda kernel, _: Cholesky.prepare(kernel, block=3), contract.DRAWS
@@ -91,7 +82,7 @@ def drawn_from_tilted(variant: Variant, cases: Iterable[Case], tilt: float) -> l
         kernel = variant.kernel(case.X * np.where(np.arange(case.n_items) % 2, 1.0, tilt)[:, None], case.W)
         size = variant.size_of(kernel)
         sampler = variant.make(kernel, size)
-        law, seed = contract.law_of(case, variant.spec.symmetric_only, size), contract.seed_of(case)
+        law, seed = contract.law_of(case, variant.symmetric, size), contract.seed_of(case)
         draws = sampler.sample(contract.n_independent(variant, sampler), rng=seed)
         tables.append(contract.tabled(variant, sampler, law, draws, seed))
     return tables

@@ -13,10 +13,11 @@ import oracles
 from kernels import BY_NAME, learned, random_ndpp, skew
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
-from ndpp.items import LeverageTable, Scan
+from ndpp.items import LeverageTable
 from ndpp.linalg import dominating
 from ndpp.samplers import rejection
 from ndpp.samplers.rejection import Rejection
+from scan import Scan
 
 DRAWS = 1_000
 """As many as show a missing acceptance test; ``MANY``, of few sets, show one that is a little wrong."""

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.random import Generator
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import PROBABILITY_TOLERANCE, check_count, frozen
+from ndpp._validation import PROBABILITY_TOLERANCE, frozen
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
 
 
 class ItemDraws(NamedTuple):
-    """Rows of the kernel's support, in the order drawn, and how many rows were proposed to obtain them."""
+    """One row of the kernel's support, or several in the order drawn, and how many rows were proposed to obtain them."""
 
     rows: IntArray
     proposals: int
@@ -39,25 +39,24 @@ class ItemIndex(ABC):
 
     @abstractmethod
     def draw_counted(
-        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
+        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
-        """Draw ``n_draws`` independent rows, row a with probability ∝ q_aᵀ M q_a, and count the proposals.
+        """Draw one row, a with probability ∝ q_aᵀ M q_a, and count the proposals.
 
         Parameters
         ----------
         rng : numpy.random.Generator
         M : (r, r) array
             Positive semidefinite up to rounding; only its symmetric part matters.
-        n_draws : int
         bound : float
             A number with ``M ⪯ bound · I``. Only an index that draws by rejection uses it.
         factor : (r, p) array, optional
             V with M = V Vᵀ, if known: a weight then costs O(r p) instead of O(r²).
         """
 
-    def draw(self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0) -> IntArray:
-        """Return the rows that :meth:`draw_counted` draws."""
-        return self.draw_counted(rng, M, n_draws, bound=bound).rows
+    def draw(self, rng: Generator, M: FloatArray, *, bound: float = 1.0) -> int:
+        """Return the row that :meth:`draw_counted` draws."""
+        return int(self.draw_counted(rng, M, bound=bound).rows[0])
 
 
 def row_weights(kernel: LowRankKernel, rows: IntArray, M: FloatArray, factor: FloatArray | None) -> FloatArray:
@@ -70,11 +69,10 @@ def row_weights(kernel: LowRankKernel, rows: IntArray, M: FloatArray, factor: Fl
     return np.asarray(np.einsum("ij,ij->i", part, part))
 
 
-def check_query(M: FloatArray, rank: int, n_draws: int) -> None:
-    """Raise unless ``M`` is of order ``rank`` and ``n_draws`` a count."""
+def check_query(M: FloatArray, rank: int) -> None:
+    """Raise unless ``M`` is of order ``rank``."""
     if M.shape != (rank, rank):
         raise InvalidInputError(f"M must have shape ({rank}, {rank}), the rank of the kernel; it has {M.shape}")
-    check_count(n_draws, "n_draws")
 
 
 def check_total(total: float) -> None:

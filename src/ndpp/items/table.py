@@ -10,7 +10,9 @@ reject it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from numpy.random import Generator
 
 from ndpp._compiled import interruptible, njit
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_count, clip_probabilities, frozen
+from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
 from ndpp.laws.kernel import LowRankKernel
@@ -58,8 +60,8 @@ class LeverageTable(ItemIndex):
     >>> import numpy as np, ndpp
     >>> kernel = ndpp.LowRankKernel(np.array([[2.0], [0.0], [1.0]]), np.eye(1))
     >>> table = LeverageTable.prepare(kernel)
-    >>> bool((table.draw(np.random.default_rng(0), np.eye(1), 100) != 1).all())
-    True
+    >>> table.draw(np.random.default_rng(0), np.eye(1))
+    0
     """
 
     kernel: LowRankKernel
@@ -77,67 +79,71 @@ class LeverageTable(ItemIndex):
             threshold, alias = map(frozen, alias_table(leverage))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
-    def propose(self, rng: Generator, n_rows: int) -> IntArray:
-        """Return ``n_rows`` independent rows, row a with probability ℓ_a / Σℓ."""
-        return look_up(self.threshold, self.alias, rng.random((2, n_rows)))
-
     def draw_counted(
-        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
+        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
-        """Draw rows by rejection; see :meth:`ItemIndex.draw_counted`.
+        """Draw a row by rejection; see :meth:`ItemIndex.draw_counted`.
 
         Raises
         ------
         PrecisionError
             An acceptance probability is outside [0, 1]: ``M ⪯ bound · I`` or ``0 ⪯ M`` does not hold.
         BudgetExceededError
-            ``budget`` proposals per draw were not enough; ``count`` holds the proposals, ``partial`` the rows drawn.
+            ``budget`` proposals were not enough; ``count`` holds their number.
         """
-        check_query(M, self.kernel.rank, n_draws)
+        check_query(M, self.kernel.rank)
         if not bound > 0:
             raise InvalidInputError(f"bound must be positive, with M ⪯ bound · I; got {bound}")
         total = float(np.trace(M))
         check_total(total)
-        rate = total / (bound * self.total)
-        drawn = [np.empty(0, np.int64)]
-        missing, proposals = n_draws, 0
-        while missing:
-            if proposals >= self.budget * n_draws:
-                raise self.over_budget(np.concatenate(drawn), n_draws, rate, bound)
-            n_rows = proposals_at_once(missing / rate, self.budget * n_draws - proposals)
-            uniforms = rng.random((3, n_rows))
-            rows = look_up(self.threshold, self.alias, uniforms)
-            accepted = self._accepted(rows, uniforms[2], M, factor, bound, missing)
-            drawn.append(rows[accepted])
-            missing -= accepted.size
-            proposals += n_rows if missing else int(accepted[-1]) + 1
-        return ItemDraws(np.concatenate(drawn), proposals)
+        expected = bound * self.total / total
+        judge = partial(self._accepted, M, factor, bound)
+        return self.draw_by(rng, proposals_at_once(expected, self.budget), judge, expected)
 
-    def over_budget(self, drawn: IntArray, n_draws: int, rate: float, bound: float) -> BudgetExceededError:
-        """Return the error for draws that need more proposals than the budget has."""
-        count = self.budget * n_draws
+    def draw_by(
+        self, rng: Generator, at_once: int, judge: Callable[[IntArray, FloatArray], int], expected: float
+    ) -> ItemDraws:
+        """Propose rows by their leverage, ``at_once`` together, until one is accepted.
+
+        ``judge(rows, uniforms)`` returns the place of the first row that is accepted, −1 if none is; ``expected`` proposals are needed on
+        average.
+        """
+        for done in range(0, self.budget, at_once):
+            uniforms = rng.random((3, min(at_once, self.budget - done)))
+            rows = look_up(self.threshold, self.alias, uniforms)
+            place = judge(rows, uniforms[2])
+            if place >= 0:
+                return ItemDraws(rows[place : place + 1], done + place + 1)
+        raise self.over_budget(expected)
+
+    def over_budget(self, expected: float) -> BudgetExceededError:
+        """Return the error for an item that needs more proposals than the budget has."""
         return BudgetExceededError(
-            f"{count} proposals gave {len(drawn)} of {n_draws} items; the expected acceptance rate "
-            f"is {rate:.3g}. Pass a tighter bound than {bound:.3g}, raise the budget, or use a Tree.",
-            count=count,
-            partial=drawn,
+            f"{self.budget} items were proposed by their leverage and rejected; {expected:.3g} proposals are needed on average. "
+            "Pass a tighter bound, raise the budget of the LeverageTable, or use a Tree.",
+            count=self.budget,
         )
 
     def _accepted(
-        self, rows: IntArray, uniforms: FloatArray, M: FloatArray, factor: FloatArray | None, bound: float, wanted: int
-    ) -> IntArray:
-        """Return the indices of the first ``wanted`` proposals that are accepted."""
+        self, M: FloatArray, factor: FloatArray | None, bound: float, rows: IntArray, uniforms: FloatArray
+    ) -> int:
+        """Return the place of the first row that is accepted, −1 if none is."""
         ceiling = bound * self.leverage[rows]
         if factor is not None:
-            chance = row_weights(self.kernel, rows, M, factor) / ceiling
-            return np.flatnonzero(uniforms < clip_probabilities(chance, ACCEPTANCE))[:wanted]
+            return first_below(uniforms, row_weights(self.kernel, rows, M, factor) / ceiling)
         Q, places = self.kernel.coordinates.Q, rows
         if Q is None:
             Q, places = self.kernel.q_rows(rows), np.arange(len(rows))
-        accepted, extremes = accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling, wanted)
-        if not (extremes[0] >= 0 and extremes[-1] <= 1):
-            clip_probabilities(extremes, ACCEPTANCE)
-        return accepted
+        place, low, high = accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling)
+        if not (low >= 0 and high <= 1):
+            clip_probabilities(np.array([low, high]), ACCEPTANCE)
+        return place
+
+
+def first_below(uniforms: FloatArray, chances: FloatArray, *, tolerance: float = PROBABILITY_TOLERANCE) -> int:
+    """Return the place of the first uniform below its chance, −1 if there is none; chances are checked and clipped."""
+    below = uniforms < clip_probabilities(chances, ACCEPTANCE, tolerance=tolerance)
+    return int(np.argmax(below)) if below.any() else -1
 
 
 def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:
@@ -176,15 +182,15 @@ def proposals_at_once(expected: float, most: int) -> int:
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def accept(
-    Q: FloatArray, places: IntArray, M: FloatArray, uniforms: FloatArray, ceiling: FloatArray, wanted: int
-) -> tuple[IntArray, FloatArray]:
-    """Return the first ``wanted`` i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], and the range of these ratios.
+    Q: FloatArray, places: IntArray, M: FloatArray, uniforms: FloatArray, ceiling: FloatArray
+) -> tuple[int, float, float]:
+    """Return the first i with uniforms[i] < qᵀMq / ceiling[i], q = Q[places[i]], −1 if there is none, and the range of these ratios.
 
     Proposals are judged in small groups. A ratio that is not finite ends the search and is the range.
     """
-    n, r, found = places.size, Q.shape[1], 0
+    n, r = places.size, Q.shape[1]
     step = 8 if n < 24 else 16 if n < 64 else 32
-    accepted, extremes = np.empty(min(wanted, n), np.int64), np.array([0.5, 0.5])
+    low, high = 0.5, 0.5
     q, product = np.empty((step, r)), np.empty((step, r))
     for start in range(0, n, step):
         stop = min(start + step, n)
@@ -198,14 +204,11 @@ def accept(
                 chance += q[i - start, b] * product[i - start, b]
             chance /= ceiling[i]
             if not math.isfinite(chance):
-                return accepted[:found], np.array([chance, chance])
-            extremes[0], extremes[1] = min(extremes[0], chance), max(extremes[1], chance)
+                return -1, chance, chance
+            low, high = min(low, chance), max(high, chance)
             if uniforms[i] < chance:
-                accepted[found] = i
-                found += 1
-                if found == wanted:
-                    return accepted, extremes
-    return accepted[:found], extremes
+                return i, low, high
+    return -1, low, high
 
 
 @njit()

@@ -27,8 +27,6 @@ from ndpp.laws.kernel import LowRankKernel
 LEAST_LEAF = 8
 """With fewer rows per leaf, another level of nodes would cost more than it saves."""
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
-SCAN_ROWS = 8192
-"""About how many rows of leaves are weighed at once. It affects speed only."""
 
 
 class TreeArrays(NamedTuple):
@@ -55,8 +53,8 @@ class Tree(ItemIndex):
     >>> import numpy as np, ndpp
     >>> kernel = ndpp.LowRankKernel(np.array([[2.0], [0.0], [1.0]]), np.eye(1))
     >>> tree = Tree.prepare(kernel)
-    >>> bool((tree.draw(np.random.default_rng(0), np.eye(1), 100) != 1).all())
-    True
+    >>> tree.draw(np.random.default_rng(0), np.eye(1))
+    0
     """
 
     kernel: LowRankKernel
@@ -89,36 +87,20 @@ class Tree(ItemIndex):
         return cls(kernel, frozen(sums), frozen(bounds))
 
     def draw_counted(
-        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
+        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
-        """Draw rows by descent; see :meth:`ItemIndex.draw_counted`. All draws that pass a node share its weight."""
-        check_query(M, self.kernel.rank, n_draws)
+        """Draw a row by descent; see :meth:`ItemIndex.draw_counted`."""
+        check_query(M, self.kernel.rank)
         query = _pack_query(M)
         total = float(self.sums[0] @ query)
         check_total(total)
-        for_descent, for_leaf = rng.random((2, n_draws))
-        order = np.argsort(for_descent)
-        leaves, low = _descend(self.sums, query, total, for_descent[order])
+        leaf, low = _descend(self.sums, query, total, rng.random())
         nonnegative(np.array([low]), total)
-        rows = np.empty(n_draws, np.int64)
-        rows[order] = self._finish(leaves, for_leaf, total, M, factor)
-        return ItemDraws(rows, n_draws)
-
-    def _finish(
-        self, leaves: IntArray, uniforms: FloatArray, total: float, M: FloatArray, factor: FloatArray | None
-    ) -> IntArray:
-        """Return a row for each draw by scanning its leaf; ``leaves`` are sorted."""
-        drawn = np.empty(leaves.size, np.int64)
-        done = 0
-        while done < leaves.size:
-            rows, spans = _rows_of_leaves(self.bounds, leaves[done:], SCAN_ROWS)
-            weights = nonnegative(row_weights(self.kernel, rows, M, factor), total)
-            places = _pick(weights, spans, uniforms[done : done + len(spans)])
-            if (places < 0).any():
-                raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
-            drawn[done : done + len(spans)] = rows[places]
-            done += len(spans)
-        return drawn
+        rows = np.arange(self.bounds[leaf], self.bounds[leaf + 1])
+        place = _pick(nonnegative(row_weights(self.kernel, rows, M, factor), total), rng.random())
+        if place < 0:
+            raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
+        return ItemDraws(rows[place : place + 1], 1)
 
 
 def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
@@ -175,13 +157,13 @@ def draw_one(rng: Generator, tree: TreeArrays, Q: FloatArray, V: FloatArray) -> 
     for_descent, for_leaf = rng.random(), rng.random()
     if not 0.0 < total < np.inf:
         return -1, 0.0, total
-    leaves, low = _descend(tree.sums, query, total, np.array([for_descent]))
-    first, last = tree.bounds[leaves[0]], tree.bounds[leaves[0] + 1]
+    leaf, low = _descend(tree.sums, query, total, for_descent)
+    first, last = tree.bounds[leaf], tree.bounds[leaf + 1]
     weights = np.zeros(last - first)
     for i in range(last - first):
         for c in range(len(V)):
             weights[i] += np.dot(Q[first + i], V[c]) ** 2
-    place = _pick(weights, np.array([[0, last - first]]), np.array([for_leaf]))[0]
+    place = _pick(weights, for_leaf)
     return (first + place if place >= 0 else -1), low, total
 
 
@@ -201,66 +183,26 @@ def _pack_rows(V: FloatArray) -> FloatArray:
 
 
 @njit()
-def _descend(sums: FloatArray, query: FloatArray, total: float, uniforms: FloatArray) -> tuple[IntArray, float]:
-    """Return the leaf of each of the sorted ``uniforms``, and the most negative weight met before clipping at zero."""
-    n_leaves = sums.shape[0]
-    leaves = np.empty(uniforms.size, np.int64)
-    place = uniforms.copy()  # position of each draw inside its node, in [0, 1)
-    stack = [(1, 0, uniforms.size, total)]  # node, first and last draw in it, weight
-    low = 0.0
-    while stack:
-        node, first, last, weight = stack.pop()
-        if first == last:
-            continue
-        if node >= n_leaves:
-            leaves[first:last] = node - n_leaves
-            continue
+def _descend(sums: FloatArray, query: FloatArray, total: float, uniform: float) -> tuple[int, float]:
+    """Return the leaf of a uniform in [0, 1), and the most negative weight met before clipping at zero."""
+    n_leaves, node, weight, low = len(sums), 1, total, 0.0
+    while node < n_leaves:
         left = float(np.dot(sums[node], query))
         right = weight - left
         low = min(low, left, right)
         left, right = max(left, 0.0), max(right, 0.0)
         share = left / (left + right) if left + right > 0.0 else 0.5
-        split = first + int(np.searchsorted(place[first:last], share))
-        for i in range(first, split):
-            place[i] = place[i] / share
-        for i in range(split, last):
-            place[i] = min((place[i] - share) / (1.0 - share), BELOW_ONE)
-        stack.append((2 * node + 1, split, last, right))
-        stack.append((2 * node, first, split, left))
-    return leaves, low
+        if uniform < share:
+            node, weight, uniform = 2 * node, left, uniform / share
+        else:
+            node, weight, uniform = 2 * node + 1, right, min((uniform - share) / (1.0 - share), BELOW_ONE)
+    return node - n_leaves, low
 
 
 @njit()
-def _rows_of_leaves(bounds: IntArray, leaves: IntArray, most: int) -> tuple[IntArray, IntArray]:
-    """Return about ``most`` rows, those of the first few leaves, and for each draw in these leaves the span of its rows."""
-    spans = np.empty((leaves.size, 2), np.int64)
-    n_rows = n_draws = 0
-    while n_draws < leaves.size:
-        leaf = leaves[n_draws]
-        if n_draws == 0 or leaf != leaves[n_draws - 1]:
-            if n_draws and n_rows >= most:
-                break
-            n_rows += bounds[leaf + 1] - bounds[leaf]
-        spans[n_draws] = n_rows - (bounds[leaf + 1] - bounds[leaf]), n_rows
-        n_draws += 1
-    rows = np.empty(n_rows, np.int64)
-    for i in range(n_draws):
-        first, last = spans[i]
-        if i == 0 or first != spans[i - 1, 0]:
-            rows[first:last] = np.arange(bounds[leaves[i]], bounds[leaves[i] + 1])
-    return rows, spans[:n_draws]
-
-
-@njit()
-def _pick(weights: FloatArray, spans: IntArray, uniforms: FloatArray) -> IntArray:
-    """Return an index within its span for each draw, with probability ∝ weight; −1 if the span has no weight."""
-    places = np.full(len(spans), -1)
-    cdf = np.cumsum(weights[spans[0, 0] : spans[0, 1]])
-    for i in range(len(spans)):
-        first, last = spans[i]
-        if i and first != spans[i - 1, 0]:
-            cdf = np.cumsum(weights[first:last])
-        if cdf[-1] > 0.0:
-            place = np.searchsorted(cdf, uniforms[i] * cdf[-1], side="right")
-            places[i] = first + min(place, np.searchsorted(cdf, cdf[-1]))
-    return places
+def _pick(weights: FloatArray, uniform: float) -> int:
+    """Return an index with probability ∝ weight; −1 if there is no weight."""
+    cdf = np.cumsum(weights)
+    if not cdf[-1] > 0.0:
+        return -1
+    return min(np.searchsorted(cdf, uniform * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1]))

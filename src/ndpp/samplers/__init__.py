@@ -11,7 +11,6 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.laws import LawSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
-from ndpp.samplers.symmetric import SymmetricTree
 from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, Walk
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "Rejection",
     "RejectionUp",
     "Sampler",
-    "SymmetricTree",
     "Walk",
 ]
 

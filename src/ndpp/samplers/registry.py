@@ -22,7 +22,6 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.laws import LawSampler
 from ndpp.samplers.naive import Naive
 from ndpp.samplers.rejection import Rejection
-from ndpp.samplers.symmetric import SymmetricTree
 from ndpp.samplers.walk import DirectUp, NaiveUp, RandomSize, RejectionUp, UpStep, Walk
 
 
@@ -79,7 +78,6 @@ class SamplerSpec:
     takes_given: bool = False  #: Whether sets can contain given items.
     on_gpu: bool = False  #: Whether it can draw on a GPU.
     max_items: int | None = None  #: Largest catalogue of an oracle, which is neither timed nor offered by the command.
-    symmetric_only: bool = False  #: Whether it requires a symmetric kernel.
     pictured: bool = True  #: Whether the tables of the README and the theory page include it.
 
     @property
@@ -105,8 +103,8 @@ class SamplerSpec:
 
     @property
     def is_offered(self) -> bool:
-        """Whether the command offers it and benchmarks time it: it works for every kernel."""
-        return self.max_items is None and not self.symmetric_only
+        """Whether the command offers it and benchmarks time it: it works for every catalogue."""
+        return self.max_items is None
 
     def draws(self, size: int | None) -> bool:
         """Whether it draws sets of this size, or of any size if None."""
@@ -204,13 +202,6 @@ NAIVE = SamplerSpec(
     summary="exact, by enumeration of all sets",
     cost="O(n)", preparation="O(2ⁿ n³)",
 )  # fmt: skip
-SYMMETRIC = SamplerSpec(
-    name="symmetric-tree", cls=SymmetricTree, sizes=Sizes.BOTH, symmetric_only=True, pictured=False,
-    prepare=lambda kernel, request: SymmetricTree.prepare(kernel, size=request.size, index=request.tree),
-    summary="exact, for symmetric kernels: a mixture of elementary DPPs",
-    cost="O(k r² log n)",
-    source="[Han et al., ICML 2022](#han2022mcmc)",
-)  # fmt: skip
 
-SAMPLERS: tuple[SamplerSpec, ...] = (EXACT, WALK, PAPERS_WALK, REJECTION, CHOLESKY, CLOCK, NAIVE_WALK, NAIVE, SYMMETRIC)
+SAMPLERS: tuple[SamplerSpec, ...] = (EXACT, WALK, PAPERS_WALK, REJECTION, CHOLESKY, CLOCK, NAIVE_WALK, NAIVE)
 """All samplers, in the order of lists and tables."""

@@ -11,18 +11,18 @@ Cost: O(r³) to prepare, in addition to the tree; k · O(r² (log n + leaf)) per
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp._validation import check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, InvalidInputError
-from ndpp.items import ItemIndex, Scan, Tree
+from ndpp.items import ItemIndex, Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import dominating
 from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.symmetric import SpectralDPP
+from ndpp.samplers.symmetric import SpectralDPP, decomposed
 
 BUDGET_FACTOR = 50
 """A draw gives up after this many times ``max_proposals``; since the mean is below that, with probability exp(−50) at most."""
@@ -84,8 +84,8 @@ class Rejection(Sampler):
         if size is not None:
             kernel.check_size(check_count(size, "size"))
         B_hat = dominating(kernel.coordinates.B)
-        proposal = SpectralDPP.prepare(B_hat, index or Scan.prepare(kernel), size=size)
-        log_expected = max(0.0, proposal.choice.log_normalizer - kernel.log_normalizer(size))
+        vectors, choice = decomposed(B_hat, size)
+        log_expected = max(0.0, choice.log_normalizer - kernel.log_normalizer(size))
         if log_expected > np.log(max_proposals):
             raise BudgetExceededError(
                 f"rejection would need 10^{log_expected / np.log(10):.1f} proposals per draw on average, above "
@@ -93,8 +93,8 @@ class Rejection(Sampler):
                 "size.",
                 count=0,
             )
-        if index is None:  # only now: the tree is expensive, and pays only if the sampler is feasible
-            proposal = replace(proposal, index=Tree.prepare(kernel))
+        index = Tree.prepare(kernel) if index is None else index  # only now: it is expensive
+        proposal = SpectralDPP(vectors, choice, index)
         return cls(kernel, size, proposal, B_hat, float(np.exp(log_expected)), max_proposals)
 
     def draw(self, rng: np.random.Generator) -> Draw:

@@ -20,77 +20,13 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_count, check_matrix
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, InvalidKernelError, PrecisionError
-from ndpp.items import ItemDraws, ItemIndex, Tree
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import skew_part, symmetric_part
+from ndpp._validation import check_count
+from ndpp.errors import ImpossibleSizeError, InvalidKernelError, PrecisionError
+from ndpp.items import ItemDraws, ItemIndex
 from ndpp.linalg.tilts import tilt_of_coins
-from ndpp.samplers.base import Draw, Sampler
 
 NEGATIVE_TOLERANCE = 1e-8
 """How far below zero, relative to the largest, rounding may move an eigenvalue of a positive semidefinite matrix."""
-
-
-@dataclass(frozen=True, eq=False)
-class SymmetricTree(Sampler):
-    """The symmetric DPP, or k-DPP, with kernel Q · inner · Qᵀ.
-
-    Examples
-    --------
-    >>> import numpy as np, ndpp
-    >>> kernel = ndpp.LowRankKernel(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), np.eye(2))
-    >>> draws = SymmetricTree.prepare(kernel, size=2).sample(100, rng=0)
-    >>> {tuple(basket.tolist()) for basket in draws.baskets} == {(0, 2), (1, 2)}  # 0 and 1 are equal: never both
-    True
-    """
-
-    kernel: LowRankKernel
-    size: int | None
-    dpp: SpectralDPP
-
-    @classmethod
-    def prepare(
-        cls,
-        kernel: LowRankKernel,
-        *,
-        size: int | None = None,
-        inner: FloatArray | None = None,
-        index: ItemIndex | None = None,
-    ) -> SymmetricTree:
-        """Decompose the inner matrix and build the index.
-
-        Parameters
-        ----------
-        kernel : LowRankKernel
-            Provides Q and, if ``inner`` is None, a symmetric B.
-        size : int, optional
-            Number of items per set; any number if None.
-        inner : (r, r) array, optional
-            Symmetric and positive semidefinite, in the kernel's coordinates.
-        index : ItemIndex, optional
-            Draws single items; a :class:`~ndpp.items.Tree` if None.
-        """
-        if inner is None:
-            inner = kernel.without_background().coordinates.B
-            if size is None:
-                kernel.check_precision()
-            if np.abs(skew_part(inner)).max(initial=0) > 1e-12 * np.abs(inner).max(initial=0):
-                raise InvalidKernelError(
-                    "SymmetricTree requires a symmetric kernel; the skew part of this one has entries up to "
-                    f"{np.abs(skew_part(inner)).max():.3g}. Use Exact, Walk or Rejection, or pass inner=."
-                )
-        else:
-            inner = np.asarray(check_matrix(inner, "inner", shape=(kernel.rank, kernel.rank)), np.float64)
-            if not np.allclose(inner, inner.T, rtol=0, atol=1e-8 * np.abs(inner).max(initial=0)):
-                raise InvalidInputError("inner must be symmetric; pass (inner + inner.T) / 2 to use its symmetric part")
-        index = Tree.prepare(kernel) if index is None else index
-        return cls(kernel, size, SpectralDPP.prepare(symmetric_part(inner), index, size=size))
-
-    def draw(self, rng: np.random.Generator) -> Draw:
-        """Draw one set."""
-        rows, proposals = self.dpp.draw(rng)
-        return Draw(np.sort(rows), {"proposals": proposals})
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,20 +36,6 @@ class SpectralDPP:
     vectors: FloatArray
     choice: EigenvectorLaw
     index: ItemIndex
-
-    @classmethod
-    def prepare(cls, inner: FloatArray, index: ItemIndex, *, size: int | None = None) -> SpectralDPP:
-        """Decompose ``inner``."""
-        values, vectors = np.linalg.eigh(inner)
-        largest = float(values.max(initial=0.0))
-        if values.min(initial=0.0) < -NEGATIVE_TOLERANCE * largest:
-            raise InvalidKernelError(
-                f"the inner matrix must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}, "
-                f"its largest {largest:.3g}"
-            )
-        # Smaller eigenvalues are rounding errors of the large ones.
-        values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
-        return cls(vectors, EigenvectorLaw.prepare(values, size=size), index)
 
     def draw(self, rng: np.random.Generator) -> ItemDraws:
         """Draw one set, in the order of drawing."""
@@ -165,6 +87,20 @@ class EigenvectorLaw:
         if self.heads.size == 0:
             return np.flatnonzero(uniforms < self.chance)
         return given_heads(self.chance, self.heads, uniforms)
+
+
+def decomposed(inner: FloatArray, size: int | None = None) -> tuple[FloatArray, EigenvectorLaw]:
+    """Return the eigenvectors of a symmetric positive semidefinite matrix, and the distribution of their choice."""
+    values, vectors = np.linalg.eigh(inner)
+    largest = float(values.max(initial=0.0))
+    if values.min(initial=0.0) < -NEGATIVE_TOLERANCE * largest:
+        raise InvalidKernelError(
+            f"the inner matrix must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}, "
+            f"its largest {largest:.3g}"
+        )
+    # Smaller eigenvalues are rounding errors of the large ones.
+    values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
+    return vectors, EigenvectorLaw.prepare(values, size=size)
 
 
 def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -> ItemDraws:

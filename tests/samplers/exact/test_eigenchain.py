@@ -330,5 +330,14 @@ def test_sizes_beyond_what_circles_can_tell_need_node_matrices():
 
 
 def test_two_parts_of_a_sample_report_the_worst_of_their_monitors():
-    assert CircleReport(2, 0.1, 0.5).with_others(CircleReport(1, 0.5, 0.25)) == CircleReport(3, 0.5, 0.25)
-    assert CircleReport(0, 0.5, 0.25).with_others(CircleReport(1, 0.1, 0.5)) == CircleReport(1, 0.5, 0.25)
+    nodes = Exact.prepare(GENERIC.kernel, size=3).nodes(3)
+    for rows, circles in (([], 0), ([5], 1)):
+        for report in (CircleReport(2, 0.1, 1e-9), CircleReport(2, 0.0, 1.0)):
+            begun = Unfinished(np.array(rows, np.int64), 4, report)
+            done, plain = (
+                nodes.finish(np.random.default_rng(0), start) for start in (begun, begun._replace(circles=None))
+            )
+            assert plain.circles.recentred >= circles
+            assert done.circles.recentred == 2 + plain.circles.recentred
+            assert done.circles.trace_error == max(report.trace_error, plain.circles.trace_error)
+            assert done.circles.fraction == min(report.fraction, plain.circles.fraction)

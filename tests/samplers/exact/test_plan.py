@@ -45,21 +45,22 @@ def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_n
         plan = planning.plan_from_weights(circle(case, radius, 42, left).log_w, left)
     else:
         plan = planning.plan_from_law(tilted_law(case.kernel.coordinates, radius).law, left)
-    assert plan is not None
-    shift, count = plan
+    steps, count = plan
     assert count in NODE_COUNTS
-    assert round(shift / RUNG_STEP) % 2 == 0
-    planned, half = (circle(case, radius * np.exp(shift), n, left).inclusion() for n in (count, count // 4 * 2))
+    assert steps % 2 == 0
+    planned, half = (
+        circle(case, radius * np.exp(steps * RUNG_STEP), n, left).inclusion() for n in (count, count // 4 * 2)
+    )
     assert abs(planned.trace - left) < 1e-9
     assert planned.fraction > 1e-4
     assert abs(half.trace - left) > 1e-7
 
 
 def test_weights_or_laws_of_no_use_give_no_plan():
-    assert planning.plan_from_law(np.array([0.5, 0.0, 0.5]), 1) is None
-    assert planning.plan_from_weights(np.empty(0, complex), 3) is None
-    assert planning.plan_from_weights(np.array([-np.inf, 0.0], complex), 1) is None
-    assert planning.plan_from_weights(np.zeros(4, complex), 8) is None
+    assert planning.plan_from_law(np.array([0.5, 0.0, 0.5]), 1)[1] == 0
+    assert planning.plan_from_weights(np.empty(0, complex), 3)[1] == 0
+    assert planning.plan_from_weights(np.array([-np.inf, 0.0], complex), 1)[1] == 0
+    assert planning.plan_from_weights(np.zeros(4, complex), 8)[1] == 0
 
 
 def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
@@ -68,8 +69,7 @@ def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     kernel = make_kernel(500, 40, rng=0)
     planned = Exact.prepare(kernel, size=11)
     drawn = planned.sample(100, rng=0).baskets
-    monkeypatch.setattr(planning, "PLANNED_BIAS", 1e-15)
-    monkeypatch.setattr(planning, "PLANNED_FRACTION", 1e-2)
+    monkeypatch.setattr(planning, "PLANNED", planning.Targets(1e-15, 1e-2))
     others = Exact.prepare(kernel, size=11)
     assert others.sample(100, rng=0).baskets == drawn
     assert len(others.nodes(11).start().nodes.log_w) != len(planned.nodes(11).start().nodes.log_w)

@@ -11,7 +11,7 @@ from kernels import BY_NAME, Case, eighths, skew
 from ndpp import LowRankKernel
 from ndpp.items import Tree
 from ndpp.samplers import Exact
-from ndpp.samplers.exact.cache import Cache
+from ndpp.samplers.exact.ladder import Cache
 from ndpp.samplers.exact.routes import Done, Unfinished
 
 RNG = np.random.default_rng(30)

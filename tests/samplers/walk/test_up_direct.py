@@ -14,7 +14,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityError
-from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Scan, Tree
+from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Tree
 from ndpp.linalg import inclusion_matrix, quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk import up_direct
@@ -28,6 +28,7 @@ from ndpp.samplers.walk.up_direct import (
     second_probabilities,
 )
 from ndpp.samplers.walk.up_naive import NaiveUp
+from scan import Scan
 
 SPREAD = [Case(f"spread 10^±{s}", *random_ndpp(7, 5, np.random.default_rng(s), spread=s)) for s in (1, 2, 3)]
 
@@ -40,7 +41,7 @@ class Forced(ItemIndex):
     rows: list[int] = field(default_factory=list)
     seen: list[np.ndarray] = field(default_factory=list)
 
-    def draw_counted(self, rng, M, n_draws=1, **settings):
+    def draw_counted(self, rng, M, **settings):
         self.seen.append(M)
         return ItemDraws(np.array([self.rows.pop(0)]), 1)
 

@@ -21,10 +21,10 @@ from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, look_up, proposals_at_once
 from ndpp.linalg.schur import row_basis
-from ndpp.samplers.exact.cache import n_bytes_of
 from ndpp.samplers.exact.eigenring import TARGETS, Request, Ring, Weights, advance, begin, forms_of, weigh, with_space
+from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.monitors import Tolerances
-from ndpp.samplers.exact.node_route import first_rung, plan
+from ndpp.samplers.exact.node_route import plan
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 from ndpp.samplers.exact.rows import EigenRows, Source, fetch
 
@@ -62,7 +62,7 @@ class EigenChain:
             return None
         request = Request(len(given) + wanted, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.to_sides
-        circle = plan(target.ladder, first_rung(target.ladder.coords, wanted), wanted)
+        circle = plan(target.ladder, wanted)
         ring, _, good = begin(eigen.values, request, *circle, left, right, 0)
         # Only the dyads of given items are kept: a draw makes space for its own.
         return cls(target.index, eigen, request, left, right, with_space(ring, len(left), len(left))) if good else None
@@ -81,7 +81,7 @@ class EigenChain:
             rng, table, eigen.values, eigen.source, request, self.left, self.right, self.ring
         )
         if spent:
-            raise index.over_budget(rows[:0], 1, (request.wanted - len(rows)) / index.total, 1.0)
+            raise index.over_budget(index.total / (request.wanted - len(rows)))
         found = rows, proposals, CircleReport(recentred, trace_error, fraction)
         return Done(*found) if len(rows) == request.wanted else Unfinished(*found)
 

@@ -27,7 +27,7 @@ from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.items import LeverageTable
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
 from ndpp.samplers.exact.generator import propose, seed_words, uniform
-from ndpp.samplers.exact.routes import Done, Moment, Target, Unfinished
+from ndpp.samplers.exact.routes import Done, Target, Unfinished
 from ndpp.samplers.exact.rows import EigenRows, Source, apply_left, apply_right, fetch
 
 BLOCK = 32
@@ -73,7 +73,7 @@ class EigenClock:
             seed_words(rng), eigen.values, eigen.multiplicity, eigen.source, *arguments
         )
         rows = rows[len(given) :]
-        return Unfinished(rows, proposals, moment=Moment(x, bound)) if failed else Done(rows, proposals)
+        return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
 
 
 @njit(error_model="numpy")

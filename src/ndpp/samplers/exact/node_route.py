@@ -5,25 +5,50 @@ It also draws what other routes leave unfinished.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ndpp._types import IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
-from ndpp.linalg import Coordinates, tilted_law
-from ndpp.linalg.schur import row_basis
+from ndpp.linalg import Coordinates, symmetric_part, tilt_for, tilted_law
+from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
-from ndpp.samplers.exact.plan import centre, moments, plan_from_law, plan_from_weights
+from ndpp.samplers.exact.plan import plan_from_law, plan_from_weights
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
-from ndpp.samplers.exact.state import NO_INCLUSION, State, last_inclusion
 
 TOLERANCES = Tolerances()
 MAX_CIRCLES = 8
 """How many circles are tried for one item before the sampler gives up."""
+NO_INCLUSION = Inclusion(np.empty((0, 0)), 0.0, 0.0)
+
+
+class State(NamedTuple):
+    """A sample: items chosen in addition to the given ones, node matrices on one rung of the ladder, M, and a report so far."""
+
+    rows: IntArray
+    q: FloatArray
+    rung: int
+    nodes: Nodes
+    inclusion: Inclusion
+    owned: bool = False  # the node matrices belong to this sample and may be overwritten
+    report: CircleReport = CircleReport()
+
+    @classmethod
+    def empty(cls, rank: int) -> State:
+        """Return a state without items and circle."""
+        nodes = Nodes(np.empty((2, 0, 0, 0)), np.empty(0, complex))
+        return cls(np.empty(0, np.int64), np.empty((0, rank)), 0, nodes, NO_INCLUSION)
+
+    def monitored(self, left: int, *, recentred: bool = False) -> State:
+        """Return the state with M in its report, with ``left`` items missing; ``recentred``: on a new circle."""
+        number, error, fraction = self.report
+        error, fraction = max(error, abs(self.inclusion.trace - left)), min(fraction, self.inclusion.fraction)
+        return self._replace(report=CircleReport(number + recentred, error, fraction))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +72,18 @@ class NodesRoute:
 
     def draw(self, rng: np.random.Generator) -> Done:
         """Draw all items."""
-        return self._done(*self.complete(rng, self.start()))
+        state, proposals = self.complete(rng, self.start())
+        return Done(state.rows, proposals, state.report)
 
     def finish(self, rng: np.random.Generator, begun: Unfinished) -> Done:
         """Draw the items that another route has left missing."""
-        rest = self._done(*self.complete(rng, self.resume(begun.rows)))
-        circles = (
-            rest.circles if begun.circles is None or rest.circles is None else begun.circles.with_others(rest.circles)
-        )
-        return Done(rest.rows, begun.proposals + rest.proposals, circles)
-
-    def _done(self, state: State, proposals: int) -> Done:
-        return Done(state.rows, proposals, CircleReport(state.recentred, state.trace_error, state.fraction))
+        report, kernel = begun.circles or CircleReport(), self.target.kernel
+        state = self.start()._replace(report=report).monitored(self.wanted)
+        if len(begun.rows):
+            empty = State.empty(kernel.rank)._replace(report=report)
+            state = self._recentre(empty._replace(rows=begun.rows, q=kernel.q_rows(begun.rows)))[0]
+        state, proposals = self.complete(rng, state)
+        return Done(state.rows, begun.proposals + proposals, state.report)
 
     def complete(self, rng: np.random.Generator, state: State) -> tuple[State, int]:
         """Draw the missing items; return the state with all of them, and the number of proposals."""
@@ -78,18 +103,8 @@ class NodesRoute:
         nodes = self._nodes(empty, rung, count)
         return empty._replace(rung=rung, nodes=nodes, inclusion=inclusion).monitored(self.wanted)
 
-    def resume(self, rows: IntArray) -> State:
-        """Return the state of a sample that already has these rows."""
-        start = self.start()
-        if not len(rows):
-            return start
-        empty, q = State.empty(self.target.kernel.rank), self.target.kernel.q_rows(rows)
-        return self._recentre(empty._replace(rung=start.rung, rows=rows, q=q))[0]
-
     def _first(self) -> tuple[int, int, Inclusion]:
-        coords = self.target.ladder.coords
-        empty = State.empty(coords.rank)
-        state, count = self._recentre(empty._replace(rung=first_rung(coords, self.wanted)))
+        state, count = self._recentre(State.empty(self.target.kernel.rank))
         return state.rung, count, state.inclusion
 
     def add(self, state: State, row: int) -> State:
@@ -116,15 +131,14 @@ class NodesRoute:
     def _recentre(self, state: State) -> tuple[State, int]:
         """Return the state rebuilt at a radius that suits the items chosen; add nodes until the monitors pass."""
         left, ladder = self.wanted - len(state.rows), self.target.ladder
-        rung, count = plan(ladder, state.rung, left, state)
+        rung, count = plan(ladder, left, state)
         inclusion = NO_INCLUSION
         for attempt in range(MAX_CIRCLES):
             nodes = self._nodes(state, rung, count)
             inclusion = nodes.inclusion()
             if _trustworthy(inclusion, left):
-                owned, recentred = len(state.q) > 0, state.recentred + 1
-                state = state._replace(rung=rung, nodes=nodes, inclusion=inclusion, owned=owned, recentred=recentred)
-                return state.monitored(left), count
+                state = state._replace(rung=rung, nodes=nodes, inclusion=inclusion, owned=len(state.q) > 0)
+                return state.monitored(left, recentred=True), count
             # First more nodes, up to where the rule is unbiased; then other radii, away from a pole that may be close.
             if count <= ladder.coords.rank:
                 count = min(2 * count, unbiased_count(ladder.coords.rank))
@@ -132,7 +146,7 @@ class NodesRoute:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
         last = last_inclusion(ladder.coords, np.concatenate([ladder.given, state.q])) if left == 1 else None
         if last is not None:
-            return state._replace(inclusion=last, recentred=state.recentred + 1), count
+            return state._replace(inclusion=last).monitored(left, recentred=True), count
         raise PrecisionError(
             f"the probabilities of the next item could not be computed to tolerance after {MAX_CIRCLES} attempts "
             f"(trace {inclusion.trace:.12g}, expected {left}; surviving fraction {inclusion.fraction:.1g}). "
@@ -150,26 +164,30 @@ class NodesRoute:
             )
 
 
-def first_rung(coords: Coordinates, wanted: int) -> int:
-    """Return a rung to begin with, to plan the first circle for ``wanted`` items."""
-    scale = np.sort(coords.scale)[-min(wanted, coords.rank)]
-    return round(-2 * float(np.log(scale)) / RUNG_STEP)
-
-
-def plan(ladder: Ladder, rung: int, left: int, state: State | None = None) -> tuple[int, int]:
+def plan(ladder: Ladder, left: int, state: State | None = None) -> tuple[int, int]:
     """Return the rung and the number of nodes of a circle for ``left`` more items than the given ones and those of a state."""
-    q = np.empty((0, ladder.coords.rank)) if state is None else state.q
-    found = None if state is None else plan_from_weights(state.nodes.log_w, left)
-    if found is None:
+    coords, given, rung, steps, count = ladder.coords, ladder.given, 0, 0, 0
+    if state is not None:
+        given, rung = np.concatenate([given, state.q]), state.rung
+        steps, count = plan_from_weights(state.nodes.log_w, left)
+    if count == 0:
         # The rung on which about as many items are expected.
-        basis = row_basis(q)[0][None]
-        rungs = centre(lambda rung, _: moments(ladder.real(rung), basis), left, np.array([rung]))[0]
-        rung = 2 * (int(rungs[0]) // 2)
-        law = tilted_law(ladder.coords, float(np.exp(rung * RUNG_STEP)), np.concatenate([ladder.given, q])).law
-        found = plan_from_law(law, left) or (0.0, unbiased_count(ladder.coords.rank))
-    shift, count = found
-    return rung + round(shift / RUNG_STEP), count
+        rung = 2 * (round(math.log(tilt_for(coords, len(given) + left, given)) / RUNG_STEP) // 2)
+        steps, count = plan_from_law(tilted_law(coords, math.exp(rung * RUNG_STEP), given).law, left)
+    return rung + steps, count or unbiased_count(coords.rank)
 
 
 def _trustworthy(inclusion: Inclusion, left: int) -> bool:
     return bool(TOLERANCES.accepts(abs(inclusion.trace - left), inclusion.fraction))
+
+
+def last_inclusion(coords: Coordinates, chosen: FloatArray) -> Inclusion | None:
+    """Return M of the last item, the diagonal of what eliminating the others leaves of L: no circle, so nothing cancels."""
+    given = eliminate(coords, chosen)
+    if given is None or given.null.size or given.loss > MAX_LOSS:
+        return None
+    M = given.to_z @ symmetric_part(given.M) @ given.to_z.T
+    trace = float(np.trace(M))
+    largest = float(np.abs(given.to_z).max() ** 2 * given.magnitudes.max())
+    is_exact = len(chosen) == 0  # the symmetric part of B is computed apart from its skew part
+    return Inclusion(M / trace, 1.0, 1.0) if is_exact or ROUNDING * largest < MAX_LOSS * trace else None

@@ -25,10 +25,8 @@ from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
 from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 
-PLANNED_BIAS, PLANNED_FRACTION = 1e-13, 1e-4
-"""Targets for a new circle if the distribution is known, with a margin for the drift as items are added."""
 MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
-"""Targets if it is modelled."""
+"""Targets for a new circle if the distribution is modelled."""
 NOISE = 1e-12
 """Probabilities below this, computed from the weights, are rounding."""
 
@@ -40,20 +38,18 @@ class Targets(NamedTuple):
     fraction: float
 
 
-def planned() -> Targets:
-    """Return the targets if the distribution is known."""
-    return Targets(PLANNED_BIAS, PLANNED_FRACTION)
+PLANNED = Targets(1e-13, 1e-4)
+"""If the distribution is known, with a margin for the drift as items are added."""
 
 
-def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[float, int] | None:
-    """Return a change of log ρ and a number of nodes from the weights of the current circle; None if these are of no use."""
+def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[int, int]:
+    """Return a number of rungs and of nodes from the weights of the current circle; no nodes if these are of no use."""
     return plan_from_law(remaining_size_law(log_w, left), left, noise=NOISE)
 
 
-def plan_from_law(law: FloatArray, left: int, *, noise: float = np.finfo(float).tiny) -> tuple[float, int] | None:
-    """Return a change of log ρ and a number of nodes from the distribution of the remaining size; None if no circle suffices."""
-    steps, count = plan_steps(law, left, noise, planned())
-    return (steps * RUNG_STEP, count) if count else None
+def plan_from_law(law: FloatArray, left: int, *, noise: float = np.finfo(float).tiny) -> tuple[int, int]:
+    """Return a number of rungs and of nodes from the distribution of the remaining size; no nodes if no circle suffices."""
+    return plan_steps(law, left, noise, PLANNED)
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:

@@ -14,7 +14,7 @@ distribution in doubt. Another route, which is slower and needs less of the kern
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -42,17 +42,9 @@ def is_symmetric(kernel: LowRankKernel) -> bool:
 class CircleReport(NamedTuple):
     """How many circles a sample used after its first, and the worst values of their monitors."""
 
-    recentred: int
-    trace_error: float
-    fraction: float
-
-    def with_others(self, others: CircleReport) -> CircleReport:
-        """Return the total of two parts of a sample, the second of which counts all of its circles."""
-        return CircleReport(
-            self.recentred + others.recentred,
-            max(self.trace_error, others.trace_error),
-            min(self.fraction, others.fraction),
-        )
+    recentred: int = 0
+    trace_error: float = 0.0
+    fraction: float = 1.0
 
 
 class Done(NamedTuple):
@@ -63,20 +55,16 @@ class Done(NamedTuple):
     circles: CircleReport | None = None
 
 
-class Moment(NamedTuple):
-    """A time of a clock, which has just been proposed at the rate ``bound`` (:mod:`ndpp.samplers.clock`)."""
-
-    x: float
-    bound: float
-
-
 class Unfinished(NamedTuple):
-    """What a route has drawn before a monitor failed, as in :class:`Done`; where its clock stands, if it has one."""
+    """What a route has drawn before a monitor failed, as in :class:`Done`.
+
+    ``moment``: if it has a clock, its time, which has just been proposed, and the rate of the proposal (:mod:`ndpp.samplers.clock`).
+    """
 
     rows: IntArray
     proposals: int
     circles: CircleReport | None = None
-    moment: Moment | None = None
+    moment: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +75,10 @@ class Target:
     """
 
     kernel: LowRankKernel
-    index: ItemIndex
     given: IntArray
-    ladder: Ladder
-    size_law: FloatArray
+    index: ItemIndex
+    ladder: Ladder = field(repr=False)
+    size_law: FloatArray = field(repr=False)
     symmetric: bool
 
     @property

@@ -29,14 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import PrecisionError, ZeroProbabilityError
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import ItemIndex, LeverageTable, Tree
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
@@ -52,12 +51,12 @@ from ndpp.samplers.exact.spectral import Projection
 
 ROUTES: tuple[type[Route], ...] = (Projection, EigenClock, EigenChain, NodesRoute)
 """In order of speed: the first that suits is taken."""
-NOTHING = Done(np.empty(0, np.int64), 0, CircleReport(0, 0.0, 1.0))
+NOTHING = Done(np.empty(0, np.int64), 0, CircleReport())
 """No further item."""
 
 
 @dataclass(frozen=True, eq=False)
-class Exact(Sampler):
+class Exact(Target, Sampler):
     """The default sampler; ``route`` says how it draws.
 
     Examples
@@ -69,14 +68,8 @@ class Exact(Sampler):
     ('projection', np.int64(2))
     """
 
-    kernel: LowRankKernel
-    size: int | None
-    given: IntArray
-    index: ItemIndex | None  # None for a kernel of rank zero, whose only sample is the empty set
-    ladder: Ladder = field(repr=False)
-    size_law: FloatArray = field(repr=False)
+    size: int | None = None
     engine: Engine | None = field(default=None, repr=False)
-    symmetric: bool = False
 
     @classmethod
     def prepare(
@@ -119,9 +112,8 @@ class Exact(Sampler):
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
         ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
-        found = index(kernel) if kernel.rank else None
-        sampler = cls(kernel, size, rows, found, ladder, law.law, symmetric=is_symmetric(kernel))
-        return with_engine(sampler, device)
+        found = index(kernel) if kernel.rank else Tree.prepare(kernel)  # the only sample of rank zero is the empty set
+        return with_engine(cls(kernel, rows, found, ladder, law.law, is_symmetric(kernel), size), device)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
@@ -150,7 +142,6 @@ class Exact(Sampler):
             return found
         if wanted is not None:
             return self.nodes(wanted).finish(rng, found)
-        assert found.moment is not None
         return finish_clock(rng, self.kernel, self.index, self.given, found)
 
     @property
@@ -164,29 +155,20 @@ class Exact(Sampler):
 
         None if there is nothing to draw, or if the number of items has to be drawn first.
         """
-        target = self.target
-        if target is None or wanted == 0:
+        if self.kernel.rank == 0 or wanted == 0:
             return None
-        (found,) = self.ladder.cache.remember(("route", wanted, self.symmetric), lambda: (first_route(target, wanted),))
+        (found,) = self.ladder.cache.remember(("route", wanted, self.symmetric), lambda: (first_route(self, wanted),))
         return found
 
     def nodes(self, wanted: int) -> NodesRoute:
         """Return the route that draws ``wanted`` items by node matrices, whatever the kernel."""
-        assert self.target is not None
-        return NodesRoute(self.target, wanted)
+        return NodesRoute(self, wanted)
 
     @property
     def clock(self) -> EigenClock | None:
         """What draws samples of any size; None if they need circles."""
         route = self.route_for(None)
         return route if isinstance(route, EigenClock) else None
-
-    @cached_property
-    def target(self) -> Target | None:
-        """What routes draw from; None for a kernel of rank zero."""
-        if self.index is None:
-            return None
-        return Target(self.kernel, self.index, self.given, self.ladder, self.size_law, self.symmetric)
 
 
 def first_route(target: Target, wanted: int | None) -> Route | None:
@@ -196,7 +178,7 @@ def first_route(target: Target, wanted: int | None) -> Route | None:
 
 
 def finish_clock(
-    rng: np.random.Generator, kernel: LowRankKernel, index: ItemIndex | None, given: IntArray, begun: Unfinished
+    rng: np.random.Generator, kernel: LowRankKernel, index: ItemIndex, given: IntArray, begun: Unfinished
 ) -> Done:
     """Draw the further items of a sample whose clock failed a monitor, from the time and the items it has."""
     assert begun.moment is not None

@@ -35,8 +35,8 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg import ZERO_WEIGHT, Coordinates, resolvent, symmetric_part, tilt_for
 from ndpp.linalg.schur import ROUNDING, condition_or_zero
-from ndpp.samplers.exact.cache import n_bytes_of
 from ndpp.samplers.exact.generator import propose, seed_words, uniform
+from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.routes import Done, Target
 from ndpp.samplers.symmetric import EigenvectorLaw, draw_projection, given_heads, heads_table
 

@@ -82,7 +82,7 @@ class ExactEngine(BatchEngine):
         self.spectra = None
         q = self.device_rows.q if self.sampler.size is None and not self.sampler.symmetric else None
         if q is not None and spectra.n_bytes(*q.shape) <= self.circles.memory:
-            basis = self.sampler.target.basis if self.sampler.target is not None else None
+            basis = self.sampler.basis
             self.spectra = None if basis is None else spectra.of_kernel(q, basis, self.device_rows.table)
 
     @classmethod
@@ -96,7 +96,7 @@ class ExactEngine(BatchEngine):
             sampler.size is None or sampler.size <= SIDES_UP_TO or len(sampler.given) > 0 or sampler.symmetric
         )
         if not stores_sides and q is not None and 2 * q.nbytes <= memory and (device.type == "cpu" or usable(device)):
-            basis = sampler.target.basis if sampler.target is not None else None
+            basis = sampler.basis
             diagonal = None if basis is None else Diagonal.of(q, basis)
         return cls(sampler, device, device_rows, Circles(sampler.ladder, device_rows, memory, diagonal))
 

@@ -1,6 +1,6 @@
 """Markov chains on sets: :class:`Walk` on sets of one size, :class:`RandomSize` on sets of any size, and their up-steps.
 
-``bordered`` serves :class:`RejectionUp` where L_A is singular; :class:`NaiveUp` is the oracle of the other up-steps.
+:class:`NaiveUp` is the oracle of the other up-steps.
 """
 
 from ndpp.samplers.walk.random_size import RandomSize

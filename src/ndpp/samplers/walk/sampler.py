@@ -178,7 +178,7 @@ class Walk(Sampler):
             return self._state(np.empty(0, np.int64))
         assert self.index is not None
         M = symmetric_part(self.kernel.coordinates.B)
-        return self._state(self.index.draw(rng, M / np.trace(M)))
+        return self._state(np.array([self.index.draw(rng, M / np.trace(M))]))
 
     def _uniform(self, rng: np.random.Generator) -> IntArray:
         """Draw uniformly from the sets of positive probability, by rejection from all sets of items that can occur."""

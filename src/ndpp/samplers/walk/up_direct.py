@@ -12,8 +12,8 @@ table accepts 2 and 1 out of r proposals on average. No eigendecomposition, no c
 Cost: O(kr²) per step.
 
 B^A does not exist if L_A is singular, and loses digits if it nearly is, or if L is far larger than what A leaves of it.
-The loss is estimated at each step. Above ``MAX_LOSS``, the step takes M from :func:`ndpp.linalg.inclusion_matrix`,
-which needs no L_A⁻¹, in O(r⁴) and with the same law; the counter ``fallbacks`` says how often.
+The loss is estimated at each step. Above ``MAX_LOSS``, :func:`~ndpp.samplers.walk.up.draw_safely` draws without L_A⁻¹, in O(r⁴) and with
+the same law; the counter ``fallbacks`` says how often.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import clip_probabilities
-from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
+from ndpp.items.table import first_below
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import inclusion_matrix, unit_of
+from ndpp.linalg import unit_of
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
-from ndpp.samplers.walk.up import no_pair
+from ndpp.samplers.walk.up import draw_safely
 
 BLOCK = 0.5
 """Items proposed at once, as a fraction of the expected number needed. No distribution depends on it."""
@@ -124,9 +123,10 @@ class PreparedDirectUp:
             first = self._first(rng, given)
             second = self._second(rng, given, int(first.rows[0]))
         if first is None:
-            first, fallbacks = self._safe(rng, kept_rows, 2), 1
+            first, fallbacks = draw_safely(rng, self.index, kept_rows, 2), 1
         if second is None:
-            second, fallbacks = self._safe(rng, np.append(kept_rows, first.rows), 1), fallbacks + 1
+            second = draw_safely(rng, self.index, np.append(kept_rows, first.rows), 1)
+            fallbacks += 1
         counters = {"proposals": 1, "rejections": 0, "item_proposals": first.proposals + second.proposals}
         return np.sort(np.append(first.rows, second.rows)), {**counters, "fallbacks": fallbacks}
 
@@ -149,32 +149,12 @@ class PreparedDirectUp:
     ) -> ItemDraws:
         """Propose items by leverage and accept one; ``probabilities(rows)`` are q_aᵀMq_a for an M of this trace."""
         table: LeverageTable = self.index  # type: ignore[assignment]
-        block = int(np.clip(BLOCK * self.kernel.rank / trace, 16, 1024))
-        for done in range(0, table.budget, block):
-            rows = table.propose(rng, block)
-            chance = probabilities(rows) / table.leverage[rows]
-            chance = clip_probabilities(chance, "acceptance of an item proposed by its leverage", tolerance=MAX_LOSS)
-            hits = np.flatnonzero(rng.random(block) < chance)
-            if hits.size:
-                return ItemDraws(rows[hits[:1]], done + int(hits[0]) + 1)
-        raise BudgetExceededError(
-            f"{table.budget} items were proposed by leverage and rejected; {self.kernel.rank / trace:.3g} are needed "
-            "on average. Raise the budget of the LeverageTable, or use another index.",
-            count=table.budget,
-        )
+        expected = self.kernel.rank / trace
 
-    def _safe(self, rng: np.random.Generator, kept_rows: IntArray, missing: int) -> ItemDraws:
-        """Draw one of the ``missing`` items that complete the rows kept, without L_A⁻¹."""
-        coords, given, size = self.kernel.coordinates, self.kernel.q_rows(kept_rows), len(kept_rows) + missing
-        M, surviving = inclusion_matrix(coords, size, given)
-        if surviving == 0:
-            raise no_pair()
-        if not abs(np.trace(M) - missing) < 1e-6:
-            raise PrecisionError(
-                f"inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g}, not to {missing}: "
-                "double precision is not enough for this step. Rescale X, or drop its smallest directions."
-            )
-        return self.index.draw_counted(rng, M)
+        def judge(rows: IntArray, uniforms: FloatArray) -> int:
+            return first_below(uniforms, probabilities(rows) / table.leverage[rows], tolerance=MAX_LOSS)
+
+        return table.draw_by(rng, int(np.clip(BLOCK * expected, 16, 1024)), judge, expected)
 
 
 def condition(B: FloatArray, rows: FloatArray) -> Given:

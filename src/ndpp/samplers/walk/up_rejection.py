@@ -13,8 +13,8 @@ a step are one compiled call.
 Cost: O(r³) per step; O(r² (log n + leaf)) per proposal. The expected number of proposals is e_2(L̂^A) / e_2(L^A). |skew| is
 computed in orthonormal coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
 
-If L_A is singular, B^A does not exist although the pair has a distribution; it is then drawn without rejection. If L_A is
-nearly so, T has too few digits, and B^A comes from :func:`~ndpp.samplers.walk.bordered.condition_bordered`.
+If L_A is singular, B^A does not exist although the pair has a distribution, and if it nearly is, T has too few digits. The pair is then
+drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.draw_safely`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.rejection import RATIO_TOLERANCE
 from ndpp.samplers.symmetric import draw_projection
-from ndpp.samplers.walk.bordered import Bordered, condition_bordered, draw_pair
-from ndpp.samplers.walk.up import no_pair
+from ndpp.samplers.walk.up import draw_safely, no_pair
 from ndpp.samplers.walk.up_direct import condition
 
 AT_ONCE = 256
@@ -121,8 +120,10 @@ class PreparedRejectionUp:
     def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
         """Draw a pair that completes the rows kept, in ascending order, and return it with the counters."""
         step = self._step(self.kernel.q_rows(kept_rows))
-        if isinstance(step, Bordered):
-            return np.sort(draw_pair(rng, step, self.index)), {"proposals": 1, "rejections": 0}
+        if step is None:
+            first = draw_safely(rng, self.index, kept_rows, 2).rows
+            second = draw_safely(rng, self.index, np.append(kept_rows, first), 1).rows
+            return np.sort(np.append(first, second)), {"proposals": 1, "rejections": 0}
         if step.expected_proposals > self.budget:
             raise BudgetExceededError(
                 f"this step needs {step.expected_proposals:.3g} proposals on average, above its budget of "
@@ -140,21 +141,18 @@ class PreparedRejectionUp:
         )
 
     def expected_proposals(self, kept_rows: IntArray) -> float:
-        """Return the expected number of proposals, e_2(L̂^A) / e_2(L^A); 1 if L_A is singular and nothing is rejected."""
+        """Return the expected number of proposals, e_2(L̂^A) / e_2(L^A); 1 if L_A is nearly singular and nothing is rejected."""
         step = self._step(self.kernel.q_rows(kept_rows))
-        return 1.0 if isinstance(step, Bordered) else step.expected_proposals
+        return 1.0 if step is None else step.expected_proposals
 
-    def _step(self, given: FloatArray) -> Step | Bordered:
+    def _step(self, given: FloatArray) -> Step | None:
+        """Return Alg. 2, lines 2 to 4; None if L_A is singular, or nearly so."""
         found = condition(self.B, given)
-        if found.loss <= MAX_LOSS:  # Alg. 2, lines 2 to 4
-            given = given / np.linalg.norm(given, axis=1, keepdims=True)
-            S, F = (part - found.X.T @ (given @ part) for part in (self.S, self.F))
-            return Step.of(S, F, absolute_root(F))
-        law = condition_bordered(self.kernel.coordinates, given)
-        if len(law.E):
-            return law
-        S, F = factors(law.D)
-        return Step.of(S, F, F)  # this F has orthogonal columns
+        if found.loss > MAX_LOSS:
+            return None
+        given = given / np.linalg.norm(given, axis=1, keepdims=True)
+        S, F = (part - found.X.T @ (given @ part) for part in (self.S, self.F))
+        return Step.of(S, F, absolute_root(F))
 
     def _propose(self, rng: np.random.Generator, step: Step, most: int) -> tuple[IntArray | None, int]:
         """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""

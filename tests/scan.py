@@ -19,15 +19,7 @@ from ndpp.linalg import quadratic_forms
 
 @dataclass(frozen=True, eq=False)
 class Scan(ItemIndex):
-    """All weights, computed again for each M.
-
-    Examples
-    --------
-    >>> import numpy as np, ndpp
-    >>> kernel = ndpp.LowRankKernel(np.array([[2.0], [0.0], [1.0]]), np.eye(1))
-    >>> Scan.prepare(kernel).weights(np.eye(1)).round(6)
-    array([0.8, 0. , 0.2])
-    """
+    """All weights, computed again for each M."""
 
     kernel: LowRankKernel
 
@@ -44,11 +36,11 @@ class Scan(ItemIndex):
         return weights
 
     def draw_counted(
-        self, rng: Generator, M: FloatArray, n_draws: int = 1, *, bound: float = 1.0, factor: FloatArray | None = None
+        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
-        """Draw rows by inverting the distribution function; see :meth:`ItemIndex.draw_counted`."""
-        check_query(M, self.kernel.rank, n_draws)
+        """Draw a row by inverting the distribution function; see :meth:`ItemIndex.draw_counted`."""
+        check_query(M, self.kernel.rank)
         weights = self.weights(M)
         total = float(weights.sum())
         check_total(total)
-        return ItemDraws(invert_cdf(nonnegative(weights, total), rng.random(n_draws)), n_draws)
+        return ItemDraws(invert_cdf(nonnegative(weights, total), rng.random(1)), 1)
