@@ -122,7 +122,7 @@ def test_tests_named_after_the_module_run_first():
     unnamed = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/exact/eigenring.py"), everything=False)
     assert unnamed[0] == "tests/samplers/test_eigenchain.py"  # it imports the module, and no file is named after that
     assert "tests/samplers/test_exact.py" in unnamed  # named after its package
-    both = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/gpu/mixture.py"), everything=False)
+    both = mutation.files_to_run(tests, mutant._replace(file="ndpp/samplers/gpu/tied.py"), everything=False)
     assert {"tests/samplers/test_gpu_mixture.py", "tests/samplers/test_mixture.py"} <= set(both[:3])
 
 
