@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def _prepare_engine(sampler: Sampler, device: "torch.device") -> "Engine | None":
     """Prepare the engine of a sampler on a device; torch is imported on first use."""
-    from ndpp.samplers.gpu.engines import prepare
+    from ndpp.samplers.gpu.laws import prepare
 
     return prepare(sampler, device)
 

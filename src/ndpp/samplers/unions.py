@@ -53,6 +53,7 @@ class Alone:
     True
     """
 
+    odds: FloatArray
     rows: IntArray
     rate: float
     threshold: FloatArray
@@ -66,7 +67,7 @@ class Alone:
         rows, frequent = np.flatnonzero((odds > 0) & (odds <= FREQUENT_ODDS)), np.flatnonzero(odds > FREQUENT_ODDS)
         rates = np.log1p(odds[rows])
         threshold, alias = alias_table(rates) if len(rows) else (np.empty(0), np.empty(0, np.int32))
-        return cls(rows, float(rates.sum()), threshold, alias, frequent, odds[frequent] / (1 + odds[frequent]))
+        return cls(odds, rows, float(rates.sum()), threshold, alias, frequent, odds[frequent] / (1 + odds[frequent]))
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """Draw R, as rows in any order."""
@@ -193,7 +194,7 @@ def propose_from(
     """Return what proposes sets of the kernel that contain ``tied``, items without a background; ``size`` counts them."""
     if kernel.background is None:
         ties = Exact.prepare(kernel, size=size, given=tied, memory=memory, device=device)
-        return SizedUnion(ties, Alone.prepare(np.zeros(1)), None, kernel.log_mass(tied, size))
+        return SizedUnion(ties, Alone.prepare(np.zeros(kernel.n_rows)), None, kernel.log_mass(tied, size))
     if size is None:
         return SizedUnion.prepare(kernel, tied, None, memory, device)
     union = SizedUnion.prepare(kernel, tied, kernel.check_size(size, given=tied), memory, device)

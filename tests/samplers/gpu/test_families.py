@@ -15,11 +15,11 @@ import goodness
 from devices import drawn_by, on_devices
 from families import CASES, N, law_of, mixed, plain
 from ndpp import FamilyMixture
-from ndpp.samplers.gpu import engines
 from ndpp.samplers.gpu import families as module
-from ndpp.samplers.gpu.families import FamilyEngine
+from ndpp.samplers.gpu import laws
+from ndpp.samplers.gpu.tied import TiedEngine
 
-on = partial(drawn_by, FamilyEngine)
+on = partial(drawn_by, laws)
 DRAWS = 800
 
 
@@ -69,7 +69,7 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     monkeypatch.setattr(module, "MAX_ENTRIES", 9)
     monkeypatch.setattr(module, "GROWTH", 100)
     together = on(device, sampler)
-    assert [items.shape[1] for _, items in together.engine.members] == [1, 3]
+    assert [items.shape[1] for _, items in together.engine.patterns.members] == [1, 3]
     assert together.sample(30, rng=8).baskets.to_lists() == whole
 
 
@@ -84,7 +84,7 @@ def test_many_families_of_many_widths(device: str):
         rng.gamma(0.5, 0.2, (5, 80)), rng.gamma(0.5, 1.0, (n, 2)), families, states, X, W, np.full(5, 0.2)
     )
     sampler = on(device, law.sampler())
-    assert len(sampler.engine.members) == 3
+    assert len(sampler.engine.patterns.members) == 3
     draws = sampler.sample(2000, rng=6)
     chances, held = law.inclusion_probabilities(), np.zeros((2000, n))
     held[np.repeat(np.arange(2000), draws.baskets.sizes), draws.baskets.indices] = 1
@@ -93,7 +93,7 @@ def test_many_families_of_many_widths(device: str):
 
 
 def test_the_road_from_a_law_to_its_engine():
-    assert isinstance(engines.prepare(law_of(next(iter(CASES))).sampler(), torch.device("cpu")), FamilyEngine)
+    assert isinstance(laws.prepare(law_of(next(iter(CASES))).sampler(), torch.device("cpu")), TiedEngine)
 
 
 def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.MonkeyPatch):

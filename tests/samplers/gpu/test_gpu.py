@@ -27,28 +27,24 @@ from ndpp.samplers import Exact, Walk
 from ndpp.samplers._device import cuda_device
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.monitors import unbiased_count
-from ndpp.samplers.gpu import device_rows, engines, proposals, run
 from ndpp.samplers.gpu import exact as exact_engine
 from ndpp.samplers.gpu import group as group_module
-from ndpp.samplers.gpu.batches import DeviceLost
+from ndpp.samplers.gpu import laws, memory, proposals, run
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.components import UnionEngine
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
-from ndpp.samplers.gpu.kernels.correction import correction
+from ndpp.samplers.gpu.kernels.forms import correction, weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import tight
-from ndpp.samplers.gpu.kernels.node_forms import node_forms
-from ndpp.samplers.gpu.kernels.node_products import node_products
-from ndpp.samplers.gpu.kernels.node_rows import node_rows
-from ndpp.samplers.gpu.kernels.node_traces import node_traces
+from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
-from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
+from ndpp.samplers.gpu.laws import UnionEngine
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
+from ndpp.samplers.gpu.sets import DeviceLost
 from ndpp.samplers.laws import Store
 from ndpp.samplers.unions import SizedUnion
 
@@ -58,7 +54,7 @@ on = partial(drawn_by, ExactEngine)
 @on_devices
 @pytest.mark.parametrize(("size", "given"), [(None, ()), (4, ()), (None, (0, 4)), (4, (0, 4)), (2, (1, 3, 4, 5, 6))])
 def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], device: str):
-    """T on the device and R on the CPU; items 0, 2 and 7 have no background."""
+    """T ∪ R on the device; items 0, 2 and 7 have no background."""
     case, odds = BY_NAME["zero diagonal"], np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
     kernel = LowRankKernel(case.X, case.W, background=odds)
     size = None if size is None else max(size, len(given) + 1)
@@ -69,7 +65,7 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
         union = SizedUnion.prepare(sets.kernel, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
     union = union._replace(ties=on(device, union.ties))
     sampler = dataclasses.replace(plain, store=Store(sets._replace(proposal=union), 1))
-    sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union))
+    sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union, torch.device(device)))
     draws = sampler.sample(1_000, rng=3)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))
     assert sampler.sample(3, rng=3, first=17).baskets.to_lists() == draws.baskets[17:20].to_lists()
@@ -203,16 +199,15 @@ def test_what_is_tried_for_samples_that_no_circle_suits():
     assert full == 8
     trying = run.Run(engine.context(Streams(stream_key(0), engine.device)), np.random.default_rng, 100)
     samples = Samples.begin(torch.arange(2), 3, kernel.rank)
-    task, seen = run.Task(run.Kind.SCHEDULED, samples, 0, CircleKey(6, 2)), []
-    while task.kind is not run.Kind.ON_CPU:
-        (task,) = trying._retries(task, samples)
-        seen.append((task.kind, *task.circle[:2]))
-    own = [(run.Kind.OWN, *circle) for circle in ((6, 4), (6, full), (8, full), (4, full))]
-    assert seen == [*own, (run.Kind.ON_CPU, 4, full)]
+    task, seen = run.Task(samples, 0, CircleKey(6, 2)), []
+    while task.circle is not None:
+        (task,) = trying._retries(task, task.circle)
+        seen.append(task.circle)
+    assert seen == [CircleKey(6, 4), CircleKey(6, full), CircleKey(8, full), CircleKey(4, full), None]
     samples.basis[:, 0] = engine.device_rows.take(torch.tensor([0, 3]))
     samples.basis[:, 0] /= samples.basis[:, 0].norm(dim=1, keepdim=True)
-    planned = trying._retries(run.Task(run.Kind.WIDENED, samples, 1, CircleKey(6, 4)), samples)
-    assert {task.kind for task in planned} == {run.Kind.OWN}
+    planned = trying._retries(run.Task(samples, 1, CircleKey(6, 4), after=2), CircleKey(6, 4))
+    assert {task.after for task in planned} == {3}
     assert sorted(number for task in planned for number in task.samples.numbers.tolist()) == [0, 1]
 
 
@@ -309,8 +304,8 @@ def test_a_catalogue_that_does_not_fit_is_read_from_the_host(monkeypatch: pytest
     kernel, rows = BY_NAME["generic"].kernel, torch.tensor([[5, 0], [3, 3], [7, 1]])
     room = kernel.n_rows * kernel.rank * 8
     for free, kept in ((3 * room, True), (3 * room - 1, False)):
-        monkeypatch.setattr(device_rows, "free_memory", lambda device, free=free: free)
-        items = device_rows.DeviceRows(kernel, torch.device("cpu"))
+        monkeypatch.setattr(memory, "free_memory", lambda device, free=free: free)
+        items = memory.DeviceRows(kernel, torch.device("cpu"))
         assert (items.q is not None) == kept
         np.testing.assert_allclose(items.take(rows), kernel.q_rows(rows.numpy().ravel()).reshape(3, 2, -1))
 
@@ -397,7 +392,7 @@ def test_the_road_from_a_kernel_to_its_engine(size: int | None):
     """Nothing on it is loaded by a name: the engine is connected where the package of samplers is imported."""
     sampler = BY_NAME["generic"].kernel.sampler(size=size)
     assert isinstance(sampler, Exact)
-    assert isinstance(engines.prepare(sampler, torch.device("cpu")), ExactEngine)
+    assert isinstance(laws.prepare(sampler, torch.device("cpu")), ExactEngine)
 
 
 def test_refusals():

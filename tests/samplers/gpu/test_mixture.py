@@ -22,18 +22,18 @@ from ndpp.laws.tied import TiedMixture
 from ndpp.samplers import laws as sampler_module
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.clock import Clock
-from ndpp.samplers.gpu import clock, components, engines, spectra
-from ndpp.samplers.gpu import mixture as engine_module
+from ndpp.samplers.gpu import clock, laws, sets, spectra
+from ndpp.samplers.gpu import tied as engine_module
 from ndpp.samplers.gpu.clock import ClockGroup
-from ndpp.samplers.gpu.components import ComponentEngine
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.pivoted import invert_pivoted, invert_pivoted_plain
-from ndpp.samplers.gpu.kernels.remaining import Forms, remaining_forms, remaining_forms_plain
-from ndpp.samplers.gpu.mixture import TiedEngine
+from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms, remaining_forms_plain
+from ndpp.samplers.gpu.kernels.invert import invert_pivoted, invert_pivoted_plain
+from ndpp.samplers.gpu.laws import ComponentEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
+from ndpp.samplers.gpu.tied import TiedEngine
 from ndpp.samplers.laws import LawSampler
 
-on = partial(drawn_by, TiedEngine)
+on = partial(drawn_by, laws)
 DRAWS = 800
 
 
@@ -126,7 +126,7 @@ def fails(sampler: LawSampler) -> None:
 
 
 def test_negative_control_no_background(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(TiedEngine, "_alone", lambda self, tables, *_: torch.full((len(_[1]), 1), tables.n_rows))
+    monkeypatch.setattr(engine_module, "hits", lambda table, *_: torch.full((len(_[-1]), 1), table.n_rows))
     fails(tied("several", "generic").sampler())
 
 
@@ -136,7 +136,7 @@ def test_negative_control_ties_not_rescaled(monkeypatch: pytest.MonkeyPatch):
 
     def unscaled(q, core, odds):
         wrong = prepare(q, core, np.minimum(odds / (1 - np.minimum(odds, 0.9)), 1e3))
-        return wrong._replace(alone=spectra._tables(np.log1p(odds), q.device), alone_rate=wrong.alone_rate)
+        return wrong._replace(alone=spectra.alias_tables(np.log1p(odds), q.device), alone_rate=wrong.alone_rate)
 
     monkeypatch.setattr(engine_module, "prepare", unscaled)
     fails(tied("several", "generic").sampler())
@@ -151,7 +151,7 @@ def test_negative_control_every_time_is_accepted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_negative_control_one_component_for_all(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine_module, "look_up_cdf", lambda cdf, u: torch.zeros_like(look_up_cdf(cdf, u)))
+    monkeypatch.setattr(sets, "look_up_cdf", lambda cdf, u: torch.zeros_like(look_up_cdf(cdf, u)))
     fails(tied("several", "generic").sampler())
 
 
@@ -242,7 +242,7 @@ def test_budgets(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(BudgetExceededError, match="clocks moved 1 times"):
         on("cpu", tied("several", "generic").sampler()).sample(50, rng=0)
     monkeypatch.undo()
-    monkeypatch.setattr(engine_module, "MAX_PROPOSALS", 1)
+    monkeypatch.setattr(sets, "MAX_PROPOSALS", 1)
     with pytest.raises(BudgetExceededError, match="1 sets were proposed for a sample"):
         on("cpu", tied("several", "generic").sampler(size=3)).sample(50, rng=0)
 
@@ -268,7 +268,7 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
     if device == "cuda":
         source = sampler.store.make._replace(device="cuda")
         sampler = dataclasses.replace(sampler, store=sampler_module.Store(source, 3))
-    sampler = dataclasses.replace(sampler, engine=ComponentEngine(sampler))
+    sampler = dataclasses.replace(sampler, engine=laws.prepare(sampler, torch.device(device)))
     draws = sampler.sample(2 * DRAWS, rng=4)
     expected = enumerate_mixture(
         *dense("several", "generic"), lambda S: set(given) <= set(S) and size in (None, len(S))
@@ -282,15 +282,15 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
 def test_batches_of_any_kernels_change_no_draw(monkeypatch: pytest.MonkeyPatch):
     kernels = [LowRankKernel(np.eye(3) * scale, np.eye(3)) for scale in (0.5, 2.0)]
     sampler = Mixture(kernels, [0.5, 0.5]).sampler()
-    sampler = dataclasses.replace(sampler, engine=ComponentEngine(sampler))
+    sampler = dataclasses.replace(sampler, engine=laws.prepare(sampler, torch.device("cpu")))
     whole = sampler.sample(50, rng=1).baskets.to_lists()
-    monkeypatch.setattr(components, "ENGINE_BATCH", 7)
+    sampler.engine.max_samples = 7
     assert [one for part in sampler.stream(50, rng=1) for one in part.baskets.to_lists()] == whole
 
 
 @pytest.mark.parametrize(("kind", "engine"), [(tied, TiedEngine), (general, ComponentEngine)])
 def test_the_road_from_a_mixture_to_its_engine(kind: Any, engine: type):
-    assert isinstance(engines.prepare(kind("several", "generic").sampler(), torch.device("cpu")), engine)
+    assert isinstance(laws.prepare(kind("several", "generic").sampler(), torch.device("cpu")), engine)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

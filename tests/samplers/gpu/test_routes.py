@@ -29,8 +29,7 @@ from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.choose import choose, choose_plain
-from ndpp.samplers.gpu.kernels.propose import uniforms
+from ndpp.samplers.gpu.kernels.propose import choose, choose_plain, uniforms
 from ndpp.samplers.gpu.proposals import Streams
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage

@@ -8,21 +8,16 @@ on i alone; its stream is not that of the CPU, so the two engines agree in distr
 From top to bottom; a module imports only from those below it:
 
 ===============  ======================================================================
-``families``     the engine of mixtures over families: families by ``mixture``, then their items
-``mixture``      the engine of mixtures with shared ties: all components at once, by clocks
-``exact``        the engine of kernels: batches of samples in, draws out
-``projections``  samples of a symmetric kernel, by its eigenvectors
-``clock``        samples of any size, by clocks that run together
-``spectra``      resolvents of a kernel or of mixtures in coordinates in which they are diagonal
+``laws``         the engines of all distributions: T by the engines below, and R
+``tied``         mixtures with shared ties: all components at once, by clocks; ``families``: the items of families
+``exact``        the engine of kernels, by ``projections``, ``clock`` (with ``spectra``) or ``run``
+``sets``         what engines share: batches, sets of one size, unions
 ``run``          takes samples through their circles; retries where a monitor fails
 ``schedule``     which circles the samples use, planned on a few pilot samples
-``group``        samples on one circle: state, conditioning, monitors, the next draw
+``group``        samples on one circle: monitors, the next draw; ``sides`` and ``coordinates``: their state
 ``circles``      Z at the nodes of circles, on the device
-``samples``      records of samples in progress
-``device_rows``  rows of Q and the leverage table, on the device
-``memory``       how many samples fit
+``memory``       how many samples fit; rows of Q on the device
 ``proposals``    rounds of proposals until one is accepted; random numbers
 ``kernels``      Triton kernels, each with its plain twin
-``arrays``       the operations of :mod:`ndpp.linalg.operations` for torch
 ===============  ======================================================================
 """

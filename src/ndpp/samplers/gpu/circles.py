@@ -18,8 +18,8 @@ from ndpp.samplers.exact.monitors import RUNG_STEP
 from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.ceiling import Peak
-from ndpp.samplers.gpu.device_rows import DeviceRows
 from ndpp.samplers.gpu.diagonal import Diagonal
+from ndpp.samplers.gpu.memory import DeviceRows
 
 
 class CircleKey(NamedTuple):

@@ -18,15 +18,16 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import BudgetExceededError
-from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
-from ndpp.samplers.gpu.kernels.pivoted import invert_pivoted
-from ndpp.samplers.gpu.kernels.remaining import Forms, remaining_forms
+from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
+from ndpp.samplers.exact.routes import Moment, Unfinished
+from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms
+from ndpp.samplers.gpu.kernels.invert import invert_pivoted
 from ndpp.samplers.gpu.memory import free_memory
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.spectra import Spectra, pairs, reals
@@ -58,15 +59,6 @@ def clocks_that_fit(spectra: Spectra, mean: float, more: float = 0.0) -> int:
     return int(max(1, GROUP_SHARE * free_memory(spectra.rows.device) // room))
 
 
-class Unfinished(NamedTuple):
-    """A sample that failed a monitor: its position, its items, and the time that had just been proposed at the rate ``bound``."""
-
-    position: int
-    rows: IntArray
-    x: float
-    bound: float
-
-
 class Remaining(NamedTuple):
     """Z of every sample: f (S, K), f r_Y (S, m, 2K) and H (S, m, 2K) as pairs of reals, the first conjugate; the rate (S,)."""
 
@@ -82,7 +74,7 @@ class ClockGroup:
     All samples contain the rows ``given`` of the support. Given items Y have appeared when the clock starts: sL given Y is s times L
     given Y, so this is the clock of the kernel given Y.
 
-    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``proposals`` (S,); ``unfinished``.
+    Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``proposals`` (S,).
     """
 
     def __init__(
@@ -95,7 +87,8 @@ class ClockGroup:
         self.max_products = min(MAX_PRODUCTS, free_memory(which.device) // (4 * PRODUCT_BYTES))
         self.rows = torch.full((S, capacity), spectra.n_rows, device=which.device)
         self.n, self.proposals = torch.full_like(which, n), torch.zeros_like(which)
-        self.unfinished: list[Unfinished] = []
+        self.unfinished: dict[int, Unfinished] = {}
+        self.component, self.number = which, index
         # Of the samples at the positions ``live`` of the results, in order:
         self.live, self.which, self.index = torch.arange(S, device=which.device), which, index
         self.x = torch.zeros(S, dtype=torch.float64, device=which.device)
@@ -106,12 +99,18 @@ class ClockGroup:
         self.rate = self._remaining(self.x).rate if S else self.x
         self.uniforms = self.right.new_empty(2, S, 0)
 
-    def run(self) -> None:
-        """Run all clocks down."""
-        self._drop(self.rate > NEGLIGIBLE_RATE, at_once=True)
+    def run(self, clock_of: Callable[[int], Clock], rng: Callable[[int], np.random.Generator]) -> Tensor:
+        """Run all clocks down; return 1 for samples that the CPU drew or completed, and 0 for others (S,).
+
+        These are samples that failed a monitor, and all of components without eigenvectors. ``clock_of(c)`` is the CPU's clock of a
+        component, and ``rng(i)`` its stream of sample i.
+        """
+        able = self.spectra.diagonal[self.which]
+        self.unfinished = {at: Unfinished(np.empty(0, np.int64), 0) for at in (~able).nonzero()[:, 0].tolist()}
+        self._drop(able & (self.rate > NEGLIGIBLE_RATE), at_once=True)
         for move in range(MAX_MOVES):
             if not len(self.live):
-                return
+                return self._complete(clock_of, rng)
             self._move(move)
         raise BudgetExceededError(
             f"{len(self.live)} clocks moved {MAX_MOVES} times and still expect items. Draw on the CPU.", count=MAX_MOVES
@@ -132,7 +131,7 @@ class ClockGroup:
         for i in (risen | failed).nonzero()[:, 0].tolist():
             at = int(self.live[i])
             rows = self.rows[at, : int(self.n[at])].cpu().numpy()
-            self.unfinished.append(Unfinished(at, rows, float(x[i]), float(bound[i])))
+            self.unfinished[at] = Unfinished(rows, 0, moment=Moment(float(x[i]), float(bound[i])))
         self.x = x
         self.rate = torch.where(running & ~risen & ~failed & (rate > NEGLIGIBLE_RATE), rate, 0.0)
         self._drop(self.rate > 0)
@@ -205,16 +204,16 @@ class ClockGroup:
         self.rows[at, n] = chosen[here] - self.which[here] * self.spectra.n_rows
         self.n[at] += 1
 
-    def complete(self, finish: Callable[[Unfinished], IntArray]) -> Tensor:
-        """Take the rows of samples that failed a monitor from ``finish``; return 1 for these samples and 0 for others (S,)."""
-        others = torch.zeros_like(self.n)
-        for sample in self.unfinished:
-            rows = finish(sample)
-            more = max(0, len(rows) - self.rows.shape[1])
+    def _complete(self, clock_of: Callable[[int], Clock], rng: Callable[[int], np.random.Generator]) -> Tensor:
+        on_cpu = torch.zeros_like(self.n)
+        for at, begun in self.unfinished.items():
+            clock, stream = clock_of(int(self.component[at])), rng(int(self.number[at]))
+            drawn = clock.draw(stream) if begun.moment is None else clock.resume(stream, begun.rows, *begun.moment)
+            more = max(0, len(drawn.rows) - self.rows.shape[1])
             self.rows = torch.nn.functional.pad(self.rows, (0, more), value=self.spectra.n_rows)
-            self.rows[sample.position, : len(rows)] = torch.from_numpy(rows).to(self.rows)
-            self.n[sample.position], others[sample.position] = len(rows), 1
-        return others
+            self.rows[at, : len(drawn.rows)] = torch.from_numpy(drawn.rows).to(self.rows)
+            self.n[at], on_cpu[at] = len(drawn.rows), 1
+        return on_cpu
 
     def _drop(self, live: Tensor, *, at_once: bool = False) -> None:
         """Drop samples that have finished, if they are enough for that to pay."""

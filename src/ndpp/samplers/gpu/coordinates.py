@@ -13,13 +13,10 @@ from ndpp.samplers.gpu.ceiling import MARGIN, Ceiling
 from ndpp.samplers.gpu.circles import DeviceCircle
 from ndpp.samplers.gpu.diagonal import Diagonal
 from ndpp.samplers.gpu.kernels.border import border
-from ndpp.samplers.gpu.kernels.correction import correction
+from ndpp.samplers.gpu.kernels.forms import correction
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import even, pairs, tight
-from ndpp.samplers.gpu.kernels.node_forms import node_forms
-from ndpp.samplers.gpu.kernels.node_products import node_products, parts
-from ndpp.samplers.gpu.kernels.node_rows import node_rows
-from ndpp.samplers.gpu.kernels.node_traces import node_traces
+from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces, parts
 
 
 class Coordinates:

@@ -1,23 +1,21 @@
-"""Mixtures over families on a CUDA device: the families of many samples by :mod:`.mixture`, and then the items of each.
+"""The items of many families on a device, given that each of them has one at least, as on the CPU (:mod:`ndpp.samplers.unions`).
 
-Given its component, a sample's families follow a mixture with shared ties, and the patterns of the families are independent of each other
-(:mod:`ndpp.samplers.laws`). The random numbers of a pattern are a function of seed, sample and family.
+The patterns of families are independent of each other, and the random numbers of one are a function of seed, sample and family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import IntArray
 from ndpp.samplers.gpu.kernels.propose import MASK, philox, unit
-from ndpp.samplers.gpu.mixture import MAX_BATCH, Proposals, SetEngine, TiedEngine
 from ndpp.samplers.gpu.proposals import Streams
-from ndpp.samplers.laws import FamilySource, LawSampler, Store, TiedSource
+from ndpp.samplers.laws import FamilySource
 
 FAMILY_STEP = 1 << 23
 """First of the steps whose random numbers determine patterns: one per family. Families use the steps below."""
@@ -25,67 +23,44 @@ GROWTH, MAX_ENTRIES = 4, 2**26
 """Families whose numbers of items differ by at most this factor are drawn together; and the largest number of entries of an array."""
 
 
-@dataclass(eq=False)
-class FamilyEngine(SetEngine):
-    """Draws the samples of one :class:`~ndpp.samplers.laws.LawSampler` on one device, at most ``max_samples`` in parallel.
+class FamilyItems(NamedTuple):
+    """Draws the items of families for C components.
 
-    ``weights`` (C, M + 1) are those of the states of touched families for the components of ``touched``, ``slots`` (F, K) the states of
-    each family, ``odds`` (n + 1, K) those of the items and of none, and ``scale`` (C,) what a component multiplies them by. ``members`` are
-    families (G,) of about the same number of items, and their items (G, width), filled up with n.
+    ``weights`` (C, M + 1) are those of the states of touched families, ``slots`` (F, K) the states of each family, ``odds`` (n + 1, K)
+    those of the items and of none, and ``scale`` (C,) what a component multiplies them by. ``members`` are families (G,) of about the same
+    number of items, and their items (G, width), filled up with n.
     """
 
-    sampler: LawSampler
-    source: FamilySource
-    device: torch.device
-    touched: TiedEngine
     weights: Tensor
     slots: Tensor
     odds: Tensor
     scale: Tensor
-    members: list[tuple[Tensor, Tensor]]
-    max_samples: int = MAX_BATCH
+    members: list[tuple[Tensor, ...]]
 
     @classmethod
-    def prepare(cls, sampler: LawSampler, device: torch.device) -> FamilyEngine | None:
-        """Copy the odds of states and items to the device; return None if there is nothing to draw."""
-        source = sampler.store.make
-        assert isinstance(source, FamilySource)
-        store = Store(TiedSource(source.touched, None, None, source.memory), sampler.store.most)
-        none: IntArray = np.empty(0, np.int64)
-        touched = TiedEngine.prepare(LawSampler(source.touched, none, sampler.cdf, store), device)
-        if touched is None:
-            return None
-        patterns, scale = source.mixture.patterns, np.exp(source.log_tilt[touched.components])
-        some = source.mixture.odds[touched.components] * np.expm1(patterns.log_totals_at(scale)).T
-        weights, slots, odds, scales = (
-            torch.from_numpy(np.array(part)).to(device)
-            for part in (np.pad(some, ((0, 0), (0, 1))), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), scale)
-        )
+    def of(cls, source: FamilySource, components: IntArray, device: torch.device) -> FamilyItems:
+        """Copy the odds of states and items to the device."""
+        patterns, scale = source.mixture.patterns, np.exp(source.log_tilt[components])
+        some = source.mixture.odds[components] * np.expm1(patterns.log_totals_at(scale)).T
+        parts = np.pad(some, ((0, 0), (0, 1))), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), scale
+        weights, slots, odds, scales = (torch.from_numpy(np.array(part)).to(device) for part in parts)
         members = [tuple(torch.from_numpy(part).to(device) for part in both) for both in _by_width(patterns.members)]
-        return cls(sampler, source, device, touched, weights, slots, odds, scales, members)  # type: ignore[arg-type]
+        return cls(weights, slots, odds, scales, members)
 
-    @property
-    def size(self) -> int | None:
-        """Number of items to draw in addition to the given ones, if not any number."""
-        return self.source.size
-
-    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Proposals:
-        """Return a set for each number in the streams, without the given items; those with more families than items are rejected."""
-        drawn, n_items = self.touched.propose(streams, key, index), len(self.odds) - 1
-        hopeless = torch.zeros_like(drawn.sizes, dtype=torch.bool) if self.size is None else drawn.sizes > self.size
-        sample, place = ((drawn.ids < len(self.slots)) & ~hopeless[:, None]).nonzero().unbind(1)
-        which, families = self.touched.component(streams, index), drawn.ids[sample, place]
+    def draw(self, streams: Streams, index: Tensor, which: Tensor, touched: Tensor) -> tuple[Tensor, Tensor]:
+        """Return items (S, w) of the families ``touched`` (S, m) by samples of these components, filled up with n; and their numbers."""
+        sample, place = (touched < len(self.slots)).nonzero().unbind(1)
         owners, items = [sample[:0]], [sample[:0]]
-        for part, own, taken in self._patterns(streams, index[sample], which[sample], families):
+        for part, own, taken in self._patterns(streams, index[sample], which[sample], touched[sample, place]):
             row, column = taken.nonzero().unbind(1)
             owners.append(sample[part[row]])
             items.append(own[row, column])
         owner, order = torch.sort(torch.cat(owners), stable=True)
         sizes = torch.bincount(owner, minlength=len(index))
-        ids = index.new_full((len(index), int(sizes.max())), n_items)
+        ids = index.new_full((len(index), int(sizes.max())), len(self.odds) - 1)
         first = sizes.cumsum(0) - sizes
-        ids[owner, torch.arange(len(owner), device=self.device) - first[owner]] = torch.cat(items)[order]
-        return Proposals(ids, torch.where(hopeless, -1, sizes), drawn.on_cpu)
+        ids[owner, torch.arange(len(owner), device=index.device) - first[owner]] = torch.cat(items)[order]
+        return ids, sizes
 
     def _patterns(
         self, streams: Streams, index: Tensor, which: Tensor, families: Tensor
@@ -96,18 +71,16 @@ class FamilyEngine(SetEngine):
         """
         for members, items in self.members:
             position = torch.full_like(self.slots[:, 0], -1)
-            position[members] = torch.arange(len(members), device=self.device)
+            position[members] = torch.arange(len(members), device=index.device)
             width, here = items.shape[1], (position[families] >= 0).nonzero()[:, 0]
             for part in torch.split(here, max(1, MAX_ENTRIES // (width + 1))):
                 g, c = families[part], which[part]
                 first, second = _uniforms(streams, index[part], g, width + 1)
-                own, state = (
-                    items[position[g]],
-                    _look_up(self.weights[c[:, None], self.slots[g]].cumsum(1), first[:, 0]),
-                )
+                own, sums = items[position[g]], self.weights[c[:, None], self.slots[g]].cumsum(1)
+                state = _look_up(sums, first[:, 0])
                 odds = self.odds[own, state[:, None]] * self.scale[c, None]
                 begins = _look_up(-torch.expm1(-torch.log1p(odds).cumsum(1)), second[:, 0])[:, None]
-                places = torch.arange(width, device=self.device)
+                places = torch.arange(width, device=index.device)
                 yield part, own, (places == begins) | (places > begins) & (first[:, 1:] < odds / (1 + odds))
 
 

@@ -27,8 +27,8 @@ from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
 from ndpp.samplers.gpu.ceiling import Ceiling
 from ndpp.samplers.gpu.circles import Circles, DeviceCircle
 from ndpp.samplers.gpu.coordinates import Coordinates
-from ndpp.samplers.gpu.device_rows import DeviceRows
-from ndpp.samplers.gpu.kernels.weighted_rows import weighted_rows
+from ndpp.samplers.gpu.kernels.forms import weighted_rows
+from ndpp.samplers.gpu.memory import DeviceRows
 from ndpp.samplers.gpu.proposals import (
     CHEAP_PROPOSALS,
     Round,

@@ -1,11 +1,16 @@
-"""How many samples fit on a device."""
+"""The memory of a device: how many samples fit; rows of Q, leverages and their alias table there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from ndpp.items import ItemIndex, LeverageTable
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.proposals import CEILING_FACTOR, first_round, round_of_survivors
 
 MAX_SAMPLES = 65536
@@ -49,15 +54,42 @@ def bytes_per_sample(
     return 8 * (peak + 2 * wanted * rank + 1)
 
 
-def samples_that_fit(
-    device: torch.device,
-    rank: int,
-    wanted: int,
-    stages: Iterable[tuple[int, int, int]],
-    max_samples: int,
-    *,
-    keeps_sides: bool = True,
-) -> int:
-    """Return how many samples the memory holds through these stages: at least one, at most ``max_samples``."""
-    fit = MEMORY_SHARE * free_memory(device) // bytes_per_sample(rank, wanted, stages, keeps_sides=keeps_sides)
-    return int(max(1, min(max_samples, fit)))
+def samples_that_fit(device: torch.device, n_bytes: int, most: int) -> int:
+    """Return how many samples of so many bytes the memory holds: at least one, at most ``most``."""
+    return int(max(1, min(most, MEMORY_SHARE * free_memory(device) // n_bytes)))
+
+
+class DeviceRows:
+    """Rows of Q for any rows of the support.
+
+    ``q`` is Q (n, r) on the device, or None if Q would take more than a third of the free memory; rows are then copied from the host when
+    needed.
+    """
+
+    def __init__(self, kernel: LowRankKernel, device: torch.device, index: ItemIndex | None = None) -> None:
+        self.kernel, self.device = kernel, device
+        index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
+        threshold, alias, leverage = (
+            torch.from_numpy(np.array(part)).to(device)
+            for part in (index.threshold, index.alias.astype(np.int64), index.leverage)
+        )
+        self.table = AliasTable(threshold, alias, leverage, kernel.n_rows)
+        fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
+        self.q = self._all_rows() if fits else None
+
+    def _all_rows(self) -> Tensor:
+        kernel = self.kernel
+        if kernel.coordinates.Q is not None:
+            return torch.from_numpy(kernel.coordinates.Q).to(self.device)
+        q = torch.empty(kernel.n_rows, kernel.rank, dtype=torch.float64, device=self.device)
+        to_q = torch.from_numpy(kernel.coordinates.to_q).to(self.device)
+        for block, part in kernel.x_blocks():
+            q[block] = torch.from_numpy(np.array(part)).to(self.device).double() @ to_q
+        return q
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Return rows of Q, shape (*rows.shape, r)."""
+        if self.q is not None:
+            return self.q[rows]
+        q = torch.from_numpy(self.kernel.q_rows(rows.reshape(-1).cpu().numpy()))
+        return q.to(self.device).view(*rows.shape, -1)

@@ -21,8 +21,8 @@ from torch import Tensor
 from ndpp.errors import PrecisionError
 from ndpp.samplers.exact.spectral import Spectrum
 from ndpp.samplers.gpu.group import Context
-from ndpp.samplers.gpu.kernels.choose import choose
-from ndpp.samplers.gpu.memory import MEMORY_SHARE, free_memory
+from ndpp.samplers.gpu.kernels.propose import choose
+from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import accept, first_round
 from ndpp.samplers.gpu.samples import Samples
 
@@ -40,12 +40,12 @@ class Projections:
         spectrum = sampler.ladder.cache.remember(key, lambda: Spectrum.of(coords, given, wanted))
         self.vectors, self.chance, self.heads = (torch.from_numpy(part).to(device) for part in spectrum)
 
-    def samples_that_fit(self, most: int) -> int:
-        """Return how many samples the memory holds: at least one, at most ``most``."""
+    def fit(self, most: int) -> int:
+        """Return how many samples the memory holds."""
         k, r = self.wanted, self.vectors.shape[1]
         c = max(first_round(r, k), first_round(r, 1))
         numbers = 2 * k * r + c * (2 * r + 4 * k + 8) + 2 * k * k
-        return int(max(1, min(most, MEMORY_SHARE * free_memory(self.vectors.device) // (8 * numbers))))
+        return samples_that_fit(self.vectors.device, 8 * numbers, most)
 
     def draw(self, numbers: Tensor) -> Samples:
         """Return the samples with these numbers."""

@@ -57,6 +57,11 @@ class Streams:
         return propose(table, starts, samples ^ self._flip, self.key, step, first, count)
 
 
+def flipped(key: AnyArray, bits: int) -> AnyArray:
+    """Return the key of other streams."""
+    return np.asarray(key, np.uint64) ^ np.array([0, bits % 2**64], np.uint64)
+
+
 def look_up_cdf(cdf: Tensor, uniforms: Tensor) -> Tensor:
     """Return an index for each uniform in [0, 1), by the sums of weights ``cdf``: :func:`ndpp.items.base.look_up_cdf` on a device."""
     places = torch.searchsorted(cdf, uniforms * cdf[-1], right=True)

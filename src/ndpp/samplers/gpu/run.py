@@ -1,15 +1,21 @@
 """Takes samples through the circles of a schedule, and tries other circles with samples that fail a monitor.
 
-No item is drawn from a distribution that fails a monitor. A sample that fails one leaves its group with the items it has and becomes part
-of a task: these samples, with this many items, on that circle. If the circle is not suitable, the next :class:`Kind` of task follows. A
-sample that leaves a circle after drawing items there is WIDENED again. Samples with all items of the stage rejoin the others at its end.
+No item is drawn from a distribution that fails a monitor. A sample that fails one leaves its group with the items it has, and tries in
+order:
+
+1. The circle of the stage with twice the nodes, or with those that were dropped: most failures are due to too few, and one such circle
+   serves all samples. A sample without items goes on with 3.
+2. A circle planned for the sample.
+3. Twice the nodes, up to where the rule is unbiased; then two other radii.
+4. The CPU, which draws the missing items, or raises an error.
+
+A sample that leaves a circle after drawing items there begins again with 1. Samples with all items of the stage rejoin the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +26,7 @@ from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group
-from ndpp.samplers.gpu.memory import samples_that_fit
+from ndpp.samplers.gpu.memory import bytes_per_sample, samples_that_fit
 from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 
@@ -28,37 +34,14 @@ RUNG_SHIFTS = 2, -4
 """Changes of the radius, in rungs, once more nodes cannot help: away from a pole that may be close to the circle."""
 
 
-class Kind(Enum):
-    """What a task tries, and what follows if it fails."""
+class Task(NamedTuple):
+    """Samples with n items and the circle to try, or the CPU (None); the step above after it; changes of the radius that are left."""
 
-    SCHEDULED = auto()
-    """The circle of the schedule. Then WIDENED, or OWN if no item is chosen yet."""
-    WIDENED = auto()
-    """Twice the nodes, or those that were dropped: most failures are due to too few, and one such circle serves all samples. Then OWN,
-    planned for each sample."""
-    OWN = auto()
-    """Circles of their own. Then twice the nodes, up to where the rule is unbiased; then two other radii; then ON_CPU."""
-    ON_CPU = auto()
-    """The CPU draws the missing items, or raises an error."""
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Samples with n items, and the circle to try; ``shifts`` are changes of the radius that are left to try."""
-
-    kind: Kind
     samples: Samples
     n: int
-    circle: CircleKey
+    circle: CircleKey | None
+    after: int = 3
     shifts: tuple[int, ...] = RUNG_SHIFTS
-
-
-class Outcome(NamedTuple):
-    """Samples with all items of the stage, those that left earlier with n items, and those that the circle does not suit."""
-
-    arrived: Samples
-    left: list[tuple[int, Samples]]
-    refused: list[Samples]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +55,13 @@ class Run:
     rng: Callable[[int], np.random.Generator]
     max_samples: int
 
+    def fit(self, wanted: int, schedule: list[Stage]) -> int:
+        """Return how many samples of ``wanted`` items the memory holds on these circles."""
+        circles, rank = self.context.circles, self.context.sampler.kernel.rank
+        stages = [(*stage.circle.halves, stage.stop) for stage in schedule]
+        n_bytes = bytes_per_sample(rank, wanted, stages, keeps_sides=circles.diagonal is None)
+        return samples_that_fit(circles.device_rows.device, n_bytes, self.max_samples)
+
     def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Samples:
         """Return the samples with these numbers, in any order, with ``wanted`` items each."""
         samples, complete = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank), list[Samples]()
@@ -83,64 +73,56 @@ class Run:
 
     def _through(self, samples: Samples, stage: Stage) -> tuple[Samples, list[Samples]]:
         """Take samples through a stage; return those with all of its items, and those that the CPU completed."""
-        queue, waiting = [Task(Kind.SCHEDULED, samples, stage.n, stage.circle)], dict[int, list[Samples]]()
-        arrived, complete = list[Samples](), list[Samples]()
+        queue = [Task(samples, stage.n, stage.circle, 1 if stage.n else 3)]
+        arrived, complete, waiting = list[Samples](), list[Samples](), dict[int, list[Samples]]()
         while queue or waiting:
             if not queue:  # fewest items first: others may join them on the way
                 n = min(waiting)
-                task = Task(Kind.WIDENED, Samples.join(waiting.pop(n)), n, self._wider(stage.circle))
-                queue.extend(self._split(task, stage.stop))
+                queue = self._split(Task(Samples.join(waiting.pop(n)), n, self._wider(stage.circle), 2), stage.stop)
             task = queue.pop()
-            if task.kind is Kind.ON_CPU:
+            if task.circle is None:
                 complete.append(self._complete_on_cpu(task))
                 continue
-            outcome = self._try(task, stage.stop)
-            arrived.append(outcome.arrived)
-            for n, part in outcome.left:
-                waiting.setdefault(n, []).append(part)
-            for part in outcome.refused:
-                if task.kind is Kind.SCHEDULED and task.n:
-                    waiting.setdefault(task.n, []).append(part)
+            done, left = self._try(task, task.circle, stage.stop)
+            arrived.append(done)
+            for n, part in left:
+                if n > task.n or task.after == 1:
+                    waiting.setdefault(n, []).append(part)
                 else:
-                    for again in self._retries(task, part):
-                        queue.extend(self._split(again, stage.stop))
+                    for again in self._retries(task._replace(samples=part), task.circle):
+                        queue += self._split(again, stage.stop)
         return Samples.join(arrived), complete
 
-    def _try(self, task: Task, stop: int) -> Outcome:
-        """Draw on the task's circle until ``stop`` items are chosen."""
-        group = Group(self.context, task.samples, task.n, self.context.circles[task.circle], stop - 1)
-        left: list[tuple[int, Samples]] = []
-        refused = group.remove(~group.trusted)
+    def _try(self, task: Task, circle: CircleKey, stop: int) -> tuple[Samples, list[tuple[int, Samples]]]:
+        """Draw on a circle until ``stop`` items are chosen; return samples with all of them, and those that left with n."""
+        group = Group(self.context, task.samples, task.n, self.context.circles[circle], stop - 1)
+        left = [(task.n, part) for part in group.remove(~group.trusted)]
         while group.n < stop and group.alive.any():
-            gone = group.remove(group.draw())  # with the items they had before
-            if group.n - 1 == task.n:  # the same items on the same circle would meet the same probability again
-                refused += gone
-            else:
-                left += [(group.n - 1, part) for part in gone]
+            left += [(group.n - 1, part) for part in group.remove(group.draw())]  # with the items they had before
             if group.n < stop:
                 group.condition()
                 left += [(group.n, part) for part in group.remove(~group.trusted)]
-        return Outcome(group.samples if group.alive.all() else group.samples.take(group.alive), left, refused)
+        return group.samples if group.alive.all() else group.samples.take(group.alive), left
 
-    def _retries(self, task: Task, refused: Samples) -> list[Task]:
-        """Return the next tasks for samples that the circle of a task does not suit."""
-        (rung, n_nodes, _), n = task.circle, task.n
-        if task.kind is Kind.WIDENED:
-            return self._planned(refused, n, rung)
-        if task.kind is Kind.SCHEDULED or n_nodes < self._full:
-            return [Task(Kind.OWN, refused, n, self._wider(task.circle))]
+    def _retries(self, task: Task, circle: CircleKey) -> list[Task]:
+        """Return what comes next for samples that the circle of their task does not suit."""
+        if task.after == 2:
+            return self._planned(task, circle.rung)
+        if circle.n_nodes < self._full or circle.kept:
+            return [task._replace(circle=self._wider(circle))]
         if task.shifts:
-            return [Task(Kind.OWN, refused, n, CircleKey(rung + task.shifts[0], self._full), task.shifts[1:])]
-        return [Task(Kind.ON_CPU, refused, n, task.circle)]
+            return [task._replace(circle=CircleKey(circle.rung + task.shifts[0], self._full), shifts=task.shifts[1:])]
+        return [task._replace(circle=None)]
 
-    def _planned(self, samples: Samples, n: int, rung: int) -> list[Task]:
+    def _planned(self, task: Task, rung: int) -> list[Task]:
         """Return tasks on circles planned for each sample; samples with the same plan stay together."""
+        samples, n = task.samples, task.n
         plans = self.context.circles.plan(samples.basis[:, :n], samples.wanted - n, np.full(len(samples.numbers), rung))
         tasks = []
         for plan in sorted(set(plans), reverse=True):
             which = torch.tensor([i for i, other in enumerate(plans) if other == plan], device=samples.numbers.device)
             # Twice the nodes of the plan, which often has too few: a refused circle costs more than some nodes.
-            tasks.append(Task(Kind.OWN, samples.take(which), n, self._wider(plan)))
+            tasks.append(Task(samples.take(which), n, self._wider(plan)))
         return tasks
 
     @property
@@ -152,16 +134,11 @@ class Run:
 
     def _split(self, task: Task, stop: int) -> list[Task]:
         """Return the task in parts that fit into memory."""
-        samples, device = task.samples, task.samples.numbers.device
-        if task.kind is Kind.ON_CPU:
+        if task.circle is None:
             return [task]
-        stages, rank = [(*task.circle.halves, stop)], self.context.sampler.kernel.rank
-        keeps, count = self.context.circles.diagonal is None, len(samples.numbers)
-        fit = samples_that_fit(device, rank, samples.wanted, stages, self.max_samples, keeps_sides=keeps)
-        if count <= fit:
-            return [task]
-        places = torch.arange(count, device=device)
-        return [replace(task, samples=samples.take(places[i : i + fit])) for i in range(0, count, fit)]
+        fit = self.fit(task.samples.wanted, [Stage(task.n, stop, task.circle)])
+        places = torch.arange(len(task.samples.numbers), device=task.samples.numbers.device)
+        return [task._replace(samples=task.samples.take(some)) for some in torch.split(places, fit)]
 
     def _complete_on_cpu(self, task: Task) -> Samples:
         samples, nodes = task.samples, self.context.sampler.nodes(task.samples.wanted)

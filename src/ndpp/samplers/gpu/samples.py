@@ -42,7 +42,7 @@ class Samples(NamedTuple):
     counters: Counters
 
     @classmethod
-    def begin(cls, numbers: Tensor, wanted: int, rank: int) -> Samples:
+    def begin(cls, numbers: Tensor, wanted: int, rank: int = 0) -> Samples:
         """Return samples without items."""
         S, device = len(numbers), numbers.device
         rows = torch.zeros(S, wanted, dtype=torch.int64, device=device)

@@ -28,6 +28,8 @@ PILOTS, PILOT_KEY = 16, np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], np.ui
 """Number of pilot samples, and the key of their stream."""
 SIZES_PER_SCHEDULE = 4
 """If the size is free, this many consecutive sizes share a schedule: planning one takes a second or more."""
+ROUNDING = 3e-13
+"""What rounding may add to tr M, times the surviving fraction: four times what was seen at rank 200."""
 NEGLIGIBLE_WEIGHT = 1e-13
 """Nodes with smaller weights, for all pilots, are dropped."""
 
@@ -174,10 +176,12 @@ class Planner:
 def _suitable(group: Group, max_edge: float, rounding: float = 0.0, share: float = 1.0) -> bool:
     """Tell whether all samples pass the monitors by a wide margin: this share of the pilots' bounds for errors.
 
-    ``rounding`` is the error with so many nodes that the rule is unbiased. More nodes cannot reduce it, so it is allowed too, up to a tenth
-    of the bound for samples.
+    The share is for a bias, which grows with the items. Rounding, which grows as the fraction falls, may take all of the bound: otherwise
+    it would decide by chance which circles are used. ``rounding`` is the error with so many nodes that the rule is unbiased. More nodes
+    cannot reduce it, so it is allowed too, up to a tenth of the bound for samples.
     """
-    trace = max(share * PILOT_TOLERANCES.trace, min(rounding, group.context.tolerances.trace / 10))
-    monitors = group.node_weights
-    passes = PILOT_TOLERANCES._replace(trace=trace).accepts(monitors.trace_error, monitors.fraction)
+    monitors, bounds = group.node_weights, PILOT_TOLERANCES
+    trace = (ROUNDING / monitors.fraction.abs()).clamp(share * bounds.trace, bounds.trace)
+    trace = trace.clamp(min=min(rounding, group.context.tolerances.trace / 10))
+    passes = (monitors.trace_error <= trace) & (monitors.fraction >= bounds.fraction)
     return bool((passes & (monitors.edge <= share * max_edge)).all())

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ndpp.samplers.gpu.circles import DeviceCircle, columns
 from ndpp.samplers.gpu.kernels.border import border
-from ndpp.samplers.gpu.kernels.correction import correction
+from ndpp.samplers.gpu.kernels.forms import correction
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.layout import even, pairs, tight
 

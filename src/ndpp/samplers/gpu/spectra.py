@@ -23,8 +23,8 @@ from ndpp.items.table import alias_table
 from ndpp.linalg import EigenBasis
 from ndpp.linalg.eigen import is_skew
 from ndpp.samplers.gpu.arrays import TORCH
+from ndpp.samplers.gpu.kernels.forms import COLUMNS
 from ndpp.samplers.gpu.kernels.propose import AliasTable
-from ndpp.samplers.gpu.kernels.remaining import COLUMNS
 
 PADDED_TO = COLUMNS // 2
 """The number of eigenvalues is a multiple of this."""
@@ -76,8 +76,8 @@ def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
         every[c], leverage[c] = _of_rows(basis, c, rows), rows.square().sum(1)
     rates = np.log1p(odds)
     return Spectra(
-        basis.values, basis.multiplicity, every.flatten(0, 1), _tables(leverage.cpu().numpy(), device),
-        _tables(rates, device), torch.from_numpy(rates.sum(1)).to(device), diagonal, r,
+        basis.values, basis.multiplicity, every.flatten(0, 1), alias_tables(leverage.cpu().numpy(), device),
+        alias_tables(rates, device), torch.from_numpy(rates.sum(1)).to(device), diagonal, r,
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _roots(A: Tensor) -> tuple[Tensor, Tensor]:
     return F, inverse
 
 
-def _tables(weights: FloatArray, device: torch.device) -> AliasTable:
+def alias_tables(weights: FloatArray, device: torch.device) -> AliasTable:
     """Return the alias tables of C distributions (C, n), one after another; those without weight are never used."""
     C, n = weights.shape
     threshold, alias = np.ones((C, n)), np.tile(np.arange(n), (C, 1))

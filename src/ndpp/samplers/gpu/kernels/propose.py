@@ -1,4 +1,4 @@
-"""Proposals of many samples, drawn by leverage from counter-based random numbers.
+"""What samples draw from counter-based random numbers: proposals by leverage, and which eigenvectors they choose.
 
 Philox4x32-10 [Salmon et al., SC 2011] turns a counter of four words into four random words. The counter contains the place of the proposal,
 the step and round, and the number of the sample, so batches, groups and rounds cannot change what a sample sees.
@@ -17,6 +17,8 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 BLOCK = 512
 """Proposals per program. The kernel is short and limited by memory; any few hundred do."""
+SAMPLES = 128
+"""Samples per program that chooses eigenvectors."""
 
 
 class AliasTable(NamedTuple):
@@ -132,3 +134,56 @@ def philox_words(a, b, c, d, k0, k1):
 def unit_of(high, low):
     """Return :func:`unit`."""
     return ((high >> 5) * 67108864 + (low >> 6)).to(tl.float64) * 1.1102230246251565e-16
+
+
+def choose(chance: Tensor, heads: Tensor, index: Tensor, key: tuple[int, int], where: int) -> Tensor:
+    """Return which coins show heads, (S, k) in ascending order, by their chances (p,) and P(j heads among the first i) (p + 1, k + 1).
+
+    These are the eigenvectors that samples choose, conditioned on their number. Coins are tossed from the last to the first: with j heads
+    still to come among the first i + 1, coin i shows heads with probability p_i P(j − 1 among the first i) / P(j among the first i + 1), as
+    in :func:`ndpp.samplers.symmetric.given_heads`.
+
+    ``index`` (S,), ``key`` and ``where`` as for :func:`propose`; coin i takes the i-th uniform.
+    """
+    if not runtime.usable(index.device):
+        return choose_plain(chance, heads, index, key, where)
+    chosen = torch.empty(len(index), heads.shape[1] - 1, dtype=torch.int64, device=index.device)
+    choose_kernel[(triton.cdiv(len(index), SAMPLES),)](
+        chance, heads, index, chosen, len(index), len(chance), heads.shape[1] - 1, *key, where, BLOCK=SAMPLES
+    )
+    return chosen
+
+
+def choose_plain(chance: Tensor, heads: Tensor, index: Tensor, key: tuple[int, int], where: int) -> Tensor:
+    """Twin of :func:`choose`."""
+    u, k = uniforms(index, key, where, 0, len(chance))[0], heads.shape[1] - 1
+    left, rows = torch.full_like(index, k), torch.arange(len(index), device=index.device)
+    chosen = torch.zeros(
+        len(index), k + 1, dtype=torch.int64, device=index.device
+    )  # the last column takes what is not chosen
+    for i in range(len(chance) - 1, -1, -1):
+        is_head = (left > 0) & (u[:, i] * heads[i + 1, left] < chance[i] * heads[i, (left - 1).clamp(min=0)])
+        is_head |= left > i
+        left = left - is_head.long()
+        chosen[rows, torch.where(is_head, left, k)] = i
+    return chosen[:, :k]
+
+
+@jit(do_not_specialize=["total", "coins", "k", "key_low", "key_high", "where"])
+def choose_kernel(chance, heads, samples, chosen, total, coins, k, key_low, key_high, where, BLOCK: tl.constexpr):
+    """Write chosen (S, k), total = S; chance (coins,), heads (coins + 1, k + 1); twin: :func:`choose_plain`.
+
+    Grid: ⌈S/BLOCK⌉ programs, one sample for each of BLOCK threads.
+    """
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    here, zero = at < total, at * 0
+    sample = tl.load(samples + at, mask=here, other=0)
+    low, high, left = sample & 0xFFFFFFFF, (sample >> 32) & 0xFFFFFFFF, zero + k
+    for step in range(coins):
+        i = coins - 1 - step
+        w0, w1, _, _ = philox_words(zero + 2 * i, zero + where, low, high, zero + key_low, zero + key_high)
+        now = tl.load(heads + (i + 1) * (k + 1) + left)
+        before = tl.load(heads + i * (k + 1) + left - 1, mask=left > 0, other=0.0)
+        is_head = (left > i) | ((left > 0) & (unit_of(w0, w1) * now < tl.load(chance + i) * before))
+        left -= is_head.to(tl.int64)
+        tl.store(chosen + at * k + left, zero + i, mask=here & is_head)

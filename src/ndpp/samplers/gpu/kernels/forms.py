@@ -1,26 +1,72 @@
-"""What the items chosen subtract from the probabilities of proposals: Re w_j xᵀG_j⁻¹y at every node, x = qᵀU_j and y = V_jq.
+"""Probabilities of proposals: qᵀMq on a circle, in two parts, and q_aᵀ Z q_a of clocks (:mod:`ndpp.samplers.gpu.clock`).
 
-The products of proposals with the sides are one large matrix product, by cuBLAS. What is left is a small quadratic form for each proposal,
-node and sample. Up to ``SMALL`` items, a program multiplies with ordinary instructions; above that, tiles of G⁻¹ and y go through the
-matrix units.
+On a circle, the first part is a weighted sum of rows of a table. The items chosen subtract Re w_j xᵀG_j⁻¹y at every node, x = qᵀU_j and
+y = V_jq. Products of proposals with the sides are one large matrix product, by cuBLAS. What is left is a small quadratic form for each
+proposal, node and sample. Up to ``SMALL`` items, a program multiplies with ordinary instructions; above that, tiles of G⁻¹ and y go through
+the matrix units.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.layout import pairs, tight
-from ndpp.samplers.gpu.kernels.runtime import TILE, jit, put, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, put, tl, triton
 
+ROW_WIDTH = 32
+"""Proposals per program: one for each thread of a warp. Rows of the table are scattered, and the kernel is limited by memory."""
 SMALL = 8
 """Maximum number of items for the kernel without matrix units: half a tile."""
 WIDTH = (64, 16)
 """Proposals per program, without and with matrix units. Chosen by timing on an H200; ``docs/gpu.md`` has the measurements of
 ``benchmarks/gpu.py --only kernels``."""
-
-
 ROWS_PER_TURN = 64
 """Maximum number of rows of G⁻¹y that are summed at a time: what the registers of a warp hold."""
+PROPOSALS, COLUMNS = 32, 16
+"""Proposals per program, and columns that it multiplies at a time. Programs read all of f r_Y and H, so few proposals would be wasteful."""
+
+
+def weighted_rows(table: Tensor, rows: Tensor, w: Tensor, minus: Tensor | None = None) -> Tensor:
+    """Return Σ_j table[row, j] w[s, j] − Σ_j minus[s, j] for rows (S, c) of the table (n, p) and weights (S, p); shape (S, c).
+
+    ``minus`` (S, h, c) comes from :func:`correction`.
+    """
+    if not runtime.usable(table.device):
+        return weighted_rows_plain(table, rows, w, minus)
+    rows, out = rows.contiguous(), torch.empty(rows.shape, dtype=w.dtype, device=table.device)
+    (S, count), width, half = rows.shape, table.shape[1], 0 if minus is None else minus.shape[1]
+    minus = w if minus is None else minus.contiguous()
+    weighted_rows_kernel[(S, triton.cdiv(count, ROW_WIDTH))](
+        table, rows, w, minus, out, count, width, half, C=ROW_WIDTH, W=max(2, triton.next_power_of_2(width))
+    )
+    return out
+
+
+def weighted_rows_plain(table: Tensor, rows: Tensor, w: Tensor, minus: Tensor | None = None) -> Tensor:
+    """Twin of :func:`weighted_rows`."""
+    value = torch.bmm(table[rows], w[:, :, None])[:, :, 0]
+    return value if minus is None else value - minus.sum(1)
+
+
+@jit(do_not_specialize=["count", "width", "half"])
+def weighted_rows_kernel(table, rows, w, minus, out, count, width, half, C: tl.constexpr, W: tl.constexpr):
+    """Write out (S, count) from table (n, width), rows (S, count), w (S, width), minus (S, half, count), unused if half is 0.
+
+    Grid: (S, ⌈count/C⌉); each program has C proposals of one sample and reads rows of W ≥ width entries, the rest masked. Twin:
+    :func:`weighted_rows_plain`.
+    """
+    s, c = tl.program_id(0).to(tl.int64), tl.program_id(1) * C + tl.arange(0, C)
+    j = tl.arange(0, W)
+    row = tl.load(rows + s * count + c, mask=c < count, other=0)
+    weight = tl.load(w + s * width + j, mask=j < width, other=0.0)
+    inside = (c < count)[:, None] & (j < width)[None, :]
+    value = tl.load(table + row[:, None] * width + j[None, :], mask=inside, other=0.0)
+    total = tl.sum(value * weight[None, :], 1)
+    for node in range(half):
+        total -= tl.load(minus + (s * half + node) * count + c, mask=c < count, other=0.0)
+    tl.store(out + s * count + c, total, mask=c < count)
 
 
 def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) -> Tensor:
@@ -139,3 +185,69 @@ def correction_kernel(
             x_im = tl.load(x + count + place, mask=inside, other=0.0)
             total += tl.sum(x_re * (w_re * re[t] - w_im * im[t]) - x_im * (w_re * im[t] + w_im * re[t]), 0)
     tl.store(out + node * count + c, total, mask=c < count)
+
+
+class Forms(NamedTuple):
+    """Z of S samples with up to m items: f̄ (S, 2K), and f r_Y conjugate and H (S, m, 2K), all as pairs of reals."""
+
+    f: Tensor
+    f_right: Tensor
+    H: Tensor
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether a kernel computes them, without intermediate results in memory."""
+        m, width = self.H.shape[1:]
+        return runtime.usable(self.f.device) and m <= LARGEST and width > 0 and width % COLUMNS == 0
+
+
+def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) -> Tensor:
+    """Return q_aᵀZq_a = l_a f r_a − (l_a f r_Y)(H r_a) of proposals (P, c) for the samples at ``which`` (P,).
+
+    Proposals are rows of ``table`` (N, 3, 2K), which has l_a, the conjugate of r_a and their products l_a r_a.
+    """
+    (P, c), (m, width) = rows.shape, forms.H.shape[1:]
+    if not forms.is_fused or not rows.numel():
+        return remaining_forms_plain(forms, table, rows, which)
+    out, tile = torch.empty(P, c, dtype=torch.float64, device=rows.device), max(TILE, triton.next_power_of_2(m))
+    warps = {16: 2, 32: 4, 64: 4, 128: 8}[tile]
+    remaining_forms_kernel[(P, triton.cdiv(c, PROPOSALS))](
+        *forms, table, rows, which, out, c, m, width, C=PROPOSALS, D=COLUMNS, M=tile, num_warps=warps
+    )
+    return out
+
+
+def remaining_forms_plain(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) -> Tensor:
+    """Twin of :func:`remaining_forms`."""
+    f, f_right, H = (part[which] for part in forms)
+    left, right, own = table[rows].unbind(2)
+    return (own @ f[:, :, None])[:, :, 0] - ((left @ f_right.mT) * (right @ H.mT)).sum(2)
+
+
+@jit(do_not_specialize=["count", "m", "width"])
+def remaining_forms_kernel(
+    f, f_right, H, table, rows, which, out, count, m, width, C: tl.constexpr, D: tl.constexpr, M: tl.constexpr
+):
+    """Write forms (P, count); f (S, width), f_right and H (S, m, width), m ≤ M, table (N, 3, width), rows (P, count), which (P,).
+
+    Twin: :func:`remaining_forms_plain`. Grid: P × ⌈count/C⌉ programs, C proposals of a sample each.
+    """
+    at, j = tl.program_id(1) * C + tl.arange(0, C), tl.arange(0, M)
+    here, sample = at < count, tl.load(which + tl.program_id(0))
+    row = tl.load(rows + tl.program_id(0).to(tl.int64) * count + at, mask=here, other=0)
+    first = tl.zeros((C, M), dtype=tl.float64)
+    second = tl.zeros((C, M), dtype=tl.float64)
+    own = tl.zeros((C,), dtype=tl.float64)
+    for start in range(0, width, D):
+        k = start + tl.arange(0, D)
+        place = row[:, None] * (3 * width) + k[None, :]
+        left = tl.load(table + place, mask=here[:, None], other=0.0)
+        right = tl.load(table + place + width, mask=here[:, None], other=0.0)
+        product = tl.load(table + place + 2 * width, mask=here[:, None], other=0.0)
+        own += tl.sum(product * tl.load(f + sample * width + k)[None, :], 1)
+        there = (sample * m + j)[None, :] * width + k[:, None]
+        inside = (j < m)[None, :] & (k < width)[:, None]
+        near, far = tl.load(f_right + there, mask=inside, other=0.0), tl.load(H + there, mask=inside, other=0.0)
+        first = tl.dot(left, near, first, input_precision="ieee", out_dtype=tl.float64)
+        second = tl.dot(right, far, second, input_precision="ieee", out_dtype=tl.float64)
+    tl.store(out + tl.program_id(0).to(tl.int64) * count + at, own - tl.sum(first * second, 1), mask=here)

@@ -1,0 +1,203 @@
+"""What engines share: batches, when memory runs out or the device is lost; sets proposed until one has the wanted size; unions of sets."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import pdtr, pdtrik
+from torch import Tensor
+
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.errors import BudgetExceededError, DeviceError
+from ndpp.laws.kernel import LowRankKernel
+from ndpp.samplers.base import Draws
+from ndpp.samplers.gpu.kernels.propose import AliasTable
+from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
+from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler
+
+COMPONENT_STEP, HITS_STEP, ALONE_STEP = 1 << 22, (1 << 22) + 1, (1 << 22) + 2
+"""Steps whose random numbers determine the component, the number of hits, and the items hit."""
+ATTEMPT_BIT = 40
+"""Proposal j for sample i has the number i + j · 2^40 in the streams."""
+MAX_BATCH = 2**17
+"""Maximum number of samples in parallel. The device is busy with fewer; with more, fewer moves and launches are needed per sample."""
+DeviceLost: type[Exception] = getattr(torch, "AcceleratorError", torch.cuda.CudaError)
+
+
+class Drawn(NamedTuple):
+    """Sets (S, w) as items, after them the number of all items; their sizes (S,), −1 if rejected; counters by name, (S,) each."""
+
+    ids: Tensor
+    sizes: Tensor
+    counters: dict[str, Tensor]
+
+    @classmethod
+    def of_lists(cls, sets: Sequence[IntArray], fill: int, like: Tensor) -> Drawn:
+        """Return sets of the CPU, without counters, on the device of an array of integers."""
+        sizes = like.new_tensor([len(one) for one in sets])
+        ids = like.new_full((len(sets), int(sizes.max())), fill)
+        ids[torch.arange(ids.shape[1], device=like.device) < sizes[:, None]] = like.new_tensor(np.concatenate(sets))
+        return cls(ids, sizes, {})
+
+    @classmethod
+    def scattered(cls, parts: Sequence[tuple[Tensor, Drawn]], count: int, fill: int) -> Drawn:
+        """Return ``count`` sets, given in parts with the positions of each; counters are those that all parts have."""
+        one = parts[0][1]
+        ids = one.ids.new_full((count, max(part.ids.shape[1] for _, part in parts)), fill)
+        names = [name for name in one.counters if all(name in part.counters for _, part in parts)]
+        every = cls(ids, one.sizes.new_empty(count), {name: one.counters[name].new_empty(count) for name in names})
+        for at, part in parts:
+            every.ids[at, : part.ids.shape[1]], every.sizes[at] = part.ids, part.sizes
+            for name in names:
+                every.counters[name][at] = part.counters[name]
+        return every
+
+
+class BatchEngine(ABC):
+    """Draws ``batch_factor * max_samples`` samples per batch; ``max_samples`` is halved when memory runs out."""
+
+    sampler: Any
+    device: torch.device
+    max_samples: int
+    batch_factor: int = 1
+
+    @abstractmethod
+    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+        """Draw the samples with these numbers."""
+
+    def draws(self, key: AnyArray, first: int, n_samples: int) -> Iterator[Draws]:
+        """Yield the samples first, first + 1, … in order, some at a time.
+
+        Raises
+        ------
+        DeviceError
+            The memory does not hold one sample, or the device was lost. Everything yielded before is valid.
+        """
+        streams, times = Streams(key, self.device), self.batch_factor
+        begin, last = first, first + n_samples
+        # Kernels start on the current device, whatever device their arguments are on.
+        here = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        while begin < last:
+            numbers = torch.arange(begin, min(last, begin + times * self.max_samples), device=self.device)
+            try:
+                with here:
+                    draws = self._draws(streams, key, numbers)
+            except torch.cuda.OutOfMemoryError as error:
+                if len(numbers) == 1:
+                    raise DeviceError(
+                        f"the memory of {self.device} does not hold one sample",
+                        advice="Free some, or draw on the CPU with {device:'cpu'}.",
+                    ) from error
+                self.max_samples = max(1, len(numbers) // (2 * times))
+                times = 1 if self.max_samples == 1 else times
+                torch.cuda.empty_cache()
+            except DeviceLost as error:
+                raise DeviceError(
+                    f"{self.device} was lost: {str(error).splitlines()[0]}",
+                    advice=f"Start a new process; with the same seed, {{first:{begin}}} continues from here.",
+                ) from error
+            else:
+                begin += len(numbers)
+                yield draws
+
+    def _draws(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Draws:
+        began, kernel = time.perf_counter(), self.sampler.kernel
+        ids, sizes, counters = self.drawn(streams, key, numbers)
+        inside = torch.arange(ids.shape[1], device=self.device) < sizes[:, None]
+        ends = np.append(0, np.cumsum(sizes.cpu().numpy()))
+        baskets = Baskets._trusted(ends, ids.sort(dim=1).values[inside].cpu().numpy(), kernel.n_items, kernel.labels)
+        info: dict[str, AnyArray] = {name: values.cpu().numpy() for name, values in counters.items()}
+        return Draws(baskets, info | {"seconds": np.full(len(numbers), (time.perf_counter() - began) / len(numbers))})
+
+
+class LawEngine(BatchEngine):
+    """Draws from sets that are proposed for many samples at once; ``size`` is the number of items to propose, if not any number."""
+
+    sampler: LawSampler
+    size: int | None
+    max_samples: int = MAX_BATCH
+
+    @abstractmethod
+    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
+        """Return a set for each number in the streams, without the given items; the only counter is ``on_cpu``."""
+
+    def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
+        """Draw the samples with these numbers."""
+        given = torch.from_numpy(self.sampler.given).to(self.device).expand(len(numbers), -1)
+        if self.size is None:
+            found, attempts = self.propose(streams, key, numbers), torch.ones_like(numbers)
+        else:
+            found, attempts = self._sized(streams, key, numbers, self.size)
+        counters = {"proposals": attempts, "rejections": attempts - 1, **found.counters}
+        return Drawn(torch.cat([found.ids, given], 1), found.sizes + given.shape[1], counters)
+
+    def _sized(self, streams: Streams, key: AnyArray, numbers: Tensor, size: int) -> tuple[Drawn, Tensor]:
+        """Return for each sample its first proposal of this size, and how many it took."""
+        pending, attempts = torch.arange(len(numbers), device=self.device), torch.zeros_like(numbers)
+        ids, on_cpu, tried = numbers.new_empty(len(numbers), size), torch.zeros_like(numbers), 0
+        while len(pending):
+            if tried >= MAX_PROPOSALS:
+                raise BudgetExceededError(
+                    f"{tried} sets were proposed for a sample, none of them of the wanted size. Ask for another size, see "
+                    "mixture.size_distribution(), or draw from one component",
+                    count=tried,
+                )
+            # Once few samples are left, each makes many proposals at once. Its first success counts, however many are made.
+            n_each = max(1, min(self.max_samples // len(pending), tried + 1, MAX_PROPOSALS - tried))
+            index = numbers[pending, None] + (torch.arange(tried, tried + n_each, device=self.device) << ATTEMPT_BIT)
+            proposed = self.propose(streams, key, index.view(-1))
+            good = (proposed.sizes == size).view(-1, n_each)
+            done, place = good.any(1), good.int().argmax(1)
+            attempts[pending] += torch.where(done, place + 1, n_each)
+            at = (torch.arange(len(pending), device=self.device) * n_each + place)[done]
+            if len(at):  # otherwise, all sets may be smaller
+                ids[pending[done]] = proposed.ids[at, :size]
+                on_cpu[pending[done]] = proposed.counters["on_cpu"][at]
+            pending, tried = pending[~done], tried + n_each
+        return Drawn(ids, torch.full_like(numbers, size), {"on_cpu": on_cpu}), attempts
+
+
+def look_up_component(cdf: Tensor, streams: Streams, index: Tensor) -> Tensor:
+    """Return the component of each number in the streams, as a position in ``cdf`` (C,)."""
+    return look_up_cdf(cdf, streams.uniforms(index, COMPONENT_STEP, 0, 1)[0][:, 0])
+
+
+def items_of(kernel: LowRankKernel, device: torch.device) -> Tensor:
+    """Return the items of the support, and after them the number of all items (n + 1,)."""
+    return torch.from_numpy(np.append(kernel.catalogue_ids(np.arange(kernel.n_rows)), kernel.n_items)).to(device)
+
+
+def hits(table: AliasTable, rates: Tensor, streams: Streams, which: Tensor, index: Tensor) -> Tensor:
+    """Return R of each sample, as rows of the support with repetitions; after them, their number.
+
+    ``table`` has the rates of the items of each component, ``rates`` (C,) their sums, ``which`` (S,) the samples' components.
+    """
+    cdf = torch.from_numpy(_poisson_cdf(rates.cpu().numpy())).to(index.device)
+    count = torch.searchsorted(cdf[which], streams.uniforms(index, HITS_STEP, 0, 1)[0], right=True)
+    starts = which * table.n_rows
+    rows, _ = streams.propose(table, starts, index, ALONE_STEP, 0, max(1, int(count.max())))
+    places = torch.arange(rows.shape[1], device=index.device)
+    return torch.where(places < count, rows - starts[:, None], table.n_rows)
+
+
+def union(rows: Tensor, fill: int) -> tuple[Tensor, Tensor]:
+    """Return rows (S, w) sorted, without repetitions and filled up with ``fill``, and how many there are."""
+    rows = rows.sort(dim=1).values
+    rows[:, 1:][rows[:, 1:] == rows[:, :-1]] = fill
+    sizes = (rows < fill).sum(1)
+    return rows.sort(dim=1).values[:, : int(sizes.max())], sizes
+
+
+def _poisson_cdf(rates: FloatArray) -> FloatArray:
+    """Return P(N ≤ k) for k = 0, 1, … up to where all of them are one, of Poisson distributions with these means (C,)."""
+    most = int(pdtrik(1 - 1e-16, float(rates.max()))) + 20 if rates.max() > 0 else 0
+    cdf = pdtr(np.arange(most + 1), rates[:, None])
+    cdf[:, -1] = 1.0
+    return np.asarray(cdf)
