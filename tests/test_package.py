@@ -25,15 +25,14 @@ ROOMS = (
     "diagnostics",
     "datasets",
     "answers",
-    "explain",
     "plots",
     "items",
     "rows",
     "linalg",
 )
 """Packages that list their public names in ``__all__``."""
-QUESTIONS = {"recommend": "ndpp.recommend", "recommend_many": "ndpp.recommend_many", "related": "ndpp.explain.related"}
-"""Questions that ``ndpp.answers`` asks by the name of the function that answers them, to return the answer as a record."""
+QUESTIONS = {"recommend": "ndpp.recommend"}
+"""The question that ``ndpp.answers`` asks by the name of the function that answers it, to return the answer as a record."""
 UNLISTED = {
     "ndpp_experiments.registry": ["EXPERIMENTS", "reproduce"],
     "ndpp.samplers.registry": ["SAMPLERS", "Request", "SamplerSpec", "Sizes", "Timing", "find", "offered"],

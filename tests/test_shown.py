@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import ndpp
-from ndpp import explain, metrics
+from ndpp import answers, metrics
 from ndpp.datasets import shelf_kernel
 from ndpp.errors import DataWarning, InvalidInputError, MissingExtraError, UnknownLabelError
 from ndpp.samplers import Exact
@@ -138,8 +138,8 @@ def shown(kernel: ndpp.LowRankKernel) -> dict[str, Any]:
         "draws": kernel.sampler(size=2).sample(50, rng=0),
         "recommendation": kernel.recommend(["bread"]),
         "recommendations": ndpp.recommend_many(kernel, baskets),
-        "related": explain.related(kernel, SCRIPT),
-        "pairs": explain.strongest_pairs(kernel),
+        "related": answers.related(kernel, SCRIPT),
+        "pairs": answers.pairs(kernel),
         "comparison": compared,
     }
 

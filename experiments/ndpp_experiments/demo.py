@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ndpp import explain, plots
+from ndpp import answers, plots
+from ndpp.answers.records import Mission, Pairs
 from ndpp.baskets import Baskets
 from ndpp.datasets import load_complete_journey
-from ndpp.explain import Mission, Pairs
 from ndpp.inference import Ranking
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
@@ -117,13 +118,13 @@ def show_comparison(model: MixtureNDPP, train: Baskets, test: Baskets) -> None:
 
 def show_missions(mixture: Mixture) -> tuple[Mission, ...]:
     """Print the missions, similar components together, and return them."""
-    missions = explain.missions(mixture, n_items=4)
+    missions = answers.missions(mixture, n_items=4)
     _title("Why people come")
     print("Similar trips together; how many times as often an item is bought on them in brackets.\n")
     for mission in missions:
         print(
             f"  {mission.share:5.1%}  {mission.mean_size:4.1f} items  "
-            + ", ".join(f"{one.label.strip()} ({one.lift:.1f}×)" for one in mission.items)
+            + ", ".join(f"{str(one.item).strip()} ({one.lift:.1f}×)" for one in mission.items)
         )
     return missions
 
@@ -131,7 +132,8 @@ def show_missions(mixture: Mixture) -> tuple[Mission, ...]:
 def show_pairs(mixture: Mixture) -> Pairs:
     """Print which items are tied, whatever the mission, and return these pairs."""
     _title("What goes together on any trip")
-    pairs = explain.strongest_pairs(mixture, n=8, least_probability=COMMON)
+    common = int(np.count_nonzero(mixture.inclusion_probabilities() >= COMMON))
+    pairs = answers.pairs(mixture, n=8, popular=common)
     print("A lift of 2: together twice as often as if bought independently; by ties: apart from the kind of trip.\n")
     print(pairs)
     return pairs
@@ -143,13 +145,13 @@ def show_recommendations(mixture: Mixture) -> None:
     print(
         "What goes with a basket in particular: how many times as likely as in any basket, because of the kind of trip × ties.\n"
     )
-    labels = mixture.labels or ()
+    labels, model = mixture.labels or (), answers.Prepared(mixture)
     for seed, basket in enumerate(BASKETS):
         given = mixture.ids(list(basket))
         print(_listed(basket))
-        for reason in explain.reasons(mixture, given, n=ADDED, ranking=Ranking.LIFT):
-            mission, tie = np.exp([reason.mission, reason.tie])
-            print(f"  + {reason.label.strip():<31} {reason.score:5.1f} = {mission:4.1f} × {tie:4.1f}")
+        found: Any = answers.recommend(model, given, n=ADDED, ranking=Ranking.LIFT, why=True)
+        for one in found.items:
+            print(f"  + {str(one.item).strip():<31} {one.score:5.1f} = {one.mission:4.1f} × {one.ties:4.1f}")
         for drawn in mixture.sample(2, size=len(given) + ADDED, given=given, rng=seed):
             print(f"  drawn: {_listed(labels[i] for i in drawn.tolist() if i not in given)}")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ndpp import LowRankKernel, explain, plots
+from ndpp import LowRankKernel, answers, plots
 from ndpp.datasets import shelf_kernel
 from ndpp.plots import Curve
 from ndpp.plots._base import ATTRACT, REPEL, line_look
@@ -78,7 +78,7 @@ def times(axes) -> None:
 def shelf() -> None:
     """Draw the map of the demonstration's shelf, whose kinds are known."""
     kernel = shelf_kernel()
-    drawn = plots.embedding_map(kernel, n=kernel.n_items, pairs=explain.strongest_pairs(kernel))
+    drawn = plots.embedding_map(kernel, n=kernel.n_items, pairs=answers.pairs(kernel))
     drawn.savefig(STATIC / "shelf-map.png", dpi=90)
 
 
@@ -96,7 +96,7 @@ def tutorial() -> None:
                 lines = [line[4:] for line in lines if line.startswith((">>> ", "... "))]
             exec("\n".join(lines), names)
         os.chdir(DOCS)
-    names["pairs"] = explain.strongest_pairs(names["kernel"], n=4)
+    names["pairs"] = answers.pairs(names["kernel"], n=4)
     plots.pair_graph(names["pairs"]).savefig(STATIC / "tutorial-pairs.png", dpi=90)
     sizes = plots.size_distributions({"model": names["kernel"].size_distribution()}, observed=names["baskets"].sizes)
     sizes.savefig(STATIC / "tutorial-sizes.png", dpi=110)

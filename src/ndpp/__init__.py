@@ -20,7 +20,7 @@ from ndpp.laws import FamilyMixture, Law, LowRankKernel, Mixture, load, load_met
 from ndpp.laws.law import Upstairs
 
 if TYPE_CHECKING:
-    from ndpp import answers, datasets, diagnostics, explain, metrics, plots, samplers
+    from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
     from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 
 __version__ = "0.1.0"
@@ -41,7 +41,6 @@ __all__ = [
     "continuation_scores_many",
     "datasets",
     "diagnostics",
-    "explain",
     "greedy_map",
     "load",
     "load_metadata",
@@ -56,7 +55,7 @@ __all__ = [
     "save",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 

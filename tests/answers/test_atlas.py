@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import ndpp
+from ndpp.answers import map_of
+from ndpp.answers.records import Map
 from ndpp.datasets import make_kernel
-from ndpp.explain import Atlas, atlas
 
 
 def groups() -> ndpp.LowRankKernel:
@@ -17,31 +18,31 @@ def groups() -> ndpp.LowRankKernel:
     return ndpp.LowRankKernel(X, np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
 
 
-def ids(found: Atlas) -> list[int]:
+def ids(found: Map) -> list[int]:
     return [one.item for one in found.items]
 
 
 def test_groups_lie_apart():
     kernel = groups()
-    found = atlas(kernel)
-    places = np.array(found.places)[np.argsort(ids(found))].reshape(3, 20, 2)
+    found = map_of(kernel)
+    places = np.array([(one.x, one.y) for one in found.items])[np.argsort(ids(found))].reshape(3, 20, 2)
     centres = places.mean(axis=1)
     within = np.linalg.norm(places - centres[:, None], axis=2).mean()
     between = np.linalg.norm(centres[0] - centres[1]), np.linalg.norm(centres[1] - centres[2])
     assert min(between) > 2 * within
-    assert found == atlas(kernel)
+    assert found == map_of(kernel)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_a_few_items(n):
     kernel = ndpp.LowRankKernel(np.eye(n), np.eye(n))
-    found = atlas(kernel)
+    found = map_of(kernel)
     assert sorted(ids(found)) == list(range(n))
-    assert np.isfinite(found.places).all()
+    assert np.isfinite([(one.x, one.y) for one in found.items]).all()
 
 
 def test_no_more_than_can_be_shown_and_only_what_occurs():
     kernel = make_kernel(350, 4, rng=0)
-    assert (len(atlas(kernel).items), len(atlas(kernel, n=20).places)) == (300, 20)
+    assert (len(map_of(kernel).items), len(map_of(kernel, n=20).items)) == (300, 20)
     shelf = kernel.restrict([3, 4, 5, 6, 7])
-    assert sorted(ids(atlas(shelf))) == [3, 4, 5, 6, 7]
+    assert sorted(ids(map_of(shelf))) == [3, 4, 5, 6, 7]

@@ -9,7 +9,7 @@ import pytest
 
 import ndpp
 from command import run
-from ndpp import explain
+from ndpp import answers
 from ndpp.cli.output import cell
 from ndpp.samplers import LawSampler
 
@@ -35,7 +35,7 @@ def test_excluded_items_are_not_drawn(call, model):
 
 def test_one_mission(call, mixture):
     law = ndpp.load(mixture)
-    found = explain.missions(law)
+    found = answers.missions(law)
     for i, mission in enumerate(found, 1):
         words = ["sample", mixture, "-n", 8, "--seed", 5, "--ids", "--json", "--mission"]
         drawn = call(*words, i).json
@@ -133,7 +133,7 @@ def test_info_lists_the_missions(call, mixture):
     assert found["size_law"] == pytest.approx(law.size_distribution().tolist())
     assert [one["share"] for one in found["missions"]] == pytest.approx([0.4, 0.3, 0.3])
     shown = call("info", mixture).out
-    for i, mission in enumerate(explain.missions(law), 1):
+    for i, mission in enumerate(answers.missions(law), 1):
         assert f"  {i}  {mission}\n" in shown
 
 
@@ -175,7 +175,7 @@ def test_fit_learns_a_mixture_by_default(fitted):
     assert shown.code == 0
     assert isinstance(law, ndpp.Mixture)
     assert (found["model"], found["components"], len(law.weights)) == ("MixtureNDPP", 3, 3)
-    assert [one["name"] for one in found["missions"]] == [one.name for one in explain.missions(law)]
+    assert [one["name"] for one in found["missions"]] == [one.name for one in answers.missions(law)]
     assert found["independent_log_likelihood"] < 0 > found["validation_log_likelihood"]
     assert ndpp.load_metadata(path)["independent_log_likelihood"] == found["independent_log_likelihood"]
     header, _, line, missions = shown.out.splitlines()

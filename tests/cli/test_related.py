@@ -10,7 +10,7 @@ import pytest
 
 import ndpp
 from command import run
-from ndpp import explain
+from ndpp import answers
 
 
 @pytest.fixture(params=["shelf", "trips", "mixture"])
@@ -20,7 +20,7 @@ def model(models, request):
 
 
 def numbers(pair):
-    return pair.lift, pair.by_missions, pair.tie, pair.together, pair.correlation
+    return pair.lift, pair.by_missions, pair.by_ties, pair.together, pair.correlation
 
 
 def test_items_are_those_of_the_library(call, model, tmp_path):
@@ -28,12 +28,12 @@ def test_items_are_those_of_the_library(call, model, tmp_path):
     found = call("related", model, "tomato sauce,bread", "-n", 2, "--json").json["items"]
     assert [one["item"] for one in found] == ["tomato sauce", "bread"]
     for own in found:
-        expected = explain.related(law, own["item"], n=2)
-        assert own["probability"] == expected.item.probability
+        expected = answers.related(law, own["item"], n=2)
+        assert own["probability"] == expected.probability
         for kind in ("complements", "substitutes"):
             pairs = getattr(expected, kind)
             assert pairs
-            assert [(one["item"], one["other"]) for one in own[kind]] == [(own["item"], p.second.label) for p in pairs]
+            assert [(one["item"], one["other"]) for one in own[kind]] == [(own["item"], p.other) for p in pairs]
             assert [tuple(one.values())[3:] for one in own[kind]] == [numbers(pair) for pair in pairs]
     assert call("related", model, "tomato sauce,bread", "-n", 2, "-o", tmp_path / "r.csv").out == ""
     with open(tmp_path / "r.csv", newline="", encoding="utf-8") as file:
@@ -50,10 +50,10 @@ def test_items_are_those_of_the_library(call, model, tmp_path):
 def test_pairs_of_the_catalogue(call, model, tmp_path):
     law = ndpp.load(model)
     found = call("related", model, "-n", 4, "--json").json
-    expected = explain.strongest_pairs(law, n=4)
+    expected = answers.pairs(law, n=4)
     for kind in ("complements", "substitutes"):
         pairs = getattr(expected, kind)
-        assert [(p["item"], p["other"]) for p in found[kind]] == [(p.first.label, p.second.label) for p in pairs]
+        assert [(p["item"], p["other"]) for p in found[kind]] == [(p.item, p.other) for p in pairs]
         assert [tuple(one.values())[3:] for one in found[kind]] == [numbers(pair) for pair in pairs]
     assert call("related", model, "-n", 4, "-o", tmp_path / "r.json").out == ""
     assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8")) == found
@@ -61,7 +61,7 @@ def test_pairs_of_the_catalogue(call, model, tmp_path):
 
 def test_popular_items_only(call, shelf):
     law = ndpp.load(shelf)
-    popular = {share.label for share in explain.popularity(law, 4)}
+    popular = {share.item for share in answers.describe(law, n=4).popular}
     found = call("related", shelf, "--popular", 4, "--json").json
     assert found["popular"] == 4
     assert {one[side] for one in found["complements"] for side in ("item", "other")} <= popular
@@ -89,8 +89,8 @@ def test_ids(call, shelf, plain):
     assert shown.startswith("goes with 0 ")
     found = call("related", plain, "7", "-n", 3, "--json").json["items"][0]
     assert found["item"] == 7
-    expected = explain.related(ndpp.load(plain), 7, n=3)
-    assert [pair["other"] for pair in found["complements"]] == [pair.second.item for pair in expected.complements]
+    expected = answers.related(ndpp.load(plain), 7, n=3)
+    assert [pair["other"] for pair in found["complements"]] == [pair.other for pair in expected.complements]
 
 
 def test_refusals(call, shelf, tmp_path):

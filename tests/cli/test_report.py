@@ -12,7 +12,7 @@ import pytest
 
 import ndpp
 from command import end, run, spawn, without
-from ndpp import explain, metrics
+from ndpp import answers, metrics
 from ndpp.cli.report import size_columns
 
 HOSTILE = [
@@ -67,12 +67,12 @@ def test_a_page_about_a_kernel(shelf, models, tmp_path):
     assert (done.code, done.out, done.err) == (0, "", "")
     page, kernel = page_of(tmp_path / "report.html"), ndpp.load(shelf)
     page.check_alone()
-    for share in explain.popularity(kernel, 12):
-        assert f"{share.label} {share.probability:.1%}" in page.text.replace(share.label, share.label + " ").replace(
+    for share in answers.describe(kernel, n=12).popular:
+        assert f"{share.item} {share.probability:.1%}" in page.text.replace(share.item, share.item + " ").replace(
             "  ", " "
         )
-    best = explain.strongest_pairs(kernel, n=1).complements[0]
-    assert f"{best.first.label} + {best.second.label}" in page.text
+    best = answers.pairs(kernel, n=1).complements[0]
+    assert f"{best.item} + {best.other}" in page.text
     assert "Missions" not in page.text
     assert "svg" in page.tags
     baskets = ndpp.Baskets.read(models / "orders.csv", labels=kernel.labels)
@@ -86,7 +86,7 @@ def test_a_page_about_a_mixture(call, mixture, tmp_path):
     assert call("report", mixture, "-o", tmp_path / "report.html").code == 0
     page, law = page_of(tmp_path / "report.html"), ndpp.load(mixture)
     page.check_alone()
-    for mission in explain.missions(law):
+    for mission in answers.missions(law):
         assert mission.name in page.text
         assert f"{mission.share:.1%} of baskets, {mission.mean_size:.1f} items each" in page.text
     assert "Evaluation" not in page.text

@@ -13,14 +13,13 @@ from scipy.linalg import block_diag
 import ndpp
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, eighths, pair_blocks, skew
-from ndpp import Baskets, LowRankKernel
+from ndpp import Baskets, LowRankKernel, answers
 from ndpp.errors import (
     ImpossibleSizeError,
     InvalidInputError,
     NoConditionalKernelError,
     ZeroProbabilityError,
 )
-from ndpp.explain import strongest_pairs
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many
 from ndpp.linalg import coordinates, resolvent
 from ndpp.linalg.union_size import SMALL_P, UnionSize
@@ -112,10 +111,10 @@ def test_queries_against_the_dense_kernel(case: str):
         gains = {a: minors[tuple(sorted((*run[:k].tolist(), a)))] for a in range(n) if a not in run[:k]}
         assert gains[int(run[k])] == pytest.approx(max(gains.values()))
     K = L @ np.linalg.inv(np.eye(n) + L)
-    for pair in strongest_pairs(kernel, n=3).complements:
-        a, b = pair.first.item, pair.second.item
+    for pair in answers.pairs(kernel, n=3, ids=True).complements:
+        a, b = pair.item, pair.other
         assert pair.together == pytest.approx(K[a, a] * K[b, b] - K[a, b] * K[b, a])
-        assert pair.first.probability == pytest.approx(K[a, a])
+        assert pair.lift == pytest.approx(pair.together / (K[a, a] * K[b, b]))
 
 
 def test_greedy_goes_on_where_no_background_is_left():

@@ -13,7 +13,7 @@ import oracles
 from families import CASES, FAMILIES, ITEM_ODDS, ODDS, STATES, every, law_of, masses, mixed, plain
 from kernels import BY_NAME
 from mixtures import TOLERANCE, WEIGHTS, N, assert_close, enumerated, inclusion
-from ndpp import Baskets, FamilyMixture, Mixture, explain
+from ndpp import Baskets, FamilyMixture, Mixture, answers
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.laws.family_sizes import FamilySizes, _expansion
 
@@ -220,10 +220,10 @@ def test_what_cannot_be():
 
 def test_explanations_read_families():
     law = CASES["several"].law(labels=list("abcdef"))
-    assert sum(mission.share for mission in explain.missions(law)) == pytest.approx(1.0)
-    for reason in explain.reasons(law, [0]):
-        assert reason.popularity + reason.mission + reason.tie == pytest.approx(np.log(reason.score))
-    variants = explain.related(law, "b", n=5)
-    assert {pair.second.label for pair in variants.complements + variants.substitutes} <= set("acdef")
+    assert sum(mission.share for mission in answers.missions(law)) == pytest.approx(1.0)
+    for one in answers.recommend(law, [0], why=True).items:
+        assert one.popularity * one.mission * one.ties == pytest.approx(one.score)
+    variants = answers.related(law, "b", n=5)
+    assert {pair.other for pair in variants.complements + variants.substitutes} <= set("acdef")
     assert law.only([1]).log_prob([0, 2]) == pytest.approx(law.components[1].log_prob([0, 2]))
     assert ndpp.greedy_map(law, 3, given=[0]).tolist()[0] == 0

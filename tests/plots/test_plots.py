@@ -9,12 +9,11 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from ndpp import Mixture, explain, plots
+from ndpp import Mixture, answers, plots
+from ndpp.answers.atlas import _features
+from ndpp.answers.records import Pairs, Related, Relation, Share
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
-from ndpp.explain import Pair, Pairs, Related, Share
-from ndpp.explain._law import Inclusions
-from ndpp.explain.atlas import _features
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
@@ -42,7 +41,7 @@ def kernel():
 
 @pytest.fixture
 def pairs(kernel):
-    return explain.strongest_pairs(kernel, n=4)
+    return answers.pairs(kernel, n=4)
 
 
 def texts(figure):
@@ -56,15 +55,13 @@ def mixture_of(kernel):
 
 
 FIGURES = {
-    "popularity": lambda kernel: plots.popularity_chart(explain.popularity(kernel, 8)),
-    "related": lambda kernel: plots.related_chart(
-        explain.related(kernel, explain.strongest_pairs(kernel).complements[0].first.item)
-    ),
-    "strongest_pairs": lambda kernel: plots.pair_chart(explain.strongest_pairs(kernel, n=4)),
-    "pair_graph": lambda kernel: plots.pair_graph(explain.strongest_pairs(kernel, n=4)),
-    "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=explain.strongest_pairs(kernel, n=4)),
-    "missions": lambda kernel: plots.mission_chart(explain.missions(mixture_of(kernel))),
-    "pairs of a mixture": lambda kernel: plots.pair_chart(explain.strongest_pairs(mixture_of(kernel), n=4)),
+    "popularity": lambda kernel: plots.popularity_chart(answers.describe(kernel, n=8).popular),
+    "related": lambda kernel: plots.related_chart(answers.related(kernel, answers.pairs(kernel).complements[0].item)),
+    "strongest_pairs": lambda kernel: plots.pair_chart(answers.pairs(kernel, n=4)),
+    "pair_graph": lambda kernel: plots.pair_graph(answers.pairs(kernel, n=4)),
+    "embedding_map": lambda kernel: plots.embedding_map(kernel, n=12, pairs=answers.pairs(kernel, n=4)),
+    "missions": lambda kernel: plots.mission_chart(answers.missions(mixture_of(kernel))),
+    "pairs of a mixture": lambda kernel: plots.pair_chart(answers.pairs(mixture_of(kernel), n=4)),
     "map of a mixture": lambda kernel: plots.embedding_map(mixture_of(kernel), n=12),
     "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
     "convergence": lambda kernel: plots.convergence_curves([PANEL] * 4),
@@ -91,7 +88,7 @@ def test_figures_are_saved_and_no_text_leaves_them(name, kernel, tmp_path):
 
 
 def test_bars_are_the_values():
-    figure = plots.popularity_chart([Share(0, "bread", 0.4), Share(1, "butter", 0.1)])
+    figure = plots.popularity_chart([Share("bread", 0.4), Share("butter", 0.1)])
     axes = figure.axes[0]
     assert [bar.get_width() for bar in axes.patches] == [0.4, 0.1]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bread", "butter"]
@@ -99,7 +96,7 @@ def test_bars_are_the_values():
 
 
 def test_missions_are_bars_of_their_shares(kernel):
-    found = explain.missions(mixture_of(kernel))
+    found = answers.missions(mixture_of(kernel))
     figure = plots.mission_chart(found)
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx([0.5, 0.3, 0.2])
     for mission in found:
@@ -107,10 +104,11 @@ def test_missions_are_bars_of_their_shares(kernel):
 
 
 def test_pairs_of_a_mixture_are_drawn_by_their_ties(kernel):
-    found = explain.strongest_pairs(mixture_of(kernel), n=4)
+    found = answers.pairs(mixture_of(kernel), n=4)
     axes = plots.pair_chart(found).axes[0]
     np.testing.assert_allclose(
-        [2 ** bar.get_width() for bar in axes.patches], [pair.tie for pair in (*found[0], *found[1])]
+        [2 ** bar.get_width() for bar in axes.patches],
+        [pair.by_ties for pair in (*found.complements, *found.substitutes)],
     )
     assert "beyond what missions explain" in axes.get_xlabel()
 
@@ -128,11 +126,12 @@ def test_attraction_and_repulsion_are_told_apart(pairs):
 
 
 def test_lifts_of_zero_and_one_sided_findings_can_be_drawn():
-    a, b = Share(0, "a", 0.5), Share(1, "b", 0.5)
-    never, often = Pair(a, b, 0.0, -0.5), Pair(a, b, 0.4, 0.5)
-    assert "0×" in texts(plots.related_chart(Related(a, (), (never,))))
-    assert plots.related_chart(Related(a, (), (never,))).axes[0].patches[0].get_width() == -6  # no lower than 1/64
-    figure = plots.related_chart(Related(a, (often,), ()))
+    never = Relation("substitute", "a", "b", 0.0, 1.0, 0.0, 0.0, -0.5)
+    often = Relation("complement", "a", "b", 1.6, 1.0, 1.6, 0.4, 0.5)
+    assert "0×" in texts(plots.related_chart(Related("a", 0.5, (), (never,))))
+    axes = plots.related_chart(Related("a", 0.5, (), (never,))).axes[0]
+    assert axes.patches[0].get_width() == -6  # no lower than 1/64
+    figure = plots.related_chart(Related("a", 0.5, (often,), ()))
     assert "1.6×" in texts(figure)
     assert "stand in for each other" not in texts(figure)
 
@@ -221,7 +220,7 @@ def test_items_of_a_kind_are_near_each_other_on_the_map():
 def test_a_background_does_not_move_items_on_the_map():
     kernel = make_kernel(12, 6, rng=0)
     background = LowRankKernel(kernel.X, kernel.W, background=np.linspace(0.0, 2.0, 12))
-    items, probabilities = np.arange(12), Inclusions.of(kernel)
+    items, probabilities = np.arange(12), kernel.component_inclusions()
     features = [_features(law, probabilities, items) for law in (background, kernel)]
     np.testing.assert_allclose(*(rows @ rows.T for rows in features), atol=1e-12)
     assert len(plots.embedding_map(background, n=12).axes[0].texts) == 12
@@ -242,10 +241,10 @@ def test_labels_of_the_map_move_apart():
 
 
 def test_the_map_joins_what_is_on_it(kernel):
-    shares = explain.popularity(kernel, None)
-    on, off = Pair(shares[0], shares[1], 0.1, 0.5), Pair(shares[0], shares[-1], 0.1, 0.5)
+    items = [share.item for share in answers.describe(kernel, n=kernel.n_items).popular]
+    on, off = (Relation("complement", items[0], other, 2.0, 1.0, 2.0, 0.1, 0.5) for other in (items[1], items[-1]))
     for pairs, lines in (((on, off), 1), ((off,), 0)):
-        assert len(plots.embedding_map(kernel, n=12, pairs=Pairs(pairs, ())).axes[0].get_lines()) == lines
+        assert len(plots.embedding_map(kernel, n=12, pairs=Pairs(24, pairs, ())).axes[0].get_lines()) == lines
 
 
 def test_nothing_to_draw():
@@ -254,8 +253,8 @@ def test_nothing_to_draw():
         (plots.size_distributions, {}),
         (plots.rejections, ()),
         (plots.popularity_chart, ()),
-        (plots.pair_chart, Pairs((), ())),
-        (plots.pair_graph, Pairs((), ())),
+        (plots.pair_chart, Pairs(0, (), ())),
+        (plots.pair_graph, Pairs(0, (), ())),
     ):
         with pytest.raises(InvalidInputError, match="nothing to draw"):
             call(empty)
@@ -271,7 +270,7 @@ def test_without_matplotlib(monkeypatch, pairs):
 def test_pyplot_is_not_loaded():
     code = (
         "import sys, ndpp.plots; assert 'matplotlib' not in sys.modules\n"
-        "from ndpp.explain import Share; ndpp.plots.popularity_chart([Share(0, 'x', 0.5)])\n"
+        "from ndpp.answers.records import Share; ndpp.plots.popularity_chart([Share('x', 0.5)])\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

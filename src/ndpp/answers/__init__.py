@@ -6,19 +6,18 @@ with the same numbers and words.
 
 from ndpp.answers.prepared import Prepared
 from ndpp.answers.questions import (
-    MOST_POPULAR,
     complete,
     describe,
     map_of,
-    pairs,
+    missions,
     probability,
     recommend,
-    recommend_many,
-    related,
+    recommend_each,
     search,
     why,
 )
 from ndpp.answers.records import Record
+from ndpp.answers.relations import MOST_POPULAR, pairs, related
 
 __all__ = [
     "MOST_POPULAR",
@@ -27,10 +26,11 @@ __all__ = [
     "complete",
     "describe",
     "map_of",
+    "missions",
     "pairs",
     "probability",
     "recommend",
-    "recommend_many",
+    "recommend_each",
     "related",
     "search",
     "why",

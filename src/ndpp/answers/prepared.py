@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,17 +10,21 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_items
+from ndpp.answers.atlas import draw_map
 from ndpp.answers.draws import Drawer
-from ndpp.answers.records import Item
+from ndpp.answers.mission import find_missions
+from ndpp.answers.reasons import Reader
+from ndpp.answers.records import Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
-from ndpp.explain import Atlas, Mission, atlas, missions
-from ndpp.explain._law import Inclusions, law_of
-from ndpp.explain.reason import Reader
+from ndpp.errors import InvalidInputError
 from ndpp.inference import Scorer
+from ndpp.laws.law import Law
 
 T = TypeVar("T")
-MISSION_ITEMS = 12
-"""Items by which a mission is described."""
+MISSIONS, TYPICAL = 12, 12
+"""Missions for reading, and items by which each is described."""
+MAPPED = 300
+"""Items of a map."""
 
 
 class once(cached_property[T]):
@@ -41,8 +44,10 @@ class Prepared:
     Every question of :mod:`ndpp.answers` takes one in place of a law: ``model = answers.Prepared(law)`` answers the second question faster.
     """
 
-    def __init__(self, law: Any) -> None:
-        self.law: Any = law_of(law)
+    def __init__(self, model: Any) -> None:
+        self.law: Any = Law.of(model)
+        if self.law is None:
+            raise InvalidInputError(f"expected a kernel, a mixture or a fitted estimator; got {type(model).__name__}")
         self._lock = threading.RLock()
 
     @classmethod
@@ -62,21 +67,19 @@ class Prepared:
 
     def names(self, items: Any, *, ids: bool = False) -> list[Any]:
         """Return items as labels, or as ids if these are wanted or there are no labels."""
-        numbers: list[int] = np.asarray(items, np.int64).tolist()
-        labels: Sequence[Item] | None = self.law.labels
-        return list(numbers) if ids or labels is None else [labels[i] for i in numbers]
+        return names_of(self.law, items, ids=ids)
 
     # -- what many answers share ---------------------------------------------------------------------------------------------
 
     @once
-    def popularity(self) -> FloatArray:
-        """P(a) of every item."""
-        return self.found.overall
+    def inclusions(self) -> FloatArray:
+        """Inclusion probabilities by component, shape (C, n_items)."""
+        return np.asarray(self.law.component_inclusions())
 
     @once
-    def found(self) -> Inclusions:
-        """Inclusion probabilities by component."""
-        return Inclusions.of(self.law)
+    def popularity(self) -> FloatArray:
+        """P(a) of every item."""
+        return np.asarray(self.law.weights @ self.inclusions)
 
     @once
     def scorer(self) -> Scorer:
@@ -86,12 +89,12 @@ class Prepared:
     @once
     def missions(self) -> tuple[Mission, ...]:
         """The missions of a mixture, similar components merged, largest first; a kernel has none."""
-        return missions(self.law, n_items=MISSION_ITEMS) if len(self.law.weights) > 1 else ()
+        return find_missions(self.law, self.inclusions, MISSIONS, TYPICAL) if len(self.law.weights) > 1 else ()
 
     @once
     def reader(self) -> Reader:
         """What the reasons of all recommendations share."""
-        return Reader(self.scorer, self.found, self.missions)
+        return Reader(self.scorer, self.inclusions, self.missions)
 
     @once
     def sizes(self) -> FloatArray | None:
@@ -114,6 +117,6 @@ class Prepared:
         return Drawer(self.law)
 
     @once
-    def atlas(self) -> Atlas:
+    def map(self) -> Map:
         """The map of the catalogue."""
-        return atlas(self.law)
+        return draw_map(self.law, self.inclusions, MAPPED)

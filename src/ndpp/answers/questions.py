@@ -14,18 +14,15 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers import records as r
+from ndpp.answers.atlas import draw_map
 from ndpp.answers.draws import Check, Wanted, go_on
-from ndpp.answers.prepared import Prepared
+from ndpp.answers.mission import find_missions
+from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.explain import Pair, Reason, strongest_pairs
-from ndpp.explain import related as related_to
 from ndpp.inference import PerCategory, Ranking, Recommendation
-from ndpp.inference import recommend_many as best_of_many
 from ndpp.inference.ranking import DAMPING, Rule
 
-MOST_POPULAR = 1000
-"""Items whose pairs are searched, unless told otherwise; the search takes the square of their number."""
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
 
@@ -55,31 +52,26 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None
     """
     own = Prepared.of(model)
-    rule = _rule(own, n, ranking, damping, support, _candidates(own, candidates, exclude), per_category)
-    given = own.ids(basket)
-    best = rule.best(own.scorer.scores(given, whole=rule.ranking is Ranking.COMPLETION))
-    return _recommended(own, given, best, rule.ranking, why=why, ids=ids)
+    options: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
+    rule, given = _rule(own, candidates, exclude, n=n, **options), own.ids(basket)
+    return _recommended(own, given, own.scorer.best(rule, given), rule.ranking, why=why, ids=ids)
 
 
-def recommend_many(
+def recommend_each(
     model: Any,
     baskets: Baskets,
     *,
-    n: int = 10,
-    ranking: str = Ranking.CONTINUATION,
-    damping: float = DAMPING,
-    support: float | None = None,
     candidates: Any = None,
     exclude: Any = (),
-    per_category: PerCategory | None = None,
     why: bool = False,
     ids: bool = False,
+    **options: Any,
 ) -> list[r.Recommended | None]:
-    """Return :func:`recommend` of each basket, None for baskets of probability zero."""
-    own, kind = Prepared.of(model), Ranking(ranking)
-    options: dict[str, Any] = {"ranking": kind, "damping": damping, "support": support, "per_category": per_category}
-    found = best_of_many(own.law, baskets, n=n, candidates=_candidates(own, candidates, exclude), **options)
-    return [best and _recommended(own, basket, best, kind, why=why, ids=ids) for basket, best in zip(baskets, found)]
+    """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
+    own = Prepared.of(model)
+    rule = _rule(own, candidates, exclude, **options)
+    found = zip(baskets, rule.best_of_each(baskets))
+    return [best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found]
 
 
 def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINUATION, ids: bool = False) -> r.Why:
@@ -93,22 +85,16 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
         scores = scores / own.popularity[chosen]
-    (found,) = own.reader.reasons(given, Recommendation(chosen, scores), kind)
-    return _why(own, found, ids=ids)
+    return own.reader.reasons(given, Recommendation(chosen, scores), kind, ids=ids)[0]
 
 
-def _rule(own: Prepared, n: int, ranking: str, damping: float, support: float | None, *limits: Any) -> Rule:
-    candidates, per_category = limits
-    options: dict[str, Any] = {"ranking": Ranking(ranking), "damping": damping, "support": support}
-    return Rule.of(own.law, n=n, candidates=candidates, per_category=per_category, popularity=own.popularity, **options)
-
-
-def _candidates(own: Prepared, candidates: Any, exclude: Any) -> IntArray | None:
-    """Return the candidates without the excluded items; None for all items."""
+def _rule(own: Prepared, candidates: Any, exclude: Any, **options: Any) -> Rule:
+    """Return how items are ranked, and that the candidates without the excluded items may be listed."""
     never = own.ids(exclude, "exclude")
-    if candidates is None:
-        return np.setdiff1d(np.arange(own.law.n_items), never) if len(never) else None
-    return np.setdiff1d(own.ids(candidates, "candidates"), never)
+    allowed = None if candidates is None else own.ids(candidates, "candidates")
+    if len(never):
+        allowed = np.setdiff1d(np.arange(own.law.n_items) if allowed is None else allowed, never)
+    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, **options)
 
 
 def _recommended(
@@ -116,18 +102,10 @@ def _recommended(
 ) -> r.Recommended:
     items: Sequence[r.Scored]
     if why:
-        items = [_why(own, one, ids=ids) for one in own.reader.reasons(basket, best, ranking)]
+        items = own.reader.reasons(basket, best, ranking, ids=ids)
     else:
-        items = [r.Scored(*one) for one in zip(own.names(best.items, ids=ids), best.scores.tolist())]
-    return r.Recommended(ranking.value, ranking.meaning, tuple(items))
-
-
-def _why(own: Prepared, one: Reason, *, ids: bool) -> r.Why:
-    item, *tied = own.names([one.item, *(tie.item for tie in one.ties)], ids=ids)
-    ties = tuple(r.TiedTo(name, float(np.exp(tie.log_factor))) for name, tie in zip(tied, one.ties))
-    strongest = ties[0].item if ties and one.ties[0].log_factor > 0 else None
-    popularity, mission, tie = np.exp([one.popularity, one.mission, one.tie]).tolist()
-    return r.Why(item, one.score, popularity, mission, tie, one.because, strongest, ties)
+        items = tuple(map(r.Scored, own.names(best.items, ids=ids), best.scores.tolist()))
+    return r.Recommended(ranking.value, ranking.meaning, items)
 
 
 def complete(
@@ -190,46 +168,25 @@ def _probable(own: Prepared, given: IntArray) -> tuple[r.MissionShare, ...]:
     return tuple(r.MissionShare(name, _share(share)) for share, name in probable if share > PROBABLE)
 
 
-def related(model: Any, item: r.Item, *, n: int = 10, popular: int | None = None, ids: bool = False) -> r.Related:
-    """Return up to ``n`` complements and substitutes of an item, of the ``popular`` most popular items if given.
+def missions(model: Any, *, n: int | None = MISSIONS, n_items: int = 6) -> tuple[r.Mission, ...]:
+    """Return at most ``n`` missions of a mixture, largest first: its components, similar ones merged.
+
+    With ``n=None`` every component is a mission. Components that have names keep them, as long as they are not merged. A kernel is one
+    mission. ``mixture.only(mission.components)`` is the distribution of the baskets of a mission.
 
     Examples
     --------
-    >>> from ndpp.datasets import shelf_kernel
-    >>> [one.other for one in related(shelf_kernel(), "bread", n=2).complements]
-    ['butter', 'jam']
+    >>> odds = [[3.0, 1.0, 0.1, 0.1], [2.0, 1.5, 0.1, 0.1], [0.1, 0.2, 2.0, 2.0]]
+    >>> labels = ["pasta", "pesto", "beer", "crisps"]
+    >>> from ndpp import Mixture
+    >>> mixture = Mixture.tied(odds, np.zeros((4, 2)), np.zeros((2, 2)), [0.3, 0.3, 0.4], labels=labels)
+    >>> for mission in missions(mixture, n=2, n_items=2):
+    ...     print(mission)
+    pasta and pesto: 60.0% of baskets, 1.4 items on average. Typical: pasta (1.5×), pesto (1.4×)
+    beer and crisps: 40.0% of baskets, 1.6 items on average. Typical: beer (2.1×), crisps (2.1×)
     """
     own = Prepared.of(model)
-    (number,) = own.ids([item], "item").tolist()
-    name = own.names([number])[0]
-    found = related_to(own.law, name, n=n, least_probability=_least(own, popular), found=own.found)
-    kinds = _relations(own, (found.complements, found.substitutes), ids=ids)
-    return r.Related(own.names([number], ids=ids)[0], _share(found.item.probability), *kinds)
-
-
-def pairs(model: Any, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool = False) -> r.Pairs:
-    """Return up to ``n`` pairs of complements and of substitutes among the ``popular`` most popular items."""
-    own = Prepared.of(model)
-    found = strongest_pairs(own.law, n=n, least_probability=_least(own, popular), found=own.found)
-    return r.Pairs(min(popular, own.law.n_items), *_relations(own, found, ids=ids))
-
-
-def _least(own: Prepared, popular: int | None) -> float:
-    """Return the probability of the least popular of these items."""
-    return 0.0 if popular is None else float(np.sort(own.popularity)[-min(popular, own.law.n_items)])
-
-
-def _relations(own: Prepared, found: Sequence[Sequence[Pair]], *, ids: bool) -> list[tuple[r.Relation, ...]]:
-    """Return complements and substitutes as records."""
-    kinds = []
-    for kind, pairs in zip(("complement", "substitute"), found):
-        relations = []
-        for pair in pairs:
-            item, other = own.names([pair.first.item, pair.second.item], ids=ids)
-            numbers = pair.lift, pair.by_missions, pair.tie, _share(pair.together), pair.correlation
-            relations.append(r.Relation(kind, item, other, *numbers))
-        kinds.append(tuple(relations))
-    return kinds
+    return find_missions(own.law, own.inclusions, n, n_items)
 
 
 def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
@@ -248,24 +205,21 @@ def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
         mean_size=float(own.popularity.sum()),
         size_distribution=None if found is None else tuple(np.clip(found, 0.0, 1.0).tolist()),
         popular=tuple(map(r.Share, own.names(best), own.popularity[best].tolist())),
-        missions=tuple(
-            r.Mission(
-                one.name,
-                _share(one.share),
-                one.mean_size,
-                tuple(r.Typical(own.names([i.item])[0], _share(i.probability), i.lift) for i in one.items),
-            )
-            for one in own.missions
-        ),
+        missions=own.missions,
     )
 
 
-def map_of(model: Any) -> r.Map:
-    """Return a map of the most popular items; see :func:`ndpp.explain.atlas`."""
+def map_of(model: Any, *, n: int = MAPPED) -> r.Map:
+    """Return a map of the ``n`` most popular items: items of a kind are close together. O(n_items · r² + n³).
+
+    Examples
+    --------
+    >>> from ndpp.datasets import shelf_kernel
+    >>> [place.item for place in map_of(shelf_kernel(), n=4).items]
+    ['bread', 'butter', 'tomato sauce', 'pasta']
+    """
     own = Prepared.of(model)
-    items, places = own.atlas
-    names = own.names([one.item for one in items])
-    return r.Map(tuple(r.Place(*one) for one in zip(names, (_share(i.probability) for i in items), *zip(*places))))
+    return own.map if n == MAPPED else draw_map(own.law, own.inclusions, n)
 
 
 def search(model: Any, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:

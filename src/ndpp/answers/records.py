@@ -8,12 +8,20 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ndpp._json import to_json
 from ndpp._show import html_table, text_table, to_frame
 
 Item = int | str
 SHOWN = 6
 """Typical items in the line of a mission."""
+
+
+def names_of(law: Any, items: Any, *, ids: bool = False) -> list[Any]:
+    """Return items of a law as labels, or as ids if these are wanted or there are no labels."""
+    numbers: list[int] = np.asarray(items, np.int64).tolist()
+    return numbers if ids or law.labels is None else [law.labels[i] for i in numbers]
 
 
 class Record:
@@ -189,11 +197,17 @@ class Likelihood(Record):
 
 
 @dataclass(frozen=True)
-class Typical:
-    """An item of a mission: its probability there, and how many times that in all baskets it is."""
+class Share:
+    """An item, and the share of baskets that contain it."""
 
     item: Item
     probability: float
+
+
+@dataclass(frozen=True)
+class Typical(Share):
+    """An item of a mission: its probability there, and how many times that in all baskets it is."""
+
     lift: float
 
 
@@ -205,18 +219,12 @@ class Mission:
     share: float
     mean_size: float
     items: tuple[Typical, ...]
+    components: tuple[int, ...]
+    """The components of the mixture that it consists of."""
 
     def __str__(self) -> str:
         typical = ", ".join(f"{one.item} ({one.lift:.1f}×)" for one in self.items[:SHOWN])
         return f"{self.name}: {self.share:.1%} of baskets, {self.mean_size:.1f} items on average. Typical: {typical}"
-
-
-@dataclass(frozen=True)
-class Share:
-    """An item, and the share of baskets that contain it."""
-
-    item: Item
-    probability: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,11 +246,9 @@ class Description(Record):
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(Share):
     """An item, the share of baskets that contain it, and its place."""
 
-    item: Item
-    probability: float
     x: float
     y: float
 

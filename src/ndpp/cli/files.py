@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import typer
 
+from ndpp import answers
 from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
@@ -20,7 +21,6 @@ from ndpp.baskets.files import format_of
 from ndpp.baskets.lines import Columns, MissingColumnError
 from ndpp.cli.options import Reading
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
-from ndpp.explain import missions
 from ndpp.laws.files import load, load_header
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
@@ -111,10 +111,10 @@ def load_kernel(path: Path, why: str) -> LowRankKernel:
 
 
 def of_mission(law: Law, name: str) -> Mixture:
-    """Return the baskets of one mission, given by name or by its number, from 1, in the order of ``explain.missions``."""
+    """Return the baskets of one mission, given by name or by its number, from 1, in the order of ``answers.missions``."""
     if len(law.weights) == 1:
         raise typer.BadParameter("--mission is for mixtures; this model is a single kernel")
-    found = missions(law)
+    found = answers.missions(law)
     names = [mission.name for mission in found]
     if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
         raise InvalidInputError(f"there is no mission {name!r}; ndpp info lists all {len(names)}")

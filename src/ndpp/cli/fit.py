@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ndpp import answers
 from ndpp._atomic import check_writable, one_writer, part_path
 from ndpp._show import Table
 from ndpp.baskets import Baskets
@@ -19,7 +20,6 @@ from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.cli.training import Family, Settings, make_estimator, train
 from ndpp.errors import UnfinishedRunError
-from ndpp.explain import missions as missions_of
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
 
@@ -125,10 +125,10 @@ class Provenance:
         path, notes = os.fspath(output), []
         data: dict[str, Any] = {"output": path, **asdict(self)}
         if isinstance(law, Mixture):  # only a mixture has missions to name, even one of a single component
-            found = missions_of(law)
+            found = answers.missions(law)
             largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
             notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
-            data |= {"components": len(law.weights), "missions": [one._asdict() for one in found]}
+            data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
         header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
         scores = self.validation_log_likelihood, self.independent_log_likelihood
         return Report(data, Table(header, [(path, self.epochs, self.ended, *scores)]), notes=notes)

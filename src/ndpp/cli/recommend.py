@@ -80,7 +80,7 @@ def recommend(
     with working("recommending"):
         model_ = answers.Prepared(law)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
-        found = answers.recommend_many(
+        found = answers.recommend_each(
             model_, starts, n=number, candidates=allowed, per_category=limit, why=why, ids=ids, **order
         )
     impossible = sum(own is None for own in found)

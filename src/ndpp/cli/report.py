@@ -16,6 +16,7 @@ from ndpp import answers
 from ndpp._atomic import write_text
 from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
+from ndpp.answers.records import Pairs
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.evaluate import baselines
@@ -23,7 +24,6 @@ from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, r
 from ndpp.cli.guard import say
 from ndpp.cli.output import cell, working
 from ndpp.errors import InvalidInputError, needing
-from ndpp.explain import Pairs, missions, popularity, strongest_pairs
 from ndpp.laws.files import load_header
 
 TEST = "Baskets that the model was not fitted on, to evaluate it."
@@ -81,22 +81,17 @@ def report(
 
 def contents(law: Law, *, observed: IntArray | None = None) -> dict[str, Any]:
     """Return what the page says about a model; ``observed`` are sizes of baskets to compare with."""
-    sizes = law.size_distribution()
-    popular = popularity(law, min(law.n_items, answers.MOST_POPULAR))
-    pairs = strongest_pairs(law, n=SHOWN["pairs"], least_probability=popular[-1].probability)
-    columns, mean = size_columns(sizes, observed), float(sizes @ np.arange(len(sizes)))
-    facts = {"items": law.n_items, "items per basket": mean, "empty baskets": f"{sizes[0]:.1%}"}
-    rank = getattr(law, "rank", None)
-    facts |= {"components": len(law.weights)} if rank is None else {"rank": rank}
+    own = answers.Prepared(law)
+    found, pairs = answers.describe(own, n=SHOWN["popular"]), answers.pairs(own, n=SHOWN["pairs"])
+    sizes = np.array(found.size_distribution)
+    columns = size_columns(sizes, observed)
+    facts = {"items": found.n_items, "items per basket": found.mean_size, "empty baskets": f"{sizes[0]:.1%}"}
+    facts |= {"components": found.n_components} if found.rank is None else {"rank": found.rank}
     return {
-        "kind": "Mixture of missions" if rank is None else "Nonsymmetric determinantal point process",
+        "kind": "Mixture of missions" if found.rank is None else "Nonsymmetric determinantal point process",
         "facts": {name: cell(value) for name, value in facts.items()},
-        "sizes": columns, "top": max(max(one["model"], one["observed"] or 0.0) for one in columns), "mean": mean,
-        "popular": popular[: SHOWN["popular"]],
-        "pairs": pairs,
-        "searched": len(popular), "n_items": law.n_items,
-        "missions": missions(law) if rank is None else (), "printable": printable,
-        "map": _map(law, pairs),
+        "sizes": columns, "top": max(max(one["model"], one["observed"] or 0.0) for one in columns),
+        "model": found, "pairs": pairs, "printable": printable, "map": _map(own, pairs),
     }  # fmt: skip
 
 
@@ -133,9 +128,9 @@ def _evaluation(law: Law, test: Baskets, train: Baskets | None, seed: int) -> di
     return {"tables": found.tables(), "notes": [*found.notes(), "± is half the width of a 95% interval."]}
 
 
-def _map(law: Law, pairs: Pairs) -> str | None:
+def _map(own: answers.Prepared, pairs: Pairs) -> str | None:
     """Return a map of the popular items as SVG, None if there are too many or too few, or nothing to draw it with."""
-    n_items = int(np.count_nonzero(law.inclusion_probabilities()))
+    n_items = int(np.count_nonzero(own.popularity))
     if not 4 <= n_items <= MAP_ITEMS:
         return None
     try:
@@ -150,7 +145,7 @@ def _map(law: Law, pairs: Pairs) -> str | None:
         rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "ndpp"}),
     ):
         warnings.simplefilter("ignore", UserWarning)  # letters that matplotlib's font lacks: the browser has others
-        drawn, file = embedding_map(law, n=min(MAP_LABELS, n_items), pairs=pairs), io.StringIO()
+        drawn, file = embedding_map(own, n=min(MAP_LABELS, n_items), pairs=pairs), io.StringIO()
         drawn.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = "\n".join(map(printable, file.getvalue().split("\n")))
     return re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)

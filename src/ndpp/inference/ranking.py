@@ -141,6 +141,15 @@ class Rule(NamedTuple):
             return scores_or_nan(self.law, baskets)
         return _continuation_or_nan(self.law, baskets, None if self.limit else (self.n, self.allowed, self.unit))
 
+    def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
+        """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
+        found: list[Recommendation | None] = []
+        step = max(1, SCORES // max(1, self.law.n_items))
+        for start in range(0, len(baskets), step):
+            chances = self.chances_or_nan(baskets[start : start + step])
+            found += [None if np.isnan(row[0]) else self.best(row) for row in chances]
+        return found
+
     def best(self, chances: FloatArray) -> Recommendation:
         """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
         least_chance = 0.0 if self.ranking is Ranking.COMPLETION else ZERO_CHANCE
@@ -231,7 +240,7 @@ def recommend_many(
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
     The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. Parameters as
-    for :func:`recommend`. Scores of some of the baskets are in memory at a time.
+    for :func:`recommend`.
 
     Examples
     --------
@@ -243,12 +252,7 @@ def recommend_many(
     rule = Rule.of(
         law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category
     )
-    found: list[Recommendation | None] = []
-    step = max(1, SCORES // max(1, law.n_items))
-    for start in range(0, len(baskets), step):
-        chances = rule.chances_or_nan(baskets[start : start + step])
-        found += [None if np.isnan(row[0]) else rule.best(row) for row in chances]
-    return Recommendations(found, baskets.ids_or_numbers)
+    return Recommendations(rule.best_of_each(baskets), baskets.ids_or_numbers)
 
 
 def continuation_scores(law: Law, basket: Items) -> FloatArray:

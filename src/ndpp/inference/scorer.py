@@ -3,7 +3,9 @@
 Both rankings of a kernel are A_ii − A_iJ A_J⁻¹ A_Ji: with A = L the score of item i as the next one of a basket J, and with the
 marginal kernel A = K the probability P(i ∈ S | J ⊆ S) (see :mod:`ndpp.laws.batched`). With the rows and the diagonal of A in memory this
 costs O(n r |J|), or O(n |J|²) if the rows and columns of J's items are kept from earlier questions; the routines for a single basket cost
-O(n r²). Each score has a bound of its rounding error. Where the bound matters, and for mixtures, those routines answer.
+O(n r²). Each score has a bound of its rounding error. Where the bound matters, and for other laws, those routines answer.
+
+The next-item scores of a mixture with shared ties follow from those of its ties, which are a kernel.
 """
 
 from __future__ import annotations
@@ -11,17 +13,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
-from ndpp.inference.ranking import Ranking, continuation_scores
-from ndpp.inference.scores import next_item_scores
+from ndpp.inference.ranking import Ranking, Rule, continuation_scores
+from ndpp.inference.recommendation import Recommendation
+from ndpp.inference.scores import bulk_scores, next_item_scores
 from ndpp.laws.batched import Form
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
+from ndpp.laws.law import Law
 
 MOST_ENTRIES = 25_000_000
 """Entries of X up to which the rows of A are kept."""
@@ -36,38 +39,62 @@ VISIBLE = 1e-6
 
 
 class Scorer:
-    """A law, and the tables of its rankings if it is a kernel whose rows fit into memory. Threads may share it."""
+    """A law, and the tables of its rankings if it, or what its components share, is a kernel whose rows fit into memory.
 
-    def __init__(self, law: LowRankKernel | Mixture) -> None:
-        self.law = law
-        rows = getattr(law, "X", None)
-        self.has_tables = isinstance(rows, np.ndarray) and rows.size <= MOST_ENTRIES
+    Threads may share it.
+    """
+
+    def __init__(self, law: Law) -> None:
+        self.law: Any = law
+        base, rows = getattr(law, "base", None), getattr(law, "X", None)
+        self._base = None if base is None else Scorer(base)
+        self._has_tables = isinstance(rows, np.ndarray) and rows.size <= MOST_ENTRIES
 
     @cached_property
     def _completion(self) -> Table:
-        return Table(Form.of_kernel(self.law))  # type: ignore[arg-type]
+        return Table(Form.of_kernel(self.law))
 
     @cached_property
     def _continuation(self) -> Table:
-        return Table(Form.of_marginal(self.law))  # type: ignore[arg-type]
+        return Table(Form.of_marginal(self.law))
+
+    def _quick(self, ids: IntArray, *, whole: bool) -> FloatArray | None:
+        """Return the scores from tables, None where there are none and where rounding may show."""
+        if self._has_tables:
+            found = (self._completion if whole else self._continuation).scores(ids)
+            return found if found is None or whole else found.clip(max=1.0)
+        if self._base is None or not whole:
+            return None
+        scores = bulk_scores(self.law, self._one(ids), self._base._each)[0]
+        return None if np.isnan(scores[0]) else scores
+
+    def _each(self, _: Law, baskets: Baskets) -> FloatArray:
+        return np.array([self.scores(basket, whole=True) for basket in baskets])
+
+    def _one(self, ids: IntArray) -> Baskets:
+        return Baskets.from_lists([ids], n_items=self.law.n_items)
 
     def scores(self, basket: Items, *, whole: bool = False) -> FloatArray:
         """Return P(a ∈ S | basket ⊆ S) as :func:`ndpp.continuation_scores`, with ``whole`` scores as :func:`ndpp.next_item_scores`."""
         ids = check_items(basket, self.law, "basket")
-        if self.has_tables:
-            found = (self._completion if whole else self._continuation).scores(ids)
-            if found is not None:
-                return found if whole else found.clip(max=1.0)
-        return (next_item_scores if whole else continuation_scores)(self.law, ids)
+        found = self._quick(ids, whole=whole)
+        return (next_item_scores if whole else continuation_scores)(self.law, ids) if found is None else found
+
+    def best(self, rule: Rule, basket: IntArray) -> Recommendation:
+        """Return the best items for a basket; without tables, only items are scored that may be among them."""
+        whole = rule.ranking is Ranking.COMPLETION
+        found = self._quick(basket, whole=whole)
+        if found is None:
+            found = rule.chances_or_nan(self._one(basket))[0]
+        return rule.best(self.scores(basket, whole=whole) if np.isnan(found[0]) else found)
 
     def each_alone(self, items: IntArray, *, whole: bool = False) -> FloatArray:
         """Return :meth:`scores` of the baskets of one item each, one row per item; NaN for items that never occur alone."""
         alone = Baskets.from_lists(items[:, None].tolist(), n_items=self.law.n_items)
         ranking = Ranking.COMPLETION if whole else Ranking.CONTINUATION
-        if not self.has_tables or not len(items):
+        if not self._has_tables or not len(items):
             return ranking.scores_or_nan(self.law, alone)
-        table = self._completion if whole else self._continuation
-        found = [(i, table.scores(one)) for i, one in enumerate(alone)]
+        found = [(i, self._quick(one, whole=whole)) for i, one in enumerate(alone)]
         careful = [ranking.scores_or_nan(self.law, alone[[i]])[0] if row is None else row for i, row in found]
         return np.stack(careful)
 

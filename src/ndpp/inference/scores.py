@@ -18,7 +18,7 @@ from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.law import Law
+from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import touched_weights
 from ndpp.laws.precision import WARN_ERROR, say_precision
@@ -27,6 +27,7 @@ from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import ROUNDING, eliminate
 
+ScoreMany = Callable[[Law, Baskets], FloatArray]
 MARGIN = 8.0
 """What one perturbation shows, times this, is taken for the rounding error."""
 
@@ -155,17 +156,22 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
 
 
 @singledispatch
-def _given_components(mixture: SharedTies, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+def _given_components(
+    mixture: SharedTies, posterior: FloatArray, baskets: Baskets, score_ties: ScoreMany
+) -> FloatArray:
     """Return the scores of many baskets from P(c | J); each kind of mixture with shared ties registers its own function."""
     raise InvalidInputError(f"scores are those of a kernel or a mixture; got a {type(mixture).__name__}")
 
 
 @_given_components.register
-def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+def _family_scores(
+    mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets, score_ties: ScoreMany
+) -> FloatArray:
     """Return popularity times tie for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for the others."""
     touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
-    ties = next_item_scores_many(mixture.base, mixture.families_of(touched, len(baskets)))
-    out = posterior @ mixture.single_odds * ties[:, patterns.families]
+    ties = score_ties(mixture.base, mixture.families_of(touched, len(baskets)))
+    probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
+    out = posterior[:, probable] @ mixture.single_odds[probable] * ties[:, patterns.families]
     states = mixture.state_posteriors(touched, posterior, touched_weights(touched, patterns))
     pair, item = patterns.items_of(touched.families)
     out[touched.baskets[pair], item] = np.einsum("ik,ik->i", patterns.odds[item], states[pair])
@@ -174,19 +180,23 @@ def _family_scores(mixture: FamilyMixture, posterior: FloatArray, baskets: Baske
 
 
 @_given_components.register
-def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets) -> FloatArray:
+def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets, score_ties: ScoreMany) -> FloatArray:
     """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
-    return np.asarray(posterior @ mixture.odds * next_item_scores_many(mixture.base, baskets))
+    probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
+    return np.asarray(posterior[:, probable] @ mixture.odds[probable] * score_ties(mixture.base, baskets))
 
 
 @_scores_of_many.register
-def _bulk_scores(mixture: SharedTies, baskets: Baskets) -> FloatArray:
-    """Return the scores of many baskets, NaN for impossible ones, from the posterior of the components of each."""
+def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = next_item_scores_many) -> FloatArray:
+    """Return the scores of many baskets, NaN for impossible ones, from the posterior of the components of each.
+
+    ``score_ties`` is what scores baskets under the ties, if something is prepared for it.
+    """
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
-    out[possible] = _given_components(mixture, posterior, rest)
+    out[possible] = _given_components(mixture, posterior, rest, score_ties)
     return out
 
 

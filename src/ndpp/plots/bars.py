@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ndpp.explain import Mission, Pair, Pairs, Related, Share
+from ndpp.answers.records import Mission, Pairs, Related, Relation, Share
 from ndpp.plots._base import ATTRACT, COLOURS, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ class Bar(NamedTuple):
 
 
 def popularity_chart(shares: Sequence[Share]) -> Figure:
-    """Plot the result of :func:`ndpp.explain.popularity`: the share of baskets that contain each item.
+    """Plot the popular items of :func:`ndpp.answers.describe`: the share of baskets that contain each item.
 
     Examples
     --------
-    >>> figure = popularity_chart([Share(0, "bread", 0.35), Share(1, "butter", 0.31)])
+    >>> figure = popularity_chart([Share("bread", 0.35), Share("butter", 0.31)])
     >>> figure.axes[0].get_xlabel()
     'baskets that contain the item'
     """
-    drawn, axes = _bar_chart([short(share.label) for share in shares])
+    drawn, axes = _bar_chart([short(str(share.item)) for share in shares])
     values = [share.probability for share in shares]
     bars = axes.barh(range(len(shares)), values, color=NEUTRAL, height=0.7)
     axes.bar_label(bars, [f"{value:.1%}" for value in values], padding=3)
@@ -51,36 +51,37 @@ def popularity_chart(shares: Sequence[Share]) -> Figure:
 
 
 def related_chart(found: Related) -> Figure:
-    """Plot the result of :func:`ndpp.explain.related`: how the item changes the probability of others."""
-    pairs = Pairs(found.complements, found.substitutes)
-    drawn = _lift_chart(pairs, lambda pair: short(pair.second.label), "how many times as likely with the item (lift)")
-    title = f"{short(found.item.label, 50)}: in {found.item.probability:.1%} of baskets"
+    """Plot the result of :func:`ndpp.answers.related`: how the item changes the probability of others."""
+    drawn = _lift_chart(found, lambda pair: short(str(pair.other)), "how many times as likely with the item (lift)")
+    title = f"{short(str(found.item), 50)}: in {found.probability:.1%} of baskets"
     drawn.suptitle(title, x=0.01, ha="left", fontsize=11)
     return drawn
 
 
 def pair_chart(pairs: Pairs) -> Figure:
-    """Plot the result of :func:`ndpp.explain.strongest_pairs`: how often two items occur together, relative to chance."""
+    """Plot the result of :func:`ndpp.answers.pairs`: how often two items occur together, relative to chance."""
 
-    def name(pair: Pair) -> str:
-        return f"{short(pair.first.label, 26)} + {short(pair.second.label, 26)}"
+    def name(pair: Relation) -> str:
+        return f"{short(str(pair.item), 26)} + {short(str(pair.other), 26)}"
 
     return _lift_chart(pairs, name, "how often together, relative to chance (lift)")
 
 
 def mission_chart(found: Sequence[Mission]) -> Figure:
-    """Plot the result of :func:`ndpp.explain.missions`: the share of each mission, its mean size and its most typical items.
+    """Plot the result of :func:`ndpp.answers.missions`: the share of each mission, its mean size and its most typical items.
 
     Examples
     --------
-    >>> from ndpp.explain import Typical
-    >>> beer = Typical(0, "beer", 0.6, 2.5)
+    >>> from ndpp.answers.records import Typical
+    >>> beer = Typical("beer", 0.6, 2.5)
     >>> figure = mission_chart([Mission("beer and crisps", 0.35, 2.1, (beer,), (0,))])
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['35.0%, 2.1 items: beer 2.5×']
     """
     drawn, axes = _bar_chart([short(mission.name) for mission in found])
-    typical = (", ".join(f"{short(one.label, 22)} {one.lift:.1f}×" for one in mission.items[:3]) for mission in found)
+    typical = (
+        ", ".join(f"{short(str(one.item), 22)} {one.lift:.1f}×" for one in mission.items[:3]) for mission in found
+    )
     notes = [f"{own.share:.1%}, {own.mean_size:.1f} items: {items}" for own, items in zip(found, typical)]
     room = 1 + 0.03 * max(map(len, notes))  # of the notes, in lengths of the longest bar
     drawn.set_figwidth(drawn.get_figwidth() - 3.0 + 2.4 * room)
@@ -138,17 +139,17 @@ def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample 
     return drawn
 
 
-def _lift_chart(pairs: Pairs, name: Callable[[Pair], str], xlabel: str) -> Figure:
+def _lift_chart(pairs: Pairs | Related, name: Callable[[Relation], str], xlabel: str) -> Figure:
     """Plot complements to the right of 1 and substitutes to the left, on a log axis of lifts."""
     both = pairs.complements + pairs.substitutes
     drawn, axes = _bar_chart([name(pair) for pair in both])
-    lengths = np.log2([max(pair.tie, MIN_LIFT) for pair in both])  # the lift, apart from missions
+    lengths = np.log2([max(pair.by_ties, MIN_LIFT) for pair in both])  # the lift, apart from missions
     looks = {"color": ATTRACT, "label": GO_TOGETHER}, {"color": REPEL, "label": REPLACE_EACH_OTHER, **HATCHED}
-    for kind, look in zip(pairs, looks):
+    for kind, look in zip((pairs.complements, pairs.substitutes), looks):
         places = [both.index(pair) for pair in kind]
         if kind:
             bars = axes.barh(places, lengths[places], height=0.7, **look)
-            axes.bar_label(bars, [f"{pair.tie:.2g}×" for pair in kind], padding=3)
+            axes.bar_label(bars, [f"{pair.by_ties:.2g}×" for pair in kind], padding=3)
     axes.axvline(0, color="black", lw=0.8)
     low, high = min(lengths.min(), 0.0), max(lengths.max(), 0.0)
     room = 0.2 * max(1.0, high - low)  # for the numbers at the ends of the bars

@@ -1,6 +1,6 @@
 """Items in the plane: a graph of the strongest pairs, and a map.
 
-The places of items are those of :func:`ndpp.explain.atlas`; lines join complements.
+The places of items are those of :func:`ndpp.answers.map_of`; lines join complements.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ndpp._types import FloatArray
+from ndpp.answers import Prepared, map_of
+from ndpp.answers.records import Item, Pairs, Relation
 from ndpp.errors import InvalidInputError
-from ndpp.explain import Pair, Pairs, atlas
-from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
 from ndpp.plots._base import ATTRACT, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
 
 if TYPE_CHECKING:
@@ -28,10 +27,10 @@ LABELLED = 60
 
 
 def pair_graph(pairs: Pairs) -> Figure:
-    """Plot the result of :func:`ndpp.explain.strongest_pairs` on a circle; wider lines are stronger correlations."""
+    """Plot the result of :func:`ndpp.answers.pairs` on a circle; wider lines are stronger correlations."""
     both = pairs.complements + pairs.substitutes
     check_any(both)
-    labels = {share.item: short(share.label, 26) for pair in both for share in pair[:2]}
+    labels = {item: short(str(item), 26) for pair in both for item in (pair.item, pair.other)}
     reach = 1.1 + 0.031 * max(map(len, labels.values()))  # the circle, and labels all around it
     drawn = figure(9.0, 9.0)  # says what to install without matplotlib
 
@@ -44,9 +43,9 @@ def pair_graph(pairs: Pairs) -> Figure:
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
     places = dict(zip(items, np.column_stack([np.cos(angles), np.sin(angles)])))
     strongest = max(abs(pair.correlation) for pair in both)
-    for kind, look, name in zip(pairs, LINES, (GO_TOGETHER, REPLACE_EACH_OTHER)):
+    for kind, look, name in zip((pairs.complements, pairs.substitutes), LINES, (GO_TOGETHER, REPLACE_EACH_OTHER)):
         for pair in kind:  # a curve bent towards the centre
-            start, end = places[pair.first.item], places[pair.second.item]
+            start, end = places[pair.item], places[pair.other]
             path = Path([start, 0.35 * (start + end), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
             width = 0.8 + 4.2 * abs(pair.correlation) / strongest
             axes.add_patch(PathPatch(path, fill=False, lw=width, capstyle="butt", **look))
@@ -62,10 +61,10 @@ def pair_graph(pairs: Pairs) -> Figure:
     return drawn
 
 
-def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
+def embedding_map(model: Any, *, n: int = 60, pairs: Pairs | None = None) -> Figure:
     """Plot a map of the ``n`` most popular items, with lines between the complements in ``pairs``. O(n_items · r² + n³).
 
-    The 60 most popular items are labelled; the others are points. ``pairs`` is the result of :func:`ndpp.explain.strongest_pairs`.
+    ``model`` is what :mod:`ndpp.answers` takes. The 60 most popular items are labelled; the others are points.
 
     Examples
     --------
@@ -74,28 +73,29 @@ def embedding_map(kernel: LowRankKernel | Mixture, *, n: int = 60, pairs: Pairs 
     >>> len(figure.axes[0].texts)
     12
     """
-    if not 4 <= n <= kernel.n_items:
-        raise InvalidInputError(f"n must be between 4 and {kernel.n_items}, the number of items; got {n}")
-    found = atlas(kernel, n=n)
-    points, shares = np.array(found.places), np.array([one.probability for one in found.items])
+    own = Prepared.of(model)
+    if not 4 <= n <= own.law.n_items:
+        raise InvalidInputError(f"n must be between 4 and {own.law.n_items}, the number of items; got {n}")
+    found = map_of(own, n=n).items
+    points, shares = np.array([(one.x, one.y) for one in found]), np.array([one.probability for one in found])
     points[:LABELLED] = _spread(points[:LABELLED])
-    places = dict(zip((one.item for one in found.items), points))
+    places = dict(zip((one.item for one in found), points))
     drawn = figure(9.5, 8.0)
     axes = drawn.add_subplot()
     axes.axis("off")
     for pair in pairs.complements if pairs else ():
-        if pair.first.item in places and pair.second.item in places:
-            ends = np.transpose([places[pair.first.item], places[pair.second.item]])
+        if pair.item in places and pair.other in places:
+            ends = np.transpose([places[pair.item], places[pair.other]])
             axes.plot(*ends, color=ATTRACT, lw=1.2, alpha=0.6, zorder=1)
     area = 200 * shares / shares.max()
     for part, opacity in ((slice(LABELLED), 0.75), (slice(LABELLED, None), 0.3)):
         axes.scatter(points[part, 0], points[part, 1], s=area[part] + 8, color=NEUTRAL, alpha=opacity, lw=0, zorder=2)
-    for one, (x, y) in zip(found.items[:LABELLED], points):
+    for one, (x, y) in zip(found[:LABELLED], points):
         axes.annotate(
-            short(one.label, 22), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
+            short(str(one.item), 22), (x, y), (0, 6), textcoords="offset points", fontsize=8, ha="center", zorder=3
         )
     axes.margins(0.1)
-    near = "of the same missions" if len(kernel.weights) > 1 else "go with the same items"
+    near = "of the same missions" if len(own.law.weights) > 1 else "go with the same items"
     notes = [f"labels: the {LABELLED} in most baskets"] if n > LABELLED else []
     notes += [f"near each other: {near}", "larger: in more baskets"]
     notes += ["blue line: go together"] if pairs else []
@@ -115,13 +115,13 @@ def _spread(places: FloatArray, *, width: float = 0.17, height: float = 0.032, r
     return places
 
 
-def _neighbours_first(pairs: Sequence[Pair]) -> list[int]:
+def _neighbours_first(pairs: Sequence[Relation]) -> list[Item]:
     """Return the items in depth-first order along the pairs, which puts most paired items next to each other."""
-    friends: dict[int, list[int]] = {}
+    friends: dict[Item, list[Item]] = {}
     for pair in pairs:
-        friends.setdefault(pair.first.item, []).append(pair.second.item)
-        friends.setdefault(pair.second.item, []).append(pair.first.item)
-    order: dict[int, None] = {}
+        friends.setdefault(pair.item, []).append(pair.other)
+        friends.setdefault(pair.other, []).append(pair.item)
+    order: dict[Item, None] = {}
     for start in friends:
         stack = [start]
         while stack:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kernels import AWKWARD, data_folder, learned
-from ndpp import Baskets, LowRankKernel, Mixture, Ranking, explain, recommend
+from ndpp import Baskets, LowRankKernel, Mixture, Ranking, answers, recommend
+from ndpp.answers import relations
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 
@@ -19,11 +20,11 @@ def planted():
 
 
 def ids(pairs):
-    return {frozenset((pair.first.item, pair.second.item)) for pair in pairs}
+    return {frozenset((pair.item, pair.other)) for pair in pairs}
 
 
 def test_planted_pairs_are_the_strongest(planted):
-    found = explain.strongest_pairs(planted.kernel, n=6)
+    found = answers.pairs(planted.kernel, n=6, ids=True)
     assert ids(found.complements) == {frozenset(pair) for pair in planted.complements.tolist()}
     assert ids(found.substitutes) == {frozenset(pair) for pair in planted.substitutes.tolist()}
     for pairs, lift in ((found.complements, 3.0), (found.substitutes, 0.2)):
@@ -32,14 +33,14 @@ def test_planted_pairs_are_the_strongest(planted):
 
 def test_planted_partners_are_the_only_ones(planted):
     for a, b in planted.complements.tolist():
-        found = explain.related(planted.kernel, a)
-        assert [pair.second.item for pair in found.complements] == [b]
+        found = answers.related(planted.kernel, a, ids=True)
+        assert [pair.other for pair in found.complements] == [b]
         assert found.substitutes == ()
     for a, b in planted.substitutes.tolist():
-        found = explain.related(planted.kernel, b)
-        assert [pair.second.item for pair in found.substitutes] == [a]
+        found = answers.related(planted.kernel, b, ids=True)
+        assert [pair.other for pair in found.substitutes] == [a]
         assert found.complements == ()
-    assert len(explain.strongest_pairs(planted.kernel, n=50).complements) == 6
+    assert len(answers.pairs(planted.kernel, n=50, ids=True).complements) == 6
 
 
 def test_a_learned_kernel_of_planted_baskets_shows_the_pairs():
@@ -51,7 +52,7 @@ def test_a_learned_kernel_of_planted_baskets_shows_the_pairs():
     for a, b in [*made.complements, *made.substitutes]:
         K[a, b], K[b, a] = np.sqrt(abs(cross[a, b])), np.sign(cross[a, b]) * np.sqrt(abs(cross[a, b]))
     kernel = LowRankKernel(np.eye(20), K @ np.linalg.inv(np.eye(20) - K))
-    found = explain.strongest_pairs(kernel, n=3)
+    found = answers.pairs(kernel, n=3, ids=True)
     assert ids(found.complements) == {frozenset(pair) for pair in made.complements.tolist()}
     assert ids(found.substitutes) == {frozenset(pair) for pair in made.substitutes.tolist()}
 
@@ -63,22 +64,22 @@ def test_probabilities_are_those_of_the_kernel(case):
         pytest.skip("no item of this kernel occurs")
     a = int(p.argmax())
     given = case.kernel.inclusion_probabilities(given=[a])
-    found = explain.related(case.kernel, a, n=20)
-    assert found.item == (a, str(a), pytest.approx(p[a]))
+    found = answers.related(case.kernel, a, n=20, ids=True)
+    assert (found.item, found.probability) == (a, pytest.approx(p[a]))
     for pair in found.complements + found.substitutes:
-        b = pair.second.item
+        b = pair.other
         assert pair.together == pytest.approx(p[a] * given[b], rel=1e-6, abs=1e-9)
         spread = np.sqrt(p[a] * (1 - p[a]) * p[b] * (1 - p[b]))
         assert pair.correlation == pytest.approx((p[a] * given[b] - p[a] * p[b]) / spread, rel=1e-5, abs=1e-6)
-    named = {pair.second.item for pair in found.complements + found.substitutes}
+    named = {pair.other for pair in found.complements + found.substitutes}
     for b in set(np.flatnonzero(p).tolist()) - named - {a}:
         assert given[b] == pytest.approx(p[b], rel=1e-5)
 
 
 def test_order_and_sides():
     kernel = make_kernel(40, 10, rng=0)
-    found = explain.strongest_pairs(kernel, n=15)
-    ups, downs = ([pair.correlation for pair in pairs] for pairs in found)
+    found = answers.pairs(kernel, n=15, ids=True)
+    ups, downs = ([pair.correlation for pair in pairs] for pairs in (found.complements, found.substitutes))
     assert ups == sorted(ups, reverse=True)
     assert downs == sorted(downs)
     assert min(ups) > 0 > max(downs)
@@ -94,69 +95,69 @@ def test_all_pairs_against_a_plain_loop(monkeypatch):
     values = {(a, b): -K[a, b] * K[b, a] / (spread[a] * spread[b]) for a in range(30) for b in range(a + 1, 30)}
     best = sorted(values, key=values.get)
     for pairs_at_once in (10**6, 100, 1):
-        monkeypatch.setattr(explain.pairs, "CHUNK_PAIRS", pairs_at_once)
-        found = explain.strongest_pairs(kernel, n=7)
-        assert [(pair.first.item, pair.second.item) for pair in found.complements] == best[:-8:-1]
-        assert [(pair.first.item, pair.second.item) for pair in found.substitutes] == best[:7]
+        monkeypatch.setattr(relations, "CHUNK_PAIRS", pairs_at_once)
+        found = answers.pairs(kernel, n=7, ids=True)
+        assert [(pair.item, pair.other) for pair in found.complements] == best[:-8:-1]
+        assert [(pair.item, pair.other) for pair in found.substitutes] == best[:7]
         assert found.complements[0].correlation == pytest.approx(values[best[-1]])
 
 
 def test_a_symmetric_kernel_has_no_complements():
     V = np.random.default_rng(0).standard_normal((15, 4))
-    found = explain.strongest_pairs(LowRankKernel(V, np.eye(4)), n=5)
+    found = answers.pairs(LowRankKernel(V, np.eye(4)), n=5)
     assert (len(found.complements), len(found.substitutes)) == (0, 5)
 
 
 def test_popularity():
     kernel = LowRankKernel(np.eye(3), np.diag([1.0, 3.0, 1.0]), labels=["x", "y", "z"])
-    assert [tuple(share) for share in explain.popularity(kernel, 2)] == [
-        (1, "y", pytest.approx(0.75)),
-        (0, "x", pytest.approx(0.5)),
+    popular = answers.describe(kernel, n=2).popular
+    assert [(share.item, share.probability) for share in popular] == [
+        ("y", pytest.approx(0.75)),
+        ("x", pytest.approx(0.5)),
     ]
-    assert len(explain.popularity(kernel, None)) == 3
-    assert explain.popularity(SimpleNamespace(kernel_=kernel), 1)[0].label == "y"
+    assert answers.describe(SimpleNamespace(kernel_=kernel), n=1).popular[0].item == "y"
 
 
 def test_labels_and_text():
     L = [[0.5, 0.8, 0.4], [-0.8, 0.5, 0.0], [0.4, 0.0, 0.5]]
     kernel = LowRankKernel(np.eye(3), L, labels=["bread", "butter", "rolls"])
-    assert explain.related(kernel, "bread") == explain.related(kernel, 0)
-    text = str(explain.related(kernel, "butter"))
-    assert text.splitlines()[0] == "butter: in 48.96% of baskets"
-    assert "bread" in text
-    assert text.splitlines()[-1].strip() == "–"  # nothing stands in for butter
-    assert "bread + rolls" in str(explain.strongest_pairs(kernel))
+    assert answers.related(kernel, "bread") == answers.related(kernel, 0)
+    found = answers.related(kernel, "butter")
+    assert (found.item, round(found.probability, 4)) == ("butter", 0.4896)
+    assert [pair.other for pair in found.complements] == ["bread", "rolls"]
+    assert found.substitutes == ()
+    assert repr(answers.pairs(kernel)).splitlines()[-1].split()[:3] == ["substitute", "bread", "rolls"]
 
 
 def test_rare_items_and_others_can_be_left_out(planted):
     p = planted.kernel.inclusion_probabilities()
-    (a, b), (c, d) = planted.complements[:2].tolist()
-    assert ids(explain.strongest_pairs(planted.kernel, among=[a, b, c]).complements) == {frozenset((a, b))}
-    assert explain.related(planted.kernel, a, least_probability=p[b] * 1.01).complements == ()
-    assert explain.related(planted.kernel, a, least_probability=p[b]).complements != ()
-    found = explain.strongest_pairs(planted.kernel, n=50, least_probability=float(np.median(p)))
+    a, b = planted.complements[p[planted.complements].sum(axis=1).argmin()].tolist()
+    a, b = sorted((a, b), key=p.__getitem__, reverse=True)
+    rarer = int(np.count_nonzero(p > p[b] * 1.01))
+    assert answers.related(planted.kernel, a, popular=rarer, ids=True).complements == ()
+    assert answers.related(planted.kernel, a, popular=int(np.count_nonzero(p >= p[b])), ids=True).complements != ()
+    found = answers.pairs(planted.kernel, n=50, popular=30, ids=True)
     assert all(min(p[list(pair)]) >= np.median(p) for pair in ids(found.complements + found.substitutes))
-    assert explain.strongest_pairs(planted.kernel, among=[d]) == ((), ())
+    assert len(found.complements) < 6
 
 
 def test_restricted_kernels(planted):
     a, b = planted.complements[0].tolist()
     kernel = planted.kernel.exclude([b])
-    assert explain.related(kernel, a).complements == ()
+    assert answers.related(kernel, a, ids=True).complements == ()
     with pytest.raises(ZeroProbabilityError, match="never occurs"):
-        explain.related(kernel, b)
+        answers.related(kernel, b, ids=True)
 
 
 def test_wrong_input(planted):
-    for call in (explain.popularity, explain.strongest_pairs):
-        with pytest.raises(InvalidInputError, match="fitted estimator"):
-            call("model")
-        with pytest.raises(InvalidInputError, match="n must be"):
-            call(planted.kernel, n=0)
+    with pytest.raises(InvalidInputError, match="fitted estimator"):
+        answers.pairs("model")
+    with pytest.raises(InvalidInputError, match="n must be"):
+        answers.pairs(planted.kernel, n=0)
     with pytest.raises(InvalidInputError, match="unknown item id 60"):
-        explain.related(planted.kernel, 60)
+        answers.related(planted.kernel, 60, ids=True)
     with pytest.raises(InvalidInputError, match="no labels"):
-        explain.related(planted.kernel, "bread")
+        answers.related(planted.kernel, "bread", ids=True)
 
 
 # -- mixtures ----------------------------------------------------------------------------------------------------------------
@@ -186,8 +187,8 @@ def plain(mixture: Mixture) -> Mixture:
 
 @pytest.mark.parametrize("change", [lambda law: law, plain], ids=["tied", "plain"])
 def test_pairs_of_a_mixture_are_told_from_those_of_its_missions(trips, change):
-    law, P = change(trips), trips.component_inclusions()
-    found = explain.strongest_pairs(law, n=20)
+    law, P, p = change(trips), trips.component_inclusions(), trips.inclusion_probabilities()
+    found = answers.pairs(law, n=20, ids=True)
     assert ids(found.complements[:2]) == {frozenset((0, 1)), frozenset((2, 3))}
     together = {
         frozenset((a, b)): law.inclusion_probabilities()[a] * law.inclusion_probabilities(given=[a])[b]
@@ -195,14 +196,13 @@ def test_pairs_of_a_mixture_are_told_from_those_of_its_missions(trips, change):
         for b in range(a)
     }
     for pair in found.complements + found.substitutes:
-        a, b = pair.first.item, pair.second.item
+        a, b = pair.item, pair.other
         apart = float(trips.weights @ (P[:, a] * P[:, b]))
         assert pair.together == pytest.approx(together[frozenset((a, b))])
-        assert pair.by_missions == pytest.approx(apart / (pair.first.probability * pair.second.probability))
-        assert pair.tie == pytest.approx(pair.together / apart)
-        assert pair.lift == pytest.approx(pair.tie * pair.by_missions)
-    assert "by ties" in str(found)
-    near = explain.related(law, "beer")  # crisps come on the same trips, and have no tie
+        assert pair.by_missions == pytest.approx(apart / (p[a] * p[b]))
+        assert pair.by_ties == pytest.approx(pair.together / apart)
+        assert pair.lift == pytest.approx(pair.by_ties * pair.by_missions)
+    near = answers.related(law, "beer", ids=True)  # crisps come on the same trips, and have no tie
     assert not near.complements
     assert trips.inclusion_probabilities(given=[4])[5] > 1.5 * trips.inclusion_probabilities()[5]
 
@@ -210,8 +210,8 @@ def test_pairs_of_a_mixture_are_told_from_those_of_its_missions(trips, change):
 def test_items_that_some_components_exclude():
     kernel = make_kernel(8, 4, rng=0)
     law = Mixture([kernel, kernel.exclude([0, 1])], [0.5, 0.5])
-    for pair in explain.related(law, 0).complements + explain.related(law, 3).substitutes:
-        a, b = pair.first.item, pair.second.item
+    for pair in answers.related(law, 0, ids=True).complements + answers.related(law, 3, ids=True).substitutes:
+        a, b = pair.item, pair.other
         assert pair.together == pytest.approx(
             law.inclusion_probabilities()[a] * law.inclusion_probabilities(given=[a])[b]
         )
@@ -219,33 +219,33 @@ def test_items_that_some_components_exclude():
 
 @pytest.mark.parametrize("change", [lambda law: law, plain], ids=["tied", "plain"])
 def test_missions_are_merged_and_named(trips, change):
-    found = explain.missions(change(trips), n=3, n_items=2)
+    found = answers.missions(change(trips), n=3, n_items=2)
     assert [one.components for one in found] == [(0, 1), (3,), (2,)]
     assert [one.share for one in found] == pytest.approx([0.4, 0.35, 0.25])
     assert [one.name for one in found] == ["pasta and pesto", "beer and crisps", "bread and butter"]
     P, overall = trips.component_inclusions(), trips.inclusion_probabilities()
     assert [one.mean_size for one in found] == pytest.approx([P[:2].mean(axis=0).sum(), P[3].sum(), P[2].sum()])
     top = found[1].items[0]
-    assert (top.item, top.label) == (4, "beer")
+    assert top.item == "beer"
     assert (top.probability, top.lift) == (pytest.approx(P[3, 4]), pytest.approx(P[3, 4] / overall[4]))
     assert str(found[1]).startswith("beer and crisps: 35.0% of baskets, ")
 
 
 def test_all_missions_none_and_one(trips):
-    assert sorted(one.components for one in explain.missions(trips, n=None)) == [(0,), (1,), (2,), (3,)]
-    (whole,) = explain.missions(trips, n=1)
+    assert sorted(one.components for one in answers.missions(trips, n=None)) == [(0,), (1,), (2,), (3,)]
+    (whole,) = answers.missions(trips, n=1)
     assert (whole.share, whole.components) == (pytest.approx(1), (0, 1, 2, 3))
     assert whole.mean_size == pytest.approx(trips.inclusion_probabilities().sum())
-    (own,) = explain.missions(make_kernel(20, 4, rng=0))
+    (own,) = answers.missions(make_kernel(20, 4, rng=0))
     assert (own.share, own.components) == (1.0, (0,))
     never = Mixture.tied([[1.0, 2.0], [2.0, 1.0]], np.zeros((2, 2)), np.zeros((2, 2)), [1.0, 0.0])
-    assert [one.components for one in explain.missions(never)] == [(0,)]
+    assert [one.components for one in answers.missions(never)] == [(0,)]
 
 
 def test_names_of_missions(trips):
     given = Mixture(list(trips.components), trips.weights, names=["one", "two", "three", "four"])
-    assert {one.name for one in explain.missions(given)} == {"one", "two", "three", "four"}
-    assert {one.name for one in explain.missions(given, n=3)} == {"pasta and pesto", "three", "four"}
+    assert {one.name for one in answers.missions(given)} == {"one", "two", "three", "four"}
+    assert {one.name for one in answers.missions(given, n=3)} == {"pasta and pesto", "three", "four"}
     twins = Mixture.tied(
         [[1.0, 1.0, 0.2]] * 3,
         np.zeros((3, 2)),
@@ -253,7 +253,7 @@ def test_names_of_missions(trips):
         [0.5, 0.3, 0.2],
         labels=["Red cup", "Blue cup", "Tea"],
     )
-    names = [one.name for one in explain.missions(twins)]
+    names = [one.name for one in answers.missions(twins)]
     assert len(set(names)) == 3
     assert all(name.startswith(names[0]) for name in names)
 
@@ -272,48 +272,47 @@ def test_reasons_add_up(trips, ranking, kind):
         Ranking.LIFT: lambda q, a: q / p[a],
     }[ranking]
     for basket in ([], [0], [2, 4]):
-        found = explain.reasons(law, basket, n=3, ranking=ranking)
+        found = answers.recommend(law, basket, n=3, ranking=ranking, why=True, ids=True).items
         best = recommend(law, basket, n=3, ranking=ranking)
         assert [one.item for one in found] == best.items.tolist()
         posterior = (
             np.ones(1) if kind == "kernel" else law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
         )
         for one, score in zip(found, best.scores):
-            assert one.score == score
-            assert one.popularity + one.mission + one.tie == pytest.approx(np.log(score), abs=1e-12)
-            assert one.popularity == pytest.approx(np.log(odds(p[one.item], one.item)), abs=1e-12)
-            assert one.popularity + one.mission == pytest.approx(np.log(posterior @ odds(P[:, one.item], one.item)))
+            assert one.score == pytest.approx(score, rel=1e-12)
+            assert one.popularity * one.mission * one.ties == pytest.approx(score, rel=1e-12)
+            assert one.popularity == pytest.approx(odds(p[one.item], one.item), rel=1e-12)
+            assert one.popularity * one.mission == pytest.approx(posterior @ odds(P[:, one.item], one.item))
             assert (one.because is None) == (kind == "kernel")
-            assert {tie.item for tie in one.ties} == set(basket)
+            assert {tie.item for tie in one.by_item} == set(basket)
             if len(basket) == 1:
-                assert one.ties[0].log_factor == pytest.approx(one.tie)
+                assert one.by_item[0].factor == pytest.approx(one.ties)
 
 
 def test_reasons_take_labels(trips):
-    assert explain.reasons(trips, ["pasta", "beer"], n=2) == explain.reasons(trips, [0, 4], n=2)
+    found = [answers.recommend(trips, basket, n=2, why=True) for basket in (["pasta", "beer"], [0, 4])]
+    assert found[0] == found[1]
 
 
 def test_reasons_name_the_mission_and_the_tie(trips):
-    found = explain.reasons(trips, [0, 5], n=5, ranking=Ranking.COMPLETION)
-    by_label = {one.label: one for one in found}
+    found = answers.recommend(trips, [0, 5], n=5, ranking=Ranking.COMPLETION, why=True)
+    by_label = {one.item: one for one in found.items}
     assert by_label["pesto"].because == "pasta and pesto"
-    assert by_label["pesto"].ties[0].label == "pasta"
-    assert by_label["pesto"].tie > 0.1
+    assert by_label["pesto"].tied_to == by_label["pesto"].by_item[0].item == "pasta"
+    assert by_label["pesto"].ties > 1.1
     assert by_label["beer"].because == "beer and crisps"
-    text = str(by_label["pesto"])
-    assert text.startswith(f"pesto: {by_label['pesto'].score:.3g} = popularity ")
-    assert text.endswith("(pasta)")
-    alone = explain.reasons(trips, [], n=1)[0]
-    assert alone.ties == ()
+    alone = answers.recommend(trips, [], n=1, why=True).items[0]
+    assert (alone.by_item, alone.tied_to) == ((), None)
 
 
 def test_reasons_in_bulk(trips):
     apart = Mixture.tied([[1, 1, 0, 0], [0, 0, 1, 1]], np.zeros((4, 2)), np.zeros((2, 2)), [0.5, 0.5])
-    found = explain.reasons_many(apart, Baskets.from_lists([[0], [0, 2]], n_items=4), n=2)
-    assert found[0] == explain.reasons(apart, [0], n=2)
+    found = answers.recommend_each(apart, Baskets.from_lists([[0], [0, 2]], n_items=4), n=2, why=True)
+    assert found[0] == answers.recommend(apart, [0], n=2, why=True)
     assert found[1] is None
-    many = explain.reasons_many(trips, Baskets.from_lists([[0], [1, 4]], n_items=6), n=2, candidates=[2, 3])
-    assert [[one.item for one in own] for own in many] == [
+    baskets = Baskets.from_lists([[0], [1, 4]], n_items=6)
+    many = answers.recommend_each(trips, baskets, n=2, candidates=[2, 3], why=True, ids=True)
+    assert [[one.item for one in own.items] for own in many] == [
         recommend(trips, basket, n=2, candidates=[2, 3]).items.tolist() for basket in ([0], [1, 4])
     ]
 
@@ -324,8 +323,10 @@ def test_pairs_of_a_learned_kernel_are_pairs_of_the_data():
     baskets = load_baskets("uk_retail", folder=data_folder())
     matrix = baskets.to_csr().astype(float)
     p = np.asarray(matrix.sum(axis=0)).ravel() / len(baskets)
-    found = explain.strongest_pairs(kernel, n=20, least_probability=0.005)
+    found = answers.pairs(
+        kernel, n=20, popular=int(np.count_nonzero(kernel.inclusion_probabilities() >= 0.005)), ids=True
+    )
     for pair in found.complements:
-        a, b = pair.first.item, pair.second.item
+        a, b = pair.item, pair.other
         together = (matrix[:, [a]].multiply(matrix[:, [b]])).sum() / len(baskets)
         assert together / (p[a] * p[b]) > 2

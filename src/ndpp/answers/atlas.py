@@ -7,13 +7,14 @@ mixture, they are of a kind if they belong to the same missions: their profiles 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
-from ndpp.explain._law import Inclusions, Share, label_of, law_of
+from ndpp.answers.records import Map, Place, names_of
+from ndpp.laws.law import Law
 
 STEPS = 250
 """Steps of the layout."""
@@ -21,42 +22,26 @@ WIDTH = 0.1
 """Difference of cosines by which a neighbour counts e times less."""
 
 
-class Atlas(NamedTuple):
-    """Items, most popular first, and their places in the unit square."""
-
-    items: tuple[Share, ...]
-    places: tuple[tuple[float, float], ...]
-
-
-def atlas(model: Any, *, n: int = 300) -> Atlas:
-    """Return a map of the ``n`` most popular items of a kernel, mixture or fitted estimator. O(n_items · r² + n³).
-
-    Examples
-    --------
-    >>> from ndpp.datasets import shelf_kernel
-    >>> found = atlas(shelf_kernel(), n=4)
-    >>> [one.label for one in found.items], len(found.places)
-    (['bread', 'butter', 'tomato sauce', 'pasta'], 4)
-    """
-    law, n = law_of(model), check_count(n, "n", least=1)
-    found = Inclusions.of(law)
-    p = found.overall
-    items = np.argsort(-p, kind="stable")[:n]
+def draw_map(law: Law, inclusions: FloatArray, n: int) -> Map:
+    """Return a map of the ``n`` most popular items, from the inclusion probabilities of the components. O(n_items · r² + n³)."""
+    p = law.weights @ inclusions
+    items = np.argsort(-p, kind="stable")[: check_count(n, "n", least=1)]
     items = items[p[items] > 0]
-    shares = tuple(Share(i, label_of(law, i), float(p[i])) for i in items.tolist())
     if len(items) < 4:  # too few eigenvectors: in a row
-        return Atlas(shares, tuple(((i + 1) / (len(items) + 1), 0.5) for i in range(len(items))))
-    rows = _features(law, found, items)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.where(norms > 0, norms, 1.0)
-    return Atlas(shares, tuple((round(x, 4), round(y, 4)) for x, y in _layout(rows @ rows.T).tolist()))
+        places = np.column_stack([np.arange(1, len(items) + 1) / (len(items) + 1), np.full(len(items), 0.5)])
+    else:
+        rows = _features(law, inclusions, items)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rows / np.where(norms > 0, norms, 1.0)
+        places = _layout(rows @ rows.T).round(4)
+    return Map(tuple(map(Place, names_of(law, items), p[items].clip(0.0, 1.0).tolist(), *places.T.tolist())))
 
 
-def _features(law: Any, found: Inclusions, items: IntArray) -> FloatArray:
+def _features(law: Any, inclusions: FloatArray, items: IntArray) -> FloatArray:
     """Return one row for each item; items of a kind have rows of similar directions."""
     ties = getattr(law, "ties", None)
     if ties is None:
-        return np.asarray(np.sqrt(found.weights[:, None] * found.by_component[:, items]).T)
+        return np.asarray(np.sqrt(law.weights[:, None] * inclusions[:, items]).T)
     q, B = ties.q_rows(law.rows_of(items)), ties.coordinates.B
     if law.background is not None:  # rows of X, which a background scales
         q = q * np.sqrt(1 + law.background[items])[:, None]
