@@ -205,4 +205,4 @@ def _pick(weights: FloatArray, uniform: float) -> int:
     cdf = np.cumsum(weights)
     if not cdf[-1] > 0.0:
         return -1
-    return min(np.searchsorted(cdf, uniform * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1]))
+    return int(min(np.searchsorted(cdf, uniform * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1])))

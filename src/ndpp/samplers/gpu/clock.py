@@ -25,7 +25,7 @@ from torch import Tensor
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import BudgetExceededError
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
-from ndpp.samplers.exact.routes import Moment, Unfinished
+from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms
 from ndpp.samplers.gpu.kernels.invert import invert_pivoted
 from ndpp.samplers.gpu.memory import free_memory
@@ -131,7 +131,7 @@ class ClockGroup:
         for i in (risen | failed).nonzero()[:, 0].tolist():
             at = int(self.live[i])
             rows = self.rows[at, : int(self.n[at])].cpu().numpy()
-            self.unfinished[at] = Unfinished(rows, 0, moment=Moment(float(x[i]), float(bound[i])))
+            self.unfinished[at] = Unfinished(rows, 0, moment=(float(x[i]), float(bound[i])))
         self.x = x
         self.rate = torch.where(running & ~risen & ~failed & (rate > NEGLIGIBLE_RATE), rate, 0.0)
         self._drop(self.rate > 0)
