@@ -159,7 +159,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
                 raise InvalidInputError(f"the model has no labels; give items as ids below {n_items}. Got {X!r:.60}")
             baskets = Baskets.from_lists(sets, n_items=n_items, labels=labels)
         if reset:
-            self.n_features_in_, self.labels_ = baskets.n_items, baskets.labels
+            self.n_features_in_: int = baskets.n_items
+            self.labels_: tuple[str, ...] | None = baskets.labels
         elif baskets.n_items != n_items:
             raise InvalidInputError(
                 f"the model has {n_items} items; these baskets have {baskets.n_items}. "
