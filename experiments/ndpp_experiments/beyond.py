@@ -22,7 +22,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 from ndpp_experiments.chains import log_det_gap, noise_of_gap, run_chains
-from ndpp_experiments.energy import energy_test
+from ndpp_experiments.diagnostics import energy_test
 from ndpp_experiments.kernels import learned_file
 from ndpp_experiments.record import Finding, Result, Say, grouped, number
 from ndpp_experiments.timing import draw_times, step_times

@@ -25,7 +25,7 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
 
 
 def renamed(module: str, **names: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new".
+    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new" or old="other.module.new".
 
     Old names keep working, with a DeprecationWarning.
     """
@@ -33,7 +33,9 @@ def renamed(module: str, **names: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} is now {module}.{names[name]}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(module), names[name])
+        new = names[name] if "." in names[name] else f"{module}.{names[name]}"
+        warnings.warn(f"{module}.{name} is now {new}", DeprecationWarning, stacklevel=2)
+        place, _, attribute = new.rpartition(".")
+        return getattr(import_module(place), attribute)
 
     return find

@@ -31,4 +31,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see the new names only
-    __getattr__ = renamed(__name__, compare="compare_samples", convergence="diagnose_chains")
+    _old = ("EnergyTest", "autocorrelation", "energy_test", "item_indicators", "log_dets", "to_arviz")
+    _elsewhere = {name: f"ndpp_experiments.diagnostics.{name}" for name in _old}
+    __getattr__ = renamed(__name__, compare="compare_samples", convergence="diagnose_chains", **_elsewhere)

@@ -135,7 +135,7 @@ def _effective(values: FloatArray) -> float:
     if np.ptp(values) == 0:
         return float(values.size)
     n_chains, n_draws = values.shape
-    covariance = _autocovariance(values).mean(axis=0)
+    covariance = autocovariance(values).mean(axis=0)
     within = covariance[0] * n_draws / (n_draws - 1)
     total = covariance[0] + (values.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0)
     rho = 1 - (within - covariance) / total
@@ -148,7 +148,7 @@ def _effective(values: FloatArray) -> float:
     return values.size / max(float(tau), 1 / math.log10(values.size))
 
 
-def _autocovariance(x: FloatArray) -> FloatArray:
+def autocovariance(x: FloatArray) -> FloatArray:
     """Return Σ_i (x_i − x̄)(x_{i+t} − x̄) / n at all lags t, along the last axis."""
     n = x.shape[-1]
     centred = x - x.mean(axis=-1, keepdims=True)

@@ -11,8 +11,9 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
+from scipy import sparse
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ndpp._json import check_same
 from ndpp._progress import say_line
@@ -23,13 +24,15 @@ from ndpp.errors import InvalidInputError
 from ndpp.inference import Ranking, Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.contest import Contest
-from ndpp.learning.data import read_baskets, set_aside
 from ndpp.learning.objective import Objective, P
 from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
 
 PathLike = str | os.PathLike[str]
 S = TypeVar("S")
+
+MAX_VALIDATION = 2000
+"""Maximum number of baskets set aside for validation."""
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
 """Generates the constructor, from whose signature scikit-learn reads the parameters."""
@@ -85,8 +88,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.
         """
-        baskets = read_baskets(self, X, reset=True)
-        held_out = None if validation is None else read_baskets(self, validation, reset=False)
+        baskets = self._read(X, reset=True)
+        held_out = None if validation is None else self._read(validation, reset=False)
         settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
         self._check_device()
         made_with = self._made_with(baskets, held_out, shape, settings)
@@ -119,7 +122,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log-probability of each basket, −inf for impossible ones, such as those larger than a kernel's rank."""
         check_is_fitted(self, "law_")
-        return np.asarray(self.law_.log_probs(read_baskets(self, X, reset=False)))
+        return np.asarray(self.law_.log_probs(self._read(X, reset=False)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean log-probability of the baskets."""
@@ -141,6 +144,34 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
+
+    def _read(self, X: Any, *, reset: bool) -> Baskets:
+        """Return X as baskets: with ``reset`` their catalogue is adopted, otherwise it must be that of the model."""
+        n_items, labels = (None, None) if reset else (self.n_features_in_, self.labels_)
+        if isinstance(X, Baskets):
+            baskets = X
+        elif sparse.issparse(X) or (hasattr(X, "__array__") and getattr(X, "ndim", 2) != 1):
+            baskets = _of_matrix(self, X, reset=reset)
+        else:
+            sets = list(X)
+            named = any(isinstance(item, str) for members in sets if hasattr(members, "__len__") for item in members)
+            if named and not reset and labels is None:
+                raise InvalidInputError(f"the model has no labels; give items as ids below {n_items}. Got {X!r:.60}")
+            baskets = Baskets.from_lists(sets, n_items=n_items, labels=labels)
+        if reset:
+            self.n_features_in_: int = baskets.n_items
+            self.labels_: tuple[str, ...] | None = baskets.labels
+        elif baskets.n_items != n_items:
+            raise InvalidInputError(
+                f"the model has {n_items} items; these baskets have {baskets.n_items}. "
+                "Pass the n_items= or labels= of the training baskets when you create them."
+            )
+        elif baskets.labels is not None and labels is not None and baskets.labels != labels:
+            raise InvalidInputError(
+                "these baskets and the model have different labels, or a different order of labels; "
+                "create the baskets with labels=model.labels_"
+            )
+        return baskets
 
     def _settings(self) -> TrainingSettings:
         return TrainingSettings(
@@ -201,6 +232,32 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         if resume and self.checkpoint is None:
             raise InvalidInputError("resume=True reads the file named by checkpoint=, which is None")
         return self.checkpoint if resume and Path(self.checkpoint or "").exists() else None
+
+
+def _of_matrix(estimator: Any, X: Any, *, reset: bool) -> Baskets:
+    """Return the baskets of a sparse or dense matrix or data frame of zeros and ones, with a row per basket and a column per item."""
+    try:
+        matrix = validate_data(estimator, X, accept_sparse="csr", dtype="numeric", reset=reset)
+    except ValueError as reason:
+        if not hasattr(X, "columns") or np.asarray(X).dtype.kind in "biuf":
+            raise
+        raise InvalidInputError(
+            f"a data frame of baskets must hold zeros and ones, with a column per item: {reason}. "
+            "Convert a long table with `Baskets.from_frame(frame, basket=…, item=…)`."
+        ) from None
+    if (matrix.data if sparse.issparse(matrix) else matrix).min(initial=0) < 0:
+        raise InvalidInputError("Negative values in data: a matrix of baskets must hold zeros and ones")
+    names = getattr(estimator, "feature_names_in_", None)
+    return Baskets.from_csr(sparse.csr_array(matrix), labels=None if names is None else list(map(str, names)))
+
+
+def set_aside(baskets: Baskets, fraction: float, rng: np.random.Generator) -> tuple[Baskets, Baskets]:
+    """Return training and validation baskets; if there are too few to split, all baskets serve as both."""
+    n_val = min(round(fraction * len(baskets)), MAX_VALIDATION, len(baskets) - 1)
+    if n_val < 1:
+        return baskets, baskets
+    parts = baskets.split(n_val, 0, rng=rng)
+    return parts.train, parts.val
 
 
 def number(value: Any, name: str, *, most: float = np.inf, above_zero: bool = False) -> float:

@@ -70,6 +70,11 @@ class ItemWeights:
 class ItemItemCosine(ItemWeights):
     """Scores an item by the sum of its cosine similarities to the items of the basket. Has no probabilities."""
 
+    @property
+    def similarity(self) -> Any:
+        """The weights, by their old name."""
+        return self.weights
+
 
 def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> IndependentItems:
     """Fit independent items to baskets: p = (count + s)/(n_baskets + 2s), where s is ``smoothing``.
