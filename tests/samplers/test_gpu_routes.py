@@ -23,11 +23,10 @@ from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.spectral import Spectrum
 from ndpp.samplers.gpu import clock, projections, schedule, spectra
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.group import Group
+from ndpp.samplers.gpu.group import Group, Samples
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.propose import choose, choose_plain, uniforms
 from ndpp.samplers.gpu.proposals import Streams
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 from ndpp.samplers.symmetric import given_heads, heads_table
 from samplers.test_gpu import on, on_devices

@@ -1,7 +1,7 @@
 """The items of samples at the nodes of a circle, by their rows in coordinates in which all Z_j are diagonal (:mod:`.diagonal`).
 
 A product with Z_j costs O(r) in these coordinates, so samples need not store their sides, and only proposals that pass cheaper bounds
-(:mod:`.ceiling`) are judged at all nodes.
+(the ceiling there) are judged at all nodes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ndpp.samplers.gpu.ceiling import MARGIN, Ceiling
 from ndpp.samplers.gpu.circles import DeviceCircle
-from ndpp.samplers.gpu.diagonal import Diagonal
+from ndpp.samplers.gpu.diagonal import MARGIN, Ceiling, Diagonal
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction
 from ndpp.samplers.gpu.kernels.invert import invert
@@ -52,15 +51,10 @@ class Coordinates:
         """Return G⁻¹ (S, h, 2, n, n)."""
         return tight(self.inverse, n).view(-1, self.circle.half, 2, n, n)
 
-    def log_det_dropped(self, n: int) -> Tensor:
-        """Return log det G (S, d) at the nodes that are not used."""
-        dropped, S = self.circle.dropped, len(self.basis)
-        assert dropped is not None
-        assert dropped.factors is not None
-        d = len(dropped.log_w)
-        G = self.basis.new_zeros(S * d, 2, even(n), even(n))
-        self._write_minors(dropped.factors[0], tight(G, n).view(S, d, 2, n, n))
-        return invert(G, n).view(S, d)
+    def write_minors(self, circle: DeviceCircle, to: Tensor) -> None:
+        """Write q̂Zq̂ᵀ of the first n items at each node of a circle to ``to`` (S, h, 2, n, n)."""
+        assert circle.factors is not None
+        self._write_minors(circle.factors[0], to)
 
     def _write_minors(self, factors: Tensor, to: Tensor, some: slice = slice(None)) -> None:
         """Write q̂Zq̂ᵀ of some samples at each node to ``to`` (s, h, 2, n, n)."""

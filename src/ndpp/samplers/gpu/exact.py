@@ -32,13 +32,12 @@ from ndpp.samplers.gpu import spectra
 from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import ClockGroup, clocks_that_fit
 from ndpp.samplers.gpu.diagonal import Diagonal
-from ndpp.samplers.gpu.group import Context
+from ndpp.samplers.gpu.group import Context, Samples
 from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import MAX_SAMPLES, DeviceRows, free_memory
 from ndpp.samplers.gpu.projections import Projections
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.run import Run
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
 from ndpp.samplers.gpu.sets import BatchEngine, Drawn, items_of
 

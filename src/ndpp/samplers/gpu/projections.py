@@ -20,11 +20,10 @@ from torch import Tensor
 
 from ndpp.errors import PrecisionError
 from ndpp.samplers.exact.spectral import Spectrum
-from ndpp.samplers.gpu.group import Context
+from ndpp.samplers.gpu.group import Context, Samples
 from ndpp.samplers.gpu.kernels.propose import choose
 from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import accept, first_round
-from ndpp.samplers.gpu.samples import Samples
 
 CHOICE_STEP = 1 << 18
 """The step whose random numbers choose eigenvectors. Items use the steps below."""

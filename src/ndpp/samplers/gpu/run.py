@@ -25,9 +25,8 @@ from torch import Tensor
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.group import Context, Group
+from ndpp.samplers.gpu.group import Context, Group, Samples
 from ndpp.samplers.gpu.memory import bytes_per_sample, samples_that_fit
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 
 RUNG_SHIFTS = 2, -4

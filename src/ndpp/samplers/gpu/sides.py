@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ndpp.samplers.gpu.circles import DeviceCircle, columns
+from ndpp.samplers.gpu.circles import DeviceCircle
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction
 from ndpp.samplers.gpu.kernels.invert import invert
@@ -38,14 +38,10 @@ class Sides:
         removed = (pairs(tight(self.inverse, n)) * pairs(self.inner[:, :, :n, :n])).sum((1, 2))
         return log_det.view(S, h), removed.view(S, h)
 
-    def log_det_dropped(self, n: int) -> Tensor:
-        """Return log det G (S, d) at the nodes that are not used."""
-        assert self.circle.dropped is not None
-        (S, _, r), Z = self.basis.shape, self.circle.dropped.Z
-        every = (self.basis[:, :n].reshape(S * n, r) @ columns(Z)).view(S, n, len(Z), 2, r)
-        G = self.basis.new_zeros(S * len(Z), 2, even(n), even(n))
-        tight(G, n).view(S, len(Z), 2, n, n).copy_(self._minors(every))
-        return invert(G, n).view(S, len(Z))
+    def write_minors(self, circle: DeviceCircle, to: Tensor) -> None:
+        """Write (q̂Zq̂ᵀ)ᵀ of the first n items at each node of a circle to ``to`` (S, h, 2, n, n)."""
+        (S, _, r), n = self.basis.shape, to.shape[3]
+        to.copy_(self._minors((self.basis[:, :n].reshape(S * n, r) @ circle.columns).view(S, n, -1, 2, r)))
 
     def _minors(self, every: Tensor) -> Tensor:
         """Return (q̂Zq̂ᵀ)ᵀ at each node, shape (S, h, 2, n, n), from the columns Zq̂ᵀ, which come first in (S, n, h, 2 or 4, r)."""
