@@ -1,9 +1,8 @@
 """The exact sampler on a CUDA device: the distribution of :mod:`ndpp.samplers.exact`, for many samples at once, by the same routes.
 
 - One size, ``ring`` or ``nodes``: the ladder, plans and monitors of the CPU. Samples with the same number of items use the same circles
-  (:mod:`.schedule`). A sample that fails a monitor leaves its group and continues on a circle of its own or, as a last resort, on the CPU
-  (:mod:`.run`), so no item is drawn from a distribution in doubt. Samples of many items are kept in eigencoordinates (``ring``,
-  :mod:`.coordinates`), those of few by their sides (``nodes``, :mod:`.sides`): each is faster where it is used.
+  (:mod:`.schedule`), unless they fail a monitor (:mod:`.run`). Samples of many items are kept in eigencoordinates (``ring``), those of few
+  by their sides (``nodes``): each is faster where it is used (:mod:`.states`).
 - Any size, ``clock``: the clocks of :mod:`.clock`, which need one real matrix per sample in place of a circle of nodes, and no size in
   advance. Without an eigenbasis, or space for its tables, a size is drawn first, and then the items as for one size.
 - A symmetric kernel, ``projection``: its eigenvectors (:mod:`.projections`).

@@ -5,7 +5,7 @@ and G_j = q̂ Z_j q̂ᵀ, and a proposal with row q,
 
     qᵀMq = Re Σ_j w_j [qᵀZ_jq − (qᵀU_j) G_j⁻¹ (V_jq)]        (docs/theory: M given Y)
 
-so neither M nor any Z given Y is formed. A sample stores q̂ and G_j⁻¹, and what :mod:`.coordinates` or :mod:`.sides` needs for qᵀU_j and
+so neither M nor any Z given Y is formed. A sample stores q̂ and G_j⁻¹, and what its form of the state (:mod:`.states`) needs for qᵀU_j and
 V_jq. In large products, complex numbers are stored as pairs of real ones, so that all of these are real matrix products. The CPU's form of
 the same step is :meth:`ndpp.samplers.exact.nodes.Nodes.condition`.
 
@@ -25,8 +25,8 @@ from torch import Tensor
 
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
+from ndpp.samplers.exact.routes import Done
 from ndpp.samplers.gpu.circles import Circles, DeviceCircle
-from ndpp.samplers.gpu.coordinates import Coordinates
 from ndpp.samplers.gpu.diagonal import Ceiling
 from ndpp.samplers.gpu.kernels.forms import weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
@@ -41,7 +41,7 @@ from ndpp.samplers.gpu.proposals import (
     first_round,
     round_of_survivors,
 )
-from ndpp.samplers.gpu.sides import Sides
+from ndpp.samplers.gpu.states import Coordinates, Sides
 
 DROPPED_WEIGHT = 1e-10
 """Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
@@ -99,6 +99,12 @@ class Samples(NamedTuple):
         counters = Counters(*(part[which] for part in self.counters))
         return Samples(self.numbers[which], self.rows[which], self.basis[which], counters)
 
+    def finish(self, i: int, done: Done) -> None:
+        """Take the items of the i-th sample from the CPU."""
+        self.rows[i] = torch.from_numpy(done.rows)
+        self.counters.proposals[i] += done.proposals
+        self.counters.on_cpu[i] = 1
+
     @classmethod
     def join(cls, parts: Sequence[Samples]) -> Samples:
         """Return the samples of all parts."""
@@ -107,6 +113,14 @@ class Samples(NamedTuple):
         arrays = zip(*((part.numbers, part.rows, part.basis, *part.counters) for part in parts))
         numbers, rows, basis, *counters = map(torch.cat, arrays)
         return cls(numbers, rows, basis, Counters(*counters))
+
+
+def orthonormal(q: Tensor, basis: Tensor) -> Tensor:
+    """Return the part of q (S, 1, r) that is orthogonal to the rows of ``basis`` (S, n, r), with norm one (S, r)."""
+    for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
+        q = q / torch.linalg.vector_norm(q, dim=2, keepdim=True)
+        q = q - torch.bmm(torch.bmm(q, basis.mT), basis)
+    return torch.div(q, torch.linalg.vector_norm(q, dim=2, keepdim=True))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,10 +291,7 @@ class Group:
 
     def _add(self, chosen: Tensor) -> None:
         """Add one row (S,) to each sample, and to its basis."""
-        q, basis = self.context.device_rows.take(chosen)[:, None], self.samples.basis[:, : self.n]
-        for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
-            q = q / torch.linalg.vector_norm(q, dim=2, keepdim=True)
-            q = q - torch.bmm(torch.bmm(q, basis.mT), basis)
-        self.samples.basis[:, self.n] = (q / torch.linalg.vector_norm(q, dim=2, keepdim=True))[:, 0]
+        q = self.context.device_rows.take(chosen)[:, None]
+        self.samples.basis[:, self.n] = orthonormal(q, self.samples.basis[:, : self.n])
         self.samples.rows[:, self.n] = chosen
         self.n += 1

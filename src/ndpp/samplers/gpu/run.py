@@ -142,8 +142,6 @@ class Run:
     def _complete_on_cpu(self, task: Task) -> Samples:
         samples, nodes = task.samples, self.context.sampler.nodes(task.samples.wanted)
         for i, number in enumerate(samples.numbers.tolist()):
-            done = nodes.finish(self.rng(number), Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0))
-            samples.counters.proposals[i] += done.proposals
-            samples.counters.on_cpu[i] = 1
-            samples.rows[i] = torch.from_numpy(done.rows)
+            begun = Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0)
+            samples.finish(i, nodes.finish(self.rng(number), begun))
         return samples

@@ -1,6 +1,6 @@
 """Rows, products, forms and traces at every node, in coordinates in which f(D) is diagonal but for blocks of two.
 
-See :mod:`ndpp.samplers.gpu.coordinates`. Everywhere, ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h of f(D) at h nodes, and of ``rows``
+See :mod:`ndpp.samplers.gpu.diagonal`. Everywhere, ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h of f(D) at h nodes, and of ``rows``
 and ``items`` only the last axis must be without gaps. Products of proposals with the items of a sample are one matrix product: the items'
 rows times the proposals' rows at the nodes. The latter are many times larger than the proposals themselves; for few items, a kernel
 computes them tile by tile where they are needed.
