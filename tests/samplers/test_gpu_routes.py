@@ -150,7 +150,7 @@ def test_negative_control_eigenvectors_chosen_by_other_weights(chance: str, monk
 
 def test_a_symmetric_sample_that_draws_an_item_twice_is_refused(monkeypatch: pytest.MonkeyPatch):
     """A projection that is not updated."""
-    monkeypatch.setattr(projections, "_orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
+    monkeypatch.setattr(projections, "orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
     with pytest.raises(PrecisionError, match="drew an item twice"):
         on("cpu", Exact.prepare(BY_NAME["symmetric"].kernel, size=3)).sample(200, rng=3)
 

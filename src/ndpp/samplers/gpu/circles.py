@@ -127,8 +127,9 @@ class Circles:
     rung at which samples that want so many items, and have so many, miss the rest on average, as far as it is known.
     """
 
-    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int, diagonal: Diagonal | None = None) -> None:
-        self.ladder, self.device_rows, self.memory, self.diagonal = ladder, device_rows, memory, diagonal
+    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
+        self.ladder, self.device_rows, self.memory = ladder, device_rows, memory
+        self.diagonal: Diagonal | None = None
         self._kept: OrderedDict[CircleKey, DeviceCircle] = OrderedDict()
         self.centres: dict[tuple[int, int], int] = {}
         self._peaks: dict[int, Peak | None] = {}

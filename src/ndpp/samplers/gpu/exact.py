@@ -59,33 +59,31 @@ class ExactEngine(BatchEngine):
     circles: Circles
     tolerances: Tolerances = field(default_factory=Tolerances)
     max_samples: int = MAX_SAMPLES
+    spectra: spectra.Spectra | None = None  # if clocks draw
     planner: Planner = field(init=False)
-    spectra: spectra.Spectra | None = field(init=False)  # if clocks draw
     items: Tensor = field(init=False)  # those of the support, and the number of all
 
     def __post_init__(self) -> None:
         self.batch_factor = 1 if self.sampler.size is not None else FREE_SIZE_BATCH
         self.planner = Planner(self.context(Streams(PILOT_KEY, self.device)))
-        self.spectra, self.items = None, items_of(self.sampler.kernel, self.device)
-        q = self.device_rows.q if self.sampler.size is None and not self.sampler.symmetric else None
-        if q is not None and spectra.n_bytes(*q.shape) <= self.circles.memory:
-            basis = self.sampler.target.basis if self.sampler.target is not None else None
-            self.spectra = None if basis is None else spectra.of_kernel(q, basis, self.device_rows.table)
+        self.items = items_of(self.sampler.kernel, self.device)
 
     @classmethod
     def prepare(cls, sampler: Exact, device: torch.device) -> ExactEngine | None:
         """Copy the rows of Q to the device; return None for a kernel of rank zero, which has nothing to draw."""
-        if not sampler.kernel.rank:
+        if sampler.target is None:
             return None
-        device_rows = DeviceRows(sampler.kernel, device, sampler.index)
-        memory, diagonal, q = free_memory(device) // 4, None, device_rows.q
-        stores_sides = (
-            sampler.size is None or sampler.size <= SIDES_UP_TO or len(sampler.given) > 0 or sampler.symmetric
-        )
-        if not stores_sides and q is not None and 2 * q.nbytes <= memory and (device.type == "cpu" or usable(device)):
-            basis = sampler.target.basis if sampler.target is not None else None
-            diagonal = None if basis is None else Diagonal.of(q, basis)
-        return cls(sampler, device, device_rows, Circles(sampler.ladder, device_rows, memory, diagonal))
+        rows, memory = DeviceRows(sampler.kernel, device, sampler.index), free_memory(device) // 4
+        engine = cls(sampler, device, rows, Circles(sampler.ladder, rows, memory))
+        if rows.q is None or sampler.symmetric:
+            return engine
+        if sampler.size is None:
+            basis = sampler.target.basis if spectra.n_bytes(*rows.q.shape) <= memory else None
+            engine.spectra = None if basis is None else spectra.of_kernel(rows.q, basis, rows.table)
+        elif sampler.size > SIDES_UP_TO and not len(sampler.given) and (device.type == "cpu" or usable(device)):
+            basis = sampler.target.basis if 2 * rows.q.nbytes <= memory else None
+            engine.circles.diagonal = None if basis is None else Diagonal.of(rows.q, basis)
+        return engine
 
     @property
     def route(self) -> str:

@@ -1,8 +1,8 @@
 """Mixtures with shared ties, of items or of families: all components at once, thousands of samples side by side.
 
 T comes from the clocks of :mod:`.clock`. The patterns of families are independent of each other, and the random numbers of one are a
-function of seed, sample and family. Memory: about 32r bytes per item and component for
-the tables, all components if they fit into a third of the memory, and otherwise some at a time; about 200r bytes per sample and item of T.
+function of seed, sample and family. Memory: about 32r bytes per item and component for the tables, all components if they fit into a third
+of the memory, and otherwise some at a time; about 200r bytes per sample and item of T.
 """
 
 from __future__ import annotations
