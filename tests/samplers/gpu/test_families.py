@@ -15,8 +15,8 @@ import goodness
 from devices import drawn_by, on_devices
 from families import CASES, N, law_of, mixed, plain
 from ndpp import FamilyMixture
-from ndpp.samplers.gpu import families as module
 from ndpp.samplers.gpu import laws
+from ndpp.samplers.gpu import tied as module
 from ndpp.samplers.gpu.tied import TiedEngine
 
 on = partial(drawn_by, laws)

@@ -32,7 +32,7 @@ from ndpp.samplers.gpu import group as group_module
 from ndpp.samplers.gpu import laws, memory, proposals, run
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
-from ndpp.samplers.gpu.group import Group
+from ndpp.samplers.gpu.group import Group, Samples
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction, weighted_rows
@@ -42,7 +42,6 @@ from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
 from ndpp.samplers.gpu.laws import UnionEngine
 from ndpp.samplers.gpu.proposals import Streams, accept
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
 from ndpp.samplers.gpu.sets import DeviceLost
 from ndpp.samplers.laws import Store

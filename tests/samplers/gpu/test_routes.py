@@ -27,11 +27,10 @@ from ndpp.samplers.exact.spectral import Spectrum
 from ndpp.samplers.gpu import clock, projections, schedule, spectra
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
-from ndpp.samplers.gpu.group import Group
+from ndpp.samplers.gpu.group import Group, Samples
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.propose import choose, choose_plain, uniforms
 from ndpp.samplers.gpu.proposals import Streams
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 from ndpp.samplers.symmetric import given_heads, heads_table
 
@@ -155,7 +154,7 @@ def test_negative_control_eigenvectors_chosen_by_other_weights(chance: str, monk
 
 def test_a_symmetric_sample_that_draws_an_item_twice_is_refused(monkeypatch: pytest.MonkeyPatch):
     """A projection that is not updated."""
-    monkeypatch.setattr(projections, "_orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
+    monkeypatch.setattr(projections, "orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
     with pytest.raises(PrecisionError, match="drew an item twice"):
         on("cpu", Exact.prepare(BY_NAME["symmetric"].kernel, size=3)).sample(200, rng=3)
 

@@ -7,17 +7,17 @@ on i alone; its stream is not that of the CPU, so the two engines agree in distr
 
 From top to bottom; a module imports only from those below it:
 
-===============  ======================================================================
+===============  ===================================================================================
 ``laws``         the engines of all distributions: T by the engines below, and R
-``tied``         mixtures with shared ties: all components at once, by clocks; ``families``: the items of families
+``tied``         mixtures with shared ties, of items or families: all components at once, by clocks
 ``exact``        the engine of kernels, by ``projections``, ``clock`` (with ``spectra``) or ``run``
 ``sets``         what engines share: batches, sets of one size, unions
 ``run``          takes samples through their circles; retries where a monitor fails
 ``schedule``     which circles the samples use, planned on a few pilot samples
-``group``        samples on one circle: monitors, the next draw; ``sides`` and ``coordinates``: their state
+``group``        samples on one circle: monitors, the next draw; ``states``: the two forms of their state
 ``circles``      Z at the nodes of circles, on the device
 ``memory``       how many samples fit; rows of Q on the device
 ``proposals``    rounds of proposals until one is accepted; random numbers
 ``kernels``      Triton kernels, each with its plain twin
-===============  ======================================================================
+===============  ===================================================================================
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -17,8 +17,7 @@ from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP
 from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
 from ndpp.samplers.gpu.arrays import TORCH
-from ndpp.samplers.gpu.ceiling import Peak
-from ndpp.samplers.gpu.diagonal import Diagonal
+from ndpp.samplers.gpu.diagonal import Diagonal, Peak, radius
 from ndpp.samplers.gpu.memory import DeviceRows
 
 
@@ -39,31 +38,33 @@ class CircleKey(NamedTuple):
         return used, self.n_nodes // 2 - used
 
 
-class Dropped(NamedTuple):
-    """Nodes that are not used, as in :class:`DeviceCircle`."""
+@dataclass(eq=False)
+class DeviceCircle:
+    """Z (h, r, r) at the h nodes of one circle, shared by all samples on it; tr Z, log w and log t (h,), complex.
+
+    ``factors`` (2, 4, h, 2K) are those of Z and Z² in the coordinates of `Circles.diagonal`, if there are any; ``dropped`` has the nodes
+    that are not used. The table takes at most ``memory`` bytes, and so many of its rows have been requested as ``lookups``.
+    """
 
     Z: Tensor
     log_w: Tensor
     log_t: Tensor
     factors: Tensor | None
-
-
-@dataclass(eq=False)
-class DeviceCircle:
-    """Z (h, r, r) at the h nodes of one circle, shared by all samples on it; tr Z, log w and log t (h,), complex."""
-
-    Z: Tensor
-    trace: Tensor
-    log_w: Tensor
-    log_t: Tensor
-    device_rows: DeviceRows
-    memory: int  # maximum bytes of the table
     key: CircleKey
-    dropped: Dropped | None = None
-    factors: Tensor | None = (
-        None  # (2, 4, h, 2K) of Z and Z² in the coordinates of `Circles.diagonal`, if there are any
-    )
-    lookups: int = 0  # rows of the table requested so far
+    device_rows: DeviceRows
+    memory: int
+    dropped: DeviceCircle | None = None
+    lookups: int = 0
+
+    def part(self, some: slice) -> DeviceCircle:
+        """Return the circle with some of its nodes only."""
+        factors = None if self.factors is None else self.factors[:, :, some].contiguous()
+        return replace(self, Z=self.Z[some], log_w=self.log_w[some], log_t=self.log_t[some], factors=factors)
+
+    @cached_property
+    def trace(self) -> Tensor:
+        """tr Z (h,)."""
+        return TORCH.trace(self.Z)
 
     @cached_property
     def table(self) -> Tensor | None:
@@ -79,22 +80,23 @@ class DeviceCircle:
     @cached_property
     def to_sides(self) -> Tensor:
         """(r, h·4·r): ``q @ to_sides`` is Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node."""
-        return _sides(self.Z)
+        return _side_by_side(self.Z, self.Z.mT)
 
     @cached_property
     def to_squares(self) -> Tensor:
         """(r, h·4·r): the same for Z²."""
-        return _sides(self.Z @ self.Z)
+        square = self.Z @ self.Z
+        return _side_by_side(square, square.mT)
 
     @cached_property
     def columns(self) -> Tensor:
         """(r, h·2·r): the part of ``to_sides`` that gives only Zq."""
-        return columns(self.Z)
+        return _side_by_side(self.Z)
 
     @cached_property
     def square_columns(self) -> Tensor:
         """(r, h·2·r): the part of ``to_squares`` that gives only Z²q."""
-        return columns(self.Z @ self.Z)
+        return _side_by_side(self.Z @ self.Z)
 
     @property
     def half(self) -> int:
@@ -104,13 +106,8 @@ class DeviceCircle:
     @property
     def n_bytes(self) -> int:
         """Bytes in use."""
-        derived = [self.__dict__.get(name) for name in ("table", "to_sides", "to_squares", "columns", "square_columns")]
-        every = [
-            self.Z,
-            *derived,
-            *(() if self.dropped is None else self.dropped),
-        ]
-        return sum(array.nbytes for array in every if isinstance(array, Tensor))
+        own = sum(array.nbytes for array in vars(self).values() if isinstance(array, Tensor))
+        return own + (0 if self.dropped is None else self.dropped.n_bytes)
 
     def forms(self, q: Tensor) -> Tensor:
         """Return qᵀZq for rows q (m, r), shape (m, 2h)."""
@@ -130,12 +127,13 @@ class Circles:
     rung at which samples that want so many items, and have so many, miss the rest on average, as far as it is known.
     """
 
-    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int, diagonal: Diagonal | None = None) -> None:
-        self.ladder, self.device_rows, self.memory, self.diagonal = ladder, device_rows, memory, diagonal
+    def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
+        self.ladder, self.device_rows, self.memory = ladder, device_rows, memory
+        self.diagonal: Diagonal | None = None
         self._kept: OrderedDict[CircleKey, DeviceCircle] = OrderedDict()
         self.centres: dict[tuple[int, int], int] = {}
         self._peaks: dict[int, Peak | None] = {}
-        self._real: dict[int, Tensor] = {}
+        self._real: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __getitem__(self, key: CircleKey) -> DeviceCircle:
         if key not in self._kept:
@@ -146,29 +144,26 @@ class Circles:
         return self._kept[key]
 
     def _circle(self, key: CircleKey) -> DeviceCircle:
-        radius, device, diagonal = np.exp(key.rung * RUNG_STEP), self.device_rows.device, self.diagonal
-        t = torch.from_numpy(nodes(radius, key.n_nodes)).to(device)
-        (every, log_w), used, log_t = self.ladder.at(t, TORCH), key.halves[0], t.log()
-        factors = None if diagonal is None else diagonal.factors(t, every)
-        Z, rest, dropped = every[:used], every[used:], None
-        if len(rest):
-            of_rest = None if factors is None else factors[:, :, used:].contiguous()
-            dropped = Dropped(rest, log_w[used:], log_t[used:], of_rest)
-        return DeviceCircle(
-            Z, TORCH.trace(Z), log_w[:used], log_t[:used], self.device_rows, self.memory // 4, key, dropped,
-            None if factors is None else factors[:, :, :used].contiguous(),
-        )  # fmt: skip
+        t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
+        (Z, log_w), used = self.ladder.at(t, TORCH), key.halves[0]
+        factors = None if self.diagonal is None else self.diagonal.factors(t, Z)
+        circle = DeviceCircle(Z, log_w, t.log(), factors, key, self.device_rows, self.memory // 4)
+        if used == len(Z):
+            return circle
+        return replace(circle.part(slice(used)), dropped=circle.part(slice(used, None)))
+
+    def _at_radius(self, rung: int) -> tuple[Tensor, Tensor]:
+        """Return Z (1, r, r) and log det(I + tB) (1,) at the radius itself, both real."""
+        if rung not in self._real:
+            Z, log_det = self.ladder.at(radius(rung, self.device_rows.device), TORCH)
+            self._real[rung] = Z.real.contiguous(), log_det.real
+        return self._real[rung]
 
     def peak(self, rung: int) -> Peak | None:
         """Return the real node of this rung, in the coordinates of ``diagonal``; None if there are none."""
         if rung not in self._peaks:
-            t = torch.full((1,), np.exp(rung * RUNG_STEP), dtype=torch.complex128, device=self.device_rows.device)
-            (Z, log_det), peak = self.ladder.at(t, TORCH), None
-            factors = None if self.diagonal is None else self.diagonal.factors(t, Z)
-            if self.diagonal is not None and factors is not None:
-                g, h = factors[0, 0, 0], factors[0, 2, 0]
-                peak = Peak(g, h, log_det.real, rung, self.diagonal.forms(g, h))
-            self._peaks[rung] = peak
+            found = None if self.diagonal is None else self.diagonal.peak(rung, *self._at_radius(rung))
+            self._peaks[rung] = found
         return self._peaks[rung]
 
     def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
@@ -180,19 +175,11 @@ class Circles:
         return centre(partial(self._moments, q), left, rungs)
 
     def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        if rung not in self._real:
-            t = torch.full((1,), np.exp(rung * RUNG_STEP), dtype=torch.complex128, device=q.device)
-            self._real[rung] = self.ladder.at(t, TORCH)[0][0].real.contiguous()
-        mean, variance = moments(self._real[rung], q[torch.from_numpy(which).to(q.device)], TORCH)
+        mean, variance = moments(self._at_radius(rung)[0][0], q[torch.from_numpy(which).to(q.device)], TORCH)
         return mean.cpu().numpy(), variance.cpu().numpy()
 
 
-def columns(Z: Tensor) -> Tensor:
-    """Return (r, h·2·r) with q @ columns = Re Zq, Im Zq at each node."""
-    return torch.stack([Z.real.mT, Z.imag.mT], 1).permute(2, 0, 1, 3).reshape(Z.shape[1], -1).contiguous()
-
-
-def _sides(Z: Tensor) -> Tensor:
-    """Return (r, h·4·r) with q @ sides = Re Zq, Im Zq, Re Zᵀq, Im Zᵀq at each node."""
-    parts = torch.stack([Z.real.mT, Z.imag.mT, Z.real, Z.imag], 1)  # (h, 4, r, r)
-    return parts.permute(2, 0, 1, 3).reshape(Z.shape[1], -1).contiguous()
+def _side_by_side(*matrices: Tensor) -> Tensor:
+    """Return (r, h·2m·r) with q @ result = Re Zq, Im Zq of each of m matrices Z (h, r, r) at each node."""
+    parts = torch.stack([part for Z in matrices for part in (Z.real.mT, Z.imag.mT)], 1)
+    return parts.permute(2, 0, 1, 3).reshape(parts.shape[2], -1).contiguous()

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -59,15 +58,6 @@ def clocks_that_fit(spectra: Spectra, mean: float, more: float = 0.0) -> int:
     return int(max(1, GROUP_SHARE * free_memory(spectra.rows.device) // room))
 
 
-class Remaining(NamedTuple):
-    """Z of every sample: f (S, K), f r_Y (S, m, 2K) and H (S, m, 2K) as pairs of reals, the first conjugate; the rate (S,)."""
-
-    f: Tensor
-    f_right: Tensor
-    H: Tensor
-    rate: Tensor
-
-
 class ClockGroup:
     """Samples whose clocks run together. ``which`` (S,) are their components in ``spectra``, ``index`` (S,) their numbers in the streams.
 
@@ -96,7 +86,7 @@ class ClockGroup:
         self.right = torch.zeros_like(self.left)
         self.rows[:, :n] = given
         self.left[:, :n], self.right[:, :n], _ = spectra.rows[given + which[:, None] * spectra.n_rows].unbind(2)
-        self.rate = self._remaining(self.x).rate if S else self.x
+        self.rate = self._remaining(self.x)[1] if S else self.x
         self.uniforms = self.right.new_empty(2, S, 0)
 
     def run(self, clock_of: Callable[[int], Clock], rng: Callable[[int], np.random.Generator]) -> Tensor:
@@ -123,11 +113,11 @@ class ClockGroup:
         time, coin = self.uniforms[:, :, move % MOVES_PER_BLOCK]
         x = self.x - torch.log1p(-time) / self.rate
         running = x <= MAX_TIME  # False for samples that have finished, whose rate is zero
-        remaining = self._remaining(torch.where(running, x, 0.0))
-        risen = running & ~(remaining.rate <= (1 + RATE_TOLERANCE) * self.rate + RATE_TOLERANCE)
-        appears = running & ~risen & (coin * self.rate < remaining.rate)
-        rate, failed = self._add_items(remaining, appears, move)
-        bound = torch.where(risen, self.rate, remaining.rate)
+        forms, now = self._remaining(torch.where(running, x, 0.0))
+        risen = running & ~(now <= (1 + RATE_TOLERANCE) * self.rate + RATE_TOLERANCE)
+        appears = running & ~risen & (coin * self.rate < now)
+        rate, failed = self._add_items(forms, now, appears, move)
+        bound = torch.where(risen, self.rate, now)
         for i in (risen | failed).nonzero()[:, 0].tolist():
             at = int(self.live[i])
             rows = self.rows[at, : int(self.n[at])].cpu().numpy()
@@ -136,38 +126,37 @@ class ClockGroup:
         self.rate = torch.where(running & ~risen & ~failed & (rate > NEGLIGIBLE_RATE), rate, 0.0)
         self._drop(self.rate > 0)
 
-    def _remaining(self, x: Tensor) -> Remaining:
-        """Return Z at these times."""
+    def _remaining(self, x: Tensor) -> tuple[Forms, Tensor]:
+        """Return Z and its trace, the rate (S,), at these times."""
         n = self.n[self.live]
         m, S = int(n.max()), len(n)
         f = self.spectra.factors(self.which, x)
+        f_bar = f.conj().resolve_conj()
         rate = (self.spectra.multiplicity[self.which] * f.real).sum(1)
         f_left, f_right = (
-            reals(pairs(part[:, :m]) * one[:, None]) for part, one in ((self.left, f), (self.right, f.conj()))
+            reals(pairs(part[:, :m]) * one[:, None]) for part, one in ((self.left, f), (self.right, f_bar))
         )
         if not m:
-            return Remaining(f, f_right, f_left, rate)
+            return Forms(reals(f_bar), f_right, f_left), rate
         H = invert_pivoted(self.left[:, :m] @ f_right.mT, n) @ f_left
-        return Remaining(f, f_right, H, rate - torch.bmm(H.view(S, 1, -1), f_right.view(S, -1, 1))[:, 0, 0])
+        return Forms(reals(f_bar), f_right, H), rate - torch.bmm(H.view(S, 1, -1), f_right.view(S, -1, 1))[:, 0, 0]
 
-    def _add_items(self, remaining: Remaining, appears: Tensor, move: int) -> tuple[Tensor, Tensor]:
+    def _add_items(self, forms: Forms, rate: Tensor, appears: Tensor, move: int) -> tuple[Tensor, Tensor]:
         """Draw an item of each sample in which one ``appears``; return the rates of what remains, and which samples failed."""
-        f, f_right, H, rate = remaining
-        chosen, failed = self._draw_items(remaining, appears.nonzero()[:, 0], move)
+        chosen, failed = self._draw_items(forms, rate, appears.nonzero()[:, 0], move)
         # Z less what the new item explains: tr Z − qᵀZ²q / qᵀZq
-        added, (left, right, own) = appears & ~failed, self.spectra.rows[chosen].unbind(1)
-        z, y = (f_right @ left[:, :, None])[:, :, 0], (H @ right[:, :, None])[:, :, 0]
-        row = reals(pairs(left) * f) - (z[:, None] @ H)[:, 0]
-        column = pairs(right) * f.conj() - pairs((y[:, None] @ f_right)[:, 0])
-        value = (own * reals(f.conj().resolve_conj())).sum(1) - (z * y).sum(1)
+        added, (left, right, own), f_bar = appears & ~failed, self.spectra.rows[chosen].unbind(1), pairs(forms.f)
+        z, y = (forms.f_right @ left[:, :, None])[:, :, 0], (forms.H @ right[:, :, None])[:, :, 0]
+        row = reals(pairs(left) * f_bar.conj()) - (z[:, None] @ forms.H)[:, 0]
+        column = pairs(right) * f_bar - pairs((y[:, None] @ forms.f_right)[:, 0])
+        value = (own * forms.f).sum(1) - (z * y).sum(1)
         rest = rate - (row * reals(column)).sum(1) / value
-        self._append(chosen, left, right, added, H.shape[1])
+        self._append(chosen, left, right, added, forms.H.shape[1])
         return torch.where(added, rest, rate), failed
 
-    def _draw_items(self, remaining: Remaining, pending: Tensor, move: int) -> tuple[Tensor, Tensor]:
+    def _draw_items(self, forms: Forms, rate: Tensor, pending: Tensor, move: int) -> tuple[Tensor, Tensor]:
         """Return an item for each sample at the positions ``pending``, as a row of the tables, and which samples failed."""
-        f, f_right, H, rate = remaining
-        spectra, forms = self.spectra, Forms(reals(f.conj().resolve_conj()), f_right, H)
+        spectra = self.spectra
         bound, every = rate.clamp(max=1.0), torch.arange(len(rate), device=rate.device)  # Z ⪯ I, and Z ⪯ tr Z
 
         def probabilities(rows: Tensor, which: Tensor | None) -> Tensor:
@@ -179,7 +168,7 @@ class ClockGroup:
             return chosen, failed
         expected = spectra.rank * float((bound / rate)[pending].mean())
         count = 8 * math.ceil(min(ROUND_FACTOR * expected, LARGEST_ROUND * spectra.rank) / 8)
-        fit = len(pending) if forms.is_fused else max(1, self.max_products // (count * f.shape[1]))
+        fit = len(pending) if forms.is_fused else max(1, self.max_products // (count * forms.f.shape[1] // 2))
         for part in torch.split(pending, fit):
             drawn = accept(
                 self.streams, spectra.items, self.index, part, move, count, PROBABILITY_TOLERANCE, probabilities,

@@ -1,9 +1,8 @@
 """The exact sampler on a CUDA device: the distribution of :mod:`ndpp.samplers.exact`, for many samples at once, by the same routes.
 
 - One size, ``ring`` or ``nodes``: the ladder, plans and monitors of the CPU. Samples with the same number of items use the same circles
-  (:mod:`.schedule`). A sample that fails a monitor leaves its group and continues on a circle of its own or, as a last resort, on the CPU
-  (:mod:`.run`), so no item is drawn from a distribution in doubt. Samples of many items are kept in eigencoordinates (``ring``,
-  :mod:`.coordinates`), those of few by their sides (``nodes``, :mod:`.sides`): each is faster where it is used.
+  (:mod:`.schedule`), unless they fail a monitor (:mod:`.run`). Samples of many items are kept in eigencoordinates (``ring``), those of few
+  by their sides (``nodes``): each is faster where it is used (:mod:`.states`).
 - Any size, ``clock``: the clocks of :mod:`.clock`, which need one real matrix per sample in place of a circle of nodes, and no size in
   advance. Without an eigenbasis, or space for its tables, a size is drawn first, and then the items as for one size.
 - A symmetric kernel, ``projection``: its eigenvectors (:mod:`.projections`).
@@ -32,13 +31,12 @@ from ndpp.samplers.gpu import spectra
 from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import ClockGroup, clocks_that_fit
 from ndpp.samplers.gpu.diagonal import Diagonal
-from ndpp.samplers.gpu.group import Context
+from ndpp.samplers.gpu.group import Context, Samples
 from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import MAX_SAMPLES, DeviceRows, free_memory
 from ndpp.samplers.gpu.projections import Projections
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.run import Run
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
 from ndpp.samplers.gpu.sets import BatchEngine, Drawn, items_of
 
@@ -61,33 +59,31 @@ class ExactEngine(BatchEngine):
     circles: Circles
     tolerances: Tolerances = field(default_factory=Tolerances)
     max_samples: int = MAX_SAMPLES
+    spectra: spectra.Spectra | None = None  # if clocks draw
     planner: Planner = field(init=False)
-    spectra: spectra.Spectra | None = field(init=False)  # if clocks draw
     items: Tensor = field(init=False)  # those of the support, and the number of all
 
     def __post_init__(self) -> None:
         self.batch_factor = 1 if self.sampler.size is not None else FREE_SIZE_BATCH
         self.planner = Planner(self.context(Streams(PILOT_KEY, self.device)))
-        self.spectra, self.items = None, items_of(self.sampler.kernel, self.device)
-        q = self.device_rows.q if self.sampler.size is None and not self.sampler.symmetric else None
-        if q is not None and spectra.n_bytes(*q.shape) <= self.circles.memory:
-            basis = self.sampler.basis
-            self.spectra = None if basis is None else spectra.of_kernel(q, basis, self.device_rows.table)
+        self.items = items_of(self.sampler.kernel, self.device)
 
     @classmethod
     def prepare(cls, sampler: Exact, device: torch.device) -> ExactEngine | None:
         """Copy the rows of Q to the device; return None for a kernel of rank zero, which has nothing to draw."""
-        if not sampler.kernel.rank:
+        if sampler.target is None:
             return None
-        device_rows = DeviceRows(sampler.kernel, device, sampler.index)
-        memory, diagonal, q = free_memory(device) // 4, None, device_rows.q
-        stores_sides = (
-            sampler.size is None or sampler.size <= SIDES_UP_TO or len(sampler.given) > 0 or sampler.symmetric
-        )
-        if not stores_sides and q is not None and 2 * q.nbytes <= memory and (device.type == "cpu" or usable(device)):
-            basis = sampler.basis
-            diagonal = None if basis is None else Diagonal.of(q, basis)
-        return cls(sampler, device, device_rows, Circles(sampler.ladder, device_rows, memory, diagonal))
+        rows, memory = DeviceRows(sampler.kernel, device, sampler.index), free_memory(device) // 4
+        engine = cls(sampler, device, rows, Circles(sampler.ladder, rows, memory))
+        if rows.q is None or sampler.symmetric:
+            return engine
+        if sampler.size is None:
+            basis = sampler.basis if spectra.n_bytes(*rows.q.shape) <= memory else None
+            engine.spectra = None if basis is None else spectra.of_kernel(rows.q, basis, rows.table)
+        elif sampler.size > SIDES_UP_TO and not len(sampler.given) and (device.type == "cpu" or usable(device)):
+            basis = sampler.basis if 2 * rows.q.nbytes <= memory else None
+            engine.circles.diagonal = None if basis is None else Diagonal.of(rows.q, basis)
+        return engine
 
     @property
     def route(self) -> str:

@@ -5,7 +5,7 @@ and G_j = q̂ Z_j q̂ᵀ, and a proposal with row q,
 
     qᵀMq = Re Σ_j w_j [qᵀZ_jq − (qᵀU_j) G_j⁻¹ (V_jq)]        (docs/theory: M given Y)
 
-so neither M nor any Z given Y is formed. A sample stores q̂ and G_j⁻¹, and what :mod:`.coordinates` or :mod:`.sides` needs for qᵀU_j and
+so neither M nor any Z given Y is formed. A sample stores q̂ and G_j⁻¹, and what its form of the state (:mod:`.states`) needs for qᵀU_j and
 V_jq. In large products, complex numbers are stored as pairs of real ones, so that all of these are real matrix products. The CPU's form of
 the same step is :meth:`ndpp.samplers.exact.nodes.Nodes.condition`.
 
@@ -16,6 +16,7 @@ acceptance probabilities within [0, 1]. On every sample, before its last item: M
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,10 +25,12 @@ from torch import Tensor
 
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
-from ndpp.samplers.gpu.ceiling import Ceiling
+from ndpp.samplers.exact.routes import Done
 from ndpp.samplers.gpu.circles import Circles, DeviceCircle
-from ndpp.samplers.gpu.coordinates import Coordinates
+from ndpp.samplers.gpu.diagonal import Ceiling
 from ndpp.samplers.gpu.kernels.forms import weighted_rows
+from ndpp.samplers.gpu.kernels.invert import invert
+from ndpp.samplers.gpu.kernels.layout import even, tight
 from ndpp.samplers.gpu.memory import DeviceRows
 from ndpp.samplers.gpu.proposals import (
     CHEAP_PROPOSALS,
@@ -38,8 +41,86 @@ from ndpp.samplers.gpu.proposals import (
     first_round,
     round_of_survivors,
 )
-from ndpp.samplers.gpu.samples import Samples
-from ndpp.samplers.gpu.sides import Sides
+from ndpp.samplers.gpu.states import Coordinates, Sides
+
+DROPPED_WEIGHT = 1e-10
+"""Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
+MAX_OFFSET = 1
+"""How many rungs the ceiling may be off its centre before another one is built."""
+
+
+class Counters(NamedTuple):
+    """One entry per sample (S,): proposals, circles used, whether the CPU finished it, and the worst values of the monitors.
+
+    Fields are names in ``Draws.info``.
+    """
+
+    proposals: Tensor
+    recentred: Tensor
+    on_cpu: Tensor
+    trace_error: Tensor
+    fraction: Tensor
+
+    @classmethod
+    def zero(cls, count: int, device: torch.device) -> Counters:
+        """Return the counters of new samples."""
+        whole = torch.zeros(3, count, dtype=torch.int64, device=device)
+        real = torch.zeros(2, count, dtype=torch.float64, device=device)
+        return cls(whole[0], whole[1], whole[2], real[0], real[1] + 1)
+
+
+class Samples(NamedTuple):
+    """Samples that want the same number of items.
+
+    ``numbers`` (S,) are their indices in the call, ``rows`` (S, wanted) the rows of the support chosen so far, ``basis`` (S, wanted, r) an
+    orthonormal basis q̂ of these rows of Q. The caller knows how many are chosen; entries beyond that are not used.
+    """
+
+    numbers: Tensor
+    rows: Tensor
+    basis: Tensor
+    counters: Counters
+
+    @classmethod
+    def begin(cls, numbers: Tensor, wanted: int, rank: int = 0) -> Samples:
+        """Return samples without items."""
+        S, device = len(numbers), numbers.device
+        rows = torch.zeros(S, wanted, dtype=torch.int64, device=device)
+        basis = torch.zeros(S, wanted, rank, dtype=torch.float64, device=device)
+        return cls(numbers, rows, basis, Counters.zero(S, device))
+
+    @property
+    def wanted(self) -> int:
+        """Final number of items per sample, in addition to the given ones."""
+        return self.rows.shape[1]
+
+    def take(self, which: Tensor) -> Samples:
+        """Return some of the samples, by a mask or by positions."""
+        counters = Counters(*(part[which] for part in self.counters))
+        return Samples(self.numbers[which], self.rows[which], self.basis[which], counters)
+
+    def finish(self, i: int, done: Done) -> None:
+        """Take the items of the i-th sample from the CPU."""
+        self.rows[i] = torch.from_numpy(done.rows)
+        self.counters.proposals[i] += done.proposals
+        self.counters.on_cpu[i] = 1
+
+    @classmethod
+    def join(cls, parts: Sequence[Samples]) -> Samples:
+        """Return the samples of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        arrays = zip(*((part.numbers, part.rows, part.basis, *part.counters) for part in parts))
+        numbers, rows, basis, *counters = map(torch.cat, arrays)
+        return cls(numbers, rows, basis, Counters(*counters))
+
+
+def orthonormal(q: Tensor, basis: Tensor) -> Tensor:
+    """Return the part of q (S, 1, r) that is orthogonal to the rows of ``basis`` (S, n, r), with norm one (S, r)."""
+    for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
+        q = q / torch.linalg.vector_norm(q, dim=2, keepdim=True)
+        q = q - torch.bmm(torch.bmm(q, basis.mT), basis)
+    return torch.div(q, torch.linalg.vector_norm(q, dim=2, keepdim=True))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +132,6 @@ class Context:
     circles: Circles
     streams: Streams
     tolerances: Tolerances
-
-
-DROPPED_WEIGHT = 1e-10
-"""Largest weight of a node that is not used, on entering a circle; they decrease from each to the next."""
-MAX_OFFSET = 1
-"""How many rungs the ceiling may be off its centre before another one is built."""
 
 
 class NodeWeights(NamedTuple):
@@ -105,7 +180,7 @@ class Group:
             self.log_w = self.log_w + log_det
         self.log_dropped = self._log_dropped()  # the largest log|w| of nodes that are not used (S,), on entering
         samples.counters.recentred.add_(1)
-        self.ceiling_factor: Tensor | None = None  # (S,), C in :mod:`.ceiling`
+        self.ceiling_factor: Tensor | None = None  # (S,), C of the ceiling
         self.node_weights, self.trusted = self._weigh()
 
     def _log_dropped(self) -> Tensor | None:
@@ -113,8 +188,13 @@ class Group:
         dropped = self.circle.dropped
         if dropped is None:
             return None
-        log_w = (dropped.log_w - self.power * dropped.log_t).expand(len(self.alive), len(dropped.log_w))
-        return (log_w + self.state.log_det_dropped(self.n) if self.n else log_w).real.amax(1)
+        S, d, n = len(self.alive), dropped.half, self.n
+        log_w = (dropped.log_w - self.power * dropped.log_t).expand(S, d)
+        if n:
+            G = self.samples.basis.new_zeros(S * d, 2, even(n), even(n))
+            self.state.write_minors(dropped, tight(G, n).view(S, d, 2, n, n))
+            log_w = log_w + invert(G, n).view(S, d)
+        return log_w.real.amax(1)
 
     def condition(self) -> None:
         """Condition on the newest item: border G⁻¹, and update weights and monitors."""
@@ -211,10 +291,7 @@ class Group:
 
     def _add(self, chosen: Tensor) -> None:
         """Add one row (S,) to each sample, and to its basis."""
-        q, basis = self.context.device_rows.take(chosen)[:, None], self.samples.basis[:, : self.n]
-        for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
-            q = q / torch.linalg.vector_norm(q, dim=2, keepdim=True)
-            q = q - torch.bmm(torch.bmm(q, basis.mT), basis)
-        self.samples.basis[:, self.n] = (q / torch.linalg.vector_norm(q, dim=2, keepdim=True))[:, 0]
+        q = self.context.device_rows.take(chosen)[:, None]
+        self.samples.basis[:, self.n] = orthonormal(q, self.samples.basis[:, : self.n])
         self.samples.rows[:, self.n] = chosen
         self.n += 1

@@ -59,6 +59,17 @@ def samples_that_fit(device: torch.device, n_bytes: int, most: int) -> int:
     return int(max(1, min(most, MEMORY_SHARE * free_memory(device) // n_bytes)))
 
 
+def rows_of(kernel: LowRankKernel, device: torch.device) -> Tensor:
+    """Return Q (n, r) on a device."""
+    if kernel.coordinates.Q is not None:
+        return torch.from_numpy(kernel.coordinates.Q).to(device)
+    q = torch.empty(kernel.n_rows, kernel.rank, dtype=torch.float64, device=device)
+    to_q = torch.from_numpy(kernel.coordinates.to_q).to(device)
+    for block, part in kernel.x_blocks():
+        q[block] = torch.from_numpy(np.array(part)).to(device).double() @ to_q
+    return q
+
+
 class DeviceRows:
     """Rows of Q for any rows of the support.
 
@@ -75,17 +86,7 @@ class DeviceRows:
         )
         self.table = AliasTable(threshold, alias, leverage, kernel.n_rows)
         fits = 8 * kernel.n_rows * kernel.rank <= free_memory(device) // 3
-        self.q = self._all_rows() if fits else None
-
-    def _all_rows(self) -> Tensor:
-        kernel = self.kernel
-        if kernel.coordinates.Q is not None:
-            return torch.from_numpy(kernel.coordinates.Q).to(self.device)
-        q = torch.empty(kernel.n_rows, kernel.rank, dtype=torch.float64, device=self.device)
-        to_q = torch.from_numpy(kernel.coordinates.to_q).to(self.device)
-        for block, part in kernel.x_blocks():
-            q[block] = torch.from_numpy(np.array(part)).to(self.device).double() @ to_q
-        return q
+        self.q = rows_of(kernel, device) if fits else None
 
     def take(self, rows: Tensor) -> Tensor:
         """Return rows of Q, shape (*rows.shape, r)."""

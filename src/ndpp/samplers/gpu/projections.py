@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from ndpp.errors import PrecisionError
+from ndpp.samplers.exact.routes import Done
 from ndpp.samplers.exact.spectral import Spectrum
-from ndpp.samplers.gpu.group import Context
+from ndpp.samplers.gpu.group import Context, Samples, orthonormal
 from ndpp.samplers.gpu.kernels.propose import choose
 from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import accept, first_round
-from ndpp.samplers.gpu.samples import Samples
 
 CHOICE_STEP = 1 << 18
 """The step whose random numbers choose eigenvectors. Items use the steps below."""
@@ -69,26 +69,14 @@ class Projections:
             alive &= ~drawn.out_of_range
             samples.counters.proposals.add_(drawn.proposals)
             samples.rows[:, n] = drawn.rows
-            samples.basis[:, n] = _orthonormal(torch.bmm(V, items.take(drawn.rows)[:, :, None])[:, None, :, 0], E)
-        self._draw_on_cpu(samples, ~alive)
+            samples.basis[:, n] = orthonormal(torch.bmm(V, items.take(drawn.rows)[:, :, None])[:, None, :, 0], E)
+        for i in (~alive).nonzero()[:, 0].tolist():
+            route = self.context.sampler.route_for(k)
+            assert route is not None
+            done = route.draw(self.rng(int(numbers[i])))
+            assert isinstance(done, Done)
+            samples.finish(i, done)
         ordered = samples.rows.sort(dim=1).values
         if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
             raise PrecisionError("a projection DPP drew an item twice: its probability is nothing but rounding")
         return samples
-
-    def _draw_on_cpu(self, samples: Samples, which: Tensor) -> None:
-        for i in which.nonzero()[:, 0].tolist():
-            route = self.context.sampler.route_for(self.wanted)
-            assert route is not None
-            drawn = route.draw(self.rng(int(samples.numbers[i])))
-            samples.rows[i] = torch.from_numpy(drawn.rows).to(samples.rows)
-            samples.counters.proposals[i] += drawn.proposals
-            samples.counters.on_cpu[i] = 1
-
-
-def _orthonormal(y: Tensor, basis: Tensor) -> Tensor:
-    """Return the part of y (S, 1, k) that is orthogonal to the rows of ``basis`` (S, n, k), with norm one (S, k)."""
-    for _ in range(2):  # twice is enough [Giraud et al., Numer. Math. 2005]
-        y = y / torch.linalg.vector_norm(y, dim=2, keepdim=True)
-        y = y - torch.bmm(torch.bmm(y, basis.mT), basis)
-    return torch.div(y, torch.linalg.vector_norm(y, dim=2, keepdim=True))[:, 0]

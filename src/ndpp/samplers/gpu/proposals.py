@@ -79,9 +79,8 @@ class Accepted(NamedTuple):
 def first_round(rank: int, left: int) -> int:
     """Return the number of proposals in a first round, a multiple of eight, if ``left`` out of ``rank`` are accepted on average."""
     mean = rank / left
-    factor = (
-        ROUND_FACTOR if left > 1 else 1
-    )  # for the last item, proposals cost more than what another round reads again
+    # For the last item, proposals cost more than what another round reads again.
+    factor = ROUND_FACTOR if left > 1 else 1
     return 8 * math.ceil(max(factor * mean, min(CHEAP_ROUND_FACTOR * mean, CHEAP_PROPOSALS)) / 8)
 
 

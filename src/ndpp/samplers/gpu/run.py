@@ -25,9 +25,8 @@ from torch import Tensor
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.group import Context, Group
+from ndpp.samplers.gpu.group import Context, Group, Samples
 from ndpp.samplers.gpu.memory import bytes_per_sample, samples_that_fit
-from ndpp.samplers.gpu.samples import Samples
 from ndpp.samplers.gpu.schedule import Stage
 
 RUNG_SHIFTS = 2, -4
@@ -143,8 +142,6 @@ class Run:
     def _complete_on_cpu(self, task: Task) -> Samples:
         samples, nodes = task.samples, self.context.sampler.nodes(task.samples.wanted)
         for i, number in enumerate(samples.numbers.tolist()):
-            done = nodes.finish(self.rng(number), Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0))
-            samples.counters.proposals[i] += done.proposals
-            samples.counters.on_cpu[i] = 1
-            samples.rows[i] = torch.from_numpy(done.rows)
+            begun = Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0)
+            samples.finish(i, nodes.finish(self.rng(number), begun))
         return samples

@@ -18,9 +18,8 @@ from ndpp._types import IntArray
 from ndpp.samplers.exact.monitors import NODE_COUNTS, Tolerances, unbiased_count
 from ndpp.samplers.exact.plan import plan_from_moments
 from ndpp.samplers.gpu.circles import CircleKey
-from ndpp.samplers.gpu.group import Context, Group
+from ndpp.samplers.gpu.group import Context, Group, Samples
 from ndpp.samplers.gpu.proposals import ceiling_pays
-from ndpp.samplers.gpu.samples import Samples
 
 PILOT_TOLERANCES = Tolerances(trace=2e-10, fraction=1e-4)
 """Bounds for the pilots: 100 times (trace) and 10 times (fraction) stricter than for samples, so that few samples fail later."""
@@ -30,6 +29,8 @@ SIZES_PER_SCHEDULE = 4
 """If the size is free, this many consecutive sizes share a schedule: planning one takes a second or more."""
 ROUNDING = 3e-13
 """What rounding may add to tr M, times the surviving fraction: four times what was seen at rank 200."""
+MAX_RATIO = 0.75
+"""Pilots move to another circle only if it has at most this fraction of the current number of nodes, unless they must."""
 NEGLIGIBLE_WEIGHT = 1e-13
 """Nodes with smaller weights, for all pilots, are dropped."""
 
@@ -41,8 +42,6 @@ class Choice(NamedTuple):
     """Numbers of nodes to choose from."""
     least: float
     """Fewest nodes that are tried, as a share of the plan from mean and variance, which is on the safe side."""
-    max_ratio: float
-    """Pilots move to another circle only if it has at most this fraction of the current number of nodes, unless they must."""
     retry_after: int
     """After how many items pilots that found no better circle look again."""
     entry_share: float
@@ -57,8 +56,8 @@ class Choice(NamedTuple):
     """Pilots move on once the last node that is kept has a larger weight."""
 
 
-WITH_SIDES = Choice(NODE_COUNTS, 1.0, 0.75, 1, 1.0, 0, 0.0, 8, 1e-10)
-IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 0.75, 4, 0.3, 5, 8.0, 2, 1e-9)
+WITH_SIDES = Choice(NODE_COUNTS, 1.0, 1, 1.0, 0, 0.0, 8, 1e-10)
+IN_COORDINATES = Choice(np.union1d(NODE_COUNTS, [18, 22, 26, 30, 36, 44, 52]), 0.7, 4, 0.3, 5, 8.0, 2, 1e-9)
 
 
 class Stage(NamedTuple):
@@ -135,7 +134,7 @@ class Planner:
         if not suitable:
             group = self._moved(group, CircleKey(rung, full))
             rounding = 2 * float(group.node_weights.trace_error.max())
-        most = choice.max_ratio * current.n_nodes if suitable else full
+        most = MAX_RATIO * current.n_nodes if suitable else full
         counts = [int(count) for count in choice.counts if choice.least * min(least, full) <= count <= most]
         counts = counts if suitable else [*counts, full]
         for circle in [CircleKey(rung + shift, count) for count in counts for shift in (0, -2, 2)]:
@@ -144,7 +143,7 @@ class Planner:
             if _suitable(group, choice.max_edge, rounding, share) and self._lasts(group):
                 group, circle = self._without_negligible(group, circle)
                 used, now = circle.halves[0], current.halves[0]
-                pays = used <= choice.max_ratio * now and (now - used) * left >= choice.entry_cost * used
+                pays = used <= MAX_RATIO * now and (now - used) * left >= choice.entry_cost * used
                 if pays or not suitable:
                     return group, circle
                 break

@@ -82,11 +82,8 @@ def border_kernel(
     them side by side. G⁻¹ is read twice: for y, and for x with the new inverse. Unless INNER, inner and traces are left alone.
     """
     b, last, capacity = tl.program_id(0).to(tl.int64), n - 1, 2 * capacity_by_2
-    plane, before, after = (
-        capacity * capacity,
-        n // 2 * 2,
-        (n + 1) // 2 * 2,
-    )  # distances of rows of G⁻¹, before and after
+    plane = capacity * capacity
+    before, after = n // 2 * 2, (n + 1) // 2 * 2  # distances of rows of G⁻¹
     inverse, inner = inverse + b * 2 * plane, inner + b * 2 * plane
     parts, squares = parts + b * 4 * n, squares + b * 4 * n
     zero = tl.zeros((R, W), tl.float64)

@@ -1,6 +1,6 @@
 """Rows, products, forms and traces at every node, in coordinates in which f(D) is diagonal but for blocks of two.
 
-See :mod:`ndpp.samplers.gpu.coordinates`. Everywhere, ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h of f(D) at h nodes, and of ``rows``
+See :mod:`ndpp.samplers.gpu.diagonal`. Everywhere, ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h of f(D) at h nodes, and of ``rows``
 and ``items`` only the last axis must be without gaps. Products of proposals with the items of a sample are one matrix product: the items'
 rows times the proposals' rows at the nodes. The latter are many times larger than the proposals themselves; for few items, a kernel
 computes them tile by tile where they are needed.
@@ -57,11 +57,8 @@ def node_rows_kernel(
     Samples are ``sample`` apart in rows, and rows ``row`` apart. Grid: (P·⌈count/C⌉, ⌈half/H⌉) programs, each for C rows at H nodes.
     """
     blocks = tl.cdiv(count, C)
-    p, c, k = (
-        (tl.program_id(0) // blocks).to(tl.int64),
-        tl.program_id(0) % blocks * C + tl.arange(0, C),
-        tl.arange(0, W),
-    )
+    p, k = (tl.program_id(0) // blocks).to(tl.int64), tl.arange(0, W)
+    c = tl.program_id(0) % blocks * C + tl.arange(0, C)
     place, inside = c[:, None] * width + k[None, :], (c < count)[:, None] & (k < width)[None, :]
     rows += p * sample + c[:, None] * row
     a = tl.load(rows + k[None, :], mask=inside, other=0.0)
@@ -140,10 +137,8 @@ def node_products_kernel(
     rows += side.to(tl.int64) * rows_side + p * rows_sample
     item = items + (i * items_item)[:, None] + k[None, :]
     here, inside = (i < n)[:, None], (column < columns)[None, :]
-    straight, crossed = (
-        rows + (row * rows_row)[None, :] + k[:, None],
-        rows + (row * rows_row)[None, :] + (k ^ 1)[:, None],
-    )
+    straight = rows + (row * rows_row)[None, :] + k[:, None]
+    crossed = rows + (row * rows_row)[None, :] + (k ^ 1)[:, None]
     g = factors + ((part * half + node) * width)[None, :] + k[:, None]
     h, sign = g + 2 * half * width, 2.0 * side - 1.0
     total = tl.zeros((M, N), tl.float64)

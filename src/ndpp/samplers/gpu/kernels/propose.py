@@ -158,9 +158,7 @@ def choose_plain(chance: Tensor, heads: Tensor, index: Tensor, key: tuple[int, i
     """Twin of :func:`choose`."""
     u, k = uniforms(index, key, where, 0, len(chance))[0], heads.shape[1] - 1
     left, rows = torch.full_like(index, k), torch.arange(len(index), device=index.device)
-    chosen = torch.zeros(
-        len(index), k + 1, dtype=torch.int64, device=index.device
-    )  # the last column takes what is not chosen
+    chosen = index.new_zeros(len(index), k + 1)  # the last column takes what is not chosen
     for i in range(len(chance) - 1, -1, -1):
         is_head = (left > 0) & (u[:, i] * heads[i + 1, left] < chance[i] * heads[i, (left - 1).clamp(min=0)])
         is_head |= left > i
