@@ -24,12 +24,16 @@ def load(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def moved(old: str, new: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning."""
+def moved(old: str, new: str, **names: str) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning.
 
-    place = f"ndpp or {new}" if new.startswith("ndpp.") else new
+    Names that have changed, too, are given as old="new".
+    """
+
+    place = f"ndpp or {new}" if new.startswith("ndpp.laws.") else new
 
     def find(name: str) -> Any:
+        name = names.get(name, name)
         try:
             found = getattr(import_module(new), name)
         except AttributeError:
@@ -41,7 +45,7 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
 
 
 def renamed(module: str, **names: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new".
+    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new" or old="package.module.new".
 
     Old names keep working, with a DeprecationWarning.
     """
@@ -49,7 +53,9 @@ def renamed(module: str, **names: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warnings.warn(f"{module}.{name} is now {module}.{names[name]}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(module), names[name])
+        place, _, new = names[name].rpartition(".")
+        place = place or module
+        warnings.warn(f"{module}.{name} is now {place}.{new}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(place), new)
 
     return find
