@@ -103,7 +103,8 @@ RENAMED = {
     "ndpp.metrics": {"compare": "compare_models", "Row": "ModelScores"},
     "ndpp.diagnostics": {"compare": "compare_samples", "convergence": "diagnose_chains"},
     "ndpp.plots": {
-        "convergence": "convergence_curves",
+        "convergence": "ndpp_experiments.plots.convergence_curves",
+        "runtimes": "ndpp_experiments.plots.runtimes",
         "popularity": "popularity_chart",
         "related": "related_chart",
         "size_law": "size_distributions",
@@ -116,8 +117,10 @@ RENAMED = {
 def test_old_names_work_and_warn(module: str) -> None:
     loaded = importlib.import_module(module)
     for old, new in RENAMED[module].items():
-        with pytest.warns(DeprecationWarning, match=rf"{module}\.{old} is now {module}\.{new}"):
-            assert getattr(loaded, old) is getattr(loaded, new)
+        home, _, new = new.rpartition(".")
+        home = home or module
+        with pytest.warns(DeprecationWarning, match=rf"{module}\.{old} is now {home}\.{new}"):
+            assert getattr(loaded, old) is getattr(importlib.import_module(home), new)
         assert old not in loaded.__all__
     with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
         _ = loaded.nothing
@@ -189,6 +192,12 @@ def test_the_experiments_are_found_at_their_old_name():
     registry = importlib.import_module("ndpp_experiments.registry")
     with pytest.warns(DeprecationWarning, match=r"has moved; import reproduce from ndpp_experiments\.registry"):
         assert importlib.import_module("ndpp.experiments.registry").reproduce is registry.reproduce
+
+
+@pytest.mark.parametrize(("old", "new"), [("related", "related"), ("strongest_pairs", "pairs"), ("atlas", "map_of")])
+def test_explanations_are_found_at_their_old_names(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"ndpp\.explain has moved; import {new} from ndpp\.answers"):
+        assert getattr(ndpp.explain, old) is getattr(ndpp.answers, new)
 
 
 @pytest.mark.parametrize(("old", "name"), [("ndpp.kernel", "LowRankKernel"), ("ndpp.io", "save"), ("ndpp.io", "load")])

@@ -19,11 +19,11 @@ from ndpp.baskets import Baskets
 from ndpp.datasets import make_kernel
 from ndpp.diagnostics import diagnose_chains
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 from ndpp_experiments.chains import log_det_gap, noise_of_gap, run_chains
 from ndpp_experiments.diagnostics import energy_test
 from ndpp_experiments.kernels import learned_file
+from ndpp_experiments.plots import Curve, Panel, convergence_curves
 from ndpp_experiments.record import Finding, Result, Say, grouped, number
 from ndpp_experiments.timing import draw_times, step_times
 

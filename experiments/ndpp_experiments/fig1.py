@@ -17,10 +17,10 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.datasets import cache_folder, make_kernel
 from ndpp.diagnostics import sup_distance, total_variation
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Cholesky, Clock, DirectUp, Exact, Naive, NaiveUp, RandomSize, Rejection, RejectionUp, Walk
 from ndpp.samplers.base import Sampler
 from ndpp_experiments.enumerated import enumerate_random_size, enumerate_walk
+from ndpp_experiments.plots import Curve, Panel, convergence_curves
 from ndpp_experiments.record import Finding, Result, Say, grouped, number
 from ndpp_experiments.stored_draws import draw_masks
 

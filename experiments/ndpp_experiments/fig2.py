@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ndpp.datasets import make_kernel
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
+from ndpp_experiments.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp_experiments.record import Finding, Result, Say, number
 from ndpp_experiments.timing import draw_times, prepared, step_times
 

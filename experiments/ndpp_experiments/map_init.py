@@ -18,11 +18,11 @@ from ndpp.datasets import make_kernel
 from ndpp.diagnostics import total_variation
 from ndpp.inference import greedy_map
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Exact, Walk
 from ndpp_experiments.chains import log_det_gap, noise_of_gap, run_chains
 from ndpp_experiments.enumerated import EnumeratedWalk, enumerate_walk
 from ndpp_experiments.kernels import from_files
+from ndpp_experiments.plots import Curve, Panel, convergence_curves
 from ndpp_experiments.record import Finding, Result, Say, grouped
 
 BOUNDS = (0.25, 0.01)

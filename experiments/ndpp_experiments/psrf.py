@@ -14,9 +14,9 @@ import numpy as np
 from ndpp._types import FloatArray
 from ndpp.datasets import make_kernel
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, convergence_curves
 from ndpp.samplers import Walk
 from ndpp_experiments.chains import run_chains
+from ndpp_experiments.plots import Curve, Panel, convergence_curves
 from ndpp_experiments.record import Finding, Result, Say, grouped
 
 THRESHOLD = 1.1

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 from ndpp.datasets import make_kernel
 from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp.samplers import NaiveUp, Rejection, RejectionUp, Walk, registry
 from ndpp.samplers.registry import CHOLESKY, NAIVE_WALK, PAPERS_WALK, REJECTION, Request, SamplerSpec, Timing, offered
 from ndpp.samplers.walk.up import UpStep
+from ndpp_experiments.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp_experiments.record import Finding, Result, Say, grouped, number
 from ndpp_experiments.samplers_timed import PREPARATION
 from ndpp_experiments.timing import draw_times, prepared, proposal_times, step_times

@@ -21,7 +21,7 @@ TO = ROOT / "docs" / "_static" / "imports.svg"
 LEFT, RIGHT, ROW, GAP, WIDTH = 80, 800, 50, 22, 7.4
 STYLE = """<style>.module{fill:#fdf3e0;stroke:#506070} .package{fill:#cfe0f3;stroke:#506070} .band0{fill:#fff}
 .band1{fill:#f1f5fa} .edge{fill:none;stroke:#7a8fa8} text{font:13px sans-serif;text-anchor:middle}</style>"""
-OLD_NAMES = {"experiments", "io", "kernel"}  # modules that have moved and only point to their new place
+OLD_NAMES = {"experiments", "explain", "io", "kernel"}  # modules that have moved and only point to their new place
 Edges = frozenset[tuple[str, str]]
 
 

@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 
 from ndpp import LowRankKernel, answers, plots
 from ndpp.datasets import shelf_kernel
-from ndpp.plots import Curve
 from ndpp.plots._base import ATTRACT, REPEL, line_look
+from ndpp_experiments.plots import Curve
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 STATIC = DOCS / "_static"

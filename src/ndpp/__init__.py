@@ -55,7 +55,7 @@ __all__ = [
     "save",
 ]
 
-_PACKAGES = ("answers", "datasets", "diagnostics", "metrics", "plots", "samplers")
+_PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
 _ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
 
 

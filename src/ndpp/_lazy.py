@@ -8,12 +8,16 @@ from importlib import import_module
 from typing import Any
 
 
-def moved(old: str, new: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning."""
+def moved(old: str, new: str, **names: str) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning.
 
-    place = f"ndpp or {new}" if new.startswith("ndpp.") else new
+    Names that have changed, too, are given as old="new".
+    """
+
+    place = f"ndpp or {new}" if new.startswith("ndpp.laws.") else new
 
     def find(name: str) -> Any:
+        name = names.get(name, name)
         try:
             found = getattr(import_module(new), name)
         except AttributeError:
@@ -25,7 +29,7 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
 
 
 def renamed(module: str, **names: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new" or old="other.module.new".
+    """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new" or old="package.module.new".
 
     Old names keep working, with a DeprecationWarning.
     """

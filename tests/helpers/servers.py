@@ -122,7 +122,7 @@ def serving(app: Any) -> Iterator[str]:
     """Serve an application in a thread; give its address."""
     import uvicorn
 
-    from ndpp.serve.protocol import PatientProtocol
+    from ndpp.serve.run import PatientProtocol
 
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_config=None, server_header=False))

@@ -9,7 +9,9 @@ import ndpp
 from kernels import AWKWARD, Case
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import ZeroProbabilityError
+from ndpp.inference import Ranking
 from ndpp.inference import scorer as module
+from ndpp.inference.ranking import Rule
 from ndpp.inference.scorer import Scorer
 from servers import trips
 
@@ -66,6 +68,21 @@ def test_mixtures_are_left_to_the_routines(whole: bool):
     np.testing.assert_allclose(alone[1], ROUTINES[whole](law, ["tea"]), rtol=1e-9)
 
 
+def tied() -> ndpp.Mixture:
+    shelf = shelf_kernel()
+    odds = np.random.default_rng(0).gamma(1.0, 0.2, size=(3, 12))
+    return ndpp.Mixture.tied(odds, shelf.X, (shelf.W - shelf.W.T) / 2, [0.5, 0.3, 0.2], labels=shelf.labels)
+
+
+@both
+def test_mixtures_have_the_tables_of_their_ties(whole: bool):
+    law = tied()
+    scorer = Scorer(law)
+    assert scorer._base.has_tables
+    for basket in ([], [6], [6, 3]):
+        np.testing.assert_allclose(scorer.scores(basket, whole=whole), ROUTINES[whole](law, basket), rtol=1e-9)
+
+
 def test_a_duplicate_scores_nothing():
     X = np.vstack([np.eye(3), np.eye(3)[:1]])
     kernel = ndpp.LowRankKernel(X, np.eye(3))
@@ -110,3 +127,20 @@ def test_a_kernel_with_a_background(whole: bool):
     for basket in ([], [3], [3, 40, 7]):
         found = Scorer(kernel).scores(np.array(basket, np.int64), whole=whole)
         np.testing.assert_allclose(found, ROUTINES[whole](kernel, basket), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("ranking", list(Ranking))
+@pytest.mark.parametrize("make", [shelf_kernel, trips, tied])
+def test_the_best_items_are_those_of_the_library(make, ranking: Ranking):
+    law = make()
+    rule, basket = Rule.of(law, n=3, ranking=ranking), law.ids(["bread", "tea"])
+    found, expected = Scorer(law).best(rule, basket), ndpp.recommend(law, basket, n=3, ranking=ranking)
+    assert found.items.tolist() == expected.items.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-9)
+
+
+@pytest.mark.parametrize("ranking", list(Ranking))
+def test_a_basket_that_never_occurs_has_no_best_items(ranking: Ranking):
+    apart = ndpp.Mixture.tied([[1, 1, 0, 0], [0, 0, 1, 1]], np.zeros((4, 2)), np.zeros((2, 2)), [0.5, 0.5])
+    with pytest.raises(ZeroProbabilityError):
+        Scorer(apart).best(Rule.of(apart, ranking=ranking), np.array([0, 2]))

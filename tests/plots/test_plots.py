@@ -15,9 +15,10 @@ from ndpp.answers.records import Pairs, Related, Relation, Share
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, MissingExtraError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.plots import Bar, Curve, Panel
 from ndpp.plots._base import ATTRACT, REPEL
 from ndpp.plots.maps import _spread
+from ndpp_experiments import plots as figures
+from ndpp_experiments.plots import Bar, Curve, Panel
 
 to_hex = pytest.importorskip("matplotlib.colors", reason="needs matplotlib: pip install 'ndpp[plot]'").to_hex
 
@@ -64,10 +65,10 @@ FIGURES = {
     "pairs of a mixture": lambda kernel: plots.pair_chart(answers.pairs(mixture_of(kernel), n=4)),
     "map of a mixture": lambda kernel: plots.embedding_map(mixture_of(kernel), n=12),
     "size_law": lambda kernel: plots.size_distributions({"kernel": kernel.size_distribution()}, observed=[1, 2, 2, 5]),
-    "convergence": lambda kernel: plots.convergence_curves([PANEL] * 4),
-    "long names": lambda kernel: plots.convergence_curves([PANEL._replace(curves=LONG)] * 2),
-    "runtimes": lambda kernel: plots.runtimes([PANEL]),
-    "rejections": lambda kernel: plots.rejections(BARS),
+    "convergence": lambda kernel: figures.convergence_curves([PANEL] * 4),
+    "long names": lambda kernel: figures.convergence_curves([PANEL._replace(curves=LONG)] * 2),
+    "runtimes": lambda kernel: figures.runtimes([PANEL]),
+    "rejections": lambda kernel: figures.rejections(BARS),
 }
 
 
@@ -155,21 +156,21 @@ def test_lines_of_the_graph_tell_kind_and_strength_and_join_neighbours(pairs):
 
 
 def test_bands_are_drawn_around_curves_and_the_reference():
-    bands = plots.convergence_curves([PANEL]).axes[0].collections
+    bands = figures.convergence_curves([PANEL]).axes[0].collections
     assert len(bands) == 10  # nine curves and the reference, which is behind them
     edges = bands[0].get_paths()[0].vertices
     assert set(map(tuple, edges)) == {(10, 0.2), (10, 0.4), (1000, 0.02), (1000, 0.04)}
 
 
 def test_no_two_curves_look_the_same():
-    lines = plots.convergence_curves([PANEL]).axes[0].get_lines()[2:]
+    lines = figures.convergence_curves([PANEL]).axes[0].get_lines()[2:]
     looks = {(line.get_color(), line.get_marker(), str(line.get_linestyle())) for line in lines}
     assert len(looks) == len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 9
 
 
 def test_a_curve_looks_the_same_in_every_panel():
     second = PANEL._replace(curves=CURVES[3:5])
-    figure = plots.convergence_curves([PANEL, second])
+    figure = figures.convergence_curves([PANEL, second])
     colours = [{line.get_label(): line.get_color() for line in axes.get_lines()} for axes in figure.axes]
     assert colours[1]["sampler 5"] == colours[0]["sampler 5"]
 
@@ -177,15 +178,15 @@ def test_a_curve_looks_the_same_in_every_panel():
 def test_slopes_are_fitted_and_shown():
     n = np.array([10, 100, 1000])
     flat, cubic = Curve("flat", n, [2.0, 2.0, 2.0]), Curve("cubic", n, 1e-9 * n**3)
-    figure = plots.runtimes([Panel("t", "n", "seconds", [flat, cubic])])
+    figure = figures.runtimes([Panel("t", "n", "seconds", [flat, cubic])])
     assert {"flat (slope 0.00)", "cubic (slope 3.00)"} <= set(texts(figure))
-    assert "flat" in texts(plots.runtimes([Panel("t", "n", "seconds", [flat])], slopes=False))
+    assert "flat" in texts(figures.runtimes([Panel("t", "n", "seconds", [flat])], slopes=False))
     noisy = Curve("noisy", n, [2.0, 2.1, 2.0])
-    low, high = plots.runtimes([Panel("t", "n", "seconds", [noisy])]).axes[0].get_ylim()
+    low, high = figures.runtimes([Panel("t", "n", "seconds", [noisy])]).axes[0].get_ylim()
     assert high / low >= 9.99  # a decade at least, so that noise does not look like a trend
     for x, y in (([1, 1], [1, 2]), ([1, 2], [0, 1]), ([1, 2, 3], [1, 2])):
         with pytest.raises(InvalidInputError, match="log-log"):
-            plots.fitted_slope(x, y)
+            figures.fitted_slope(x, y)
 
 
 def test_sizes_are_those_of_the_law_and_the_baskets():
@@ -197,11 +198,11 @@ def test_sizes_are_those_of_the_law_and_the_baskets():
 
 
 def test_expected_rejections_are_marked():
-    figure = plots.rejections(BARS)
+    figure = figures.rejections(BARS)
     assert "3e+13 (*)" in texts(figure)
     assert [bool(bar.get_hatch()) for bar in figure.axes[0].patches] == [False, False, True]
-    assert not any("(*)" in text for text in texts(plots.rejections(BARS[:2])))
-    assert "0" in texts(plots.rejections([Bar("a", "walk", 0.0)]))
+    assert not any("(*)" in text for text in texts(figures.rejections(BARS[:2])))
+    assert "0" in texts(figures.rejections([Bar("a", "walk", 0.0)]))
 
 
 def test_items_of_a_kind_are_near_each_other_on_the_map():
@@ -249,9 +250,9 @@ def test_the_map_joins_what_is_on_it(kernel):
 
 def test_nothing_to_draw():
     for call, empty in (
-        (plots.convergence_curves, ()),
+        (figures.convergence_curves, ()),
         (plots.size_distributions, {}),
-        (plots.rejections, ()),
+        (figures.rejections, ()),
         (plots.popularity_chart, ()),
         (plots.pair_chart, Pairs(0, (), ())),
         (plots.pair_graph, Pairs(0, (), ())),

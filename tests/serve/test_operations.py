@@ -19,7 +19,7 @@ from ndpp.answers.draws import Drawer, go_on
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import Limits
-from ndpp.serve.protocol import PatientProtocol
+from ndpp.serve.run import PatientProtocol
 from servers import get, post, serving
 
 

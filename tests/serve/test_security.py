@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from ndpp.errors import InvalidInputError
-from ndpp.serve import gate, protocol
+from ndpp.serve import gate, run
 from ndpp.serve.app import create_app
 from ndpp.serve.gate import read_token
 from servers import get, post, request, serving
@@ -133,7 +133,7 @@ def test_a_slow_body_is_given_up(model, monkeypatch):
 
 
 def test_slow_headers_are_given_up_and_quick_connections_are_not(model, monkeypatch):
-    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(run, "HEADER_SECONDS", 0.3)
     with serving(create_app(model)) as url:
         assert talk(url, b"GET /health HTTP/1.1\r\nHost: loc", wait=3.0) == b""
         again = talk(url, NEXT + b"GET /hea", wait=3.0)

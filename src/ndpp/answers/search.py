@@ -9,7 +9,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +18,6 @@ LEAST_SHARE = 0.4
 """Names that share fewer of the query's trigrams are no match."""
 RANKED = 200
 """Names that are compared with the query letter by letter."""
-
-
-class Found(NamedTuple):
-    """Ids of the matching items, best first, and how many there are in all."""
-
-    items: list[int]
-    total: int
 
 
 def folded(text: str) -> str:
@@ -53,8 +45,8 @@ class LabelIndex:
     Examples
     --------
     >>> index = LabelIndex(["tomato sauce", "pesto", "potato"], np.array([0.5, 0.2, 0.3]))
-    >>> index.search("tomatoe", 5).items, index.search("pes", 5).items
-    ([0], [1])
+    >>> index.search("tomatoe", 5), index.search("pes", 5)
+    (([0], 1), ([1], 1))
     """
 
     def __init__(self, labels: Sequence[str], weights: FloatArray) -> None:
@@ -70,16 +62,16 @@ class LabelIndex:
         self._grams, starts = np.unique(grams[first], return_index=True)
         self._ends = np.append(starts, len(self._owners))
 
-    def search(self, query: str, limit: int, offset: int = 0) -> Found:
-        """Return the items that match, best first; all of them, the most popular first, if the query is empty."""
+    def search(self, query: str, limit: int, offset: int = 0) -> tuple[list[int], int]:
+        """Return the items that match, best first, and how many do; all of them, the most popular first, if the query is empty."""
         wanted = folded(query)
         if not wanted:
-            return Found(self.popular[offset : offset + limit].tolist(), len(self.names))
+            return self.popular[offset : offset + limit].tolist(), len(self.names)
         shares = self._shares(wanted)
         matching = np.flatnonzero(shares >= LEAST_SHARE)
         order = matching[np.lexsort((-self.weights[matching], -shares[matching]))]
         head = sorted(order[:RANKED].tolist(), key=lambda item: self._key(item, wanted, float(shares[item])))
-        return Found([*head, *order[RANKED:].tolist()][offset : offset + limit], len(order))
+        return [*head, *order[RANKED:].tolist()][offset : offset + limit], len(order)
 
     def _shares(self, wanted: str) -> FloatArray:
         """Return the share of the query's trigrams that each name has; at least a half where it has all that begin no word."""

@@ -13,9 +13,9 @@ import typer
 from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
+from ndpp.cli.draw import WALKS, WalkStart, prepare, sampler_option
 from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
-from ndpp.cli.samplers import WALKS, WalkStart, prepare, sampler_option
 from ndpp.errors import InvalidInputError
 from ndpp.samplers.registry import WALK, Request
 
@@ -31,11 +31,8 @@ JUDGED = "This is about the Markov chain, not about the fit of the model; for th
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
 
 
-class HoldoutName(StrEnum):
-    """Which item of a basket is held out."""
-
-    random = "random"
-    largest_id = "largest-id"
+HoldoutName = StrEnum("HoldoutName", {"random": "random", "largest_id": "largest-id"})
+"""Which item of a basket is held out."""
 
 
 def evaluate(

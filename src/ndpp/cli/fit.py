@@ -18,12 +18,12 @@ from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
 from ndpp.cli.output import Report, emit, working
-from ndpp.cli.training import Family, Settings, make_estimator, train
+from ndpp.cli.training import Kind, Settings, make_estimator, train
 from ndpp.errors import UnfinishedRunError
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
 
-FAMILIES = (
+KINDS = (
     "mixture: missions with ties between items; a single kernel is faster to fit and less accurate: ndpp, where items attract and "
     "repel, ondpp, cheap to sample by rejection, or symmetric, where items only repel."
 )
@@ -38,7 +38,7 @@ TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; t
 def fit(
     baskets: o.BasketFile,
     output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)],
-    family: Annotated[Family, typer.Option("--model", metavar="NAME", help=FAMILIES)] = Family.mixture,
+    kind: Annotated[Kind, typer.Option("--model", metavar="NAME", help=KINDS)] = Kind.mixture,
     rank: Annotated[int | None, o.number(RANK, "--rank", "-r", least=1)] = None,
     missions: Annotated[int | None, o.number(MISSIONS, "--missions", "--n-missions", least=1)] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
@@ -79,7 +79,7 @@ def fit(
             warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
             chosen["max_epochs"] = settings.max_epochs or epochs
         common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
-        estimator = make_estimator(family, chosen, data, jobs, as_labels=labels, **common)
+        estimator = make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
         kept = _set_aside(data, test, seed, output)
         train(estimator, kept, held_out, part, resume=resume)
         about = Provenance.of(estimator, source, kept, seed)

@@ -15,7 +15,6 @@ from safetensors import safe_open
 from ndpp import answers
 from ndpp._show import Table
 from ndpp._types import FloatArray
-from ndpp.answers.records import Mission
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import Source, check_output, fingerprint, load_model
@@ -94,7 +93,10 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
         notes = _bars(np.array(size_law), "P(size)")
     told = found.data()
     data = {**facts, "size_law": size_law, "popular": told["popular"], "missions": told["missions"]}
-    notes += [*_most_frequent([(one.item, one.probability) for one in found.popular]), *_listed(found.missions)]
+    notes += _most_frequent([(one.item, one.probability) for one in found.popular])
+    if found.missions:
+        notes += ["", "Missions, similar components together (ndpp sample --mission draws from one):"]
+        notes += [f"{i:>3}  {one}" for i, one in enumerate(found.missions, 1)]
     table = _facts({**facts, **header.metadata}, path.name)
     return Report({**data, "training": header.metadata}, table, notes=notes)
 
@@ -106,15 +108,6 @@ def _shape(law: Any, header: ModelHeader) -> dict[str, Any]:
         "columns": header.n_columns, "rank": law.rank, "items_that_can_occur": len(law.support),
         "precision": str(law.X.dtype),
     }  # fmt: skip
-
-
-def _listed(found: Sequence[Mission]) -> list[str]:
-    """Return the missions, a line each, with the numbers that --mission takes."""
-    if not found:
-        return []
-    return ["", "Missions, similar components together (ndpp sample --mission draws from one):"] + [
-        f"{i:>3}  {one}" for i, one in enumerate(found, 1)
-    ]
 
 
 def _baskets(baskets: Baskets, name: str, top: int) -> Report:

@@ -25,22 +25,9 @@ from ndpp.cli.lists import read_groups
 from ndpp.cli.output import working
 from ndpp.errors import TrainingInterruptedWarning
 
-
-class Family(StrEnum):
-    """Families of models."""
-
-    mixture = "mixture"
-    ndpp = "ndpp"
-    ondpp = "ondpp"
-    symmetric = "symmetric"
-
-
-ESTIMATORS = {
-    Family.mixture: "MixtureNDPP",
-    Family.ndpp: "NDPP",
-    Family.ondpp: "ONDPP",
-    Family.symmetric: "SymmetricDPP",
-}
+Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
+"""Kinds of models."""
+ESTIMATORS = {"mixture": "MixtureNDPP", "ndpp": "NDPP", "ondpp": "ONDPP", "symmetric": "SymmetricDPP"}
 PANEL = "Training (default: the estimator's own)"
 
 
@@ -80,7 +67,7 @@ class Settings:
 
 
 def make_estimator(
-    family: Family,
+    kind: Kind,
     settings: Mapping[str, Any],
     data: Baskets,
     jobs: int | None,
@@ -88,7 +75,7 @@ def make_estimator(
     as_labels: bool | None,
     **common: Any,
 ) -> Any:
-    """Return the estimator of a family with these settings, of which None are not given."""
+    """Return the estimator of a kind with these settings, of which None are not given."""
     with working("loading torch"):
         from ndpp import learning
 
@@ -96,11 +83,11 @@ def make_estimator(
             import torch
 
             torch.set_num_threads(jobs)
-    estimator = getattr(learning, ESTIMATORS[family])
+    estimator = getattr(learning, ESTIMATORS[kind])
     given, known = {name: value for name, value in settings.items() if value is not None}, estimator().get_params()
     for name in given:
         option = ALIASES.get(name, name).replace("_", "-")
-        require(name in known, f"--{option} is not an option of --model {family.value}")
+        require(name in known, f"--{option} is not an option of --model {kind.value}")
     if (families := given.get("families", "auto")) != "auto":
         given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
     if "init" in given:

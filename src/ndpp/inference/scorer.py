@@ -48,7 +48,7 @@ class Scorer:
         self.law: Any = law
         base, rows = getattr(law, "base", None), getattr(law, "X", None)
         self._base = None if base is None else Scorer(base)
-        self._has_tables = isinstance(rows, np.ndarray) and rows.size <= MOST_ENTRIES
+        self.has_tables = isinstance(rows, np.ndarray) and rows.size <= MOST_ENTRIES
 
     @cached_property
     def _completion(self) -> Table:
@@ -60,7 +60,7 @@ class Scorer:
 
     def _quick(self, ids: IntArray, *, whole: bool) -> FloatArray | None:
         """Return the scores from tables, None where there are none and where rounding may show."""
-        if self._has_tables:
+        if self.has_tables:
             found = (self._completion if whole else self._continuation).scores(ids)
             return found if found is None or whole else found.clip(max=1.0)
         if self._base is None or not whole:
@@ -69,7 +69,8 @@ class Scorer:
         return None if np.isnan(scores[0]) else scores
 
     def _each(self, _: Law, baskets: Baskets) -> FloatArray:
-        return np.array([self.scores(basket, whole=True) for basket in baskets])
+        scores = [self.scores(basket, whole=True) for basket in baskets]
+        return np.reshape(scores, (len(baskets), self.law.n_items))
 
     def _one(self, ids: IntArray) -> Baskets:
         return Baskets.from_lists([ids], n_items=self.law.n_items)
@@ -92,7 +93,7 @@ class Scorer:
         """Return :meth:`scores` of the baskets of one item each, one row per item; NaN for items that never occur alone."""
         alone = Baskets.from_lists(items[:, None].tolist(), n_items=self.law.n_items)
         ranking = Ranking.COMPLETION if whole else Ranking.CONTINUATION
-        if not self._has_tables or not len(items):
+        if not self.has_tables or not len(items):
             return ranking.scores_or_nan(self.law, alone)
         found = [(i, self._quick(one, whole=whole)) for i, one in enumerate(alone)]
         careful = [ranking.scores_or_nan(self.law, alone[[i]])[0] if row is None else row for i, row in found]

@@ -14,6 +14,7 @@ ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
 GO_TOGETHER, REPLACE_EACH_OTHER = "go together", "stand in for each other"
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
+HATCHED: dict[str, Any] = {"hatch": "///", "edgecolor": "white"}
 MARKERS = "osD^vPX*p"
 _DASHES = (*((0, dash) for dash in ((1, 1), (5, 1), (3, 1, 1, 1), (8, 2))), ":", (0, (4, 1, 1, 1, 1, 1)))
 STYLES: tuple[Any, ...] = ("-", "--", "-.", *_DASHES)
@@ -41,3 +42,9 @@ def line_look(i: int) -> dict[str, Any]:
     """Return the colour, marker and dashes of line i, all different for the first nine."""
     i %= len(COLOURS)
     return {"color": COLOURS[i], "marker": MARKERS[i], "ls": STYLES[i], "ms": 5, "lw": 1.6}
+
+
+def open_frame(axes: Any) -> None:
+    """Remove the frame except for its lower edge, and the ticks of the bars."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)

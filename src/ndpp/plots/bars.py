@@ -1,34 +1,35 @@
-"""Bar charts: popular items, related items, the strongest pairs, and rejections per sampler."""
+"""Bar charts: popular items, related items, the strongest pairs, missions, and sizes of baskets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ndpp._types import FloatArray
 from ndpp.answers.records import Mission, Pairs, Related, Relation, Share
-from ndpp.plots._base import ATTRACT, COLOURS, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
+from ndpp.plots._base import (
+    ATTRACT,
+    GO_TOGETHER,
+    HATCHED,
+    NEUTRAL,
+    REPEL,
+    REPLACE_EACH_OTHER,
+    check_any,
+    figure,
+    line_look,
+    open_frame,
+    short,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HATCHED: dict[str, Any] = {"hatch": "///", "edgecolor": "white"}
 MIN_LIFT = 1 / 64
 """Smaller lifts are drawn as this."""
-
-
-class Bar(NamedTuple):
-    """A number of rejections or seconds; ``expected`` marks a closed form for a run that would not finish.
-
-    Bars with different ``panel`` are drawn next to each other, with a common axis of groups.
-    """
-
-    group: str
-    series: str
-    value: float
-    expected: bool = False
-    panel: str = ""
+MIN_SHARE = 1e-4
+"""Sizes of smaller probability are left out at both ends."""
 
 
 def popularity_chart(shares: Sequence[Share]) -> Figure:
@@ -70,13 +71,14 @@ def pair_chart(pairs: Pairs) -> Figure:
 def mission_chart(found: Sequence[Mission]) -> Figure:
     """Plot the result of :func:`ndpp.answers.missions`: the share of each mission, its mean size and its most typical items.
 
-    Examples
-    --------
-    >>> from ndpp.answers.records import Typical
-    >>> beer = Typical("beer", 0.6, 2.5)
-    >>> figure = mission_chart([Mission("beer and crisps", 0.35, 2.1, (beer,), (0,))])
-    >>> [text.get_text() for text in figure.axes[0].texts]
-    ['35.0%, 2.1 items: beer 2.5×']
+        Examples
+        --------
+        >>> from ndpp._types import FloatArray
+    from ndpp.answers.records import Typical
+        >>> beer = Typical("beer", 0.6, 2.5)
+        >>> figure = mission_chart([Mission("beer and crisps", 0.35, 2.1, (beer,), (0,))])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['35.0%, 2.1 items: beer 2.5×']
     """
     drawn, axes = _bar_chart([short(mission.name) for mission in found])
     typical = (
@@ -93,49 +95,34 @@ def mission_chart(found: Sequence[Mission]) -> Figure:
     return drawn
 
 
-def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample (or one step of a walk)") -> Figure:
-    """Plot horizontal bars by group on a log axis; expected values are hatched and marked with (*).
+def size_distributions(distributions: Mapping[str, Any], *, observed: Any = None) -> Figure:
+    """Plot size distributions as lines, by name, over the shares of ``observed`` basket sizes as bars.
+
+    ``distributions`` are arrays of the probabilities of sizes 0, 1, …, as ``kernel.size_distribution()`` returns them.
 
     Examples
     --------
-    >>> figure = rejections([Bar("k = 10", "walk", 3.5), Bar("k = 10", "exact", 2e13, expected=True)])
-    >>> [text.get_text() for text in figure.axes[0].texts]
-    ['k = 10', '3.5', '2e+13 (*)']
+    >>> figure = size_distributions({"kernel": [0.2, 0.5, 0.3]}, observed=[1, 1, 2, 0])
+    >>> figure.axes[0].get_ylabel()
+    'share of baskets'
     """
-    check_any(bars)
-    panels = list(dict.fromkeys(bar.panel for bar in bars))
-    colours = dict(zip(dict.fromkeys(bar.series for bar in bars), (ATTRACT, REPEL, *COLOURS[1:4]) * len(bars)))
-    positive = [bar.value for bar in bars if bar.value > 0] or [1.0]
-    left, right = 10 ** np.floor(np.log10(min(positive)) - 0.3), max(positive)
-    heads: dict[str, float] = {}
-    places: dict[tuple[str, str], float] = {}
-    y = 0.0
-    for group in dict.fromkeys(bar.group for bar in bars):
-        heads[group] = y
-        own = dict.fromkeys(bar.series for bar in bars if bar.group == group)
-        places |= {(group, series): y + 1 + j for j, series in enumerate(own)}
-        y += len(own) + 1.6
-    drawn = figure(8.6 if len(panels) == 1 else 2.0 + 3.4 * len(panels), 1.1 + 0.26 * y)
-    columns: Any = drawn.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-    for group, at in heads.items():
-        columns[0].text(0.0, at, group, fontweight="bold", transform=columns[0].get_yaxis_transform(), va="center")
-    for axes, panel in zip(columns, panels):
-        _open(axes)
-        axes.set(xscale="log", xlim=(left, left * (right / left) ** (1.22 if len(panels) == 1 else 1.34)))
-        axes.set_ylim(y - 0.8, -0.8)
-        if panel:
-            axes.set_title(panel, loc="left", fontweight="bold")
-        for bar in (bar for bar in bars if bar.panel == panel):
-            at, end = places[bar.group, bar.series], max(bar.value, left)  # zero ends at the left edge
-            look = HATCHED if bar.expected else {}
-            axes.barh(at, end - left, left=left, height=0.75, color=colours[bar.series], lw=0, **look)
-            value = f"{bar.value:,.0f}" if 100 <= bar.value < 1e5 else f"{bar.value:.2g}"
-            mark = value + " (*)" * bar.expected
-            axes.annotate(mark, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=9)
-    columns[0].set_yticks(list(places.values()), [series for _, series in places])
-    drawn.supxlabel(xlabel, fontsize="medium")
-    if any(bar.expected for bar in bars):
-        columns[-1].set_title("(*) closed-form expectation, not run", loc="right", fontsize=9)
+    check_any(distributions)
+    shares: FloatArray = np.empty(0) if observed is None else np.bincount(observed) / len(observed)
+    arrays = {name: np.asarray(values, np.float64) for name, values in distributions.items()}
+    shown = np.concatenate([np.flatnonzero(values > MIN_SHARE) for values in [*arrays.values(), shares]])
+    low, high = int(shown.min()), int(shown.max())
+    drawn = figure(6.4, 3.8)
+    axes = drawn.add_subplot(xlabel="items in a basket", ylabel="share of baskets")
+    axes.spines[["top", "right"]].set_visible(False)
+    if shares.size:
+        axes.bar(np.arange(len(shares)), shares, color="#c9cfd4", width=0.85, label="baskets")
+    for i, (name, values) in enumerate(arrays.items()):
+        look = {**line_look(i), "ms": 4}
+        axes.plot(np.arange(len(values)), values, label=name, markevery=max(1, (high - low) // 30), **look)
+    axes.set_xlim(low - 0.7, high + 0.7)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value == 0 or value >= 0.01 else f"{value:.1%}")
+    axes.legend(frameon=False)
     return drawn
 
 
@@ -169,11 +156,5 @@ def _bar_chart(names: Sequence[str]) -> tuple[Figure, Any]:
     axes = drawn.add_subplot()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    _open(axes)
+    open_frame(axes)
     return drawn, axes
-
-
-def _open(axes: Any) -> None:
-    """Remove the frame except for its lower edge, and the ticks of the bars."""
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
@@ -20,7 +23,7 @@ import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
 from ndpp.errors import InvalidInputError
-from ndpp.serve import batch, metrics, pages, problems
+from ndpp.serve import metrics, pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
 from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
@@ -30,6 +33,11 @@ from ndpp.serve.work import Stop, Work
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
 Flag = Annotated[bool, Query()]
+JSON_LINES = "application/x-ndjson"
+LINES: dict[str, Any] = {
+    "description": "One JSON object per line.",
+    "content": {JSON_LINES: {"schema": {"type": "string"}}},
+}
 api = APIRouter(prefix="/api", responses=problems.RESPONSES)
 
 
@@ -166,15 +174,49 @@ async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     return await ask(request, lambda model, _: answers.probability(model, question.basket))
 
 
-@api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: batch.RESPONSE})
+@api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
 async def many(request: Request, question: s.BatchAsk) -> Response:
     """One question for thousands of baskets. The answer is streamed, one JSON object per line and basket, in order.
 
     A line has the `index` of its basket and the fields of the single answer, or a `problem`.
     """
-    current, work = request.app.state.holder.current, request.app.state.work
-    shared = await work.run(request, partial(batch.resolved, current, question))
-    return StreamingResponse(batch.lines(work, request, current, shared), media_type=batch.MEDIA_TYPE)
+    current = request.app.state.holder.current
+    shared = await request.app.state.work.run(request, partial(_resolved, current, question))
+    return StreamingResponse(_lines(request, current, shared), media_type=JSON_LINES)
+
+
+def _resolved(model: Served, ask: s.BatchAsk, _: Stop) -> s.BatchAsk:
+    """Return the request with ids in the lists that all baskets share, and a seed; raise where a label is unknown."""
+    exclude = model.ids(ask.exclude, "exclude").tolist()
+    candidates = None if ask.candidates is None else model.ids(ask.candidates, "candidates").tolist()
+    seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
+    return ask.model_copy(update={"exclude": exclude, "candidates": candidates, "seed": seed})
+
+
+async def _lines(request: Request, model: Served, ask: s.BatchAsk) -> AsyncIterator[bytes]:
+    """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between."""
+    for i, basket in enumerate(ask.baskets):
+        task = partial(_of_batch, model, ask, basket, i)
+        try:
+            answer = (await request.app.state.work.run(request, task, admitted=True)).data()
+        except Exception as error:
+            found = problems.of(error)
+            if found is None:
+                raise
+            answer = {"problem": found}
+        yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int, stop: Stop) -> Record:
+    """Answer the question for one basket."""
+    if ask.task == "probability":
+        return answers.probability(model, basket)
+    lists: dict[str, Any] = {"n": ask.n, "ids": ask.ids, "exclude": ask.exclude, "candidates": ask.candidates}
+    if ask.task == "recommend":
+        order: dict[str, Any] = {"ranking": ask.ranking, "damping": ask.damping, "support": ask.support}
+        return answers.recommend(model, basket, **lists, **order)
+    seed = int(np.random.SeedSequence([ask.seed or 0, i]).generate_state(1)[0])
+    return answers.complete(model, basket, **lists, size=ask.size, seed=seed, check=stop.check)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ndpp
 from ndpp._types import FloatArray
-from ndpp.answers import Prepared
+from ndpp.answers import Prepared, recommend
 from ndpp.errors import NDPPError
 from ndpp.laws.files import INDEX, load_header
 from ndpp.serve.logs import event
@@ -23,33 +23,14 @@ WATCH_SECONDS = 0.25
 """Time between two looks at the file."""
 
 
-class Stamp(NamedTuple):
-    """What tells one version of a file from another."""
-
-    device: int
-    inode: int
-    modified: int
-    size: int
-
-    @classmethod
-    def of(cls, path: Path) -> Stamp:
-        """Return the stamp of a model file, or of the index of a folder."""
-        found = os.stat(path / INDEX if path.is_dir() else path)
-        return cls(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+def stamp(path: Path) -> tuple[int, ...]:
+    """Return what tells one version of a model file, or of the index of a folder, from another."""
+    found = os.stat(path / INDEX if path.is_dir() else path)
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class Served(Prepared):
-    """A prepared law with a name. It never changes; a replaced file becomes another one.
-
-    Parameters
-    ----------
-    law : LowRankKernel or another law
-        What ``ndpp.load`` returns.
-    name : str
-        What people call the model.
-    checksum : str
-        Tells versions of the model apart.
-    """
+    """A prepared law, its name, and a checksum that tells versions apart. It never changes; a replaced file becomes another one."""
 
     sizes: FloatArray | None = None
 
@@ -57,7 +38,7 @@ class Served(Prepared):
         super().__init__(law)
         self.name, self.checksum = name, checksum
         self.drawer.warm(int(self.index.popular[0]))
-        self.scorer.scores([])
+        recommend(self, [])  # prepares the ranking
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
         else:
@@ -85,7 +66,7 @@ class Holder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp = Stamp.of(path)  # before loading: what is written meanwhile is noticed
+        self._stamp = stamp(path)  # before loading: what is written meanwhile is noticed
         self.current = Served.load(path)
 
     async def watch(self, changed: Callable[[bool], None]) -> None:
@@ -93,12 +74,12 @@ class Holder:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                stamp = Stamp.of(self.path)
+                found = stamp(self.path)
             except OSError:  # between two versions there may be none; the old one goes on
                 continue
-            if stamp == self._stamp:
+            if found == self._stamp:
                 continue
-            self._stamp = stamp
+            self._stamp = found
             try:
                 self.current = await asyncio.to_thread(Served.load, self.path)
             except (NDPPError, OSError) as error:

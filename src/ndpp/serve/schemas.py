@@ -55,24 +55,27 @@ class Ranked(Ask):
     )
 
 
-class RecommendAsk(WithBasket, Ranked):
+class Limited(Ask):
+    """Which items may come."""
+
+    candidates: Listed | None = Field(None, description="Only these items may be added.")
+    exclude: Listed = Field([], description="Items that are never added.")
+
+
+class RecommendAsk(WithBasket, Ranked, Limited):
     """What goes with it?"""
 
     n: Count = Field(10, description="Most items to return.")
-    candidates: Listed | None = Field(None, description="Recommend only these items.")
-    exclude: Listed = Field([], description="Never recommend these items.")
     why: bool = Field(
         False, strict=True, description="Say what each score owes to popularity, to the mission and to ties."
     )
 
 
-class DrawAsk(Ask):
+class DrawAsk(Limited):
     """Draw baskets."""
 
     n: Samples = Field(1, description="How many baskets to draw.")
     size: Size | None = Field(None, description="Items of each basket, given ones included; null: any number.")
-    candidates: Listed | None = Field(None, description="Only these items may join.")
-    exclude: Listed = Field([], description="Items that no basket contains.")
     seed: Seed | None = Field(None, description="The same seed gives the same baskets; null: a fresh one.")
 
 
@@ -88,12 +91,11 @@ class WhyAsk(WithBasket):
     """What does an item's score owe to popularity, to the mission and to ties?"""
 
     ranking: Ranking = Field(Ranking.CONTINUATION, description="As in `recommend`.")
-
     item: Item = Field(description="The item whose score is explained.", examples=["jam"])
 
 
-class BatchAsk(Ranked):
-    """One question for many baskets."""
+class BatchAsk(Ranked, DrawAsk):
+    """One question for many baskets. What is drawn for basket i depends on the seed and on i."""
 
     task: Literal["recommend", "complete", "probability"] = Field(description="What to ask for each basket.")
     baskets: list[Items] = Field(
@@ -102,10 +104,6 @@ class BatchAsk(Ranked):
     n: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
         10, description="Items, or completions, for each basket."
     )
-    size: Size | None = Field(None, description="Items of each completion, given ones included.")
-    candidates: Listed | None = Field(None, description="Only these items.")
-    exclude: Listed = Field([], description="Never these items.")
-    seed: Seed | None = Field(None, description="Completion i of the batch depends on the seed and on i.")
 
 
 # -- answers: records of ndpp.answers, and what only the service knows ---------------------------------------------------------

@@ -22,9 +22,6 @@ T = TypeVar("T")
 class BusyError(Exception):
     """More requests wait than may."""
 
-    def __str__(self) -> str:
-        return "too many requests are waiting for an answer; try again in a second"
-
 
 class OutOfTimeError(Exception):
     """A request took longer than it may."""
@@ -37,9 +34,6 @@ class OutOfTimeError(Exception):
 
 class ClientGoneError(Exception):
     """Nobody waits for the answer."""
-
-    def __str__(self) -> str:
-        return "the client has closed the connection"
 
 
 class Stop:
@@ -80,7 +74,7 @@ class Work:
         A request that was ``admitted`` before is not turned away in the middle of its answer.
         """
         if not admitted and self.pending >= self.limits.threads + self.limits.waiting:
-            raise BusyError
+            raise BusyError("too many requests are waiting for an answer; try again in a second")
         stop = Stop(self.limits.seconds)
         self.pending += 1
         future: asyncio.Future[T] = asyncio.get_running_loop().run_in_executor(self._pool, task, stop)

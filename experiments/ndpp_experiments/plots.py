@@ -1,4 +1,4 @@
-"""Curves: how a distance falls with the number of samples, how a time grows with a problem, and size distributions."""
+"""Figures of the experiments: how a distance falls with the number of samples, how a time grows with a problem, rejections per sampler."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import NEUTRAL, check_any, figure, line_look
+from ndpp.plots._base import ATTRACT, COLOURS, HATCHED, NEUTRAL, REPEL, check_any, figure, line_look, open_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREY = "#9aa3ab"
-MIN_SHARE = 1e-4
-"""Sizes of smaller probability are left out at both ends."""
 
 
 class Curve(NamedTuple):
@@ -39,6 +37,19 @@ class Panel(NamedTuple):
     reference: Curve | None = None
     levels: Mapping[str, float] = {}
     log: bool = True
+
+
+class Bar(NamedTuple):
+    """A number of rejections or seconds; ``expected`` marks a closed form for a run that would not finish.
+
+    Bars with different ``panel`` are drawn next to each other, with a common axis of groups.
+    """
+
+    group: str
+    series: str
+    value: float
+    expected: bool = False
+    panel: str = ""
 
 
 def fitted_slope(x: Any, y: Any) -> float:
@@ -98,34 +109,49 @@ def runtimes(panels: Sequence[Panel], *, slopes: bool = True) -> Figure:
     return drawn
 
 
-def size_distributions(distributions: Mapping[str, Any], *, observed: Any = None) -> Figure:
-    """Plot size distributions as lines, by name, over the shares of ``observed`` basket sizes as bars.
-
-    ``distributions`` are arrays of the probabilities of sizes 0, 1, …, as ``kernel.size_distribution()`` returns them.
+def rejections(bars: Sequence[Bar], *, xlabel: str = "rejections for one sample (or one step of a walk)") -> Figure:
+    """Plot horizontal bars by group on a log axis; expected values are hatched and marked with (*).
 
     Examples
     --------
-    >>> figure = size_distributions({"kernel": [0.2, 0.5, 0.3]}, observed=[1, 1, 2, 0])
-    >>> figure.axes[0].get_ylabel()
-    'share of baskets'
+    >>> figure = rejections([Bar("k = 10", "walk", 3.5), Bar("k = 10", "exact", 2e13, expected=True)])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['k = 10', '3.5', '2e+13 (*)']
     """
-    check_any(distributions)
-    shares: FloatArray = np.empty(0) if observed is None else np.bincount(observed) / len(observed)
-    arrays = {name: np.asarray(values, np.float64) for name, values in distributions.items()}
-    shown = np.concatenate([np.flatnonzero(values > MIN_SHARE) for values in [*arrays.values(), shares]])
-    low, high = int(shown.min()), int(shown.max())
-    drawn = figure(6.4, 3.8)
-    axes = drawn.add_subplot(xlabel="items in a basket", ylabel="share of baskets")
-    axes.spines[["top", "right"]].set_visible(False)
-    if shares.size:
-        axes.bar(np.arange(len(shares)), shares, color="#c9cfd4", width=0.85, label="baskets")
-    for i, (name, values) in enumerate(arrays.items()):
-        look = {**line_look(i), "ms": 4}
-        axes.plot(np.arange(len(values)), values, label=name, markevery=max(1, (high - low) // 30), **look)
-    axes.set_xlim(low - 0.7, high + 0.7)
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}" if value == 0 or value >= 0.01 else f"{value:.1%}")
-    axes.legend(frameon=False)
+    check_any(bars)
+    panels = list(dict.fromkeys(bar.panel for bar in bars))
+    colours = dict(zip(dict.fromkeys(bar.series for bar in bars), (ATTRACT, REPEL, *COLOURS[1:4]) * len(bars)))
+    positive = [bar.value for bar in bars if bar.value > 0] or [1.0]
+    left, right = 10 ** np.floor(np.log10(min(positive)) - 0.3), max(positive)
+    heads: dict[str, float] = {}
+    places: dict[tuple[str, str], float] = {}
+    y = 0.0
+    for group in dict.fromkeys(bar.group for bar in bars):
+        heads[group] = y
+        own = dict.fromkeys(bar.series for bar in bars if bar.group == group)
+        places |= {(group, series): y + 1 + j for j, series in enumerate(own)}
+        y += len(own) + 1.6
+    drawn = figure(8.6 if len(panels) == 1 else 2.0 + 3.4 * len(panels), 1.1 + 0.26 * y)
+    columns: Any = drawn.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for group, at in heads.items():
+        columns[0].text(0.0, at, group, fontweight="bold", transform=columns[0].get_yaxis_transform(), va="center")
+    for axes, panel in zip(columns, panels):
+        open_frame(axes)
+        axes.set(xscale="log", xlim=(left, left * (right / left) ** (1.22 if len(panels) == 1 else 1.34)))
+        axes.set_ylim(y - 0.8, -0.8)
+        if panel:
+            axes.set_title(panel, loc="left", fontweight="bold")
+        for bar in (bar for bar in bars if bar.panel == panel):
+            at, end = places[bar.group, bar.series], max(bar.value, left)  # zero ends at the left edge
+            look = HATCHED if bar.expected else {}
+            axes.barh(at, end - left, left=left, height=0.75, color=colours[bar.series], lw=0, **look)
+            value = f"{bar.value:,.0f}" if 100 <= bar.value < 1e5 else f"{bar.value:.2g}"
+            mark = value + " (*)" * bar.expected
+            axes.annotate(mark, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=9)
+    columns[0].set_yticks(list(places.values()), [series for _, series in places])
+    drawn.supxlabel(xlabel, fontsize="medium")
+    if any(bar.expected for bar in bars):
+        columns[-1].set_title("(*) closed-form expectation, not run", loc="right", fontsize=9)
     return drawn
 
 
