@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import betaln
 
 import ndpp
 import oracles
@@ -15,7 +16,7 @@ from kernels import BY_NAME
 from mixtures import TOLERANCE, WEIGHTS, N, assert_close, enumerated, inclusion
 from ndpp import Baskets, FamilyMixture, Mixture, answers
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
-from ndpp.laws.family_sizes import FamilySizes, _expansion
+from ndpp.linalg.operations import NUMPY
 
 
 @every
@@ -115,8 +116,36 @@ def test_rare_sizes_are_relatively_accurate():
     assert law.log_normalizer(n) == pytest.approx(largest, rel=1e-9)
     assert law.log_prob(range(n), n) == pytest.approx(0.0, abs=1e-8)
     inside = law.log_normalizer(5)
-    assert FamilySizes(law, 0).log_at(5) == pytest.approx(inside, rel=1e-9)
+    assert law._tilted_to(0, 5).log_weight_of(5) - law.log_normalizers()[0] == pytest.approx(inside, rel=1e-9)
     assert law.inclusion_probabilities(5) == pytest.approx(5 / n, rel=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e12, 1.0, 1e-12, 1e-30])
+def test_sizes_of_families_that_nearly_always_or_hardly_ever_come(scale: float):
+    odds = [scale * np.array([1.0, 2.0, 3.0])]
+    law = FamilyMixture(odds, np.ones((3, 1)), [0, 1, 2], [0, 1, 2], np.zeros((3, 1)), [[1.0]], [1.0])
+    assert law.inclusion_probabilities(1) == pytest.approx([1 / 6, 1 / 3, 1 / 2], rel=1e-10)
+    assert law.inclusion_probabilities(2) == pytest.approx([5 / 11, 8 / 11, 9 / 11], rel=1e-10)
+    log_total = np.log1p(odds[0]).sum()
+    for size, weight in enumerate([1.0, 6.0, 11.0, 6.0]):
+        expected = np.log(weight) + size * np.log(scale) - log_total
+        assert law.log_normalizer(size) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_size_of_large_families():
+    """Sets of items of two families that are not tied: with o = Σ C(n, j) r^j, the odds to have none are given."""
+    n, a, r = 2000, np.array([0.3, 1e-3]), np.array([0.01, 0.02])
+    law = FamilyMixture([a], np.repeat(r, n)[:, None], np.repeat([0, 1], n), [0, 1], np.zeros((2, 1)), [[1.0]], [1.0])
+    log_binomial = [betaln(n - j + 1, j + 1) + np.log(n + 1) for j in range(41)]
+    own = np.exp(np.arange(41) * np.log(r[:, None]) - log_binomial) * a[:, None]
+    own[:, 0] = 1.0
+    by_count = own[0] * own[1][::-1]  # j items of the first family, 40 − j of the second
+    log_total = np.log1p(a * np.expm1(n * np.log1p(r))).sum()
+    assert law.log_normalizer(40) == pytest.approx(np.log(by_count.sum()) - log_total, rel=1e-9)
+    mean = by_count @ np.arange(41) / by_count.sum()
+    expected = np.repeat([mean / n, (40 - mean) / n], n)
+    assert law.inclusion_probabilities(40) == pytest.approx(expected, rel=1e-8)
 
 
 def test_a_larger_catalogue():
@@ -149,13 +178,13 @@ def test_points_of_a_circle_against_the_plain_sum_over_families():
     item_odds[:45] = 6.0
     odds = np.append([[1e-40, 1e-6]], np.exp(rng.normal(-5, 2, (1, 60))), axis=1)
     law = FamilyMixture(odds, item_odds, families, np.arange(62), X, W, [1.0])
-    sizes, z = FamilySizes(law, 0), FamilySizes(law, 0).circle(1e-3)
+    sizes, z = law._tilted(0, 0.0, {}).law, np.exp(np.append(1e-3 + 1j * np.linspace(0.01, 3.1, 40), [-1.0, 0.5]))
     o = np.stack([a * (np.prod(1 + np.outer(item_odds[families == g], z), axis=0) - 1) for g, a in enumerate(odds[0])])
-    p, (Q, QW) = o / (1 + o), law.touched.sides
-    assert len(_expansion(z, p, np.ones(62))[2]) in range(1, 20)
-    for part, system in sizes.systems(z, sizes.odds(np.expm1(law.patterns.log_totals_at(z)))):
-        plain = np.eye(4) + np.einsum("gm,ga,gb->mab", p[:, part], Q, QW)
-        assert system == pytest.approx(plain, rel=1e-12, abs=1e-13)
+    Q, QW = law.touched.sides
+    assert sum(len(groups.rows) for groups in sizes.heavy) in range(1, 30)
+    plain = np.eye(4) + np.einsum("gm,ga,gb->mab", o / (1 + o), Q, QW)
+    log_mean = np.log1p(o).sum(axis=0) + sum(NUMPY.log_det(plain)) - law.log_normalizers()[0]
+    assert np.exp(sizes.log_mean(z)) == pytest.approx(np.exp(log_mean), rel=1e-11, abs=1e-13)
     assert law.size_distribution().sum() == pytest.approx(1.0, abs=1e-13)
     assert law.size_distribution() @ np.arange(law.max_size + 1) == pytest.approx(law.inclusion_probabilities().sum())
 

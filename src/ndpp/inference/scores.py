@@ -16,14 +16,11 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
 from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
-from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.patterns import touched_weights
 from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import ROUNDING, eliminate
 
@@ -155,48 +152,24 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     return out
 
 
-@singledispatch
-def _given_components(
-    mixture: SharedTies, posterior: FloatArray, baskets: Baskets, score_ties: ScoreMany
-) -> FloatArray:
-    """Return the scores of many baskets from P(c | J); each kind of mixture with shared ties registers its own function."""
-    raise InvalidInputError(f"scores are those of a kernel or a mixture; got a {type(mixture).__name__}")
-
-
-@_given_components.register
-def _family_scores(
-    mixture: FamilyMixture, posterior: FloatArray, baskets: Baskets, score_ties: ScoreMany
-) -> FloatArray:
-    """Return popularity times tie for families that the basket does not touch, and Σ_c P(c | J) Σ_s P(s | c, J_g) r_as for the others."""
-    touched, patterns = mixture.patterns.touched(baskets), mixture.patterns
-    ties = score_ties(mixture.base, mixture.families_of(touched, len(baskets)))
-    probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
-    out = posterior[:, probable] @ mixture.single_odds[probable] * ties[:, patterns.families]
-    states = mixture.state_posteriors(touched, posterior, touched_weights(touched, patterns))
-    pair, item = patterns.items_of(touched.families)
-    out[touched.baskets[pair], item] = np.einsum("ik,ik->i", patterns.odds[item], states[pair])
-    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0
-    return np.asarray(out)
-
-
-@_given_components.register
-def _tied_scores(mixture: TiedMixture, posterior: FloatArray, baskets: Baskets, score_ties: ScoreMany) -> FloatArray:
-    """Return popularity given the basket times tie, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J)."""
-    probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
-    return np.asarray(posterior[:, probable] @ mixture.odds[probable] * score_ties(mixture.base, baskets))
-
-
 @_scores_of_many.register
 def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = next_item_scores_many) -> FloatArray:
-    """Return the scores of many baskets, NaN for impossible ones, from the posterior of the components of each.
+    """Return popularity given the basket times ties, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J), NaN for impossible baskets.
 
-    ``score_ties`` is what scores baskets under the ties, if something is prepared for it.
+    G is that of the rows, and items of rows that the basket touches already do not change it. ``score_ties`` is what scores baskets
+    under the ties, if something is prepared for it.
     """
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
-    out[possible] = _given_components(mixture, posterior, rest, score_ties)
+    ties = score_ties(mixture.base, mixture.touched_rows(rest)[0])[:, mixture.base.support]
+    probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
+    found = posterior[:, probable] @ mixture.odds_alone()[probable] * mixture.by_item(ties)
+    at, items, scores = mixture.within_rows(rest, posterior, whole=True)
+    found[at, items] = scores
+    found[np.repeat(np.arange(len(rest)), rest.sizes), rest.indices] = 0.0
+    out[possible] = found
     return out
 
 

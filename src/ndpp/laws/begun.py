@@ -110,7 +110,8 @@ class Begun:
 
     def __init__(self, mixture: SharedTies, baskets: Baskets) -> None:
         self.mixture, self.baskets = mixture, baskets
-        self.ties, tied, log_within = mixture.begun(baskets)
+        self.ties = mixture.ties
+        tied, log_within = mixture.touched_rows(baskets)
         base = self.ties.base
         can_occur = base.can_occur(tied.indices)
         self.distinct = np.unique(tied.indices[can_occur])
@@ -159,7 +160,7 @@ class Begun:
     @cached_property
     def _settled(self) -> tuple[IntArray, IntArray, FloatArray]:
         """Baskets, items and scores that do not follow from ties: those of J, 0, and what the mixture knows otherwise."""
-        baskets, items, values = self.mixture.settled(self.baskets, self.posterior)
+        baskets, items, values = self.mixture.within_rows(self.baskets, self.posterior)
         owner = np.repeat(np.arange(len(self.baskets)), self.baskets.sizes)
         own = self.baskets.indices
         return np.append(baskets, owner), np.append(items, own), np.append(values, np.zeros(len(own)))
@@ -224,9 +225,8 @@ class Begun:
 
     def _pulls(self) -> FloatArray:
         """Return Σ_j (x_jᵀ Z x_a)² of every basket and item; large if there is no Z."""
-        row_of, pull = self.mixture.row_of, self.ties.pull
+        pull = self.ties.pull
         if pull is None:
             return np.full((len(self.baskets), self.mixture.n_items), NO_BOUND)
         squares = np.square(self.q @ pull @ self.ties.sides[0].T)
-        out = np.stack([squares[places].sum(axis=0) for places in self.places])
-        return out if row_of is None else out[:, row_of]
+        return self.mixture.by_item(np.stack([squares[places].sum(axis=0) for places in self.places]))

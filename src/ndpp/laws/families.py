@@ -22,19 +22,24 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_matrix, clip_probabilities, frozen
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
-from ndpp.laws.family_sizes import FamilySizes, distributions, tilts
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.patterns import Patterns, Touched, touched_weights
+from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
+from ndpp.linalg.sizes import SizeLaw, Tilted
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
+
+GRID = np.linspace(-6, 6, 61)
+"""Values of log ρ from which proposals for sets of one size choose."""
+MOST_LOG = 600.0
+"""Largest logarithm of the odds of a family; beyond it, the family is touched for certain."""
 
 
 class FamilyMixture(SharedTies):
@@ -124,7 +129,23 @@ class FamilyMixture(SharedTies):
 
     def tilts(self, size: int) -> FloatArray:
         """Return log ρ_c with which about ``size`` items are expected of each component: a guess, which serves proposals only."""
-        return tilts(self, size)
+        some = np.expm1(self.patterns.log_totals_at(np.exp(GRID)))
+        logs = np.empty((len(self.odds), len(GRID)))
+        for c, odds in enumerate(self.odds):
+            logs[c] = np.log1p(self.patterns.by_family(odds[:, None] * some)).sum(axis=0)
+        untied = np.nan_to_num(np.gradient(logs, GRID, axis=1), nan=np.inf)
+        ratio = self.component_inclusions().sum(axis=1) / np.maximum(untied[:, len(GRID) // 2], 1e-300)
+        return np.asarray(GRID[np.abs(untied * ratio[:, None] - max(size, 0.3)).argmin(axis=1)])
+
+    def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
+        Q, families = self.touched.sides[0], np.arange(self.base.n_items)
+        groups = FamilyGroups(self.patterns, self.odds[c], float(np.exp(log_tilt)), Q, families, kept)
+        logs, touched, at = groups.weights(np.ones(1))[0][:, 0].real, self.touched, c
+        if log_tilt:
+            touched, at = TiedMixture(np.expm1(logs.clip(0.0, MOST_LOG))[None], self.base, np.ones(1)), 0
+        log_det = touched._state.log_z[at] - np.log1p(touched.odds[at]).sum()
+        law = SizeLaw.prepare(touched._state.N[at], lambda: [groups], int(self.largest[c]))
+        return Tilted(law, log_tilt, float(logs.sum() + log_det))
 
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
@@ -157,7 +178,7 @@ class FamilyMixture(SharedTies):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(out) + top)
 
-    def state_posteriors(self, touched: Touched, posterior: FloatArray, weights: FloatArray) -> FloatArray:
+    def _state_posteriors(self, touched: Touched, posterior: FloatArray, weights: FloatArray) -> FloatArray:
         """Return Σ_c P(c | J) P(s | c, J_g) of the states of each touched family, shape (pairs, K), from P(c | J) of each basket J.
 
         ``weights`` are those of J_g in each state, shape (pairs, K).
@@ -185,14 +206,15 @@ class FamilyMixture(SharedTies):
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        touched, families, within = self.begun(Baskets.from_lists([ids], n_items=self.n_items))
-        out = touched._log_started(families[0], None)
+        families, within = self.touched_rows(Baskets.from_lists([ids], n_items=self.n_items))
+        out = self.touched._log_started(families[0], None)
         out = np.where(out > -np.inf, out + within[0], -np.inf)
         if size is None:
             return out
-        rest = self._given(ids)
+        rest, left = self._given(ids), size - len(ids)
+        out[rest.largest < left] = -np.inf
         for c in np.flatnonzero(out > -np.inf).tolist():
-            out[c] += FamilySizes(rest, c).log_at(size - len(ids))
+            out[c] += (rest._tilted_to(c, left).log_weight_of(left) if left else 0.0) - rest.log_normalizers()[c]
         return out
 
     def _log_inside(self, touched: Touched) -> FloatArray:
@@ -200,61 +222,36 @@ class FamilyMixture(SharedTies):
         totals = np.append(self.patterns.log_totals, 0.0)[self.patterns.slots[touched.families]]
         return np.asarray(touched.sums(self.patterns.log_odds - np.log1p(self.patterns.odds)) + totals)
 
-    @cached_property
-    def _sizes(self) -> FloatArray:
-        return distributions(self)
-
-    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        if size is not None:
-            given = self._given(ids)
-            parts = (FamilySizes(given, c).inclusions(size - len(ids)) for c in active.tolist())
-            return np.asarray(sum(share * part for share, part in zip(shares, parts)))
-        posterior, basket = np.zeros((1, len(self.weights))), Baskets.from_lists([ids], n_items=self.n_items)
-        posterior[0, active] = shares
-        forms, rest = self.touched._forms[active], 1 / (1 + self.touched.odds[active])
-        if len(ids):
-            forms = forms - self.touched._explained(np.unique(self.patterns.families[ids]), active)
-        out = shares @ ((rest * (1 + forms * rest))[:, self.patterns.families] * self._item_mass[active])
-        _, items, values = self.settled(basket, posterior)
-        out[items] = values
-        return np.asarray(out)
-
-    def component_inclusions(self) -> FloatArray:
-        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C F r²), once."""
-        rest = 1 / (1 + self.touched.odds)
-        touched = (rest * (1 + self.touched._forms * rest))[:, self.patterns.families]
-        return clip_probabilities(touched * self._item_mass, "inclusion probabilities")
+    def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
+        rest, out = self._given(ids), np.zeros(self.n_items)
+        for c, share in zip(active.tolist() if left else (), shares):
+            out += share * rest._tilted_to(c, left).law.inclusions(left)
+        return out
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties and families add to the missions."""
-        patterns, totals = self.patterns, np.append(np.exp(self.patterns.log_totals), 0.0)
-        (g, h), odds = (patterns.families[items] for items in (first, second)), self.touched.odds
-        q, other = (self.base.q_rows(families) for families in (g, h))
-        theta, (row, column) = patterns.odds / (1 + patterns.odds), np.nonzero(g[:, None] == h)
-        slots = patterns.slots[g[row]]
-        both, inside = totals[slots] * theta[first[row]] * theta[second[column]], self.component_inclusions()
-        out = np.zeros((len(first), len(second)))
-        for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
-            mass, rest = self._item_mass[c], 1 / (1 + odds[c])
-            part = -np.multiply.outer(mass[first] * rest[g] ** 2, mass[second] * rest[h] ** 2)
-            part *= ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
-            touched = rest * (1 + self.touched._forms[c] * rest)  # P_c(g ∈ A) / o_cg
-            together = touched[g[row]] * (both * self._by_state[slots, c]).sum(axis=1)
-            part[row, column] = together - inside[c, first[row]] * inside[c, second[column]]
-            out += weight * part
+        out, patterns = super().mean_covariances(first, second), self.patterns
+        row, column = np.nonzero(patterns.families[first][:, None] == patterns.families[second])
+        a, b = first[row], second[column]
+        slots, theta = patterns.slots[patterns.families[a]], patterns.odds / (1 + patterns.odds)
+        both, inside = self._totals[slots] * theta[a] * theta[b], self.component_inclusions()
+        rest = 1 / (1 + self.touched.odds)
+        touched = (rest * (1 + self.touched._forms * rest))[:, patterns.families[a]]  # P_c(g ∈ A) / o_cg
+        together = touched * np.einsum("pk,pkc->cp", both, self._by_state[slots])
+        out[row, column] = self.weights @ (together - inside[:, a] * inside[:, b])
         return out
 
-    def settled(self, baskets: Baskets, posterior: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return the chances of items whose family is touched already: Σ_c P(c | J) Σ_s P(s | c, J_g) θ_is."""
-        touched, theta = self.patterns.touched(baskets), self.patterns.odds / (1 + self.patterns.odds)
-        logs = self._log_inside(touched)
-        top = logs.max(axis=1, initial=-np.inf, keepdims=True)
-        weights = np.exp(logs - np.where(top > -np.inf, top, 0.0))
-        states = self.state_posteriors(touched, posterior, weights)
-        pair, items = self.patterns.items_of(touched.families)
-        return touched.baskets[pair], items, np.einsum("ik,ik->i", theta[items], states[pair])
+    @property
+    def ties(self) -> TiedMixture:
+        """The mixture of the families."""
+        return self.touched
 
-    def begun(self, baskets: Baskets) -> tuple[TiedMixture, Baskets, Any]:
+    @property
+    def row_of(self) -> IntArray:
+        """The family of each item."""
+        return self.patterns.families
+
+    def touched_rows(self, baskets: Baskets) -> tuple[Baskets, FloatArray]:
         """Return the families that baskets touch, and P_c(J_g ⊆ S_g | g ∈ A) of their items."""
         touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -262,28 +259,40 @@ class FamilyMixture(SharedTies):
                 self.touched.odds[:, touched.families].T
             )
         np.add.at(out, touched.baskets, np.nan_to_num(within, nan=-np.inf, neginf=-np.inf))
-        return self.touched, self.families_of(touched, len(baskets)), out
+        return self.families_of(touched, len(baskets)), out
 
-    def slopes(self) -> FloatArray:
-        """Return the mass of each item times (1 − p_c)² of its family."""
-        return np.asarray(self._item_mass / (1 + self.touched.odds[:, self.row_of]) ** 2)
+    def within_rows(
+        self, baskets: Baskets, posterior: FloatArray, *, whole: bool = False
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return Σ_c P(c | J) Σ_s P(s | c, J_g) θ_as of items whose family is touched, θ = r/(1 + r); with ``whole`` the same with r."""
+        touched, odds = self.patterns.touched(baskets), self.patterns.odds
+        logs = touched.sums(self.patterns.log_odds) if whole else self._log_inside(touched)
+        states = self._state_posteriors(touched, posterior, scaled(logs))
+        pair, items = self.patterns.items_of(touched.families)
+        chances = odds[items] if whole else odds[items] / (1 + odds[items])
+        return touched.baskets[pair], items, np.einsum("ik,ik->i", chances, states[pair])
 
-    @property
-    def row_of(self) -> IntArray:
-        """The family of each item."""
-        return self.patterns.families
+    @cached_property
+    def _totals(self) -> FloatArray:
+        """Π (1 + r_is) of the states, shape (M + 1,), 0 for slots without one."""
+        return np.append(np.exp(self.patterns.log_totals), 0.0)
 
     @cached_property
     def _item_mass(self) -> FloatArray:
-        """Weight of the sets of its family that contain an item, relative to none of the family, shape (C, n)."""
         patterns = self.patterns
-        totals = np.append(np.exp(patterns.log_totals), 0.0)[patterns.slots[patterns.families]]
-        return self._over_states(totals * patterns.odds / (1 + patterns.odds))
+        return self._over_states(self._totals[patterns.slots[patterns.families]] * patterns.odds / (1 + patterns.odds))
+
+    def masses(self, components: Any = slice(None)) -> FloatArray:
+        """Return Σ_s a_cs θ_is Π (1 + r_js) over the states of the family of each item."""
+        return np.asarray(self._item_mass[components])
 
     @cached_property
-    def single_odds(self) -> FloatArray:
-        """Odds of each item alone, without others of its family, in each component, shape (C, n)."""
+    def _odds_alone(self) -> FloatArray:
         return self._over_states(self.patterns.odds)
+
+    def odds_alone(self) -> FloatArray:
+        """Return Σ_s a_cs r_is."""
+        return self._odds_alone
 
     def _over_states(self, values: FloatArray) -> FloatArray:
         """Return Σ_s a_cs values_is, shape (C, n)."""
@@ -308,8 +317,8 @@ class FamilyMixture(SharedTies):
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items, with the weights that they had."""
         one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
-        odds, logs = self._by_state.copy(), touched_weights(one, self.patterns)
-        for slots, weights in zip(self.patterns.slots[one.families], logs):
+        odds, scales = self._by_state.copy(), scaled(one.sums(self.patterns.log_odds))
+        for slots, weights in zip(self.patterns.slots[one.families], scales):
             states = self._by_state[slots] * weights[:, None]
             total = states.sum(axis=0)
             odds[slots] = states / np.where(total > 0, total, 1.0)

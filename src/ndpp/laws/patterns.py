@@ -17,6 +17,14 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.linalg.circle import nodes
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.sizes import CHUNK, LOG_RADIUS, N_TERMS, ROUNDED, Series, complex_forms, complex_log1p
+
+NEGLIGIBLE = 1e-17
+"""Terms with smaller contributions to a matrix are left out."""
+LARGE = 30.0
+"""Logarithm of products above which they are scaled down, so that they do not overflow."""
 
 
 class Touched(NamedTuple):
@@ -105,7 +113,7 @@ class Patterns:
         of_state = self.slots[self.families[item], column]
         one = np.ones(len(item))
         sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
-        return np.asarray(sums @ np.log1p(np.multiply.outer(self.odds[item, column], z)))
+        return np.asarray(sums @ complex_log1p(np.multiply.outer(self.odds[item, column], z)))
 
     def by_family(self, values: AnyArray) -> AnyArray:
         """Return the sum over the states of each family of ``values`` (M, m), shape (F, m)."""
@@ -138,11 +146,85 @@ class Patterns:
         return Touched(key // self.n_families, key % self.n_families, baskets.indices[order], first)
 
 
-def touched_weights(touched: Touched, patterns: Patterns) -> FloatArray:
-    """Return the weight of the items of each pair in each state, largest 1, shape (pairs, K)."""
-    logs = touched.sums(patterns.log_odds)
+def scaled(logs: FloatArray) -> FloatArray:
+    """Return exp(logs) of each row in units of its largest entry."""
     top = logs.max(axis=1, initial=-np.inf, keepdims=True)
     return np.exp(logs - np.where(top > -np.inf, top, 0.0))
+
+
+class FamilyGroups(NamedTuple):
+    """Some families of a component as groups of :mod:`ndpp.linalg.sizes`, with item odds ρ r and rows of their own.
+
+    o(z) = Σ_s a_s (Π_i (1 + z ρ r_is) − 1) has f = (1 + o(z)) / (1 + o(1)) and u = p(z) − p(1) with p = o / (1 + o). Products over
+    large families are kept in units of exp(``top``). ``kept`` are the logarithms of the products that were computed before.
+    """
+
+    patterns: Patterns
+    state_odds: FloatArray
+    rho: float
+    rows: FloatArray
+    families: IntArray
+    kept: dict[bytes, AnyArray]
+
+    def take(self, which: IntArray) -> FamilyGroups:
+        """Return some of the families."""
+        return self._replace(rows=self.rows[which], families=self.families[which])
+
+    def _log_products(self, z: AnyArray) -> AnyArray:
+        """Return log Π (1 + z ρ r) of all states, shape (M + 1, m), and 0 for slots without one."""
+        key = z.tobytes()
+        if key not in self.kept:
+            logs = self.patterns.log_totals_at(self.rho * z)
+            self.kept[key] = np.vstack([logs, np.zeros((1, len(z)))])
+        return self.kept[key]
+
+    def weights(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Return log(1 + o), up to multiples of 2πi, and 1 / (1 + o) of the families, shape (families, m)."""
+        slots = self.patterns.slots[self.families]
+        own = self._log_products(z)[slots]  # (families, K, m)
+        top = (own.real.max(axis=1, initial=0.0) - LARGE).clip(0.0)
+        some = np.expm1(own - top[:, None]) - np.expm1(-top)[:, None]
+        odds = np.einsum("gk,gkm->gm", np.append(self.state_odds, 0.0)[slots], some)
+        total = np.exp(-top) + odds
+        return np.where(top > 0, top + np.log(total), np.log1p(odds)), np.exp(-top) / total
+
+    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Return log f(z) and u(z)."""
+        logs, rest = self.weights(z)
+        logs_before, rest_before = self.weights(np.ones(1))
+        return logs - logs_before, rest_before - rest
+
+    def series(self) -> Series:
+        """Return the power series of the families for which it ends soon enough."""
+        z = nodes(float(np.exp(LOG_RADIUS)), 2 * N_TERMS)
+        inverse_powers = z[:, None] ** -np.arange(2.0 * N_TERMS) / len(z)
+        with np.errstate(all="ignore"):
+            logs, change = self.values(z)
+            logs, terms = ((values @ inverse_powers).real for values in (logs, change / (z - 1)))
+        least = NEGLIGIBLE / np.square(self.rows).sum(axis=1, keepdims=True).clip(NEGLIGIBLE)
+        no_log, no_term = (
+            np.abs(values) <= np.maximum(ROUNDED * np.abs(values).max(axis=1, keepdims=True), some)
+            for values, some in ((logs, EPS), (terms, least))
+        )
+        light = (no_log & no_term)[:, N_TERMS:].all(axis=1)
+        counts = np.where(light, N_TERMS - np.argmin(no_term[:, N_TERMS - 1 :: -1], axis=1), 0)
+        return Series(logs[light, :N_TERMS].sum(axis=0), np.where(no_term, 0.0, terms)[:, :N_TERMS], counts)
+
+    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return Σ_z w P_z(i ∈ S) of all items of the catalogue."""
+        patterns, total = self.patterns, np.zeros(len(self.patterns.odds))
+        item, column = np.nonzero(patterns.odds)
+        family, r = patterns.families[item], self.rho * patterns.odds[item, column]
+        state = patterns.slots[family, column]
+        for start in range(0, len(z), CHUNK):
+            part = slice(start, start + CHUNK)
+            logs, rest = self.weights(z[part])
+            forms = np.stack([complex_forms(self.rows, M) for M in inner[part]], axis=1)
+            odds = np.multiply.outer(r, z[part])
+            mass = self.state_odds[state, None] * np.exp(self._log_products(z[part])[state] - logs[family])
+            chances = mass * odds / (1 + odds) * (1 + forms * rest)[family]
+            np.add.at(total, item, (chances @ weights[part]).real)
+        return total
 
 
 def _numbers(values: Any, name: str, n_families: int) -> IntArray:

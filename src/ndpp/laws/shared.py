@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._validation import clip_probabilities
 from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
+from ndpp.linalg.sizes import Tilted, tilted_to
 
 
 class Components(Sequence[Any]):
@@ -57,34 +59,101 @@ class SharedTies(Mixture):
     def single(self, c: int) -> Law:
         """Return component c."""
 
-    @abstractmethod
-    def begun(self, baskets: Baskets) -> tuple[Any, Baskets, Any]:
-        """Return P_c(J ⊆ S) of baskets J as that of others in a :class:`~ndpp.laws.tied.TiedMixture`, times exp of the last result."""
+    # -- hooks: items have rows of ties, and may share them --------------------------------------------------------------------
 
+    @property
     @abstractmethod
-    def slopes(self) -> FloatArray:
-        """Return ∂P_c(a ∈ S) / ∂(x_aᵀ N_c x_a) of all components and items of the catalogue, shape (C, n_items)."""
-
-    @abstractmethod
-    def component_inclusions(self) -> FloatArray:
-        """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
-
-    @cached_property
-    def tables(self) -> Tables:
-        """Tables for baskets that have begun. O(C n r²), once."""
-        ties: Any = self.begun(Baskets.from_lists([], n_items=self.n_items))[0]
-        slopes, gaps = self.slopes(), ties.gaps
-        gaps = slopes * (gaps if self.row_of is None else gaps[:, self.row_of])
-        return Tables(*(np.ascontiguousarray(table.T) for table in (self.component_inclusions(), slopes, gaps)))
+    def ties(self) -> Any:
+        """The :class:`~ndpp.laws.tied.TiedMixture` of the rows that a set touches: of items, or of families of them."""
 
     @property
     @abstractmethod
     def row_of(self) -> IntArray | None:
-        """The number of the row x of every item that can occur; None if it is that of the item."""
+        """The position, in the support of the base, of the row of every item that can occur; None if it is that of the item."""
 
-    def settled(self, baskets: Baskets, posterior: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return baskets, items and P(a ∈ S | J ⊆ S) where this does not depend on ties, from P(c | J ⊆ S)."""
+    @abstractmethod
+    def touched_rows(self, baskets: Baskets) -> tuple[Baskets, Any]:
+        """Return the rows that baskets J touch, as baskets, and log P_c(J ⊆ S | these rows are touched)."""
+
+    @abstractmethod
+    def masses(self, components: Any = slice(None)) -> FloatArray:
+        """Return the weight of the sets of its row that contain an item, relative to none of the row, shape (C, n_items)."""
+
+    def odds_alone(self) -> FloatArray:
+        """Return the odds of each item without others of its row in each component, shape (C, n_items)."""
+        return self.masses()
+
+    def within_rows(
+        self, baskets: Baskets, posterior: FloatArray, *, whole: bool = False
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return baskets J, items a whose row they touch, and P(a ∈ S | J ⊆ S), or with ``whole`` P(J ∪ a) / P(J), from P(c | J)."""
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+
+    def by_item(self, values: FloatArray) -> FloatArray:
+        """Return values of items (…, n_items) from those of rows."""
+        return values if self.row_of is None else values[:, self.row_of]
+
+    # -- inclusions ------------------------------------------------------------------------------------------------------------
+
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
+        if size is not None:
+            return self._sized_inclusions(ids, size - len(ids), active, shares)
+        basket, forms = Baskets.from_lists([ids], n_items=self.n_items), self.ties._forms[active]
+        if len(ids):
+            forms = forms - self.ties._explained(self.touched_rows(basket)[0][0], active)
+        out = shares @ self._inclusions(forms, active)
+        posterior = np.zeros((1, len(self.weights)))
+        posterior[0, active] = shares
+        _, items, values = self.within_rows(basket, posterior)
+        out[items] = values
+        return np.asarray(out)
+
+    @abstractmethod
+    def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
+        """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S) of sets with ``left`` further items."""
+
+    def _inclusions(self, forms: FloatArray, components: Any = slice(None)) -> FloatArray:
+        """Return P_c(a ∈ S) from x_aᵀ N_c x_a of the rows."""
+        rest = 1 / (1 + self.ties.tilted_odds(0.0, components))
+        return self.masses(components) * self.by_item(rest * (1 + forms * rest))
+
+    def component_inclusions(self) -> FloatArray:
+        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
+        return clip_probabilities(self._inclusions(self.ties._forms), "inclusion probabilities")
+
+    @cached_property
+    def tables(self) -> Tables:
+        """Tables for baskets that have begun. O(C n r²), once."""
+        slopes = self.masses() / self.by_item((1 + self.ties.tilted_odds(0.0)) ** 2)
+        gaps = slopes * self.by_item(self.ties.gaps)
+        return Tables(*(np.ascontiguousarray(table.T) for table in (self.component_inclusions(), slopes, gaps)))
+
+    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
+        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
+        at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
+        (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
+        for c, (weight, N) in enumerate(zip(self.weights, self.ties._state.N)):
+            mass, rest = self.masses([c])[0], 1 / (1 + self.ties.tilted_odds(0.0, [c])[0])
+            sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))
+            out -= np.multiply.outer(*sides) * weight * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
+        return out
+
+    # -- sizes -----------------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
+        """Return the size of the sets of component c with its odds times ρ; calls with the same ρ share what they keep in ``kept``."""
+
+    def _tilted_to(self, c: int, size: int, start: float = 0.0) -> Tilted:
+        return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), start)
+
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        kept: dict[bytes, AnyArray] = {}
+        out = np.zeros((len(self.odds), int(self.largest.max()) + 1))
+        for c, most in enumerate(self.largest):
+            out[c, : most + 1] = self._tilted(c, 0.0, kept).law.distribution()
+        return out
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return Law._log_whole_of(self, ids)  # all components at once, and not one by one

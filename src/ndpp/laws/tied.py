@@ -13,14 +13,14 @@ component keeps its odds, and the ties become those of the base given J. All of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_matrix, clip_probabilities, frozen
+from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
@@ -28,8 +28,8 @@ from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
+from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
 from ndpp.linalg.tilts import solve_tilts
-from ndpp.linalg.union_size import UnionSize
 from ndpp.rows.scaled import Scaled
 
 BLOCK_ENTRIES = 2**21
@@ -93,15 +93,19 @@ class TiedMixture(SharedTies):
         """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
         return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
 
-    def begun(self, baskets: Baskets) -> tuple[TiedMixture, Baskets, Any]:
-        """Return itself and the baskets."""
-        return self, baskets, 0.0
+    @property
+    def ties(self) -> TiedMixture:
+        """The mixture itself: every item has a row of its own."""
+        return self
 
-    def slopes(self) -> FloatArray:
-        """Return p_c (1 − p_c)."""
-        odds, out = self.tilted_odds(0.0), np.zeros(self.odds.shape)
-        out[:, self.base.support] = odds / (1 + odds) ** 2
-        return out
+    def touched_rows(self, baskets: Baskets) -> tuple[Baskets, float]:
+        """Return the baskets themselves."""
+        return baskets, 0.0
+
+    def masses(self, components: Any = slice(None)) -> FloatArray:
+        """Return the odds, 0 for items that never occur."""
+        odds = np.asarray(self.odds[components], np.float64)
+        return odds if self.row_of is None else np.where(self.base.can_occur(np.arange(self.n_items)), odds, 0.0)
 
     @cached_property
     def row_of(self) -> IntArray | None:
@@ -168,18 +172,18 @@ class TiedMixture(SharedTies):
                 q = Q[start : start + step]
                 yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
 
-    @cached_property
-    def _sizes(self) -> FloatArray:
-        out = np.zeros((len(self.odds), self.max_size + 1))
-        for c, (row, N) in enumerate(zip(out, self._state.N)):
-            row[:] = UnionSize.prepare(N, self._scaled_rows(c)).distribution().spread(len(row))
-        return out
+    def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
+        if log_tilt:
+            odds = np.exp(log_tilt) * np.asarray(self.odds[[c]], np.float64)
+            return TiedMixture(odds, self.base, np.ones(1))._tilted(0, 0.0, kept)._replace(log_tilt=log_tilt)
+        law = SizeLaw.prepare(self._state.N[c], partial(self._coins, c), int(self.largest[c]))
+        return Tilted(law, 0.0, float(self._state.log_z[c]))
 
-    def _scaled_rows(self, c: int) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def _coins(self, c: int) -> Iterator[Coins]:
         """Yield p_c and (p_c (1 − p_c))^½ q of some rows of the support: N_c is the M of a component in these coordinates."""
         for block, Q in self.base.q_blocks():
             odds = self.tilted_odds(0.0, [c], block)[0]
-            yield odds / (1 + odds), Q * (np.sqrt(odds) / (1 + odds))[:, None]
+            yield Coins(odds / (1 + odds), Q * (np.sqrt(odds) / (1 + odds))[:, None])
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         """Return log P_c(S): one sparse product with the log-odds."""
@@ -229,16 +233,6 @@ class TiedMixture(SharedTies):
         rows = self.base.q_rows(self.base.rows_of(ids)) / np.sqrt(1 + odds)[:, :, None]
         return odds, rows, np.eye(len(ids)) + rows @ N @ rows.swapaxes(1, 2)
 
-    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        if size is not None:
-            rest = self._rest(ids, np.zeros(len(self.weights)))
-            return np.zeros(self.n_items) if rest is None else rest._sized(size - len(ids), active, shares)
-        forms = self._forms[active] - self._explained(ids, active) if len(ids) else self._forms[active]
-        odds = np.asarray(self.odds[active][:, self.base.support], np.float64)
-        out = np.zeros(self.n_items)
-        out[self.base.support] = shares @ (odds / (1 + odds) * (1 + forms / (1 + odds)))
-        return out
-
     def _rest(self, ids: IntArray, log_contained: FloatArray) -> TiedMixture | None:
         """Return all components given items, from log P_c(ids ⊆ S); None if nothing is left, or if the items never occur together."""
         log_weights = self._log_weights + log_contained
@@ -246,34 +240,17 @@ class TiedMixture(SharedTies):
             return self if len(ids) == 0 else None
         return TiedMixture(self.odds, self.base.condition(ids), np.exp(log_weights - logsumexp(log_weights)))
 
-    def _sized(self, size: int, active: IntArray, shares: FloatArray) -> FloatArray:
-        """Return Σ_c share_c P_c(a ∈ S | |S| = size), with odds ρ_c o_c, under which about ``size`` items are expected."""
-        out = np.zeros(self.n_items)
-        if size == 0:
+    def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
+        rest, out = self._rest(ids, np.zeros(len(self.weights))), np.zeros(self.n_items)
+        if rest is None or not left:
             return out
-        odds = self.odds[active] * np.exp(self.tilts(size)[active])[:, None]
-        tilted = TiedMixture(odds, self.base, shares / shares.sum())
-        for i, (c, share, N) in enumerate(zip(active.tolist(), shares, tilted._state.N)):
-            union = UnionSize.prepare(N, tilted._scaled_rows(i))
-            chances = union.inclusions(size, N, tilted._scaled_rows(i))
-            if abs(chances.sum() - size) > MAX_LOSS * size:  # rounding matters, or ρ is far off: with more care
-                chances = self.components[c].inclusion_probabilities(size)[self.base.support]
-            out[self.base.support] += share * chances
-        return out
-
-    def component_inclusions(self) -> FloatArray:
-        """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
-        odds, out = np.asarray(self.odds[:, self.base.support], np.float64), np.zeros(self.odds.shape)
-        out[:, self.base.support] = odds / (1 + odds) * (1 + self._forms / (1 + odds))
-        return clip_probabilities(out, "inclusion probabilities")
-
-    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
-        q, other = (self.base.q_rows(self.base.rows_of(items)) for items in (first, second))
-        out = np.zeros((len(first), len(second)))
-        for weight, odds, N in zip(self.weights, self.odds, self._state.N):
-            p, r = (np.asarray(odds[items] / (1 + odds[items]) ** 2, np.float64) for items in (first, second))
-            out -= np.multiply.outer(weight * p, r) * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
+        odds = self.odds[active] * np.exp(rest.tilts(left)[active])[:, None]
+        tilted = TiedMixture(odds, rest.base, shares / shares.sum())
+        for i, (c, share) in enumerate(zip(active.tolist(), shares)):
+            chances = tilted._tilted_to(i, left).law.inclusions(left)
+            if abs(chances.sum() - left) > MAX_LOSS * left:  # rounding matters: with more care
+                chances = rest.components[c].inclusion_probabilities(left)[rest.base.support]
+            out[rest.base.support] += share * chances
         return out
 
     @cached_property

@@ -7,7 +7,7 @@ det(L_S) sums δ over some of the items of S times minors of X W Xᵀ over the o
 and P(a ∈ S) = p_a + (1 − p_a) P(a ∈ T). Without a background, S = T.
 
 Given items J with δ > 0, the remaining ones have the same δ and W' = W − W X_Jᵀ L_J⁻¹ X_J W: a kernel of this kind again. Items with δ = 0
-come with T alone; given such items, T is conditioned and R is not. Sizes are those of :mod:`ndpp.linalg.union_size`, and
+come with T alone; given such items, T is conditioned and R is not. Sizes are those of :mod:`ndpp.linalg.sizes`, and
 log e_k comes from the kernel ρL, with ρ chosen so that k items are expected: log e_k = log P_ρ(|S| = k) + log det(I + ρL) − k log ρ.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,16 +33,8 @@ from ndpp.linalg import (
 )
 from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
-from ndpp.linalg.tilts import solve_tilt, tilt_of_coins
-from ndpp.linalg.union_size import UnionSize
-
-
-class Tilted(NamedTuple):
-    """The kernel ρL, under which about the wanted number of items is expected, the size of its samples, and log ρ."""
-
-    kernel: Any
-    union: UnionSize
-    log_tilt: float
+from ndpp.linalg.sizes import Coins, SizeLaw, Tilted, tilted_to
+from ndpp.linalg.tilts import tilt_of_coins
 
 
 class WeighedSets(Judged):
@@ -148,9 +140,7 @@ class WeighedSets(Judged):
         if rest is not self:
             return rest._inclusions(tied, size)
         if size is not None and self.background is not None:
-            tilted = self.tilted_for(size, tied)
-            marginal, items = tilted.kernel._marginal(tied), tilted.kernel._scaled_rows()
-            out[self.support] = tilted.union.inclusions(size - len(tied), marginal, items)
+            out[self.support] = self.tilted_for(size, tied).law.inclusions(size - len(tied))
             return out
         M = self._marginal(tied) if size is None else inclusion_matrix(self.coordinates, size, self._q(tied))[0]
         for block, forms in self.q_map(partial(quadratic_forms, M=M)):
@@ -171,10 +161,9 @@ class WeighedSets(Judged):
 
     @property
     def _sizes(self) -> FloatArray:
-        law = (
-            self.free_law().law if self.background is None else self._union().distribution().spread(self.largest[0] + 1)
-        )
-        return law[None]
+        if self.background is None:
+            return self.free_law().law[None]
+        return self._size_law().distribution()[None]
 
     def _log_elementary(self, size: int, tied: IntArray) -> tuple[float, float]:
         """Return log Σ det L_S over the sets of ``size`` items that contain ``tied``, items with δ = 0, and its relative error."""
@@ -193,22 +182,19 @@ class WeighedSets(Judged):
         if mass == -np.inf or not len(tied) < size <= self.largest[0]:
             return -np.inf, 0.0
         tilted = self.tilted_for(size, tied)
-        chance = tilted.union.distribution().at(size - len(tied))
+        chance = tilted.law.distribution()[size - len(tied)]
         if chance <= ZERO_WEIGHT:
             return -np.inf, 0.0
-        q, kernel = tilted.kernel._q(tied), tilted.kernel
-        log_mass = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, q).log_weight
-        return float(np.log(chance)) + log_mass - size * tilted.log_tilt, rounding_error(
-            kernel.coordinates, 1.0, q
-        ) / chance
+        value = float(np.log(chance)) + tilted.log_weight - size * tilted.log_tilt
+        return value, rounding_error(tilted.kernel.coordinates, 1.0, tilted.kernel._q(tied)) / chance
 
-    def _union(self, tied: Items = ()) -> UnionSize:
-        return UnionSize.prepare(self._marginal(tied), self._scaled_rows())
+    def _size_law(self, tied: Items = ()) -> SizeLaw:
+        return SizeLaw.prepare(self._marginal(tied), self._coins, int(self.largest[0]))
 
-    def _scaled_rows(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def _coins(self) -> Iterator[Coins]:
         """Yield p and (1 − p)^½ q of some rows of the support."""
         p = self.odds / (1 + self.odds)
-        yield from ((p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.q_blocks())
+        return (Coins(p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.q_blocks())
 
     def tilted(self, rho: float) -> Self:
         """Return the kernel ρL: the same distribution of sets of one size, and another distribution of sizes."""
@@ -216,17 +202,13 @@ class WeighedSets(Judged):
 
     def tilted_for(self, size: int, tied: Items) -> Tilted:
         """Return ρL with about ``size`` items expected, given that ``tied`` are in."""
-        found: Tilted | None = None
 
-        def moments(log_tilt: float) -> tuple[float, float]:
-            nonlocal found
+        def at(log_tilt: float) -> Tilted:
             kernel = self.tilted(float(np.exp(log_tilt)))
-            found = Tilted(kernel, kernel._union(tied), log_tilt)
-            return found.union.mean_and_variance()
+            log_weight = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, kernel._q(tied)).log_weight
+            return Tilted(kernel._size_law(tied), log_tilt, log_weight, kernel)
 
         # To begin with, all directions of T count as items of their own.
         log_odds = np.log(np.concatenate([self.odds[self.odds > 0], self.coordinates.scale**2]))
         wanted = min(max(size - 0.3, 0.3), len(log_odds) - 0.3)  # the smallest tilt that serves: rounding grows with it
-        solve_tilt(moments, size - len(tied), tilt_of_coins(log_odds, wanted), deviations=0.3)
-        assert found is not None
-        return found
+        return tilted_to(size - len(tied), at, tilt_of_coins(log_odds, wanted))

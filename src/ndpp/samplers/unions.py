@@ -28,8 +28,8 @@ from ndpp.items.table import alias_table, look_up
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import Patterns
 from ndpp.linalg import tilted_law
+from ndpp.linalg.sizes import Coins, SizeLaw
 from ndpp.linalg.tilts import solve_tilt
-from ndpp.linalg.union_size import SizeDistribution, UnionSize
 from ndpp.samplers.exact import Exact
 
 FREQUENT_ODDS = 1.0
@@ -108,8 +108,9 @@ class SizedUnion(NamedTuple):
         """Choose ρ for the size, or ρ = 1."""
         if size is None:
             return cls.of(kernel, tied, None, memory, kernel.log_mass(tied), device)
-        tilted, _, log_tilt = kernel.tilted_for(size, tied)
-        return cls.of(tilted, tied, size, memory, tilted.log_mass(tied) - size * log_tilt, device)
+        tilted = kernel.tilted_for(size, tied)
+        log_mass = tilted.kernel.log_mass(tied) - size * tilted.log_tilt
+        return cls.of(tilted.kernel, tied, size, memory, log_mass, device)
 
     @classmethod
     def of(
@@ -166,7 +167,7 @@ class DisjointParts(NamedTuple):
         odds = np.exp(log_tilt) * kernel.odds
         together = tilted_law(low_rank.coordinates, float(np.exp(log_tilt)), q)
         apart = independent_sizes(odds)
-        weights = np.array([chance * apart.at(left - m) for m, chance in enumerate(together.law[: left + 1])])
+        weights = np.array([chance * apart[left - m] for m, chance in enumerate(together.law[: left + 1])])
         with np.errstate(divide="ignore"):
             log_mass = float(np.log(weights.sum()) + together.log_weight + np.log1p(odds).sum() - size * log_tilt)
         ties = Exact.prepare(low_rank, given=tied, memory=memory)
@@ -183,9 +184,10 @@ class DisjointParts(NamedTuple):
 Proposal: TypeAlias = SizedUnion | DisjointParts
 
 
-def independent_sizes(odds: FloatArray) -> SizeDistribution:
+def independent_sizes(odds: FloatArray) -> FloatArray:
     """Return the distribution of the number of items that come by themselves with these odds."""
-    return UnionSize.prepare(np.empty((0, 0)), [(odds / (1 + odds), np.empty((len(odds), 0)))]).distribution()
+    coins = Coins(odds / (1 + odds), np.empty((len(odds), 0)))
+    return SizeLaw.prepare(np.empty((0, 0)), lambda: [coins], len(odds)).distribution()
 
 
 def propose_from(

@@ -64,7 +64,8 @@ class DeviceCircle:
     @cached_property
     def trace(self) -> Tensor:
         """tr Z (h,)."""
-        return TORCH.trace(self.Z)
+        trace: Tensor = TORCH.trace(self.Z)
+        return trace
 
     @cached_property
     def table(self) -> Tensor | None:

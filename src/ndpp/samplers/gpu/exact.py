@@ -71,7 +71,7 @@ class ExactEngine(BatchEngine):
     @classmethod
     def prepare(cls, sampler: Exact, device: torch.device) -> ExactEngine | None:
         """Copy the rows of Q to the device; return None for a kernel of rank zero, which has nothing to draw."""
-        if sampler.target is None:
+        if not sampler.kernel.rank:
             return None
         rows, memory = DeviceRows(sampler.kernel, device, sampler.index), free_memory(device) // 4
         engine = cls(sampler, device, rows, Circles(sampler.ladder, rows, memory))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ndpp import LowRankKernel
+from ndpp.linalg.sizes import SMALL_P
 from ndpp.linalg.skew import skew_part
-from ndpp.linalg.union_size import SMALL_P
 
 
 def test_items_of_sets_of_one_size_need_no_pass_over_all_items_for_each_node():
@@ -22,11 +22,11 @@ def test_items_of_sets_of_one_size_need_no_pass_over_all_items_for_each_node():
     sides = vectors * np.linalg.inv(vectors).T
     z = np.exp(2j * np.pi * (np.arange(256) + 0.5) / 256)
     tilted = np.multiply.outer(z, values)
-    union, mean = kernel._union(), kernel.inclusion_probabilities().sum()
+    law, mean = kernel._size_law(), kernel.inclusion_probabilities().sum()
     for size in (int(mean) - 4, int(mean), int(mean) + 5):
         weights = np.exp(np.log1p(tilted).sum(axis=1) - size * np.log(z))
         expected = ((weights[:, None] * (tilted / (1 + tilted))).sum(axis=0) / weights.sum() @ sides.T).real
-        found = union.inclusions(size, kernel._marginal(()), kernel._scaled_rows())
+        found = law.inclusions(size)
         assert found == pytest.approx(expected, abs=1e-11)
         assert found.sum() == pytest.approx(size, rel=1e-12)
         assert kernel.inclusion_probabilities(size) == pytest.approx(expected, abs=1e-11)

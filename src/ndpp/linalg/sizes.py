@@ -1,0 +1,261 @@
+"""The size of a random set S whose items come by themselves, together, or in families: one law for all of them.
+
+Items come in *groups*. With the odds of all items multiplied by z, the weight of all sets is the generating function
+
+    E z^|S| = Π_g f_g(z) · det(I + Σ_g u_g(z) v_g v_gᵀ M),        f_g(1) = 1,  u_g(1) = 0.
+
+If S = T ∪ R, where T is a low-rank NDPP with the marginal kernel q_iᵀ M q_j and R holds each item i by itself with probability p_i,
+independent of T, then every item is a group, with v_i = (1 − p_i)^½ q_i, f_i = 1 + (z − 1)p_i and u_i = (z − 1)/f_i (:class:`Coins`).
+Families of items are groups with other f and u (:class:`ndpp.laws.patterns.FamilyGroups`).
+
+A sum over all groups takes O(n r²) for each z. *Light* groups, those that come rarely, enter through u_g(z) = (z − 1) Σ_k c_gk z^k, whose
+sums are computed once. The rarer a group, the fewer terms matter. The few other groups are added one by one. Probabilities are Fourier
+coefficients on a circle, with an absolute error of a few roundings. They are computed inside a window that a Chernoff bound shows to miss
+less than ``MAX_MISSED``. For a single size, the odds are multiplied by a ρ under which this size is typical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.linalg.circle import nodes
+from ndpp.linalg.operations import NUMPY
+from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.tilts import solve_tilt
+
+N_TERMS = 20
+"""Maximum number of terms of light groups."""
+SMALL_P = 0.05
+"""Items with a larger p are not light."""
+LEFT_OUT = 1e-17
+"""Terms of light items below this part of the first one are left out."""
+MAX_MISSED = 1e-17
+"""Maximum probability of all sizes outside the window."""
+THETAS, MAX_THETA = np.array([0.5, 0.65, 0.8, 1.0]), 1.5
+"""log z of the Chernoff bound, relative to the best one for a normal distribution; and the largest, where the series still converge."""
+LOG_RADIUS = 1e-3
+"""Off the unit circle, on which f(z) may have a root."""
+STEP = 1e-3
+"""Step of log z for the derivatives of log E z^|S|."""
+ROUNDED = 64 * EPS
+"""Probabilities and relative coefficients below this are rounding errors."""
+CHUNK = 64
+"""Groups that are added one by one, at a time."""
+
+
+class Series(NamedTuple):
+    """Coefficients of Σ log f over the light groups (N_TERMS,), and c (n, N_TERMS); the number of terms of each group, 0 if it is heavy."""
+
+    logs: FloatArray
+    terms: FloatArray
+    counts: IntArray
+
+
+class Groups(Protocol):
+    """Some groups, with rows v (n, r): ``values`` are log f(z), up to multiples of 2πi, and u(z), each of shape (n, m).
+
+    ``inclusions`` are Σ_z w P_z(i ∈ S) of the items of all groups, from M(z) = M (I + Σ_g u_g(z) v_g v_gᵀ M)⁻¹.
+    """
+
+    @property
+    def rows(self) -> FloatArray: ...  # noqa: D102
+    def take(self, which: IntArray) -> Self: ...  # noqa: D102
+    def series(self) -> Series: ...  # noqa: D102
+    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]: ...  # noqa: D102
+    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray: ...  # noqa: D102
+
+
+class Coins(NamedTuple):
+    """Groups of one item i each, with probability ``p`` of coming by itself.
+
+    P_z(i ∈ S) = z (p + vᵀM(z)v / f) / f, and the powers of 1/f = Σ_k (−p/q)^k z^k / q with q = 1 − p are series for light items, too.
+    """
+
+    p: FloatArray
+    rows: FloatArray
+
+    def take(self, which: IntArray) -> Coins:
+        """Return some of the items."""
+        return Coins(self.p[which], self.rows[which])
+
+    def series(self) -> Series:
+        """Return the power series of the light items."""
+        light = self.p <= SMALL_P
+        q = np.where(light, 1 - self.p, 1.0)
+        ratio = np.where(light, self.p, 0.0) / q
+        with np.errstate(divide="ignore"):
+            counts = 1 + np.floor(np.log(LEFT_OUT) / np.log(ratio)).clip(0, N_TERMS - 1).astype(np.int64)
+        powers = np.cumprod(np.broadcast_to(-ratio[:, None], (len(q), N_TERMS)), axis=1)
+        logs = -powers.sum(axis=0) / np.arange(1, N_TERMS + 1)
+        terms = np.hstack([np.ones((len(q), 1)), powers[:, :-1]]) / q[:, None]
+        return Series(np.append(np.log(q).sum(), logs[:-1]), terms, np.where(light, counts, 0))
+
+    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Return log f(z) and u(z)."""
+        change = np.multiply.outer(self.p, z - 1)
+        return complex_log1p(change), (z - 1) / (1 + change)
+
+    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return Σ_z w P_z(i ∈ S). For light items, the sums over z come first."""
+        out, k, series = np.empty(len(self.p)), np.arange(N_TERMS), self.series()
+        heavy = np.flatnonzero(series.counts == 0)
+        f = 1 + np.multiply.outer(self.p[heavy], z - 1)
+        forms = np.stack([complex_forms(self.rows[heavy], M) for M in inner], axis=1)
+        out[heavy] = (((self.p[heavy, None] + forms / f) / f) @ (weights * z)).real
+        powers = weights * z ** (k + 1)[:, None]
+        flat = inner.reshape(len(z), inner.shape[1] ** 2)
+        sums = (powers.real @ flat.real - powers.imag @ flat.imag).reshape(N_TERMS, *inner.shape[1:])
+        order = np.argsort(-series.counts, kind="stable")[: len(out) - len(heavy)]
+        p, rows, terms = self.p[order], self.rows[order], series.terms[order]
+        found = p * (terms @ powers.real.sum(axis=1))
+        for j, count in enumerate(_counts(series)):
+            found[:count] += (j + 1) * terms[:count, j] / (1 - p[:count]) * quadratic_forms(rows[:count], sums[j])
+        out[order] = found
+        return out
+
+
+class SizeLaw(NamedTuple):
+    """What E z^|S| is computed from, whatever z.
+
+    ``blocks()`` yields all groups, some at a time. ``logs`` are those of all light groups, ``light`` (N_TERMS, r²) are Σ c_k v vᵀM, and
+    ``heavy`` are the other groups. No set has more than ``most`` items.
+    """
+
+    marginal: FloatArray
+    blocks: Callable[[], Iterable[Groups]]
+    logs: FloatArray
+    light: FloatArray
+    heavy: list[Groups]
+    most: int
+
+    @classmethod
+    def prepare(cls, marginal: FloatArray, blocks: Callable[[], Iterable[Groups]], most: int) -> SizeLaw:
+        """Sum over all groups. O(n r²)."""
+        r, heavy = len(marginal), []
+        logs, grams = np.zeros(N_TERMS), np.zeros((N_TERMS, r, r))
+        for groups in blocks():
+            series = groups.series()
+            order, logs = np.argsort(-series.counts, kind="stable"), logs + series.logs
+            rows, terms = groups.rows[order], series.terms[order]
+            for gram, term, count in zip(grams, terms.T, _counts(series)):
+                gram += (rows[:count] * term[:count, None]).T @ rows[:count]
+            which = np.flatnonzero(series.counts == 0)
+            heavy += [groups.take(which[i : i + CHUNK]) for i in range(0, len(which), CHUNK)]
+        return cls(marginal, blocks, logs, (grams @ marginal).reshape(N_TERMS, r * r), heavy, most)
+
+    def _factors(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Return Σ_g log f_g(z) and I + Σ_g u_g(z) v_g v_gᵀ M for each z of an array (m,), shapes (m,) and (m, r, r)."""
+        r, powers = len(self.marginal), z[:, None] ** np.arange(N_TERMS)
+        logs, out = powers @ self.logs, _product((z - 1)[:, None] * powers, self.light)
+        for groups in self.heavy:
+            own, u = groups.values(z)
+            pairs = groups.rows[:, :, None] * (groups.rows @ self.marginal)[:, None]
+            logs, out = logs + own.sum(axis=0), out + _product(u.T, pairs.reshape(len(pairs), r * r))
+        out[:, :: r + 1] += 1.0
+        return logs, out.reshape(len(z), r, r)
+
+    def log_mean(self, z: AnyArray) -> AnyArray:
+        """Return log E z^|S| for each z of an array (m,), up to multiples of 2πi."""
+        logs, system = self._factors(z)
+        return logs + sum(NUMPY.log_det(system))
+
+    def mean_and_variance(self) -> tuple[float, float]:
+        """Return the mean and the variance of |S|: the first derivatives of log E z^|S| by log z at z = 1."""
+        below, at, above = self.log_mean(np.exp([-STEP, 0.0, STEP])).real.tolist()
+        return (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
+
+    def window(self) -> tuple[int, int]:
+        """Return the first size and an even number of sizes outside of which there is less than ``MAX_MISSED``.
+
+        P(|S| ≥ b) ≤ z^(−b) E z^|S| for every z ≥ 1, and P(|S| ≤ a) ≤ z^(−a) E z^|S| for every z ≤ 1.
+        """
+        room, variance = np.log(2 / MAX_MISSED), self.mean_and_variance()[1]
+        theta = THETAS * min(MAX_THETA, float(np.sqrt(2 * room / max(variance, 1e-3))))
+        upper, lower = np.split(self.log_mean(np.exp(np.concatenate([theta, -theta]))).real, 2)
+        high = min(self.most, int(np.min((upper + room) / theta)) + 1)
+        low = max(0, int(np.max(-(lower + room) / theta)))
+        return low, 2 * ((high - low) // 2 + 1)
+
+    def distribution(self) -> FloatArray:
+        """Return P(|S| = k) for k = 0..most."""
+        low, count = self.window()
+        z, out = nodes(float(np.exp(LOG_RADIUS)), count), np.zeros(self.most + 1)
+        sizes = np.arange(low, min(low + count, len(out)))
+        chances = (np.exp(self.log_mean(z)) @ z[:, None] ** -sizes.astype(float)).real * 2 / count
+        out[sizes] = chances.clip(0.0)
+        return out
+
+    def inclusions(self, size: int) -> FloatArray:
+        """Return P(i ∈ S | |S| = size) of all items.
+
+        It is Σ_z w P_z(i ∈ S) with the weights E z^|S| / z^size of the points z, in units of their sum.
+        """
+        z = nodes(float(np.exp(LOG_RADIUS)), self.window()[1])
+        logs, system = self._factors(z)
+        log_weights = logs + sum(NUMPY.log_det(system)) - size * np.log(z)
+        weights = np.exp(log_weights - log_weights.real.max())
+        weights /= weights.real.sum()
+        inner = np.linalg.solve(system.swapaxes(1, 2), self.marginal.T).swapaxes(1, 2)
+        return np.concatenate([groups.inclusions(z, weights, inner) for groups in self.blocks()])
+
+
+class Tilted(NamedTuple):
+    """The size of a set whose odds were multiplied by ρ, so that about the wanted number of items is expected.
+
+    ``log_weight`` is that of all sets, and ``kernel`` the kernel ρL, if it is one.
+    """
+
+    law: SizeLaw
+    log_tilt: float
+    log_weight: float
+    kernel: Any = None
+
+    def log_weight_of(self, size: int) -> float:
+        """Return log of the weight, with the odds as they were, of all sets of one size."""
+        chance = self.law.distribution()[size]
+        return float(np.log(chance)) + self.log_weight - size * self.log_tilt if chance > ROUNDED else -np.inf
+
+
+def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0) -> Tilted:
+    """Return ``at(log ρ)`` with about ``size`` items expected."""
+    found: Tilted | None = None
+
+    def moments(log_tilt: float) -> tuple[float, float]:
+        nonlocal found
+        found = at(log_tilt)
+        return found.law.mean_and_variance()
+
+    solve_tilt(moments, size, start, deviations=0.3)
+    assert found is not None
+    return found
+
+
+def complex_forms(rows: FloatArray, M: AnyArray) -> AnyArray:
+    """Return vᵀMv of every row v, for complex M."""
+    return np.asarray(quadratic_forms(rows, M.real) + 1j * quadratic_forms(rows, M.imag))
+
+
+def _counts(series: Series) -> list[int]:
+    """Return how many groups have a first term, a second one, and so on."""
+    return [int(np.count_nonzero(series.counts > k)) for k in range(series.counts.max(initial=0))]
+
+
+def _product(left: AnyArray, right: FloatArray) -> AnyArray:
+    """Return left @ right without making the second a complex matrix."""
+    if not np.iscomplexobj(left):
+        return left @ right
+    out = np.empty((len(left), right.shape[1]), complex)
+    out.real, out.imag = left.real @ right, left.imag @ right
+    return out
+
+
+def complex_log1p(values: AnyArray) -> AnyArray:
+    """Return log(1 + x) to full accuracy for small x, which NumPy's function has for real numbers only."""
+    if not np.iscomplexobj(values):
+        return np.log1p(values)
+    a, b = values.real, values.imag
+    return np.asarray(0.5 * np.log1p(a * (2 + a) + b * b) + 1j * np.arctan2(b, 1 + a))
