@@ -64,7 +64,7 @@ class DeviceCircle:
     @cached_property
     def trace(self) -> Tensor:
         """tr Z (h,)."""
-        return TORCH.trace(self.Z)
+        return self.Z.diagonal(dim1=-2, dim2=-1).sum(-1)
 
     @cached_property
     def table(self) -> Tensor | None:

@@ -104,7 +104,7 @@ class Diagonal(NamedTuple):
             return None
         g, h = factors[0, 0, 0], factors[0, 2, 0]
         forms = []
-        for part in self.table.split(FORMS_BLOCK):
+        for part in torch.split(self.table, FORMS_BLOCK):
             right, left = part.unbind(1)
             forms.append(((left * g + swapped(left) * h) * right).sum(1))
         return Peak(g, h, log_det, rung, torch.cat(forms))
