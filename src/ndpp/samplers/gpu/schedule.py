@@ -100,10 +100,10 @@ class Planner:
     def _plan(self, wanted: int) -> list[Stage]:
         sampler, circles = self.context.sampler, self.context.circles
         start = sampler.nodes(wanted).start()
-        at = CircleKey(start.rung, min(2 * start.nodes.Z.shape[1], unbiased_count(sampler.kernel.rank)))
+        widest = CircleKey(start.rung, min(2 * start.nodes.Z.shape[1], unbiased_count(sampler.kernel.rank)))
         pilots = Samples.begin(torch.arange(PILOTS, device=circles.device_rows.device), wanted, sampler.kernel.rank)
-        group, at = self._without_negligible(Group(self.context, pilots, 0, circles[at], wanted), at)
-        starts, tried, good = [(0, at)], 0, group.trusted
+        group = self._without_negligible(Group(self.context, pilots, 0, circles[widest], wanted))
+        starts, tried, good = [(0, group.circle.key)], 0, group.trusted
         for n in range(1, wanted):
             if not good.all():  # such samples need plans of their own
                 break
@@ -113,23 +113,24 @@ class Planner:
             due = n >= tried + self.choice.retry_after or not _suitable(group, self.choice.max_edge)
             if not due and not ceiling_pays(sampler.kernel.rank, n, wanted - n):
                 continue
-            centred = circles.centre(pilots.basis[:, :n], wanted - n, np.full(PILOTS, at.rung))
+            centred = circles.centre(pilots.basis[:, :n], wanted - n, np.full(PILOTS, group.circle.key.rung))
             circles.centres[wanted, n] = int(np.median(centred[0]))
             if not due:
                 continue
             rungs, counts = zip(*plan_from_moments(*centred, wanted - n))
-            group, best = self._on_best_circle(group, at, sorted(rungs)[PILOTS // 2], max(counts))
-            if best != at:
-                starts.append((n, best))
-            at, tried, good = best, n, group.alive
+            group = self._on_best_circle(group, sorted(rungs)[PILOTS // 2], max(counts))
+            if group.circle.key != starts[-1][1]:
+                starts.append((n, group.circle.key))
+            tried, good = n, group.alive
         return stages(starts, wanted)
 
-    def _on_best_circle(self, group: Group, current: CircleKey, rung: int, least: int) -> tuple[Group, CircleKey]:
-        """Return the group on the suitable circle with the fewest nodes, at least ``least``, and its key; or on the current one.
+    def _on_best_circle(self, group: Group, rung: int, least: int) -> Group:
+        """Return the group on the suitable circle with the fewest nodes, at least ``least``, or on the current one.
 
         A planned circle may have too few nodes or pass close to a pole; the monitors show whether it is suitable.
         """
         choice, full, rounding = self.choice, unbiased_count(self.context.sampler.kernel.rank), 0.0
+        current, now = group.circle.key, group.circle.half
         suitable, left = _suitable(group, choice.max_edge), group.samples.wanted - group.n
         if not suitable:
             group = self._moved(group, CircleKey(rung, full))
@@ -141,13 +142,13 @@ class Planner:
             group = self._moved(group, circle)
             share = choice.entry_share if left > 1 else 1.0
             if _suitable(group, choice.max_edge, rounding, share) and self._lasts(group):
-                group, circle = self._without_negligible(group, circle)
-                used, now = circle.halves[0], current.halves[0]
+                group = self._without_negligible(group)
+                used = group.circle.half
                 pays = used <= MAX_RATIO * now and (now - used) * left >= choice.entry_cost * used
                 if pays or not suitable:
-                    return group, circle
+                    return group
                 break
-        return self._moved(group, current), current
+        return self._moved(group, current)
 
     def _lasts(self, group: Group) -> bool:
         """Tell whether the circle of a group would suit it with fewer missing items: about what it meets a few items later."""
@@ -159,13 +160,13 @@ class Planner:
         trial = Group(self.context, sooner, group.n, group.circle, sooner.wanted, group.alive)
         return _suitable(trial, self.choice.max_edge)
 
-    def _without_negligible(self, group: Group, circle: CircleKey) -> tuple[Group, CircleKey]:
-        """Return the group on the circle without the nodes whose weights are negligible for all pilots, if these are many."""
-        needed = group.node_weights.w.abs().amax(0) > NEGLIGIBLE_WEIGHT
+    def _without_negligible(self, group: Group) -> Group:
+        """Return the group on its circle without the nodes whose weights are negligible for all pilots, if these are many."""
+        circle, needed = group.circle.key, group.node_weights.w.abs().amax(0) > NEGLIGIBLE_WEIGHT
         kept = int(needed.nonzero().max()) + 1 if bool(needed.any()) else circle.n_nodes
         if not group.alive.all() or kept > circle.n_nodes // 2 - self.choice.min_dropped:
-            return group, circle
-        return self._moved(group, circle._replace(kept=kept)), circle._replace(kept=kept)
+            return group
+        return self._moved(group, circle._replace(kept=kept))
 
     def _moved(self, group: Group, circle: CircleKey) -> Group:
         samples = group.samples
