@@ -13,7 +13,6 @@ from ndpp._validation import check_items
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.draws import Drawer
 from ndpp.answers.mission import find_missions
-from ndpp.answers.reasons import Reader
 from ndpp.answers.records import Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
 from ndpp.errors import InvalidInputError
@@ -92,19 +91,9 @@ class Prepared:
         return find_missions(self.law, self.inclusions, MISSIONS, TYPICAL) if len(self.law.weights) > 1 else ()
 
     @once
-    def reader(self) -> Reader:
-        """What the reasons of all recommendations share."""
-        return Reader(self.scorer, self.inclusions, self.missions)
-
-    @once
     def sizes(self) -> FloatArray | None:
         """P(|S| = k)."""
         return np.asarray(self.law.size_distribution())
-
-    @once
-    def log_absent(self) -> float:
-        """Σ log(1 − P(a)) over all items."""
-        return float(np.log1p(-np.minimum(self.popularity, 1 - 1e-12)).sum())
 
     @once
     def index(self) -> LabelIndex:

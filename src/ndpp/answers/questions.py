@@ -18,6 +18,7 @@ from ndpp.answers.atlas import draw_map
 from ndpp.answers.draws import Check, Wanted, go_on
 from ndpp.answers.mission import find_missions
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
+from ndpp.answers.reasons import reasons
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import PerCategory, Ranking, Recommendation
@@ -85,7 +86,7 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
         scores = scores / own.popularity[chosen]
-    return own.reader.reasons(given, Recommendation(chosen, scores), kind, ids=ids)[0]
+    return reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)[0]
 
 
 def _rule(own: Prepared, candidates: Any, exclude: Any, **options: Any) -> Rule:
@@ -102,7 +103,7 @@ def _recommended(
 ) -> r.Recommended:
     items: Sequence[r.Scored]
     if why:
-        items = own.reader.reasons(basket, best, ranking, ids=ids)
+        items = reasons(own, basket, best, ranking, ids=ids)
     else:
         items = tuple(map(r.Scored, own.names(best.items, ids=ids), best.scores.tolist()))
     return r.Recommended(ranking.value, ranking.meaning, items)
@@ -143,10 +144,10 @@ def probability(model: Any, basket: Any) -> r.Likelihood:
     """Return how likely a basket is, and its probable missions."""
     own = Prepared.of(model)
     given, sizes = own.ids(basket), own.sizes
-    size, p = len(given), np.clip(own.popularity[given], 1e-300, 1 - 1e-12)
+    size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
     log_prob = float(own.law.log_prob(given))
     of_size = 0.0 if sizes is None or size >= len(sizes) else float(sizes[size])
-    independent = own.log_absent + float(np.log(p).sum() - np.log1p(-p).sum())
+    independent = float(np.log1p(-p).sum() + (np.log(p[given]) - np.log1p(-p[given])).sum())
     return r.Likelihood(
         log_prob=_finite(log_prob),
         log_prob_of_size=_finite(log_prob - float(np.log(of_size))) if of_size > 0 else None,

@@ -12,70 +12,62 @@ is one. A kernel is one component, so its missions explain nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.answers.records import Item, Mission, TiedTo, Why, names_of
+from ndpp.answers.prepared import Prepared
+from ndpp.answers.records import TiedTo, Why
 from ndpp.inference import Ranking, Recommendation
-from ndpp.inference.scorer import Scorer
 
 MOST = 1 - 1e-12
 """Probabilities are taken to be no larger, so that odds are finite."""
 
 
-class Reader(NamedTuple):
-    """What the reasons of all baskets share: the scorer, the inclusion probabilities of the components (C, n_items), and the missions."""
+def reasons(
+    own: Prepared, basket: IntArray, best: Recommendation, ranking: Ranking, *, ids: bool = False
+) -> tuple[Why, ...]:
+    """Return the reasons of what is recommended for a basket."""
+    chosen, popularity = best.items, _odds(own, own.popularity, best.items, ranking)
+    by_component = _shares(own, basket, chosen, ranking)
+    expected = by_component.sum(axis=0)
+    factors = best.scores, popularity, expected / popularity, best.scores / expected
+    because = (_because(own, column) for column in by_component.T)
+    ties = _ties(own, basket, chosen, ranking, ids=ids)
+    tied_to = (tied[0].item if tied and tied[0].factor > 1 else None for tied in ties)
+    columns = (column.tolist() for column in factors)
+    return tuple(map(Why, own.names(chosen, ids=ids), *columns, because, tied_to, ties))
 
-    scorer: Scorer
-    inclusions: FloatArray
-    missions: tuple[Mission, ...]
 
-    def reasons(
-        self, basket: IntArray, best: Recommendation, ranking: Ranking, *, ids: bool = False
-    ) -> tuple[Why, ...]:
-        """Return the reasons of what is recommended for a basket."""
-        chosen, law = best.items, self.scorer.law
-        popularity = self._odds(law.weights @ self.inclusions, chosen, ranking)
-        by_component = self._shares(basket, chosen, ranking)
-        expected = by_component.sum(axis=0)
-        factors = best.scores, popularity, expected / popularity, best.scores / expected
-        because = map(self._because, by_component.T)
-        ties = self._ties(basket, chosen, ranking, names_of(law, basket, ids=ids))
-        tied_to = (own[0].item if own and own[0].factor > 1 else None for own in ties)
-        columns = (column.tolist() for column in factors)
-        return tuple(map(Why, names_of(law, chosen, ids=ids), *columns, because, tied_to, ties))
+def _shares(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
+    """Return P(c | basket) o_c(a), shape (C, len(items))."""
+    posterior = own.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
+    return np.asarray(posterior[:, None] * _odds(own, own.inclusions, items, ranking))
 
-    def _shares(self, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
-        """Return P(c | basket) o_c(a), shape (C, len(items))."""
-        posterior = self.scorer.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
-        return np.asarray(posterior[:, None] * self._odds(self.inclusions, items, ranking))
 
-    def _odds(self, chances: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
-        """Return what stands for the probabilities (…, n_items) of some items in scores: odds, or for continuations probabilities."""
-        p = chances[..., items]
-        if ranking is Ranking.COMPLETION:
-            p = np.minimum(p, MOST)
-            return np.asarray(p / (1 - p))
-        return np.asarray(p / (self.scorer.law.weights @ self.inclusions[:, items]) if ranking is Ranking.LIFT else p)
+def _odds(own: Prepared, chances: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
+    """Return what stands for the probabilities (…, n_items) of some items in scores: odds, or for continuations probabilities."""
+    p = chances[..., items]
+    if ranking is Ranking.COMPLETION:
+        p = np.minimum(p, MOST)
+        return np.asarray(p / (1 - p))
+    return np.asarray(p / own.popularity[items] if ranking is Ranking.LIFT else p)
 
-    def _because(self, shares: FloatArray) -> str | None:
-        if not self.missions:
-            return None
-        return max(self.missions, key=lambda mission: float(shares[list(mission.components)].sum())).name
 
-    def _ties(
-        self, basket: IntArray, items: IntArray, ranking: Ranking, names: Sequence[Item]
-    ) -> list[tuple[TiedTo, ...]]:
-        """Return, for each item, its ties to each item of the basket alone, strongest first."""
-        out: list[list[TiedTo]] = [[] for _ in items]
-        whole = ranking is Ranking.COMPLETION
-        kind = Ranking.COMPLETION if whole else Ranking.CONTINUATION  # P(a) cancels in lifts
-        for j, name, scores in zip(basket, names, self.scorer.each_alone(basket, whole=whole)[:, items]):
-            if (scores > 0).all():
-                factors = scores / self._shares(np.array([j]), items, kind).sum(axis=0)
-                for own, factor in zip(out, factors.tolist()):
-                    own.append(TiedTo(name, factor))
-        return [tuple(sorted(own, key=lambda tie: -tie.factor)) for own in out]
+def _because(own: Prepared, shares: FloatArray) -> str | None:
+    if not own.missions:
+        return None
+    return max(own.missions, key=lambda mission: float(shares[list(mission.components)].sum())).name
+
+
+def _ties(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking, *, ids: bool) -> list[tuple[TiedTo, ...]]:
+    """Return, for each item, its ties to each item of the basket alone, strongest first."""
+    out: list[list[TiedTo]] = [[] for _ in items]
+    whole = ranking is Ranking.COMPLETION
+    kind = Ranking.COMPLETION if whole else Ranking.CONTINUATION  # P(a) cancels in lifts
+    alone = own.scorer.each_alone(basket, whole=whole)[:, items]
+    for j, name, scores in zip(basket, own.names(basket, ids=ids), alone):
+        if (scores > 0).all():
+            factors = scores / _shares(own, np.array([j]), items, kind).sum(axis=0)
+            for tied, factor in zip(out, factors.tolist()):
+                tied.append(TiedTo(name, factor))
+    return [tuple(sorted(tied, key=lambda tie: -tie.factor)) for tied in out]

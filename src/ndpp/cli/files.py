@@ -155,11 +155,13 @@ def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool) -> IntArray
     return check_items([int(name) for name in names], kernel.n_items)
 
 
-def given_baskets(kernel: Law, given: Sequence[str] | None, source: Source | None, *, ids: bool) -> Baskets:
+def given_baskets(
+    kernel: Law, given: Sequence[str] | None, path: str | None, reading: Reading, *, ids: bool
+) -> Baskets:
     """Return the baskets of a file, or the one basket of --given."""
-    require(source is None or not given, "items come from a file of baskets or from --given, not from both")
-    if source is not None:
-        return source.read_for(kernel, ids=ids)
+    require(path is None or not given, "items come from a file of baskets or from --given, not from both")
+    if path is not None:
+        return Source(path, reading).read_for(kernel, ids=ids)
     return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
 
 

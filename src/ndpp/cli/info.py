@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -21,7 +21,6 @@ from ndpp.cli.files import Source, check_output, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
-from ndpp.laws.header import ModelHeader
 
 BAR = 40
 """Length of the longest bar."""
@@ -77,13 +76,17 @@ def _is_model(source: Source) -> bool:
 
 
 def _model(path: Path, top: int, *, sizes: bool) -> Report:
-    header, law = load_header(path), load_model(path)
+    header, law = load_header(path), cast(Any, load_model(path))
     n_components = len(law.weights)
     quick = n_components == 1 or n_components * law.n_items * header.n_columns**2 <= QUICK
     found = answers.describe(law, n=top, sizes=sizes or quick)
+    shape: dict[str, Any] = {"components": n_components, "columns": header.n_columns}
+    if found.rank is not None:
+        occurring = {"items_that_can_occur": len(law.support), "precision": str(law.X.dtype)}
+        shape = {"columns": header.n_columns, "rank": found.rank, **occurring}
     facts: dict[str, Any] = {
         "kind": "model" if found.rank is not None else "mixture", "items": found.n_items,
-        **_shape(law, header), "labels": found.labelled,
+        **shape, "labels": found.labelled,
         "ndpp_version": header.ndpp_version, "crc32": fingerprint(path), "mean_size": found.mean_size,
     }  # fmt: skip
     size_law, notes = found.size_distribution, ["", SKIPPED]
@@ -99,15 +102,6 @@ def _model(path: Path, top: int, *, sizes: bool) -> Report:
         notes += [f"{i:>3}  {one}" for i, one in enumerate(found.missions, 1)]
     table = _facts({**facts, **header.metadata}, path.name)
     return Report({**data, "training": header.metadata}, table, notes=notes)
-
-
-def _shape(law: Any, header: ModelHeader) -> dict[str, Any]:
-    if not hasattr(law, "rank"):
-        return {"components": len(law.weights), "columns": header.n_columns}
-    return {
-        "columns": header.n_columns, "rank": law.rank, "items_that_can_occur": len(law.support),
-        "precision": str(law.X.dtype),
-    }  # fmt: skip
 
 
 def _baskets(baskets: Baskets, name: str, top: int) -> Report:

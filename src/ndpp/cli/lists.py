@@ -67,9 +67,13 @@ class Lists(NamedTuple):
         rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)
         if format_of(path, None) == "text":
             lines = [unquoted(line.strip()) for line in read_lines(path, self.encoding) if line.strip()]
-            words = Long(range(len(lines)), len(lines), lines).present(rules).values
+            words: Sequence[Any] = Long(range(len(lines)), len(lines), lines).present(rules).values
         else:
-            words = _read_table(path, rules, self.encoding)
+            try:
+                words = list(read(path, None, Columns("item", "item"), rules, self.encoding).values)
+            except MissingColumnError as error:
+                error.advice = "A list of items is the column 'item' of a table, or a text file with an item per line"
+                raise
         try:
             found, _ = encode(words, labels, unknown=self.unknown)
         except UnknownLabelError as unknown:
@@ -81,14 +85,6 @@ class Lists(NamedTuple):
             warnings.warn(text, DataWarning, stacklevel=1)
             found = found[known]
         return check_items(np.unique(found), law.n_items)
-
-
-def _read_table(path: str, rules: Rules, encoding: str | None) -> Sequence[Any]:
-    try:
-        return list(read(path, None, Columns("item", "item"), rules, encoding).values)
-    except MissingColumnError as error:
-        error.advice = "A list of items is the column 'item' of a table, or a text file with an item per line"
-        raise
 
 
 class CategoryFile(NamedTuple):

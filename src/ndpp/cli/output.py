@@ -53,15 +53,20 @@ def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
         write_text(output, text)
 
 
+def _tables(report: Report) -> Iterator[tuple[list[list[str]], list[bool]]]:
+    """Yield the header and lines of each table for people that has any, as text, and which columns are aligned to the right."""
+    for header, lines in report.shown if isinstance(report.shown, list) else [report.shown or report.table]:
+        if lines:
+            rows = (header, *([cell(value) for value in line] for line in lines))
+            numeric = [all(isinstance(value, NUMERIC) for value in values) for values in zip(*lines)]
+            yield [[printable(text) for text in row] for row in rows], numeric
+
+
 def _lines(report: Report) -> Iterator[str]:
     """Yield what :func:`_print` prints where there is no terminal, without waiting for rich to lay out thousands of lines."""
-    for i, (header, lines) in enumerate(_shown(report)):
+    for i, (rows, numeric) in enumerate(_tables(report)):
         if i:
             yield ""
-        rows = [
-            [printable(text) for text in row] for row in (header, *([cell(value) for value in line] for line in lines))
-        ]
-        numeric = [all(isinstance(value, NUMERIC) for value in values) for values in zip(*lines)]
         widths = [max(map(cell_len, column)) for column in zip(*rows)]
         for k, row in enumerate(rows):
             pads = [" " * (width - cell_len(text)) for text, width in zip(row, widths)]
@@ -72,22 +77,15 @@ def _lines(report: Report) -> Iterator[str]:
         yield printable(note)
 
 
-def _shown(report: Report) -> list[Table]:
-    """Return the tables for people that have any line."""
-    shown = report.shown if isinstance(report.shown, list) else [report.shown or report.table]
-    return [table for table in shown if table.lines]
-
-
 def _print(report: Report, console: Console) -> None:
-    for i, (header, lines) in enumerate(_shown(report)):
+    for i, ((header, *lines), numeric) in enumerate(_tables(report)):
         if i:
             console.print()
         out = tables.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for name, *values in zip(header, *lines):
-            numeric = all(isinstance(value, NUMERIC) for value in values)
-            out.add_column(Text(printable(name)), justify="right" if numeric else "left")
+        for name, right in zip(header, numeric):
+            out.add_column(Text(name), justify="right" if right else "left")
         for line in lines:
-            out.add_row(*(Text(printable(cell(value))) for value in line))  # as Text, since an item name is not markup
+            out.add_row(*map(Text, line))  # as Text, since an item name is not markup
         console.print(out)
     for note in report.notes:
         console.print(Text(printable(note)), soft_wrap=not console.is_terminal)

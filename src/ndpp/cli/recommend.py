@@ -14,14 +14,7 @@ from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
-from ndpp.cli.files import (
-    Source,
-    check_output,
-    check_sizes,
-    fingerprint,
-    given_baskets,
-    load_model,
-)
+from ndpp.cli.files import check_output, check_sizes, fingerprint, given_baskets, load_model
 from ndpp.cli.lists import CategoryFile, Lists
 from ndpp.cli.output import Report, emit, progress, working
 from ndpp.inference import Ranking, greedy_map
@@ -72,8 +65,7 @@ def recommend(
     """
     check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, category_of))
     law = load_model(model)
-    source = None if baskets is None else Source(baskets, reading)
-    starts = given_baskets(law, given, source, ids=ids)
+    starts = given_baskets(law, given, baskets, reading, ids=ids)
     allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law)
     asked = CategoryFile(category_of, max_per_category, categories)
     allowed, limit = asked.limit(law, allowed, ids=ids, encoding=reading.encoding)
@@ -84,12 +76,12 @@ def recommend(
             model_, starts, n=number, candidates=allowed, per_category=limit, why=why, ids=ids, **order
         )
     impossible = sum(own is None for own in found)
-    if impossible and source is None:
+    if impossible and baskets is None:
         answers.recommend(model_, starts[0], **order)  # raises, and says why
     if impossible:
         text = f"{impossible} of {len(starts)} baskets have probability zero; nothing is recommended for them"
         warnings.warn(text, stacklevel=1)
-    emit(_report(found, starts, ranking, from_file=source is not None), output, as_json=json)
+    emit(_report(found, starts, ranking, from_file=baskets is not None), output, as_json=json)
 
 
 def _report(
@@ -136,10 +128,9 @@ def map_(
     kernel = load_model(model)
     target = Target.of(writing, kernel.labels)
     target.check(model, baskets, resume=False)
-    source = None if baskets is None else Source(baskets, reading)
-    starts = given_baskets(kernel, given, source, ids=writing.ids)
+    starts = given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     allowed, _ = Lists(o.Limits(exclude=exclude), writing.ids).narrowed(kernel, starts.indices)
-    if source:
+    if baskets is not None:
         check_sizes(allowed, starts, [size] * len(starts))
     found: list[list[int]] = []
     with progress(len(starts), "building", show=len(starts) > 1) as bar:
@@ -153,4 +144,4 @@ def map_(
     }
     if hasattr(kernel, "log_det"):  # of one kernel
         head["log_det"] = [kernel.log_det(items) for items in found]
-    target._replace(starts=Starts(starts, from_file=source is not None)).write(found, head)
+    target._replace(starts=Starts(starts, from_file=baskets is not None)).write(found, head)

@@ -71,14 +71,13 @@ def pair_chart(pairs: Pairs) -> Figure:
 def mission_chart(found: Sequence[Mission]) -> Figure:
     """Plot the result of :func:`ndpp.answers.missions`: the share of each mission, its mean size and its most typical items.
 
-        Examples
-        --------
-        >>> from ndpp._types import FloatArray
-    from ndpp.answers.records import Typical
-        >>> beer = Typical("beer", 0.6, 2.5)
-        >>> figure = mission_chart([Mission("beer and crisps", 0.35, 2.1, (beer,), (0,))])
-        >>> [text.get_text() for text in figure.axes[0].texts]
-        ['35.0%, 2.1 items: beer 2.5×']
+    Examples
+    --------
+    >>> from ndpp.answers.records import Typical
+    >>> beer = Typical("beer", 0.6, 2.5)
+    >>> figure = mission_chart([Mission("beer and crisps", 0.35, 2.1, (beer,), (0,))])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['35.0%, 2.1 items: beer 2.5×']
     """
     drawn, axes = _bar_chart([short(mission.name) for mission in found])
     typical = (

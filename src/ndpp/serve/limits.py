@@ -30,18 +30,11 @@ HEADER_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that depend on the machine.
-
-    Parameters
-    ----------
-    seconds : float
-        Most seconds of work for one answer; for a batch, for each basket.
-    threads : int
-        Requests that are computed at a time.
-    waiting : int
-        Requests that may wait for a thread; further ones are turned away with status 503.
-    """
+    """Limits that depend on the machine."""
 
     seconds: float = 10.0
+    """Most seconds of work for one answer; for a batch, for each basket."""
     threads: int = 2
+    """Requests that are computed at a time."""
     waiting: int = 64
+    """Requests that may wait for a thread; further ones are turned away with status 503."""

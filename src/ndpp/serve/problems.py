@@ -83,9 +83,9 @@ def reply(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) 
     return Response(body.encode("utf-8", "replace"), problem["status"], {**more, **(headers or {})}, MEDIA_TYPE)
 
 
-def response(status: int, kind: str, title: str, detail: str) -> Response:
+def response(status: int, kind: str, title: str, detail: str, **fields: Any) -> Response:
     """Return an answer that only says what is wrong."""
-    return reply(document(status, kind, title, detail))
+    return reply(document(status, kind, title, detail, **fields))
 
 
 def of(error: BaseException) -> dict[str, Any] | None:
@@ -114,7 +114,7 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> Response:
         found.setdefault(pointer, []).append(error["msg"])
     shown = [{"pointer": pointer, "detail": " or ".join(texts)} for pointer, texts in [*found.items()][:20]]
     detail = "; ".join(f"{one['pointer']}: {one['detail']}" for one in shown[:3])
-    return reply(document(status, kind, title, detail, errors=shown))
+    return response(status, kind, title, detail, errors=shown)
 
 
 def documented(openapi: dict[str, Any]) -> dict[str, Any]:
