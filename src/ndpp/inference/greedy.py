@@ -15,8 +15,7 @@ import numpy as np
 from ndpp._types import BoolArray, IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
-from ndpp.inference.gains import Gains
-from ndpp.inference.scores import next_item_scores
+from ndpp.inference.scores import Gains, next_item_scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.linalg.scaling import quadratic_forms

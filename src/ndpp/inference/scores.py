@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -14,19 +15,56 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
-from ndpp.inference.gains import Gains
 from ndpp.laws.batched import ZERO_SCORE, Form, scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.scaling import quadratic_forms
-from ndpp.linalg.schur import ROUNDING, eliminate
+from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.schur import ROUNDING, Remainder, eliminate
 
 ScoreMany = Callable[[Law, Baskets], FloatArray]
 MARGIN = 8.0
 """What one perturbation shows, times this, is taken for the rounding error."""
+
+
+class Gains(NamedTuple):
+    """The gain det L_{Y∪a} / det L_Y = L^Y_aa of every row a of the support, L^Y = L − L_:Y L_Y⁻¹ L_Y:, and estimates of rounding errors.
+
+    All gains are formed from coordinates in which the items of Y have been eliminated, large directions first; a rank-one update
+    follows one more item.
+    """
+
+    values: FloatArray
+    noise: FloatArray
+    given: Remainder
+    is_fresh: bool
+
+    @classmethod
+    def fresh(cls, kernel: LowRankKernel, given: Remainder) -> Gains:
+        """Compute all gains from the remainder of L. O(n r²)."""
+        values, noise = np.empty(kernel.n_rows), np.empty(kernel.n_rows)
+        size, relative = len(given.M) + 1, (len(given.M) + 1) * ROUNDING + given.noise
+        largest = max(np.abs(given.M).max(initial=0.0), given.magnitudes.max(initial=0.0) / size)
+        absolute = ROUNDING * np.linalg.norm(given.to_z)
+        for block, Q in kernel.q_blocks():
+            Z = Q @ given.to_z
+            values[block] = np.einsum("ij,ij->i", Z @ given.M, Z)
+            error = np.linalg.norm(Z * relative, axis=1) + absolute
+            noise[block] = largest * error * (np.linalg.norm(Z, axis=1) + error)
+        return cls(values, noise, given, True)
+
+    def after(self, kernel: LowRankKernel, row: int) -> Gains:
+        """Return the gains after adding an item, by a rank-one Schur complement. O(n r)."""
+        to_z, M = self.given.to_z, self.given.M
+        z = kernel.q_rows(np.array([row]))[0] @ to_z
+        u, v = M @ z, z @ M
+        pivot = float(z @ u)
+        both = kernel.q_times(to_z @ np.column_stack([u, v]))
+        change = both[:, 0] * (both[:, 1] / pivot)  # the product alone may overflow
+        noise = self.noise + (4 * EPS + self.noise[row] / pivot) * np.abs(change)
+        return Gains(self.values - change, noise, self.given._replace(M=M - np.outer(u, v / pivot)), False)
 
 
 def next_item_scores(kernel: Law, basket: Items) -> FloatArray:

@@ -17,8 +17,8 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.linalg.circle import nodes
 from ndpp.linalg.scaling import EPS
+from ndpp.linalg.size_law import nodes
 from ndpp.linalg.sizes import CHUNK, LOG_RADIUS, N_TERMS, ROUNDED, Series, complex_forms, complex_log1p
 
 NEGLIGIBLE = 1e-17

@@ -1,6 +1,5 @@
 """Functions of arrays: the mathematics that all other packages use."""
 
-from ndpp.linalg.circle import inclusion_matrix, node_count, nodes
 from ndpp.linalg.coordinates import Coordinates, coordinates
 from ndpp.linalg.eigen import EigenBasis
 from ndpp.linalg.factor import row_blocks
@@ -9,8 +8,11 @@ from ndpp.linalg.schur import condition_on, log_det_or_zero, log_minor, rank_one
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
     TiltedLaw,
+    inclusion_matrix,
     law_of_sum,
     log_elementary,
+    node_count,
+    nodes,
     resolvent,
     rounding_error,
     tilt_for,

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.linalg.circle import nodes
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.size_law import nodes
 from ndpp.linalg.tilts import solve_tilt
 
 N_TERMS = 20
