@@ -39,7 +39,7 @@ def draw_map(law: Law, inclusions: FloatArray, n: int) -> Map:
 
 def _features(law: Any, inclusions: FloatArray, items: IntArray) -> FloatArray:
     """Return one row for each item; items of a kind have rows of similar directions."""
-    ties = getattr(law, "ties", None)
+    ties = getattr(law, "low_rank", None)
     if ties is None:
         return np.asarray(np.sqrt(law.weights[:, None] * inclusions[:, items]).T)
     q, B = ties.q_rows(law.rows_of(items)), ties.coordinates.B

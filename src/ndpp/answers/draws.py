@@ -54,7 +54,7 @@ class Drawer:
 
     def __init__(self, law: Any) -> None:
         self.law = law
-        plain = getattr(law, "ties", None) is law  # a kernel without background: all of it is ties
+        plain = getattr(law, "low_rank", None) is law  # a kernel without background: all of it is ties
         self._sampler = Exact.prepare(law, memory=MEMORY) if plain else None
 
     def warm(self, item: int) -> None:

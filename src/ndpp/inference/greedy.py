@@ -149,7 +149,7 @@ def _sequence_with_background(kernel: LowRankKernel, rows: IntArray, allowed: Bo
     chosen = rows.tolist()
     if rest.background is not None:
         at = np.searchsorted(kernel.support, rest.support)
-        odds, ties, C = rest.background[rest.support], rest.ties, rest.ties.coordinates.B
+        odds, ties, C = rest.background[rest.support], rest.low_rank, rest.low_rank.coordinates.B
         p = odds / (1 + odds)
         gains = p + np.concatenate([part for _, part in ties.q_map(partial(quadratic_forms, M=C))])
         while (allowed[at] & (odds > 0)).any():

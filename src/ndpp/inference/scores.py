@@ -226,7 +226,7 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
         rest = kernel.condition(kernel.catalogue_ids(rows))
     except (ZeroProbabilityError, NoConditionalKernelError):
         raise _no_scores(kernel, rows) from None
-    coords, Q = rest.ties.coordinates, np.concatenate([q for _, q in rest.ties.q_blocks()])
+    coords, Q = rest.low_rank.coordinates, np.concatenate([q for _, q in rest.low_rank.q_blocks()])
     tied = quadratic_forms(Q, coords.B)
     tied[tied <= ZERO_SCORE * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
     odds = 0.0 if rest.background is None else rest.background[rest.support]

@@ -136,7 +136,7 @@ class LowRankKernel(WeighedSets, Law):
         return f"LowRankKernel(n_items={self.n_items}, rank={self.rank}{background})"
 
     @cached_property
-    def ties(self) -> LowRankKernel:
+    def low_rank(self) -> LowRankKernel:
         """The kernel of T, the items of a sample that come together: this kernel itself, if there is no background."""
         if self.background is None:
             return self
@@ -150,7 +150,7 @@ class LowRankKernel(WeighedSets, Law):
         if self.background is not None:
             raise InvalidInputError(
                 "this needs a low-rank L = X W Xᵀ, and the kernel has a background. kernel.sample() and kernel.sampler() draw from it "
-                "exactly; kernel.ties is the low-rank part of its samples"
+                "exactly; kernel.low_rank is the kernel of that part of its samples"
             )
         return self
 

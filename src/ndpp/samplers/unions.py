@@ -123,7 +123,7 @@ class SizedUnion(NamedTuple):
         device: str | None = None,
     ) -> SizedUnion:
         """Prepare the parts of the kernel ρL."""
-        ties = Exact.prepare(tilted.ties, given=tied, memory=memory, device=device)
+        ties = Exact.prepare(tilted.low_rank, given=tied, memory=memory, device=device)
         return cls(ties, Alone.prepare(tilted.odds), size, log_mass)
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:

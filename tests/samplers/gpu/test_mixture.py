@@ -173,7 +173,7 @@ def test_remaining_items_are_those_of_the_clock(ties: str, device: str):
         x = torch.tensor([0.1, 1.0, 3.0], device=device, dtype=torch.float64)
         _, rates = group._remaining(x)
         for c in range(3):
-            kernel = mixture.components[c].ties
+            kernel = mixture.components[c].low_rank
             Z = Clock.prepare(kernel)._remaining(float(x[c]), np.array(Y, np.int64))
             assert float(rates[c]) == pytest.approx(np.trace(Z), abs=1e-9)
 

@@ -176,7 +176,7 @@ class TiedEngine(LawEngine):
         """Draw samples of the components ``which`` of a block."""
 
         def clock_of(c: int) -> Clock:
-            return Clock.prepare(self.source.kernel(int(self.components[block][c])).ties)
+            return Clock.prepare(self.source.kernel(int(self.components[block][c])).low_rank)
 
         clocks = ClockGroup(spectra, streams, which, index)
         on_cpu = clocks.run(clock_of, partial(stream, flipped(key, CPU_KEY)))
