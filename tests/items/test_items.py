@@ -130,9 +130,8 @@ def test_a_factor_of_M_changes_the_cost_alone(prepare, kernel, keep_q, monkeypat
 def test_a_compiled_draw_from_a_tree_is_the_same(kernel, leaf, directions):
     V = np.linalg.qr(np.random.default_rng(20).standard_normal((6, directions)))[0].T.copy()
     tree, rng, other = Tree.prepare(kernel, leaf=leaf), np.random.default_rng(21), np.random.default_rng(21)
-    arrays = tree_module.TreeArrays(tree.sums, tree.bounds)
     for _ in range(200):
-        row, low, total = tree_module.draw_one(rng, arrays, kernel.coordinates.Q, V)
+        row, low, total = tree_module.draw_one(rng, tree.sums, tree.bounds, kernel.coordinates.Q, V)
         assert row == tree.draw(other, V.T @ V)
         assert low >= -1e-14
         assert total == pytest.approx(directions)

@@ -79,6 +79,11 @@ class LeverageTable(ItemIndex):
             threshold, alias = map(frozen, alias_table(leverage))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
+    @property
+    def arrays(self) -> TableArrays:
+        """What compiled code needs."""
+        return TableArrays(self.threshold, self.alias, self.leverage, self.total, self.budget)
+
     def draw_counted(
         self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
     ) -> ItemDraws:
@@ -116,12 +121,12 @@ class LeverageTable(ItemIndex):
                 return ItemDraws(rows[place : place + 1], done + place + 1)
         raise self.over_budget(expected)
 
-    def over_budget(self, expected: float) -> BudgetExceededError:
-        """Return the error for an item that needs more proposals than the budget has."""
+    def over_budget(self, expected: float, proposals: int | None = None) -> BudgetExceededError:
+        """Return the error for an item that needs more proposals than the budget has, after ``proposals`` for it and others."""
         return BudgetExceededError(
             f"{self.budget} items were proposed by their leverage and rejected; {expected:.3g} proposals are needed on average. "
             "Pass a tighter bound, raise the budget of the LeverageTable, or use a Tree.",
-            count=self.budget,
+            count=self.budget if proposals is None else proposals,
         )
 
     def _accepted(
@@ -168,9 +173,14 @@ def look_up(threshold: FloatArray, alias: AnyArray, uniforms: FloatArray) -> Int
     """Return a row per column of ``uniforms``: the first entry chooses a cell, the second between its row and its alias."""
     rows = np.empty(uniforms.shape[1], np.int64)
     for i in range(rows.size):
-        cell = min(int(uniforms[0, i] * alias.size), alias.size - 1)  # the product may round up to alias.size
-        rows[i] = cell if uniforms[1, i] < threshold[cell] else alias[cell]
+        rows[i] = _look_up_one(threshold, alias, uniforms[0, i], uniforms[1, i])
     return rows
+
+
+@njit()
+def _look_up_one(threshold: FloatArray, alias: AnyArray, first: float, second: float) -> int:
+    cell = min(int(first * alias.size), alias.size - 1)  # the product may round up to alias.size
+    return cell if second < threshold[cell] else int(alias[cell])
 
 
 @njit()
@@ -241,3 +251,39 @@ def _pair_cells(threshold: FloatArray, alias: AnyArray) -> None:
     # Rounding may leave cells unpaired. Their remainder goes to a likely item, so that an item of weight zero is never drawn.
     for i in cells[:n_small]:
         alias[i] = fullest
+
+
+# -- proposals of compiled loops: a small generator whose state is an array, seeded by the stream of the sample ---------------
+
+_U11, _U17, _U19, _U23, _U32, _U41, _U45 = (np.uint64(shift) for shift in (11, 17, 19, 23, 32, 41, 45))
+
+
+def seed_words(rng: np.random.Generator) -> AnyArray:
+    """Return the state of a generator for :func:`uniform`, four words."""
+    words = rng.bit_generator.random_raw(8)
+    return words[:4] ^ (words[4:] << _U32)  # some generators have words of 32 bits
+
+
+@njit()
+def uniform(state: AnyArray) -> float:
+    """Return the next number in [0, 1) of the generator xoshiro256++ [Blackman & Vigna, 2021], whose state is four words."""
+    a, b, c, d = state[0], state[1], state[2], state[3]
+    total = a + d
+    word = ((total << _U23) | (total >> _U41)) + a
+    c ^= a
+    d ^= b
+    state[1] = b ^ c
+    state[0] = a ^ d
+    state[2] = c ^ (b << _U17)
+    state[3] = (d << _U45) | (d >> _U19)
+    return float(word >> _U11) * 2.0**-53
+
+
+@njit()
+def propose(seed: AnyArray, table: TableArrays, n: int) -> tuple[IntArray, FloatArray]:
+    """Return the next n candidates, by their leverage, and a uniform for the acceptance of each."""
+    candidates, uniforms = np.empty(n, np.int64), np.empty(n)
+    for c in range(n):
+        candidates[c] = _look_up_one(table.threshold, table.alias, uniform(seed), uniform(seed))
+        uniforms[c] = uniform(seed)
+    return candidates, uniforms

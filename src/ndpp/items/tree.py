@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -27,13 +26,6 @@ from ndpp.laws.kernel import LowRankKernel
 LEAST_LEAF = 8
 """With fewer rows per leaf, another level of nodes would cost more than it saves."""
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
-
-
-class TreeArrays(NamedTuple):
-    """What compiled code needs of a :class:`Tree`, which explains it."""
-
-    sums: FloatArray
-    bounds: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,18 +139,20 @@ def _pack(M: FloatArray, query: FloatArray) -> None:
 
 
 @njit(error_model="numpy")
-def draw_one(rng: Generator, tree: TreeArrays, Q: FloatArray, V: FloatArray) -> tuple[int, float, float]:
+def draw_one(
+    rng: Generator, sums: FloatArray, bounds: IntArray, Q: FloatArray, V: FloatArray
+) -> tuple[int, float, float]:
     """Do what :meth:`Tree.draw_counted` does for one row and M = VᵀV, V having few rows, with Q in memory.
 
     Returns the row (−1 if its leaf has no weight), the most negative weight, and the sum of all weights; the caller checks them.
     """
     query = _pack_rows(V)
-    total = float(np.dot(tree.sums[0], query))
+    total = float(np.dot(sums[0], query))
     for_descent, for_leaf = rng.random(), rng.random()
     if not 0.0 < total < np.inf:
         return -1, 0.0, total
-    leaf, low = _descend(tree.sums, query, total, for_descent)
-    first, last = tree.bounds[leaf], tree.bounds[leaf + 1]
+    leaf, low = _descend(sums, query, total, for_descent)
+    first, last = bounds[leaf], bounds[leaf + 1]
     weights = np.zeros(last - first)
     for i in range(last - first):
         for c in range(len(V)):

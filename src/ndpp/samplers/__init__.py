@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ndpp._lazy import renamed
-from ndpp.samplers._device import Engines
-from ndpp.samplers.base import Draw, Draws, Monitor, Sampler
+from ndpp.samplers.base import Draw, Draws, Engines, Monitor, Sampler
 from ndpp.samplers.cholesky import Cholesky
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact

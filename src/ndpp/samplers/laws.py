@@ -13,10 +13,8 @@ Cost per sample: that of its component, whatever n and the number of components.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,8 +30,7 @@ from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
-from ndpp.samplers._device import cuda_device, with_engine
-from ndpp.samplers.base import Draw, Engine, Sampler
+from ndpp.samplers.base import Draw, Engine, Sampler, cuda_device, with_engine
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.unions import FamilyUnion, Proposal, SizedUnion, propose_from
 
@@ -59,22 +56,13 @@ class Store:
 
     def __init__(self, make: Any, most: int) -> None:
         self.make, self.most = make, most
-        self._recent: OrderedDict[int, Drawer] = OrderedDict()
-        self._lock = threading.Lock()
+        self._recent: Any = None if make is None else lru_cache(most)(make)
 
     def __reduce__(self) -> Any:
         return Store, (self.make, self.most)
 
     def __getitem__(self, c: int) -> Drawer:
-        with self._lock:
-            if c in self._recent:
-                self._recent.move_to_end(c)
-                return self._recent[c]
-        made: Drawer = self.make(c)
-        with self._lock:
-            self._recent[c] = made
-            while len(self._recent) > self.most:
-                self._recent.popitem(last=False)
+        made: Drawer = self._recent(c)
         return made
 
 
@@ -326,13 +314,8 @@ def _shared(
 
 
 @singledispatch
-def _source(mixture: SharedTies, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
-    """Return what makes the drawers of components; each kind of mixture with shared ties registers its own function."""
-    raise InvalidInputError(f"samples are drawn from kernels and mixtures; got a {type(mixture).__name__}")
-
-
-@_source.register
-def _tied_source(mixture: TiedMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> TiedSource:
+def _source(mixture: Any, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
+    """Return what makes the drawers of components: of ties; families register their own function."""
     return TiedSource(mixture, size, log_tilt, memory)
 
 

@@ -144,7 +144,7 @@ def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
         step = up if tree is None or not isinstance(up, RejectionUp) else replace(up, index=lambda _: tree)
         if size is None:
             return RandomSize.prepare(kernel, up=step, steps=steps, start=start)
-        return Walk.prepare(kernel, size=size, up=step, steps=steps, start=start, device=request.device)
+        return Walk.prepare(kernel, size=size, up=step, steps=steps, start=start)
 
     return prepare
 

@@ -83,10 +83,7 @@ class EigenvectorLaw:
 
     def draw(self, rng: np.random.Generator) -> IntArray:
         """Draw E, in ascending order."""
-        uniforms = rng.random(self.chance.size)
-        if self.heads.size == 0:
-            return np.flatnonzero(uniforms < self.chance)
-        return given_heads(self.chance, self.heads, uniforms)
+        return choose(self.chance, self.heads, rng.random(self.chance.size))
 
 
 def decomposed(inner: FloatArray, size: int | None = None) -> tuple[FloatArray, EigenvectorLaw]:
@@ -141,6 +138,12 @@ def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
         for j in range(1, min(most, i + 1) + 1):
             heads[i + 1, j] = heads[i, j] * q[i] + heads[i, j - 1] * p[i]
     return heads
+
+
+@njit()
+def choose(chance: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:
+    """Return which coins show heads; ``heads`` is empty for any number of them."""
+    return given_heads(chance, heads, uniforms) if heads.size else np.flatnonzero(uniforms < chance)
 
 
 @njit()

@@ -24,7 +24,7 @@ from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, Request, Tolerances
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
 from ndpp.samplers.exact.routes import CircleReport, Unfinished, is_symmetric
-from ndpp.samplers.exact.rows import RowsInStore
+from ndpp.samplers.exact.rows import Sides
 
 DRAWS = 2_000
 RNG = np.random.default_rng(40)
@@ -220,7 +220,7 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
     sampler = Exact.prepare(kernel, size=12)
     chain = ring_of(sampler)
     assert chain is not None
-    assert isinstance(chain.eigen.source, RowsInStore) == (kind == "memory map")
+    assert isinstance(chain.eigen.source.rows, LowRankKernel) == (kind == "memory map")
     draws = sampler.sample(60, rng=11)
     assert draws.baskets == kept
     assert draws.info["recentred"].min() > 0
@@ -293,7 +293,7 @@ def test_items_that_m_does_not_map_to_zero_fail_the_monitor(store: bool, monkeyp
         monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
     _, chain = chain_of(GENERIC, 4, given=(2, 5))
     if store:
-        source = RowsInStore(GENERIC.kernel, *chain.eigen.to_sides)
+        source = Sides(GENERIC.kernel, *chain.eigen.to_sides, False, False)
         chain = dataclasses.replace(chain, eigen=chain.eigen._replace(source=source))
     for error, expected in ((1e-5, 0), (1e-14, 2)):
         wrong = dataclasses.replace(chain, ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))
@@ -314,7 +314,7 @@ def test_sizes_beyond_half_the_rank_are_left_to_node_matrices():
 def test_a_spent_budget_is_an_error():
     short = Exact.prepare(GENERIC.kernel, size=3, index=partial(LeverageTable.prepare, budget=1))
     assert ring_of(short) is not None
-    with pytest.raises(BudgetExceededError, match="1 proposals gave 0 of 1 items") as caught:
+    with pytest.raises(BudgetExceededError, match="1 items were proposed by their leverage and rejected") as caught:
         short.sample(200, rng=0)
     assert caught.value.count == 1
 

@@ -23,9 +23,8 @@ from kernels import AWKWARD, BY_NAME, Case, learned
 from ndpp import LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
-from ndpp.samplers import Exact, Walk
-from ndpp.samplers._device import cuda_device
-from ndpp.samplers.base import stream_key
+from ndpp.samplers import Exact
+from ndpp.samplers.base import cuda_device, stream_key
 from ndpp.samplers.exact.monitors import unbiased_count
 from ndpp.samplers.gpu import exact as exact_engine
 from ndpp.samplers.gpu import group as group_module
@@ -399,9 +398,6 @@ def test_refusals():
     for device in ("gpu", "cuda:x", "cuda:", "mps"):
         with pytest.raises(InvalidInputError, match="device must be None, 'cpu', 'cuda' or 'cuda:1'"):
             Exact.prepare(kernel, size=2, device=device)
-    with pytest.raises(InvalidInputError, match=r"device must be None or 'cpu' for walks; got 'cuda'.*Exact\.prepare"):
-        Walk.prepare(kernel, size=2, device="cuda")
-    assert Walk.prepare(kernel, size=2, device="cpu").engine is None
 
 
 def test_devices_are_counted_from_zero(monkeypatch: pytest.MonkeyPatch):

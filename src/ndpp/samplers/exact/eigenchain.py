@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import interpreted, jitable, njit
+from ndpp._compiled import jitable, njit
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, look_up, proposals_at_once
@@ -26,7 +26,7 @@ from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.monitors import Tolerances
 from ndpp.samplers.exact.node_route import plan
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
-from ndpp.samplers.exact.rows import EigenRows, Source, fetch
+from ndpp.samplers.exact.rows import EigenRows, Sides, fetch, suited
 
 GROUP = 32
 """Most candidates that are judged together."""
@@ -75,10 +75,8 @@ class EigenChain:
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw items until all are there or a monitor fails."""
         index, eigen, request = self.index, self.eigen, self.request
-        table = TableArrays(index.threshold, index.alias, index.leverage, index.total, index.budget)
-        run = _run if eigen.is_compiled else interpreted(_run)
-        rows, spent, proposals, recentred, trace_error, fraction = run(
-            rng, table, eigen.values, eigen.source, request, self.left, self.right, self.ring
+        rows, spent, proposals, recentred, trace_error, fraction = suited(eigen.source.rows, _run)(
+            rng, index.arrays, eigen.values, eigen.source, request, self.left, self.right, self.ring
         )
         if spent:
             raise index.over_budget(index.total / (request.wanted - len(rows)))
@@ -91,7 +89,7 @@ def _run(
     rng: np.random.Generator,
     table: TableArrays,
     values: ComplexArray,
-    source: Source,
+    source: Sides,
     request: Request,
     given_left: FloatArray,
     given_right: FloatArray,
@@ -122,7 +120,7 @@ def _run(
 def _draw_one(
     rng: np.random.Generator,
     table: TableArrays,
-    source: Source,
+    source: Sides,
     request: Request,
     ring: Ring,
     weights: Weights,

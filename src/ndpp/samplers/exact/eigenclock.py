@@ -21,14 +21,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import interpreted, njit
+from ndpp._compiled import njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.items import LeverageTable
+from ndpp.items.table import TableArrays, propose, seed_words, uniform
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
-from ndpp.samplers.exact.generator import propose, seed_words, uniform
 from ndpp.samplers.exact.routes import Done, Target, Unfinished
-from ndpp.samplers.exact.rows import EigenRows, Source, apply_left, apply_right, fetch
+from ndpp.samplers.exact.rows import EigenRows, Sides, apply_left, apply_right, fetch, suited
 
 BLOCK = 32
 """Most candidates that are fetched together."""
@@ -54,11 +54,6 @@ class EigenClock:
         clock = cls(target.index, eigen, target.given)
         return clock if clock.suits(target.mean) else None
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes in addition to those of the target: none."""
-        return 0
-
     def suits(self, mean: float) -> bool:
         """Return whether samples have ``mean`` items on average in addition to the given ones."""
         rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given))[3]
@@ -67,10 +62,8 @@ class EigenClock:
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
         index, eigen, given = self.index, self.eigen, self.given
-        run = _run if eigen.is_compiled else interpreted(_run)
-        arguments = index.threshold, index.alias, index.leverage, index.budget, given, *eigen.sides(given)
-        rows, proposals, failed, x, bound = run(
-            seed_words(rng), eigen.values, eigen.multiplicity, eigen.source, *arguments
+        rows, proposals, failed, x, bound = suited(eigen.source.rows, _run)(
+            seed_words(rng), index.arrays, eigen.values, eigen.multiplicity, eigen.source, given, *eigen.sides(given)
         )
         rows = rows[len(given) :]
         return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
@@ -79,13 +72,10 @@ class EigenClock:
 @njit(error_model="numpy")
 def _run(
     seed: AnyArray,
+    table: TableArrays,
     values: ComplexArray,
     multiplicity: FloatArray,
-    source: Source,
-    threshold: FloatArray,
-    alias: AnyArray,
-    leverage: FloatArray,
-    budget: int,
+    source: Sides,
     given: IntArray,
     given_left: FloatArray,
     given_right: FloatArray,
@@ -115,17 +105,17 @@ def _run(
             )
             capacity *= 2  # the second half is space
         found, tried = NOT_YET, 0
-        while found == NOT_YET and tried < budget:
-            candidates, coins = propose(seed, threshold, alias, _step(K, rate))
+        while found == NOT_YET and tried < table.budget:
+            candidates, coins = propose(seed, table, _step(K, rate))
             n = candidates.size
             fetch(candidates, source, fetched[0, :n], fetched[1, :n])
-            found, used = _judge(f, K, H, f_right, rate, fetched[0, :n], fetched[1, :n], candidates, coins, leverage)
+            ceiling = min(1.0, rate) * table.leverage[candidates]  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
+            found, used = _judge(f, K, H, f_right, fetched[0, :n], fetched[1, :n], coins, ceiling)
             tried += used
         proposals += tried
         if found < 0:
             return items[:m], proposals, True, x, rate
-        items[m] = found
-        fetch(items[m : m + 1], source, left[m : m + 1], right[m : m + 1])
+        items[m], left[m], right[m] = candidates[found], fetched[0, found], fetched[1, found]
         rate = _rate_given(f, K, H, f_right, rate, left[m], right[m])
         m += 1
     return items[:m], proposals, False, x, rate
@@ -195,18 +185,15 @@ def _judge(
     K: int,
     H: FloatArray,
     f_right: FloatArray,
-    rate: float,
     left: FloatArray,
     right: FloatArray,
-    candidates: IntArray,
     coins: FloatArray,
-    leverage: FloatArray,
+    ceiling: FloatArray,
 ) -> tuple[int, int]:
-    """Return the first candidate that is accepted by q_aᵀZq_a, NOT_YET, or FAILED if a monitor fails; and how many were looked at."""
+    """Return the place of the first candidate accepted by q_aᵀZq_a, NOT_YET, or FAILED if a monitor fails; how many were looked at."""
     pairs = f.size - K
-    ceiling = min(1.0, rate)  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
     first, second = np.dot(left, f_right.T), np.dot(right, H.T)
-    for c in range(candidates.size):
+    for c in range(coins.size):
         weight = 0.0
         for k in range(pairs):
             a, b, p, q = left[c, k], left[c, K + k], right[c, k], right[c, K + k]
@@ -215,9 +202,9 @@ def _judge(
             weight += f[k] * left[c, k] * right[c, k]
         for i in range(len(H)):
             weight -= first[c, i] * second[c, i]
-        chance = weight / (ceiling * leverage[candidates[c]])
+        chance = weight / ceiling[c]
         if not (chance >= -PROBABILITY_TOLERANCE and chance <= 1 + PROBABILITY_TOLERANCE):
             return FAILED, c + 1
         if coins[c] < chance:
-            return candidates[c], c + 1
-    return NOT_YET, candidates.size
+            return c, c + 1
+    return NOT_YET, coins.size

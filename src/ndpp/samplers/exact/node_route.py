@@ -65,11 +65,6 @@ class NodesRoute:
         """Return the route, which suits every target; None for any number of items."""
         return None if wanted is None else cls(target, wanted)
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes in addition to those of the ladder: none."""
-        return 0
-
     def draw(self, rng: np.random.Generator) -> Done:
         """Draw all items."""
         state, proposals = self.complete(rng, self.start())

@@ -3,13 +3,6 @@
 A route draws further items of a sample that contains the given ones: ``wanted`` of them, or any number (None). It draws all of them
 (:class:`Done`), or stops where a monitor fails and says what it has so far (:class:`Unfinished`), so that no item is drawn from a
 distribution in doubt. Another route, which is slower and needs less of the kernel, then draws the rest.
-
-| route | kernels | sizes | module |
-|---|---|---|---|
-| ``projection`` | symmetric | any, one | :mod:`.spectral` |
-| ``clock`` | with an eigenbasis | any | :mod:`.eigenclock` |
-| ``ring`` | with an eigenbasis | one | :mod:`.eigenchain` |
-| ``nodes`` | all | one | :mod:`.node_route` |
 """
 
 from __future__ import annotations
@@ -108,7 +101,7 @@ Self = TypeVar("Self")
 
 
 class Route(Protocol):
-    """Draws further items of a target; see above."""
+    """Draws further items of a target; see above. One that keeps arrays of its own has their ``n_bytes`` (:mod:`.ladder`)."""
 
     name: ClassVar[str]
 
@@ -118,7 +111,3 @@ class Route(Protocol):
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the further items of one sample."""
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes in addition to those of the target."""

@@ -1,7 +1,7 @@
-"""Rows of items for compiled loops: one function, :func:`fetch`, whatever they are kept in.
+"""Rows of items for compiled loops: one function, :func:`take`, whatever they are kept in.
 
-A loop is written once. With rows in memory it is compiled, and so is :func:`fetch`; with rows in a store, the same loop is interpreted
-(:func:`ndpp._compiled.interpreted`), and what it calls is still compiled. Draws do not depend on where rows are kept.
+A loop is written once. With rows in memory it is compiled, and so is :func:`take`; with rows in a store, the same loop is interpreted
+(:func:`suited`), and what it calls is still compiled. Draws do not depend on where rows are kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numba.extending import overload
 
-from ndpp._compiled import njit
+from ndpp._compiled import Function, interpreted, jitable, njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import EigenBasis
@@ -19,76 +19,85 @@ from ndpp.rows.scaled import Scaled
 
 
 class RowsInMemory(NamedTuple):
-    """Rows (n, w), of which item a has one, times factor a, or times the only factor, and times each of two matrices.
-
-    If ``are_products``, the products of a row stand in it side by side, and there is nothing to multiply. If ``second_is_half``, the second
-    product is half of the first one.
-    """
+    """Rows (n, w), of which item a has one, times factor a, or times the only factor."""
 
     rows: AnyArray
     factors: FloatArray
-    to_first: FloatArray
-    to_second: FloatArray
-    are_products: bool
-    second_is_half: bool
-
-    def write(self, which: IntArray, first: FloatArray, second: FloatArray) -> None:
-        """Write the products of these items, shapes (m, D)."""
-        _write(which, self, first, second)
 
 
-class RowsInStore(NamedTuple):
-    """Rows of Q that the kernel fetches from its store, times each of two matrices."""
-
-    kernel: LowRankKernel
-    to_first: FloatArray
-    to_second: FloatArray
-
-    def write(self, which: IntArray, first: FloatArray, second: FloatArray) -> None:
-        """Write the products of these items, shapes (m, D)."""
-        q = self.kernel.q_rows(which)
-        np.dot(q, self.to_first, first)
-        np.dot(q, self.to_second, second)
+Rows: TypeAlias = RowsInMemory | LowRankKernel
+"""A kernel fetches rows of Q from its store."""
 
 
-Source: TypeAlias = RowsInMemory | RowsInStore
+def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray | None]:
+    """Return rows of Q; or rows of X, if only these are in memory, and the matrix that makes them rows of Q."""
+    coords, X, factors = kernel.coordinates, kernel._factor, np.ones(1)
+    if coords.Q is not None:
+        return RowsInMemory(coords.Q, factors), None
+    if isinstance(X, Scaled):
+        factors, X = X.factors, X.source
+    return (RowsInMemory(X, factors), coords.to_q) if isinstance(X, np.ndarray) else (kernel, None)
 
 
-def fetch(which: IntArray, source: Source, first: FloatArray, second: FloatArray) -> None:
-    """Write the two products of the rows of these items, shapes (m, D)."""
-    source.write(which, first, second)
+def suited(rows: Rows, loop: Function) -> Function:
+    """Return a loop that reads these rows: compiled if they are in memory, else interpreted."""
+    return loop if isinstance(rows, RowsInMemory) else interpreted(loop)
 
 
-@overload(fetch)
-def _fetch_compiled(which, source, first, second):  # type: ignore[no-untyped-def]
-    return lambda which, source, first, second: _write(which, source, first, second)
-
-
-@njit(error_model="numpy")
-def _write(which: IntArray, source: RowsInMemory, first: FloatArray, second: FloatArray) -> None:
-    n, D, d = which.size, first.shape[1], source.rows.shape[1]
-    if source.are_products:
-        for i in range(n):
-            for k in range(D):
-                first[i, k], second[i, k] = source.rows[which[i], k], source.rows[which[i], D + k]
-        return
-    x = np.empty((n, d))
-    for i in range(n):
-        a = which[i]
-        scale = source.factors[min(a, source.factors.size - 1)]
-        for k in range(d):
-            x[i, k] = scale * source.rows[a, k]
-    np.dot(x, source.to_first, first)
-    if source.second_is_half:
-        for i in range(n):
-            for k in range(D):
-                second[i, k] = first[i, k] / 2
+def take(which: IntArray, rows: Rows, out: FloatArray) -> None:
+    """Write the rows of these items, shape (m, w)."""
+    if isinstance(rows, RowsInMemory):
+        _copy(which, rows, out)
     else:
-        np.dot(x, source.to_second, second)
+        out[:] = rows.q_rows(which)
+
+
+@overload(take)
+def _take_compiled(which, rows, out):  # type: ignore[no-untyped-def]
+    return lambda which, rows, out: _copy(which, rows, out)
+
+
+@njit()
+def _copy(which: IntArray, rows: RowsInMemory, out: FloatArray) -> None:
+    for i in range(which.size):
+        a = which[i]
+        scale = rows.factors[min(a, rows.factors.size - 1)]
+        for k in range(out.shape[1]):
+            out[i, k] = scale * rows.rows[a, k]
+
+
+class Sides(NamedTuple):
+    """Where the sides l and r of items come from: their rows, times each of two matrices.
+
+    If ``are_products``, the products of a row stand in it side by side, and there is nothing to multiply. If ``right_is_half``, r is half
+    of l.
+    """
+
+    rows: Rows
+    to_left: FloatArray
+    to_right: FloatArray
+    are_products: bool
+    right_is_half: bool
+
+
+@jitable(error_model="numpy")
+def fetch(which: IntArray, sides: Sides, left: FloatArray, right: FloatArray) -> None:
+    """Write the sides of these items, shapes (m, D)."""
+    D = left.shape[1]
+    x = np.empty((which.size, 2 * D if sides.are_products else len(sides.to_left)))
+    take(which, sides.rows, x)
+    if sides.are_products:
+        left[:], right[:] = x[:, :D], x[:, D:]
+        return
+    np.dot(x, sides.to_left, left)
+    if sides.right_is_half:
+        right[:] = left / 2
+    else:
+        np.dot(x, sides.to_right, right)
 
 
 class EigenRows(NamedTuple):
-    """The sides l and r of all items of a kernel (:attr:`ndpp.linalg.EigenBasis.to_sides`), as products of their rows.
+    """The sides l and r of all items of a kernel (:attr:`ndpp.linalg.EigenBasis.to_sides`).
 
     ``to_sides`` makes the sides of a row of Q. ``n_bytes`` does not count what the kernel and its basis have anyway.
     """
@@ -96,7 +105,7 @@ class EigenRows(NamedTuple):
     values: AnyArray
     multiplicity: FloatArray
     to_sides: FloatArray
-    source: Source
+    source: Sides
     n_bytes: int
 
     @classmethod
@@ -105,39 +114,25 @@ class EigenRows(NamedTuple):
 
         If Q is kept, they are computed once for all items, O(n r²), unless that would take more than ``memory`` bytes.
         """
-        to_sides = basis.to_sides
-        source, n_bytes = _source(kernel, to_sides, memory)
-        return cls(basis.values, basis.multiplicity, to_sides, source, n_bytes + to_sides.nbytes)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether compiled loops can read the rows."""
-        return isinstance(self.source, RowsInMemory)
+        to_sides, (rows, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
+        left, right = to_sides
+        is_half = bool(np.array_equal(left, 2 * right))  # as it is if B is skew
+        are_products = Q is not None and 2 * 8 * len(Q) * left.shape[1] <= memory
+        own = [to_sides]
+        if Q is not None and are_products:
+            rows = RowsInMemory(np.concatenate([Q @ left, Q @ right], axis=1), np.ones(1))
+            own.append(rows.rows)
+        if to_q is not None:
+            left, right = to_q @ left, to_q @ right
+            own += [left, right]
+        source, factors = Sides(rows, left, right, are_products, is_half), getattr(rows, "factors", np.empty(0))
+        return cls(basis.values, basis.multiplicity, to_sides, source, sum(part.nbytes for part in (*own, factors)))
 
     def sides(self, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return l and r of items, shapes (m, D)."""
         left, right = np.empty((2, len(which), self.to_sides.shape[2]))
-        self.source.write(which, left, right)
+        fetch(which, self.source, left, right)
         return left, right
-
-
-def _source(kernel: LowRankKernel, to_sides: FloatArray, memory: int) -> tuple[Source, int]:
-    """Return where the sides come from, and the bytes of its arrays that the kernel does not have."""
-    coords, X, one = kernel.coordinates, kernel._factor, np.ones(1)
-    left, right = to_sides
-    is_half = bool(np.array_equal(left, 2 * right))  # as it is if B is skew
-    if coords.Q is not None and 2 * 8 * len(coords.Q) * left.shape[1] <= memory:
-        both = np.concatenate([coords.Q @ left, coords.Q @ right], axis=1)
-        return RowsInMemory(both, one, left, right, True, is_half), both.nbytes + one.nbytes
-    if coords.Q is not None:
-        return RowsInMemory(coords.Q, one, left, right, False, is_half), one.nbytes
-    if isinstance(X, Scaled):
-        one, X = X.factors, X.source
-    if not isinstance(X, np.ndarray):
-        return RowsInStore(kernel, left, right), 0
-    to_left, to_right = coords.to_q @ left, coords.to_q @ right
-    own = to_left.nbytes + to_right.nbytes + one.nbytes
-    return RowsInMemory(X, one, to_left, to_right, False, is_half), own
 
 
 @njit(fastmath={"contract"}, error_model="numpy")

@@ -39,8 +39,7 @@ from ndpp.items import ItemIndex, LeverageTable, Tree
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.samplers._device import with_engine
-from ndpp.samplers.base import Draw, Engine, Monitor, Sampler
+from ndpp.samplers.base import Draw, Engine, Monitor, Sampler, with_engine
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock

@@ -20,25 +20,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from ndpp._compiled import interpreted, njit
+from ndpp._compiled import njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
-from ndpp.errors import BudgetExceededError, PrecisionError
+from ndpp.errors import PrecisionError
 from ndpp.items import ItemIndex, LeverageTable
-from ndpp.items.table import ACCEPTANCE
-from ndpp.laws.kernel import LowRankKernel
+from ndpp.items.table import ACCEPTANCE, TableArrays, propose, seed_words, uniform
 from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg import ZERO_WEIGHT, Coordinates, resolvent, symmetric_part, tilt_for
 from ndpp.linalg.schur import ROUNDING, condition_or_zero
-from ndpp.samplers.exact.generator import propose, seed_words, uniform
 from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.routes import Done, Target
-from ndpp.samplers.symmetric import EigenvectorLaw, draw_projection, given_heads, heads_table
+from ndpp.samplers.exact.rows import Rows, rows_of, suited, take
+from ndpp.samplers.symmetric import EigenvectorLaw, choose, draw_projection, heads_table
 
 BLOCK = 32
 """Candidates that are fetched together. No draw depends on it."""
@@ -78,16 +76,17 @@ class Projection:
 
     index: ItemIndex
     spectrum: Spectrum
+    rows: Rows
 
     @classmethod
     def prepare(cls, target: Target, wanted: int | None) -> Projection | None:
         """Decompose Z; None if the kernel is not symmetric."""
         if not target.symmetric:
             return None
-        coords, found = target.ladder.coords, Spectrum.of(target.ladder.coords, target.ladder.given, wanted)
-        if _reads_x(target.index):
-            found = found._replace(vectors=np.ascontiguousarray(found.vectors @ coords.to_q.T))
-        return cls(target.index, found)
+        found, (rows, to_q) = Spectrum.of(target.ladder.coords, target.ladder.given, wanted), rows_of(target.kernel)
+        if to_q is not None and type(target.index) is LeverageTable:
+            found = found._replace(vectors=np.ascontiguousarray(found.vectors @ to_q.T))
+        return cls(target.index, found, rows)
 
     @property
     def n_bytes(self) -> int:
@@ -103,48 +102,16 @@ class Projection:
         if type(index) is not LeverageTable:
             chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
             return Done(*draw_projection(rng, spectrum.vectors[chosen].T, index))
-        rows = index.kernel._factor if _reads_x(index) else index.kernel.coordinates.Q
-        source: Any = index.kernel if rows is None else rows
-        run = interpreted(_draw) if rows is None else _draw
-        items, done, proposals, largest = run(
-            seed_words(rng), *spectrum, source, index.threshold, index.alias, index.leverage, index.budget
-        )
+        items, done, proposals, largest = suited(self.rows, _draw)(seed_words(rng), *spectrum, self.rows, index.arrays)
         if not largest <= 1:
             clip_probabilities(np.array([largest]), ACCEPTANCE)
         if done < len(items):
-            raise BudgetExceededError(
-                f"{proposals} proposals gave {done} of {len(items)} items, with a budget of {index.budget} for each. "
-                "Raise the budget of the LeverageTable, or use a Tree.",
-                count=proposals,
-            )
+            raise index.over_budget(index.total / (len(items) - done), proposals)
         if len(set(items.tolist())) < len(items):
             raise PrecisionError(
                 f"a projection DPP drew an item twice ({items}): its probability is nothing but rounding"
             )
         return Done(items, proposals)
-
-
-def _reads_x(index: ItemIndex) -> bool:
-    """Return whether rows of X are read: they are in memory, and those of Q are not kept."""
-    kernel = index.kernel
-    is_read = type(index) is LeverageTable and kernel.coordinates.Q is None
-    return is_read and isinstance(kernel._factor, np.ndarray)
-
-
-def take(rows: AnyArray | LowRankKernel, which: IntArray, out: FloatArray) -> None:
-    """Write rows that are in memory, or rows of Q from the store of a kernel."""
-    # Not a choice between laws: an array is in memory, and a kernel fetches its rows.
-    out[:] = rows.q_rows(which) if isinstance(rows, LowRankKernel) else rows[which]
-
-
-@overload(take)
-def _take_compiled(rows, which, out):  # type: ignore[no-untyped-def]
-    def copied(rows, which, out):  # type: ignore[no-untyped-def]
-        for i in range(which.size):
-            for j in range(out.shape[1]):
-                out[i, j] = rows[which[i], j]
-
-    return copied
 
 
 @njit()
@@ -153,20 +120,17 @@ def _draw(
     vectors: FloatArray,
     chance: FloatArray,
     heads: FloatArray,
-    rows: AnyArray | LowRankKernel,
-    threshold: FloatArray,
-    alias: AnyArray,
-    leverage: FloatArray,
-    budget: int,
+    rows: Rows,
+    table: TableArrays,
 ) -> tuple[IntArray, int, int, float]:
     """Return the items, how many of them were found within the budget, the proposals, and the largest acceptance probability."""
     V = _choose(seed, vectors, chance, heads)
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
     x = np.empty((BLOCK, vectors.shape[1]))
-    while done < len(V) and proposals < budget * len(V) and not math.isnan(largest):
-        candidates, uniforms = propose(seed, threshold, alias, BLOCK)
-        take(rows, candidates, x)
-        done, used, largest = _advance(V, items, done, candidates, uniforms, x, leverage[candidates], largest)
+    while done < len(V) and proposals < table.budget * len(V) and not math.isnan(largest):
+        candidates, uniforms = propose(seed, table, BLOCK)
+        take(candidates, rows, x)
+        done, used, largest = _advance(V, items, done, candidates, uniforms, x, table.leverage[candidates], largest)
         proposals += used
     return items, done, proposals, largest
 
@@ -177,7 +141,7 @@ def _choose(seed: AnyArray, vectors: FloatArray, chance: FloatArray, heads: Floa
     uniforms = np.empty(chance.size)
     for i in range(chance.size):
         uniforms[i] = uniform(seed)
-    return vectors[given_heads(chance, heads, uniforms) if heads.size else np.flatnonzero(uniforms < chance)]
+    return vectors[choose(chance, heads, uniforms)]
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")

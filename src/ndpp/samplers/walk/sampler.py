@@ -89,7 +89,6 @@ class Walk(Sampler):
         burn_in: int = 0,
         thin: int | None = None,
         chains: int | None = None,
-        device: str | None = None,
     ) -> Walk:
         """Compute what depends on the kernel alone.
 
@@ -110,15 +109,7 @@ class Walk(Sampler):
             Take samples from long chains, this many steps apart.
         chains : int, optional
             Number of long chains; 1 if None. Only with ``thin``.
-        device : str, optional
-            None or "cpu"; only :class:`Exact` draws on a GPU.
         """
-        if device not in (None, "cpu"):
-            raise InvalidInputError(
-                f"must be None or 'cpu' for walks; got {device!r}",
-                argument="device",
-                advice="Draw exact samples on a GPU with Exact.prepare(kernel, size=…, device='cuda').",
-            )
         size = kernel.without_background().check_size(size)
         if thin is None and chains is not None:
             raise InvalidInputError("chains= needs thin=; without thin, every sample has its own chain")

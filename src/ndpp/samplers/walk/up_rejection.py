@@ -33,7 +33,7 @@ from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilit
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import ItemIndex, Tree
 from ndpp.items.base import check_total, nonnegative
-from ndpp.items.tree import TreeArrays, draw_one
+from ndpp.items.tree import draw_one
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
 from ndpp.linalg.scaling import EPS
@@ -195,9 +195,9 @@ def absolute_root(F: FloatArray) -> FloatArray:
 
 def propose_compiled(rng: np.random.Generator, index: Tree, step: Step, most: int) -> tuple[IntArray | None, int]:
     """Do what the loop of ``_propose`` does, in one compiled call for a tree with Q in memory, with the same draws."""
-    tree, Q = TreeArrays(index.sums, index.bounds), index.kernel.coordinates.Q
+    Q = index.kernel.coordinates.Q
     assert Q is not None
-    rows, proposals, low, total, ratio = _propose(rng, tree, Q, *step[:4], most)
+    rows, proposals, low, total, ratio = _propose(rng, index.sums, index.bounds, Q, *step[:4], most)
     check_total(total)
     nonnegative(np.array([low]), total)
     if rows.min() < 0:
@@ -205,14 +205,14 @@ def propose_compiled(rng: np.random.Generator, index: Tree, step: Step, most: in
     if rows[0] == rows[1]:
         raise PrecisionError(f"item {rows[0]} was drawn twice: the probability of a pair is nothing but rounding")
     clip_probabilities(np.array([ratio]), ACCEPTANCE, tolerance=RATIO_TOLERANCE)
-    accepted = rows if proposals <= most else None
-    return accepted, proposals
+    return (rows if proposals <= most else None), proposals
 
 
 @njit(error_model="numpy")
 def _propose(
     rng: np.random.Generator,
-    tree: TreeArrays,
+    sums: FloatArray,
+    bounds: IntArray,
     Q: FloatArray,
     columns: FloatArray,
     n_symmetric: int,
@@ -226,11 +226,11 @@ def _propose(
         V = choose_plane(columns, gram, cdf, rng.random(), rng.random())
         ratio = 0.0
         rows[1] = -1
-        rows[0], low, total = draw_one(rng, tree, Q, V)
+        rows[0], low, total = draw_one(rng, sums, bounds, Q, V)
         if rows[0] >= 0 and low >= -PROBABILITY_TOLERANCE * total:
             y = np.dot(V, Q[rows[0]])
             rest = (y[0] * V[1:] - y[1] * V[:1]) / math.sqrt(np.dot(y, y))
-            rows[1], low, total = draw_one(rng, tree, Q, rest)
+            rows[1], low, total = draw_one(rng, sums, bounds, Q, rest)
         if rows[1] < 0 or rows[0] == rows[1] or not low >= -PROBABILITY_TOLERANCE * total:
             return rows, proposals, low, total, ratio
         ratio = pair_ratio(Q[rows[0]], Q[rows[1]], columns, n_symmetric)
