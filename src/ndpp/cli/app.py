@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ndpp
-from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
+from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, report, serve
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 
@@ -47,7 +47,7 @@ app = typer.Typer(
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     panel: {command.__name__.removesuffix("_"): command for command in commands}
     for panel, commands in {
-        "Models": (fit.fit, info.info, related.related, report.report, evaluate.evaluate, evaluate.diagnose),
+        "Models": (fit.fit, info.info, recommend.related, report.report, evaluate.evaluate, evaluate.diagnose),
         "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
         "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
     }.items()

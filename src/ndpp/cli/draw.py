@@ -105,8 +105,8 @@ def sample(
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model(model)
-    target = Target.of(writing, kernel.labels)
-    target.check(model, limits.candidates_file, limits.exclude_file, resume=resume)
+    inputs = model, limits.candidates_file, limits.exclude_file
+    target = Target.checked(writing, kernel.labels, *inputs, resume=resume)
     if mission is not None:
         kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=writing.ids)
@@ -154,8 +154,8 @@ def complete(
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target.of(writing, kernel.labels)
-    target.check(model, baskets, limits.candidates_file, limits.exclude_file, resume=resume)
+    inputs = model, baskets, limits.candidates_file, limits.exclude_file
+    target = Target.checked(writing, kernel.labels, *inputs, resume=resume)
     starts = files.given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
