@@ -15,7 +15,7 @@ from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import check_output, check_sizes, fingerprint, given_baskets, item_ids, load_model
-from ndpp.cli.lists import CategoryFile, Lists
+from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
 from ndpp.inference import Ranking, greedy_map
 from ndpp.inference.ranking import DAMPING
@@ -23,8 +23,6 @@ from ndpp.inference.ranking import DAMPING
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
 DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift."
 LEAST = "For lift: list items in at least this share of baskets; default: a quarter of the mean."
-CATEGORY_OF = "Table of categories, with the columns item and category."
-CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
@@ -45,9 +43,7 @@ def recommend(
     support: Annotated[float | None, o.number(LEAST)] = None,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
     limits: o.Limits,
-    category_of: Annotated[str | None, o.file(CATEGORY_OF)] = None,
-    max_per_category: Annotated[int | None, o.number("Most items of a category per basket.", least=1)] = None,
-    categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=CATEGORIES)] = None,
+    categories: o.Categories,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -69,12 +65,10 @@ def recommend(
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, category_of))
+    check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, categories.category_of))
     law = load_model(model)
     starts = given_baskets(law, given, baskets, reading, ids=ids)
-    allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law)
-    asked = CategoryFile(category_of, max_per_category, categories)
-    allowed, limit = asked.limit(law, allowed, ids=ids, encoding=reading.encoding)
+    allowed, limit = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law, categories)
     with working("recommending"):
         model_ = answers.Prepared(law)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
