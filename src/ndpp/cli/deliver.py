@@ -63,7 +63,7 @@ class Starts(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where baskets go and in which format; ``labels`` are those of the model."""
+    """Where baskets go and in which format; ``labels`` is None if they are written as ids."""
 
     writing: Writing
     labels: tuple[str, ...] | None
