@@ -18,7 +18,7 @@ from scipy import sparse
 import ndpp
 import only_posix
 from command import ENVIRONMENT, Done, end, pausing, run, spawn
-from ndpp.cli.training import ESTIMATORS, Settings
+from ndpp.cli.fit import ESTIMATORS, Settings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 EPOCH = re.compile(r"epoch (\d+), loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?")

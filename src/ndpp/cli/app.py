@@ -5,39 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 import ndpp
-from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, related, report, serve
+from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, report, serve
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
 
-
-class _PlainFlags:
-    """Shows flags without the type of a value, which they do not take."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if getattr(param, "is_flag", False):
-                param.metavar = ""
-        return params
-
-
-class Command(_PlainFlags, TyperCommand):
-    """A command."""
-
-
-class Group(_PlainFlags, TyperGroup):
-    """The command itself, ``ndpp``."""
-
-
 app = typer.Typer(
     name="ndpp",
-    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -47,7 +25,7 @@ app = typer.Typer(
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     panel: {command.__name__.removesuffix("_"): command for command in commands}
     for panel, commands in {
-        "Models": (fit.fit, info.info, related.related, report.report, evaluate.evaluate, evaluate.diagnose),
+        "Models": (fit.fit, info.info, recommend.related, report.report, evaluate.evaluate, evaluate.diagnose),
         "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
         "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
     }.items()
@@ -66,7 +44,7 @@ def help_of(command: Callable[..., None]) -> str:
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         needs = name not in NO_ARGUMENTS
-        app.command(name, cls=Command, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
+        app.command(name, help=help_of(command), rich_help_panel=panel, no_args_is_help=needs)(
             guarded(flattened(command))
         )
 
@@ -91,7 +69,12 @@ def root(
 @cache
 def parser() -> Callable[..., Any]:
     """Return what parses the words and calls a command; typer takes a while to derive it from the annotations."""
-    return typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
+    for command in (group, *group.commands.values()):
+        for param in command.get_params(typer.Context(command, **group.context_settings)):
+            if getattr(param, "is_flag", False):
+                param.metavar = ""  # a flag takes no value whose type could be shown
+    return cast(Callable[..., Any], group)
 
 
 def run(arguments: Sequence[str]) -> None:

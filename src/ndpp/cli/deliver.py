@@ -15,6 +15,7 @@ from ndpp._atomic import one_writer, replacing
 from ndpp._json import to_json
 from ndpp._progress import ProgressBar
 from ndpp._show import printable
+from ndpp.answers.records import Drawn
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
 from ndpp.baskets.lines import COMPLETION
@@ -44,78 +45,79 @@ class Starts(NamedTuple):
         """The columns of a table: what was added is marked, and several completions of one basket are numbered."""
         return ["basket", *([COMPLETION] if self.from_file and self.number > 1 else []), "item", "added"]
 
-    def first(self, rows: Iterable[Sequence[int]]) -> Iterator[tuple[list[int], list[int]]]:
-        """Yield what was given and what was added, for each basket."""
+    def records(self, rows: Iterable[Sequence[int]], name: Callable[[int], Any]) -> Iterator[Drawn]:
+        """Yield each basket as a record, given items first."""
         for i, row in enumerate(rows):
             given = self.baskets[i // self.number].tolist()
-            yield given, [item for item in row if item not in given]
+            added = [item for item in row if item not in given]
+            yield Drawn(tuple(map(name, given + added)), tuple(map(name, added)))
 
-    def table(self, rows: Iterable[Sequence[int]], name: Callable[[int], Any]) -> Iterator[list[Any]]:
-        """Yield the records of a table of these columns."""
-        for i, (key, (given, added)) in enumerate(zip(self.ids, self.first(rows))):
+    def table(self, drawn: Iterable[Drawn]) -> Iterator[list[Any]]:
+        """Yield the lines of a table of these columns."""
+        for i, (key, one) in enumerate(zip(self.ids, drawn)):
             start = [key, i % self.number + 1] if COMPLETION in self.header else [key]
-            yield from ([*start, name(item), False] for item in given)
-            yield from ([*start, name(item), True] for item in added)
-            if not given and not added:
+            n_given = len(one.items) - len(one.added)
+            yield from ([*start, item, k >= n_given] for k, item in enumerate(one.items))
+            if not one.items:
                 yield [*start, None, None]
 
 
 class Target(NamedTuple):
     """Where baskets go and in which format; ``labels`` is None if they are written as ids."""
 
-    output: Path | None
-    format: Format | None
-    as_json: bool
+    writing: Writing
     labels: tuple[str, ...] | None
     starts: Starts | None = None
 
     @classmethod
-    def of(cls, writing: Writing, labels: tuple[str, ...] | None) -> Target:
-        """Return where the options say that baskets of a model with these labels go."""
-        return cls(writing.output, writing.to, writing.json, None if writing.ids else labels)
+    def checked(
+        cls, writing: Writing, labels: tuple[str, ...] | None, *inputs: str | Path | None, resume: bool = False
+    ) -> Target:
+        """Return where baskets go; raise if they cannot be written, or would overwrite one of the ``inputs``, before anything is drawn."""
+        output, to = writing.output, writing.to
+        require(not resume or is_regular(output), "--resume continues the file named by -o; name one")
+        require(not (writing.json and to), "use either --json or --to")
+        binary = to is Format.parquet and output is None and sys.stdout.isatty()
+        require(not binary, "Parquet is a binary format; write it to a file with -o")
+        formats = (".tsv", ".parquet") if to is None else OTHER_FORMATS  # --to overrides any suffix
+        check_output(output, *formats, inputs=inputs)
+        target = cls(writing, None if writing.ids else labels)
+        basket_files.check_names(target.kind, target.labels or ())
+        return target
 
     @property
     def kind(self) -> str:
         """The format, by name."""
-        is_json = self.as_json or (
-            self.output is not None and self.output.suffix.lower() == ".json" and not self.format
-        )
-        return "json" if is_json else basket_files.format_of(self.output or "", self.format)
-
-    def check(self, *inputs: str | Path | None, resume: bool) -> None:
-        """Raise if the baskets cannot be written, or would overwrite one of the ``inputs``, before anything is drawn."""
-        require(not resume or is_regular(self.output), "--resume continues the file named by -o; name one")
-        require(not (self.as_json and self.format), "use either --json or --to")
-        binary = self.format is Format.parquet and self.output is None and sys.stdout.isatty()
-        require(not binary, "Parquet is a binary format; write it to a file with -o")
-        formats = (".tsv", ".parquet") if self.format is None else OTHER_FORMATS  # --to overrides any suffix
-        check_output(self.output, *formats, inputs=inputs)
-        basket_files.check_names(self.kind, self.labels or ())
+        output, to = self.writing.output, self.writing.to
+        is_json = self.writing.json or (output is not None and output.suffix.lower() == ".json" and not to)
+        return "json" if is_json else basket_files.format_of(output or "", to)
 
     def write(self, baskets: Iterable[Sequence[int]], head: Mapping[str, Any]) -> None:
         """Write baskets of ids; ``head`` comes first if the format is JSON."""
-        labels, kind = self.labels, self.kind
-        if labels is not None and self.output is None and sys.stdout.isatty():
+        labels, kind, output, starts = self.labels, self.kind, self.writing.output, self.starts
+        if labels is not None and output is None and sys.stdout.isatty():
             labels = tuple(map(printable, labels))
         name: Callable[[int], Any] = int if labels is None else labels.__getitem__
         stream: IO[Any] = sys.stdout.buffer if kind == "parquet" else sys.stdout
-        target = stream if self.output is None else self.output
-        if self.starts is not None and kind not in ("json", "text"):
-            basket_files.check_names(kind, map(str, self.starts.ids))
-            basket_files.write_table(target, self.starts.header, self.starts.table(baskets, name), kind, labels or ())
-            return
-        rows = baskets if self.starts is None else ([*given, *added] for given, added in self.starts.first(baskets))
-        named = (list(map(name, row)) for row in rows)
+        target = stream if output is None else output
+        if starts is None:
+            rows: Iterable[Sequence[Any]] = (list(map(name, row)) for row in baskets)
+        else:
+            drawn = starts.records(baskets, name)
+            if kind not in ("json", "text"):
+                basket_files.check_names(kind, map(str, starts.ids))
+                basket_files.write_table(target, starts.header, starts.table(drawn), kind, labels or ())
+                return
+            rows = (one.items for one in drawn)
+            if starts.baskets.basket_ids is not None:
+                head = {**head, "basket_ids": starts.ids}
         if kind != "json":
-            basket_files.write(target, named, labels, format=kind, basket_ids=count())
-            return
-        if self.starts is not None and self.starts.baskets.basket_ids is not None:
-            head = {**head, "basket_ids": self.starts.ids}
-        if self.output is None:
-            _write_json(sys.stdout, head, named)
-            return
-        with replacing(self.output) as path, open(path, "w", encoding="utf-8", newline="\n") as file:
-            _write_json(file, head, named)
+            basket_files.write(target, rows, labels, format=kind, basket_ids=count())
+        elif output is None:
+            _write_json(sys.stdout, head, rows)
+        else:
+            with replacing(output) as path, open(path, "w", encoding="utf-8", newline="\n") as file:
+                _write_json(file, head, rows)
 
 
 def _write_json(file: IO[str], head: Mapping[str, Any], baskets: Iterable[Sequence[Any]]) -> None:
@@ -138,12 +140,12 @@ def deliver(
 
     If the output is a regular file, a journal next to it holds the baskets until all are drawn, so that ``resume`` can continue.
     """
-    began = time.perf_counter()
-    if target.output is None or not is_regular(target.output):
+    began, output = time.perf_counter(), target.writing.output
+    if output is None or not is_regular(output):
         with progress(n_baskets, "drawing", show=not sys.stdout.isatty()) as bar:
             target.write(_flushed(draw(0), bar), made_with)
         return
-    with one_writer(target.output), Journal(target.output, made_with, resume=resume) as journal:
+    with one_writer(output), Journal(output, made_with, resume=resume) as journal:
         try:
             with progress(n_baskets, "drawing", done=len(journal)) as bar:
                 for part in draw(len(journal)) if len(journal) < n_baskets else ():
@@ -159,7 +161,7 @@ def deliver(
             target.write(islice(baskets, n_baskets), made_with)
         journal.remove()
     seconds = time.perf_counter() - began
-    say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(target.output)!r}")
+    say(f"{n_baskets:,} baskets in {seconds:.1f} s, seed {made_with['seed']}, in {os.fspath(output)!r}")
 
 
 def _flushed(parts: Iterable[Baskets], bar: ProgressBar) -> Iterator[list[int]]:

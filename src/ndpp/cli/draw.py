@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import typer
@@ -27,15 +26,10 @@ SPECS: dict[str, SamplerSpec] = {spec.name: spec for spec in SAMPLERS if spec.is
 WALKS: dict[str, SamplerSpec] = {name: spec for name, spec in SPECS.items() if spec.is_chain}
 BLOCK = 2**16
 """Baskets planned at a time, which bounds the memory of the plan."""
+Steps = Annotated[int | None, o.number("Steps of a walk; default: size².")]
+WalkStart = Annotated[Literal["uniform", "greedy"], typer.Option(help="Where a walk starts.")]
 MISSION = "Draw from one mission of a mixture: its name, or its number in ndpp info."
 FIRST = "Number of the first basket; basket i depends only on the seed and i."
-
-
-class WalkStart(StrEnum):
-    """Where a walk starts."""
-
-    uniform = "uniform"
-    greedy = "greedy"
 
 
 def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
@@ -66,7 +60,7 @@ def prepare(name: str, law: files.Law, request: Request) -> Sampler:
         f"of any size; omit --size, {instead}" if request.size is not None else f"of one size; give --size, {instead}"
     )
     files.require(spec.draws(request.size), f"{name} draws baskets {wrong}")
-    is_plain = request.steps is None and request.start == WalkStart.uniform
+    is_plain = request.steps is None and request.start == "uniform"
     files.require(spec.is_chain or is_plain, f"--steps and --start are for walks; {name} is not a walk")
     able = " or ".join(other.name for other in SPECS.values() if other.on_gpu)
     files.require(spec.on_gpu or request.device == "cpu", f"--device needs --sampler {able}; others run on the CPU")
@@ -82,8 +76,8 @@ def sample(
     given: o.Given = None,
     limits: o.Limits,
     sampler: Annotated[str, sampler_option("Sampler", SPECS)] = EXACT.name,
-    steps: Annotated[int | None, o.number("Steps of a walk; default: size².")] = None,
-    start: Annotated[WalkStart, typer.Option(help="Where a walk starts.")] = WalkStart.uniform,
+    steps: Steps = None,
+    start: WalkStart = "uniform",
     drawing: o.Drawing,
     first: Annotated[int, o.number(FIRST)] = 0,
     writing: o.Writing,
@@ -105,19 +99,19 @@ def sample(
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
     kernel = files.load_model(model)
-    target = Target.of(writing, kernel.labels)
-    target.check(model, limits.candidates_file, limits.exclude_file, resume=resume)
+    inputs = model, limits.candidates_file, limits.exclude_file
+    target = Target.checked(writing, kernel.labels, *inputs, resume=resume)
     if mission is not None:
         kernel = files.of_mission(kernel, mission)
     fixed = files.item_ids(kernel, given, ids=writing.ids)
     lists = Lists(limits, writing.ids, encoding, unknown)
     allowed, chosen = lists.narrowed(kernel, fixed)
-    ready = prepare(sampler, allowed, Request(size, fixed, steps, start.value, drawing.device))
+    ready = prepare(sampler, allowed, Request(size, fixed, steps, start, drawing.device))
     engine = "cpu" if ready.engine is None else "cuda"  # each draws other baskets from the same seed
     seed = _seed(drawing.seed, writing.output, resume=resume)
     made_with = {
         "seed": seed, "first": first, "model_crc32": files.fingerprint(model), "sampler": sampler, "mission": mission, "size": size,
-        "given": fixed.tolist(), **chosen, "steps": steps, "start": start.value, "device": engine,
+        "given": fixed.tolist(), **chosen, "steps": steps, "start": start, "device": engine,
     }  # fmt: skip
 
     def draw(done: int) -> Iterator[Baskets]:
@@ -154,8 +148,8 @@ def complete(
     """
     kernel = files.load_model(model)
     files.require(size is None or add is None, "use either --size, for the whole basket, or --add, for the new items")
-    target = Target.of(writing, kernel.labels)
-    target.check(model, baskets, limits.candidates_file, limits.exclude_file, resume=resume)
+    inputs = model, baskets, limits.candidates_file, limits.exclude_file
+    target = Target.checked(writing, kernel.labels, *inputs, resume=resume)
     starts = files.given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -13,14 +12,14 @@ import typer
 from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.draw import WALKS, WalkStart, prepare, sampler_option
+from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
 from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import InvalidInputError
 from ndpp.samplers.registry import WALK, Request
 
 if TYPE_CHECKING:
-    from ndpp.metrics import Estimate
+    from ndpp.metrics import Comparison
 
 VALIDATION = (
     "Baskets that choose the penalty of the baseline EASE, none of those in BASKETS; default: a penalty of 100."
@@ -31,17 +30,13 @@ JUDGED = "This is about the Markov chain, not about the fit of the model; for th
 PER_CHAIN = "Baskets per long chain, number of independent chains, and number of exact samples."
 
 
-HoldoutName = StrEnum("HoldoutName", {"random": "random", "largest_id": "largest-id"})
-"""Which item of a basket is held out."""
-
-
 def evaluate(
     model: o.Model,
     baskets: o.BasketFile,
     train: Annotated[str | None, o.file("Baskets that the model was fitted on, for simple baselines.")] = None,
     validation: Annotated[str | None, o.file(VALIDATION)] = None,
     top: Annotated[int, o.number("Rank within which a held-out item counts as found.", least=1)] = 10,
-    holdout: Annotated[HoldoutName, typer.Option(help=HELD_OUT)] = HoldoutName.random,
+    holdout: Annotated[Literal["random", "largest-id"], typer.Option(help=HELD_OUT)] = "random",
     level: Annotated[float, o.number("Level of the intervals.", max=1.0)] = 0.95,
     bootstrap: Annotated[int, o.number("Resamples for the intervals.")] = 1000,
     seed: o.Seed = 0,
@@ -66,50 +61,56 @@ def evaluate(
 
     check_output(output, inputs=(model, baskets, train, validation))
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
-    kernel = load_model(model)
-    source = Source(baskets, reading)
-    test = source.read_for(kernel, ids=ids)
-    if not len(test):
-        raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
-    rule = metrics.LargestId() if holdout is HoldoutName.largest_id else metrics.RandomHoldout()
+    rule = metrics.LargestId() if holdout == "largest-id" else metrics.RandomHoldout()
+    options: dict[str, Any] = {"k": top, "holdout": rule, "level": level, "n_boot": bootstrap, "rng": seed}
+    law, source = load_model(model), Source(baskets, reading)
     with working("evaluating"):
-        seen, other = (
-            None if path is None else source.sibling(path).read_for(kernel, ids=ids) for path in (train, validation)
-        )
-        models = {"model": kernel, **baselines(kernel, seen, other)}
-        found = metrics.compare_models(models, test, k=top, holdout=rule, level=level, n_boot=bootstrap, rng=seed)
-    notes = [*found.notes(), f"± is half the width of a {level:.0%} interval."]
-    if seen is not None and EASE not in models:
-        notes.append(f"{EASE} is left out: it takes the square of {kernel.n_items:,} items in memory.")
-    results = [_record(own.name, estimate) for own in found.rows for estimate in own.estimates]
+        _, found, notes = compare(law, source, train, validation, ids=ids, **options)
+    results = [
+        {"model": own.name, "metric": estimate.name, **{n: v for n, v in asdict(estimate).items() if n != "name"}}
+        for own in found.rows
+        for estimate in own.estimates
+    ]
     data = {
-        "n_baskets": len(test), "n_impossible": found.n_impossible, "n_held_out": found.n_held_out,
+        "n_baskets": found.n_baskets, "n_impossible": found.n_impossible, "n_held_out": found.n_held_out,
         "n_unranked": found.n_unranked, "base": found.base, "level": level, "seed": seed, "results": results,
     }  # fmt: skip
     table = Table(list(results[0]), [list(result.values()) for result in results])
     emit(Report(data, table, [Table(*shown) for shown in found.tables()], notes), output, as_json=json)
 
 
-def baselines(kernel: Law, train: Baskets | None, validation: Baskets | None) -> dict[str, Any]:
-    """Return simple models to compare with, made from the baskets of --train or else from the model itself."""
+def compare(
+    law: Law,
+    source: Source,
+    train: str | None,
+    validation: str | None = None,
+    *,
+    ids: bool,
+    level: float = 0.95,
+    **options: Any,
+) -> tuple[Baskets, Comparison, list[str]]:
+    """Compare a model with simple ones, made from the baskets of --train or else from itself; return the baskets, the result and notes."""
     from ndpp import metrics
     from ndpp.metrics.regression import MAX_ITEMS
 
+    test = source.read_for(law, ids=ids)
+    if not len(test):
+        raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
+    models: dict[str, Any] = {"model": law}
     if train is None:
-        return {"independent items (the model's own)": metrics.independent_margins(kernel)}
-    simple = {
-        "independent items": metrics.independent_items(train),
-        "item-item cosine": metrics.item_item_cosine(train),
-    }
-    if kernel.n_items > MAX_ITEMS:
-        return simple
-    return {**simple, EASE: metrics.ease(train, validation=validation)}
-
-
-def _record(model: str, estimate: Estimate) -> dict[str, Any]:
-    """Return the fields of an estimate."""
-    fields = asdict(estimate)
-    return {"model": model, "metric": fields.pop("name"), **fields}
+        models["independent items (the model's own)"] = metrics.independent_margins(law)
+    else:
+        seen = source.sibling(train).read_for(law, ids=ids)
+        other = None if validation is None else source.sibling(validation).read_for(law, ids=ids)
+        models["independent items"] = metrics.independent_items(seen)
+        models["item-item cosine"] = metrics.item_item_cosine(seen)
+        if law.n_items <= MAX_ITEMS:
+            models[EASE] = metrics.ease(seen, validation=other)
+    found = metrics.compare_models(models, test, level=level, **options)
+    notes = [*found.notes(), f"± is half the width of a {level:.0%} interval."]
+    if train is not None and EASE not in models:
+        notes.append(f"{EASE} is left out: it takes the square of {law.n_items:,} items in memory.")
+    return test, found, notes
 
 
 def diagnose(
@@ -119,8 +120,8 @@ def diagnose(
         o.number("Items per basket; default: the likeliest number of at least two.", "--size", "-k", least=2),
     ] = None,
     walk: Annotated[str, sampler_option("Walk", WALKS)] = WALK.name,
-    steps: Annotated[int | None, o.number("Steps of the walk; default: size².")] = None,
-    start: Annotated[WalkStart, typer.Option(help="Where the walk starts.")] = WalkStart.uniform,
+    steps: Steps = None,
+    start: WalkStart = "uniform",
     chains: Annotated[int, o.number("Number of long chains.", least=2)] = 4,
     number: Annotated[int, o.number(PER_CHAIN, "--number", "-n", least=20)] = 200,
     seed: o.Seed = 0,
@@ -143,7 +144,7 @@ def diagnose(
     check_output(output, inputs=(model,))
     kernel = load_kernel(model, "its samples are exact, and only walks on a single kernel need a diagnosis")
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
-    ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start.value))
+    ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start))
     show = sys.stderr.isatty()
     found = diagnostics.diagnose_walk(ready, n_chains=chains, n_draws=number, rng=seed, n_jobs=jobs, progress=show)
     long = found.chains

@@ -1,38 +1,83 @@
-"""``ndpp fit``: a model from baskets. Only this command imports torch."""
+"""``ndpp fit``: a model from baskets, with an option for each parameter of the estimators. Only this command imports torch."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
+import subprocess
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ndpp import answers
-from ndpp._atomic import check_writable, one_writer, part_path
-from ndpp._show import Table
+from ndpp._atomic import WINDOWS, check_writable, one_writer, part_path
+from ndpp._show import Table, printable
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
+from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
+from ndpp.cli.lists import read_groups
 from ndpp.cli.output import Report, emit, working
-from ndpp.cli.training import Kind, Settings, make_estimator, train
-from ndpp.errors import UnfinishedRunError
+from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.laws.files import save
 from ndpp.laws.mixture import Mixture
 
+Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
+"""Kinds of models."""
+ESTIMATORS = {"mixture": "MixtureNDPP", "ndpp": "NDPP", "ondpp": "ONDPP", "symmetric": "SymmetricDPP"}
+SHOWN = 3
+"""Missions that are named at the end."""
+PANEL = "Training (default: the estimator's own)"
+
+
+def _setting(help: str, least: float | None = None, metavar: str = "N") -> Any:
+    """Declare an option for a parameter of the estimators."""
+    return typer.Option(metavar=metavar, min=least, help=help, rich_help_panel=PANEL, show_default=False)
+
+
+FRACTION = "Share of the baskets that decides when training ends, without --validation."
+GROUPS = "mixture: auto, none, or a table with the columns item and family."
+INIT = "kernels: where training starts: popularity or literature."
+SKEW = "ndpp, ondpp: share of the columns by which items attract each other."
+DROP = "kernels: what to do about baskets larger than the rank."
 KINDS = (
     "mixture: missions with ties between items; a single kernel is faster to fit and less accurate: ndpp, where items attract and "
     "repel, ondpp, cheap to sample by rejection, or symmetric, where items only repel."
 )
 RANK = "Columns of the ties, or of a kernel, where it is also the largest size of a basket; default: by the number of items."
 MISSIONS = "Components of a mixture; default: by the data."
-SHOWN = 3
-"""Missions that are named at the end."""
 VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
 TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the estimators as options, None where the estimator chooses."""
+
+    max_epochs: Annotated[int | None, _setting("Maximum number of epochs.", 1)] = None
+    patience: Annotated[int | None, _setting("Epochs without progress before the learning rate drops.", 1)] = None
+    learning_rate: Annotated[float | None, _setting("Learning rate of Adam.")] = None
+    batch_size: Annotated[int | None, _setting("Baskets per step.", 1)] = None
+    validation_fraction: Annotated[float | None, _setting(FRACTION)] = None
+    dtype: Annotated[str | None, _setting("Type of the parameters: float32 or float64.", metavar="NAME")] = None
+    n_factors: Annotated[int | None, _setting("mixture: numbers that describe an item or a mission.", 1)] = None
+    penalty: Annotated[float | None, _setting("mixture: least penalty on what is popular in single missions.")] = None
+    tie_penalty: Annotated[float | None, _setting("mixture: least penalty on ties.")] = None
+    families: Annotated[str | None, _setting(GROUPS, metavar="auto|none|FILE")] = None
+    skew_share: Annotated[float | None, _setting(SKEW)] = None
+    noise: Annotated[float | None, _setting("kernels: relative noise on the rows in training; 0 for none.")] = None
+    alpha: Annotated[float | None, _setting("kernels: weight of the penalty on the symmetric part.")] = None
+    beta: Annotated[float | None, _setting("ndpp, ondpp: weight of the penalty on the skew part.")] = None
+    gamma: Annotated[float | None, _setting("ondpp: weight of the rejection sampler's proposals.")] = None
+    init: Annotated[str | None, _setting(INIT, metavar="NAME")] = None
+    oversize: Annotated[str | None, _setting(DROP, metavar="drop|raise")] = None
 
 
 def fit(
@@ -71,7 +116,10 @@ def fit(
     part = part_path(output)
     _check_output(output, (baskets, validation, items, settings.families), test=test)
     with one_writer(output):
-        _check_part(part, resume=resume)
+        if part.exists() and not resume:
+            raise UnfinishedRunError(os.fspath(part), "the training")
+        if not part.exists():
+            check_writable(part)  # now, not after the first epoch
         source = Source(baskets, reading)
         data, held_out = _read(source, validation, items, as_labels=labels)
         chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
@@ -79,59 +127,46 @@ def fit(
             warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
             chosen["max_epochs"] = settings.max_epochs or epochs
         common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
-        estimator = make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
+        estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
         kept = _set_aside(data, test, seed, output)
-        train(estimator, kept, held_out, part, resume=resume)
-        about = Provenance.of(estimator, source, kept, seed)
-        save(estimator.law_, output, metadata=asdict(about))
+        _train(estimator, kept, held_out, part, resume=resume)
+        about = _made_with(estimator, source, kept, seed)
+        save(estimator.law_, output, metadata=about)
         part.unlink(missing_ok=True)
-    emit(about.report(output, estimator.law_), None, as_json=json)
+    emit(_report(output, estimator.law_, about), None, as_json=json)
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """How a model was made. It holds no time and no path, so that a resumed run writes the same file."""
+def _made_with(estimator: Any, source: Source, train: Baskets, seed: int) -> dict[str, Any]:
+    """Return how a fitted estimator was made, without times and paths, so that a resumed run writes the same file."""
+    settings = {
+        name: repr(value) if name == "init" and value is not None else value
+        for name, value in estimator.get_params().items()
+        if name not in ("checkpoint", "progress", "random_state")
+    }
+    return {
+        "model": type(estimator).__name__,
+        "baskets": {"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
+        "seed": seed,
+        "settings": settings,
+        "epochs": estimator.n_iter_,
+        "ended": estimator.ended_,
+        "validation_log_likelihood": max(epoch["validation"] for epoch in estimator.history_),
+        "independent_log_likelihood": estimator.baseline_score_,
+    }
 
-    model: str
-    baskets: dict[str, str | int]
-    seed: int
-    settings: dict[str, Any]
-    epochs: int
-    ended: str
-    validation_log_likelihood: float
-    independent_log_likelihood: float
 
-    @classmethod
-    def of(cls, estimator: Any, source: Source, train: Baskets, seed: int) -> Provenance:
-        """Return how a fitted estimator was made."""
-        omitted = ("checkpoint", "progress", "random_state")
-        return cls(
-            model=type(estimator).__name__,
-            baskets={"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
-            seed=seed,
-            settings={
-                name: repr(value) if name == "init" and value is not None else value
-                for name, value in estimator.get_params().items()
-                if name not in omitted
-            },
-            epochs=estimator.n_iter_,
-            ended=estimator.ended_,
-            validation_log_likelihood=max(epoch["validation"] for epoch in estimator.history_),
-            independent_log_likelihood=estimator.baseline_score_,
-        )
-
-    def report(self, output: Path, law: Law) -> Report:
-        """Return what the command prints."""
-        path, notes = os.fspath(output), []
-        data: dict[str, Any] = {"output": path, **asdict(self)}
-        if isinstance(law, Mixture):  # only a mixture has missions to name, even one of a single component
-            found = answers.missions(law)
-            largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
-            notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
-            data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
-        header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
-        scores = self.validation_log_likelihood, self.independent_log_likelihood
-        return Report(data, Table(header, [(path, self.epochs, self.ended, *scores)]), notes=notes)
+def _report(output: Path, law: Law, about: dict[str, Any]) -> Report:
+    """Return what the command prints."""
+    path, notes = os.fspath(output), []
+    data = {"output": path, **about}
+    if isinstance(law, Mixture):  # only a mixture has missions to name, even one of a single component
+        found = answers.missions(law)
+        largest = ", ".join(f"{one.name} ({one.share:.0%})" for one in found[:SHOWN])
+        notes.append(f"{len(law.weights)} components, in {len(found)} missions for reading: {largest}, …")
+        data |= {"components": len(law.weights), "missions": [asdict(one) for one in found]}
+    header = ("model", "epochs", "ended", "validation log-likelihood", "of independent items")
+    scores = about["validation_log_likelihood"], about["independent_log_likelihood"]
+    return Report(data, Table(header, [(path, about["epochs"], about["ended"], *scores)]), notes=notes)
 
 
 def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> None:
@@ -140,14 +175,6 @@ def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> N
         raise OSError(f"expected a regular file to save the model to; got {os.fspath(output)!r}")
     for written in (output, *(_split_files(output) if test else ())):
         check_output(written, *OTHER_FORMATS, inputs=inputs)
-
-
-def _check_part(part: Path, *, resume: bool) -> None:
-    """Raise if the state of an earlier training would be overwritten, or if none can be written."""
-    if part.exists() and not resume:
-        raise UnfinishedRunError(os.fspath(part), "the training")
-    if not part.exists():  # fail now if it cannot be written, not after the first epoch
-        check_writable(part)
 
 
 def _read(
@@ -176,3 +203,81 @@ def _set_aside(data: Baskets, test: int, seed: int, output: Path) -> Baskets:
     for baskets, path in zip((parts.train, parts.test), _split_files(output)):
         baskets.write(path)
     return parts.train
+
+
+def _make_estimator(
+    kind: Kind,
+    settings: Mapping[str, Any],
+    data: Baskets,
+    jobs: int | None,
+    *,
+    as_labels: bool | None,
+    **common: Any,
+) -> Any:
+    """Return the estimator of a kind with these settings, of which None are not given."""
+    with working("loading torch"):
+        from ndpp import learning
+
+        if jobs is not None:
+            import torch
+
+            torch.set_num_threads(jobs)
+    estimator = getattr(learning, ESTIMATORS[kind])
+    given, known = {name: value for name, value in settings.items() if value is not None}, estimator().get_params()
+    for name in given:
+        option = ALIASES.get(name, name).replace("_", "-")
+        require(name in known, f"--{option} is not an option of --model {kind.value}")
+    if (families := given.get("families", "auto")) != "auto":
+        given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
+    if "init" in given:
+        starts = {"popularity": learning.PopularityStart, "literature": learning.LiteratureStart}
+        require(given["init"] in starts, f"--init must be popularity or literature; got {given['init']!r}")
+        given["init"] = starts[given["init"]]()
+    return estimator(**given, **common, progress=True if sys.stderr.isatty() else _say)
+
+
+def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
+    """Return the family of each item; items that the file does not name are alone in theirs."""
+    names, family = read_groups(path, "family", data, ids=ids, encoding=None)
+    return [int(g) if g >= 0 else len(names) + i for i, g in enumerate(family)]
+
+
+def _say(line: str) -> None:
+    """Print a line on standard error; a reader that left does not end the training."""
+    with contextlib.suppress(OSError, ValueError):
+        print(printable(line), file=sys.stderr, flush=True)
+
+
+def _train(estimator: Any, data: Baskets, validation: Baskets | None, part: Path, *, resume: bool) -> None:
+    """Fit the estimator; after Ctrl-C say what was saved, and how to continue or to make a model of it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrainingInterruptedWarning)  # reported below
+            estimator.fit(data, validation=validation, resume=resume)
+        if estimator.ended_ != "interrupted":
+            return
+    except KeyboardInterrupt:
+        pass
+    if not part.exists():
+        raise Interrupted("no epoch was finished, so nothing was saved")
+    from ndpp.learning import checkpoint
+
+    done = len(checkpoint.read(part).record["history"])  # a checkpoint may have been cut short
+    raise Interrupted(
+        f"training up to epoch {done} is saved in {os.fspath(part)!r}\n"
+        f"  to continue:           {_again('--resume')}\n"
+        f"  to make a model of it: {_again('--resume', '--max-epochs', str(done))}"
+    )
+
+
+def _again(*more: str) -> str:
+    """Return the command line of this process with other words for --resume and --max-epochs, for a shell."""
+    words, left = ["ndpp"], iter(ARGUMENTS.get())
+    for word in left:
+        if word in ("--max-epochs", "--epochs") and "--max-epochs" in more:
+            next(left, None)
+        elif word != "--resume" and not (word.startswith(("--max-epochs=", "--epochs=")) and "--max-epochs" in more):
+            words.append(word)
+    end = words.index("--") if "--" in words else len(words)
+    words[end:end] = more
+    return printable(subprocess.list2cmdline(words) if WINDOWS else shlex.join(words))

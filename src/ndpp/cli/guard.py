@@ -158,15 +158,13 @@ def reader_left(error: BaseException | None) -> bool:
 
 def message_of(error: BaseException, names: Names | None = None) -> str:
     """Return the message of an error on one line, in the terms of the command."""
-    if isinstance(error, OSError) and not isinstance(error, NDPPError) and error.strerror:
-        name = f"{str(error.filename)!r}: " if error.filename else "could not write the output: "
-        text = name + error.strerror
+    if isinstance(error, NDPPError):
+        text = error.text(names)
     elif isinstance(error, MemoryError):
         text = "not enough memory; request less at a time, or use a smaller model"
-    elif isinstance(error, NDPPError):
-        text = error.text(names)
     elif isinstance(error, OSError):
-        text = str(error)
+        name = f"{str(error.filename)!r}: " if error.filename else "could not write the output: "
+        text = name + error.strerror if error.strerror else str(error)
     else:
         text = f"{type(error).__name__}: {error} (unexpected; --debug shows the traceback)"
     return printable(" ".join(text.split()))

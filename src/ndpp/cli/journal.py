@@ -28,14 +28,8 @@ BASKET = re.compile(rb"(\d+( \d+)*)?\n")
 class Journal:
     """An open journal of the baskets that ``target`` will hold. ``len`` is the number of baskets in it.
 
-    Parameters
-    ----------
-    target : path
-        The file that the baskets will go to.
-    made_with : mapping
-        What they depend on, as JSON. A journal is only continued with the same values.
-    resume : bool
-        Continue an existing journal. Without it, a journal that holds baskets is an error.
+    ``made_with`` is what they depend on, as JSON. With ``resume`` a journal made with the same values is continued; without it, a journal
+    that holds baskets is an error.
 
     Examples
     --------

@@ -11,12 +11,13 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp._validation import check_items
+from ndpp.answers.records import names_of
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
 from ndpp.cli.files import Law, Source, item_ids, require
-from ndpp.cli.options import Format, Limits, ReadingFor, Unknown
+from ndpp.cli.options import Categories, Format, Limits, ReadingFor, Unknown
 from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
 from ndpp.inference import PerCategory
 
@@ -33,36 +34,58 @@ class Lists(NamedTuple):
         """Return the items that may come, None if they are not limited."""
         if not self.limits.only and self.limits.candidates_file is None:
             return None
-        found = np.union1d(item_ids(law, self.limits.only, ids=self.ids), self._read(law, self.limits.candidates_file))
+        found = self._items(law, self.limits.only, self.limits.candidates_file)
         if not len(found):
             raise InvalidInputError(f"{self.limits.candidates_file} names no item of the model")
         return found
 
     def excluded(self, law: Law) -> IntArray:
         """Return the items that may not come."""
-        return np.union1d(item_ids(law, self.limits.exclude, ids=self.ids), self._read(law, self.limits.exclude_file))
+        return self._items(law, self.limits.exclude, self.limits.exclude_file)
 
-    def allowed(self, law: Law) -> IntArray:
-        """Return the candidates without the excluded items."""
+    def allowed(self, law: Law, wanted: Categories) -> tuple[IntArray, PerCategory | None]:
+        """Return the candidates of the chosen categories without the excluded items, and the limit per category."""
+        path, most, only = wanted.category_of, wanted.max_per_category, wanted.categories
         candidates = self.candidates(law)
-        return np.setdiff1d(np.arange(law.n_items) if candidates is None else candidates, self.excluded(law))
+        allowed = np.setdiff1d(np.arange(law.n_items) if candidates is None else candidates, self.excluded(law))
+        require(
+            (most is not None or bool(only)) == (path is not None),
+            "--category-of goes with --max-per-category or --categories, and they with it",
+        )
+        if path is None:
+            return allowed, None
+        names, category = read_groups(path, "category", law, ids=self.ids, encoding=self.encoding)
+        without = allowed[category[allowed] < 0]
+        if len(without):
+            raise InvalidInputError(
+                f"{path}: {many(len(without), 'item')} of the model that may be recommended "
+                f"{'has' if len(without) == 1 else 'have'} no category, such as {names_of(law, without[:1], ids=self.ids)[0]!r}",
+                advice="Add them to the file, or leave them out with {exclude}",
+            )
+        if only:
+            chosen = [place for word in only for place in _places(word, names, path)]
+            allowed = allowed[np.isin(category[allowed], chosen)]
+        return allowed, None if most is None else PerCategory(category.tolist(), most)
 
     def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, list[int] | None]]:
         """Return the model of baskets that hold only given items and allowed ones, and what decided it; no given item may be excluded."""
         candidates, excluded = self.candidates(law), self.excluded(law)
         both = np.intersect1d(excluded, given)
         if both.size:
-            name = str(both[0]) if self.ids or law.labels is None else law.labels[both[0]]
-            raise InvalidInputError(f"{name!r} is both given and excluded (--exclude); it can only be one of them")
+            (name,) = names_of(law, both[:1], ids=self.ids)
+            raise InvalidInputError(f"{str(name)!r} is both given and excluded (--exclude); it can only be one of them")
         if candidates is not None:
             law = law.restrict(np.union1d(candidates, given))
         chosen = {"only": None if candidates is None else candidates.tolist(), "exclude": excluded.tolist()}
         return (law.exclude(excluded) if len(excluded) else law), chosen
 
-    def _read(self, law: Law, path: str | None) -> IntArray:
+    def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
+        """Return the items that are named on the command line and in a file."""
+        named = item_ids(law, words, ids=self.ids)
+        return np.unique(named) if path is None else np.union1d(named, self._read(law, path))
+
+    def _read(self, law: Law, path: str) -> IntArray:
         """Return the items of a file: one per line, or the column ``item`` of a table."""
-        if path is None:
-            return np.empty(0, np.int64)
         labels = None if self.ids else law.labels
         rules = Rules(labels, as_labels=labels is not None, unknown=self.unknown, missing="skip", name=path)
         if format_of(path, None) == "text":
@@ -87,39 +110,6 @@ class Lists(NamedTuple):
         return check_items(np.unique(found), law.n_items)
 
 
-class CategoryFile(NamedTuple):
-    """The file of --category-of, and what it limits: at most ``most`` items per category, only some categories."""
-
-    path: str | None = None
-    most: int | None = None
-    only: Sequence[str] | None = None
-
-    def limit(
-        self, law: Law, allowed: IntArray, *, ids: bool, encoding: str | None
-    ) -> tuple[IntArray, PerCategory | None]:
-        """Return the allowed items of the chosen categories, and the limit per category."""
-        asked = self.most is not None or bool(self.only)
-        require(
-            asked == (self.path is not None),
-            "--category-of goes with --max-per-category or --categories, and they with it",
-        )
-        if self.path is None:
-            return allowed, None
-        names, category = read_groups(self.path, "category", law, ids=ids, encoding=encoding)
-        without = allowed[category[allowed] < 0]
-        if len(without):
-            name = int(without[0]) if ids or law.labels is None else law.labels[int(without[0])]
-            raise InvalidInputError(
-                f"{self.path}: {many(len(without), 'item')} of the model that may be recommended "
-                f"{'has' if len(without) == 1 else 'have'} no category, such as {name!r}",
-                advice="Add them to the file, or leave them out with {exclude}",
-            )
-        if self.only:
-            chosen = [place for word in self.only for place in _places(word, names, self.path)]
-            allowed = allowed[np.isin(category[allowed], chosen)]
-        return allowed, None if self.most is None else PerCategory(category.tolist(), self.most)
-
-
 def read_groups(
     path: str, column: str, law: Law | Baskets, *, ids: bool, encoding: str | None
 ) -> tuple[list[str], IntArray]:
@@ -137,7 +127,7 @@ def read_groups(
     group[found.indices] = np.repeat(np.arange(len(found)), found.sizes)
     twice = np.flatnonzero(np.bincount(found.indices, minlength=law.n_items) > 1)
     if len(twice):
-        name = int(twice[0]) if ids or law.labels is None else law.labels[int(twice[0])]
+        (name,) = names_of(law, twice[:1], ids=ids)
         raise InvalidInputError(f"{path}: item {name!r} has several {column[:-1]}ies; it can only have one")
     return [str(name) for name in found.ids_or_numbers], group
 

@@ -97,6 +97,7 @@ _UNKNOWN = "Items of files that the model does not know; skip leaves them out an
 _FROM = "Input format; default: by the suffix, else text."
 _TO = "Output format; default: by the suffix of -o, else text."
 _CANDIDATES = "File of such items, one per line, or the column item of a table."
+_CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 _MISSING = "Rows without a basket or an item (empty, NA, NaN, null); keep takes NA and the like for names."
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
 BasketFile = Annotated[
@@ -153,6 +154,15 @@ class Limits:
     candidates_file: Annotated[str | None, file(_CANDIDATES)] = None
     exclude: Exclude = None
     exclude_file: Annotated[str | None, file("File of items that are in no basket.")] = None
+
+
+@dataclass(frozen=True)
+class Categories:
+    """How many items of a category may be recommended, and from which categories."""
+
+    category_of: Annotated[str | None, file("Table of categories, with the columns item and category.")] = None
+    max_per_category: Annotated[int | None, number("Most items of a category per basket.", least=1)] = None
+    categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=_CATEGORIES)] = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``ndpp recommend`` and ``ndpp map``: likely items and sets, without sampling."""
+"""``ndpp recommend``, ``ndpp related`` and ``ndpp map``: likely items, pairs and sets, without sampling."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
-from ndpp.cli.files import check_output, check_sizes, fingerprint, given_baskets, load_model
-from ndpp.cli.lists import CategoryFile, Lists
+from ndpp.cli.files import check_output, check_sizes, fingerprint, given_baskets, item_ids, load_model
+from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
 from ndpp.inference import Ranking, greedy_map
 from ndpp.inference.ranking import DAMPING
@@ -23,9 +23,13 @@ from ndpp.inference.ranking import DAMPING
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
 DAMPED = "For continuation: order by P(item | basket) / P(item)^N; 0 favours bestsellers, 1 is the order of lift."
 LEAST = "For lift: list items in at least this share of baskets; default: a quarter of the mean."
-CATEGORY_OF = "Table of categories, with the columns item and category."
-CATEGORIES = "The only categories to recommend from, separated by commas; may be repeated."
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
+POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
+LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
+BY_TIES = "By ties: the part of the lift that missions do not explain, which orders the lists."
+PAIRS = "go together", "stand in for each other"
+"""What pairs of the catalogue do."""
+Relations = records.Related | records.Pairs
 
 
 def recommend(
@@ -39,9 +43,7 @@ def recommend(
     support: Annotated[float | None, o.number(LEAST)] = None,
     why: Annotated[bool, typer.Option("--why", help=WHY)] = False,
     limits: o.Limits,
-    category_of: Annotated[str | None, o.file(CATEGORY_OF)] = None,
-    max_per_category: Annotated[int | None, o.number("Most items of a category per basket.", least=1)] = None,
-    categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=CATEGORIES)] = None,
+    categories: o.Categories,
     output: o.Output = None,
     json: o.Json = False,
     ids: o.Ids = False,
@@ -63,12 +65,10 @@ def recommend(
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, category_of))
+    check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, categories.category_of))
     law = load_model(model)
     starts = given_baskets(law, given, baskets, reading, ids=ids)
-    allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law)
-    asked = CategoryFile(category_of, max_per_category, categories)
-    allowed, limit = asked.limit(law, allowed, ids=ids, encoding=reading.encoding)
+    allowed, limit = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law, categories)
     with working("recommending"):
         model_ = answers.Prepared(law)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
@@ -107,6 +107,59 @@ def _report(
     return Report(data, Table(("basket", "rank", *header), rows), shown, notes)
 
 
+def related(
+    model: o.Model,
+    items: o.Items = None,
+    number: Annotated[int, o.number("Number of complements, and of substitutes.", "--number", "-n", least=1)] = 10,
+    popular: Annotated[int | None, o.number(POPULAR, least=2)] = None,
+    output: o.Output = None,
+    json: o.Json = False,
+    ids: o.Ids = False,
+) -> None:
+    """List what goes with an item and what stands in for it, strongest first; without items, the strongest pairs of the catalogue.
+
+    Complements are in the same baskets more often than chance would have it, substitutes less often.
+
+    \b
+    Examples:
+      ndpp related model.safetensors bread
+      ndpp related model.safetensors bread "tomato sauce" -n 3 -o related.csv
+      ndpp related model.safetensors --popular 300 --json
+    """
+    check_output(output, inputs=(model,))
+    law = answers.Prepared(load_model(model))
+    found: Sequence[Relations]
+    with working("relating items"):
+        if items:
+            chosen = item_ids(law.law, items, ids=ids).tolist()
+            found = [answers.related(law, item, n=number, popular=popular, ids=ids) for item in chosen]
+            data: dict[str, Any] = {"items": [one.data() for one in found]}
+        else:
+            found = [answers.pairs(law, n=number, popular=popular or answers.MOST_POPULAR, ids=ids)]
+            data = found[0].data()
+    table = Table(found[0].table()[0], [row for one in found for row in one.table()[1]])
+    emit(Report(data, table, *_relations(law, found)), output, as_json=json)
+
+
+def _relations(law: answers.Prepared, found: Sequence[Relations]) -> tuple[list[Table], list[str]]:
+    """Return complements and substitutes as tables for people, and notes; only mixtures have a column of ties."""
+    numbers = {"lift": "lift", **({"by_ties": "by ties"} if law.missions else {}), "together": "together"}
+    shown, missing, n_items = [], [], law.law.n_items
+    for one in found:
+        of_one = isinstance(one, records.Related)
+        titles = (f"goes with {one.item}", f"instead of {one.item}") if isinstance(one, records.Related) else PAIRS
+        for title, kind in zip(titles, (one.complements, one.substitutes)):
+            columns = {**({"other": title} if of_one else {"item": title, "other": ""}), **numbers}
+            shown.append(Table([*columns.values()], [[getattr(pair, name) for name in columns] for pair in kind]))
+            if not kind:
+                missing.append(f"{'Nothing' if of_one else 'No items'} {title}.")
+        if isinstance(one, records.Pairs) and one.popular < n_items:
+            shown_of = f"Pairs of the {one.popular:,} most popular of {n_items:,} items"
+            missing.append(f"{shown_of}; --popular {n_items} takes all.")
+    notes = ([LIFT, BY_TIES] if law.missions else [LIFT]) if any(table.lines for table in shown) else []
+    return shown, notes + missing
+
+
 def map_(
     model: o.Model,
     baskets: o.MaybeBaskets = None,
@@ -126,8 +179,7 @@ def map_(
       ndpp map model.safetensors half.txt --size 6 --json
     """
     kernel = load_model(model)
-    target = Target.of(writing, kernel.labels)
-    target.check(model, baskets, resume=False)
+    target = Target.checked(writing, kernel.labels, model, baskets)
     starts = given_baskets(kernel, given, baskets, reading, ids=writing.ids)
     allowed, _ = Lists(o.Limits(exclude=exclude), writing.ids).narrowed(kernel, starts.indices)
     if baskets is not None:

@@ -17,13 +17,12 @@ from ndpp._atomic import write_text
 from ndpp._show import printable
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.records import Pairs
-from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.evaluate import baselines
+from ndpp.cli.evaluate import compare
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
 from ndpp.cli.guard import say
 from ndpp.cli.output import cell, working
-from ndpp.errors import InvalidInputError, needing
+from ndpp.errors import needing
 from ndpp.laws.files import load_header
 
 TEST = "Baskets that the model was not fitted on, to evaluate it."
@@ -63,19 +62,16 @@ def report(
         f"a report is a page; use a name that ends in .html, not {output.name!r}",
     )
     require(train is None or test is not None, "--train is for the evaluation, which needs --test")
-    law = load_model(model)
-    source = Source(test or "", reading)
-    with working("reading baskets"):
-        seen, other = (None if path is None else source.sibling(path).read_for(law, ids=ids) for path in (train, test))
-    if other is not None and not len(other):
-        raise InvalidInputError(f"{source.name} holds no basket; evaluation needs at least one")
-    with working("describing the model") as now:
-        found = contents(law, observed=None if other is None else other.sizes)
-        now("evaluating")
-        evaluation = None if other is None else _evaluation(law, other, seen, seed)
+    law, observed, evaluation = load_model(model), None, None
+    with working("evaluating") as now:
+        if test is not None:
+            seen, found, notes = compare(law, Source(test, reading), train, ids=ids, rng=seed)
+            observed, evaluation = seen.sizes, {"tables": found.tables(), "notes": notes}
+        now("describing the model")
+        about = contents(law, observed=observed)
     head = {"name": printable(model.name), "version": load_header(model).ndpp_version, "crc32": fingerprint(model)}
     head |= {"test": printable(test or ""), "written_by": ndpp.__version__}
-    write_text(output, _template().render(found, **head, evaluation=evaluation))
+    write_text(output, _template().render(about, **head, evaluation=evaluation))
     say(f"{str(output)!r} describes {str(model)!r}")
 
 
@@ -119,13 +115,6 @@ def size_columns(model: FloatArray, observed: IntArray | None = None) -> list[di
         }
         for i, (start, own, seen) in enumerate(zip(starts.tolist(), *shares.tolist()))
     ]  # fmt: skip
-
-
-def _evaluation(law: Law, test: Baskets, train: Baskets | None, seed: int) -> dict[str, Any]:
-    from ndpp import metrics
-
-    found = metrics.compare_models({"model": law, **baselines(law, train, None)}, test, rng=seed)
-    return {"tables": found.tables(), "notes": [*found.notes(), "± is half the width of a 95% interval."]}
 
 
 def _map(own: answers.Prepared, pairs: Pairs) -> str | None:

@@ -16,19 +16,22 @@ import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
+from ndpp.answers.draws import Check
 from ndpp.errors import InvalidInputError
-from ndpp.serve import metrics, pages, problems
+from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
 from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
 from ndpp.serve.model import Holder, Served
-from ndpp.serve.work import Stop, Work
+from ndpp.serve.operations import Metrics
+from ndpp.serve.work import Work
 
 Text = Annotated[str, Query(max_length=LABEL_LENGTH)]
 Number = Annotated[int, Query(ge=1, le=RESULTS)]
@@ -57,7 +60,7 @@ def create_app(
     limits : Limits, optional
         Seconds, threads and waiting requests.
     """
-    counted, holder = metrics.Metrics(), Holder(Path(path))
+    counted, holder = Metrics(), Holder(Path(path))
     counted.items.set(holder.current.law.n_items)
 
     def changed(loaded: bool) -> None:
@@ -85,14 +88,14 @@ def create_app(
     app.include_router(pages.router)
     app.mount("/static", StaticFiles(directory=str(files("ndpp.serve") / "page")))
     for kind in (Exception, HTTPException, RequestValidationError, *problems.KINDS):
-        app.add_exception_handler(kind, _problem)
+        app.add_exception_handler(kind, problems.answer)
     plain = app.openapi
     app.openapi = lambda: problems.documented(plain())  # type: ignore[method-assign]
     app.openapi()  # schemas of records are made now, not while the first request waits
     return Gate(app, Guard(token, host), counted)
 
 
-async def ask(request: Request, answer: Callable[[Served, Stop], Record]) -> Response:
+async def ask(request: Request, answer: Callable[[Served, Check], Record]) -> Response:
     """Have the current model answer a question in a thread; return the answer as JSON."""
     found = await request.app.state.work.run(request, partial(answer, request.app.state.holder.current))
     return Response(found.to_json().encode("utf-8", "replace"), media_type="application/json")
@@ -117,7 +120,7 @@ async def items(
 async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
 
-    def described(model: Served, _: Stop) -> s.ModelAnswer:
+    def described(model: Served, _: Check) -> s.ModelAnswer:
         return s.ModelAnswer(**vars(answers.describe(model)), name=model.name, checksum=model.checksum)
 
     return await ask(request, described)
@@ -159,13 +162,13 @@ async def why(request: Request, question: s.WhyAsk) -> Response:
 @api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
-    return await ask(request, lambda model, stop: answers.complete(model, **vars(question), check=stop.check))
+    return await ask(request, lambda model, check: answers.complete(model, **vars(question), check=check))
 
 
 @api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
-    return await ask(request, lambda model, stop: answers.complete(model, **vars(question), check=stop.check))
+    return await ask(request, lambda model, check: answers.complete(model, **vars(question), check=check))
 
 
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
@@ -185,7 +188,7 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     return StreamingResponse(_lines(request, current, shared), media_type=JSON_LINES)
 
 
-def _resolved(model: Served, ask: s.BatchAsk, _: Stop) -> s.BatchAsk:
+def _resolved(model: Served, ask: s.BatchAsk, _: Check) -> s.BatchAsk:
     """Return the request with ids in the lists that all baskets share, and a seed; raise where a label is unknown."""
     exclude = model.ids(ask.exclude, "exclude").tolist()
     candidates = None if ask.candidates is None else model.ids(ask.candidates, "candidates").tolist()
@@ -207,7 +210,7 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk) -> AsyncItera
         yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
-def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int, stop: Stop) -> Record:
+def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int, check: Check) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
         return answers.probability(model, basket)
@@ -216,7 +219,7 @@ def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int, stop
         order: dict[str, Any] = {"ranking": ask.ranking, "damping": ask.damping, "support": ask.support}
         return answers.recommend(model, basket, **lists, **order)
     seed = int(np.random.SeedSequence([ask.seed or 0, i]).generate_state(1)[0])
-    return answers.complete(model, basket, **lists, size=ask.size, seed=seed, check=stop.check)
+    return answers.complete(model, basket, **lists, size=ask.size, seed=seed, check=check)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------------
@@ -241,18 +244,4 @@ async def ready(request: Request) -> dict[str, str]:
 )
 async def counters(request: Request) -> Response:
     """Requests, their times, and reloads, as text for Prometheus."""
-    return Response(request.app.state.metrics.text(), media_type=metrics.MEDIA_TYPE)
-
-
-# -- what goes wrong ---------------------------------------------------------------------------------------------------------
-
-
-async def _problem(request: Request, error: Exception) -> Response:
-    if isinstance(error, RequestValidationError):
-        return problems.invalid(error.errors())
-    if isinstance(error, HTTPException):
-        return problems.of_status(error.status_code, str(error.detail), headers=error.headers)
-    found = problems.of(error)
-    if found is None:
-        return problems.of_status(500, "something went wrong inside the server; its log says what")
-    return problems.reply(found)
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -16,14 +16,14 @@ import secrets
 import time
 from pathlib import Path
 
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ndpp.errors import InvalidInputError
 from ndpp.serve import problems
 from ndpp.serve.limits import BODY_BYTES, BODY_SECONDS, DISCARD_SECONDS, SEND_SECONDS
-from ndpp.serve.logs import event
-from ndpp.serve.metrics import Metrics
+from ndpp.serve.operations import Metrics, event
 
 OPEN = ("/health", "/ready")
 """Paths that answer without a token."""
@@ -41,10 +41,6 @@ SECURITY = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]  # fmt: skip
-
-
-class TooLargeError(Exception):
-    """The body is larger than a request may be."""
 
 
 def read_token(path: Path) -> str:
@@ -75,15 +71,11 @@ class Guard:
             if self._is_known(host):
                 return None
             # A web page could reach a server without a token by a name that it makes resolve to this machine.
-            return problems.response(
-                421, "misdirected", "Misdirected Request",
-                f"without a token the server answers by its address or as localhost, not as {host!r}; start it with --token-file",
-            )  # fmt: skip
+            detail = f"without a token the server answers by its address or as localhost, not as {host!r}; start it with --token-file"
+            return problems.reply(problems.document(421, "misdirected", "Misdirected Request", detail))
         if hmac.compare_digest(_digest(_offered(headers.get(b"authorization", b""))), self._digest):
             return None
-        refused = problems.response(
-            401, "unauthorized", "Unauthorized", "this server asks for its token: Authorization: Bearer …"
-        )
+        refused = problems.reply(problems.of_status(401, "this server asks for its token: Authorization: Bearer …"))
         refused.headers.append("www-authenticate", 'Bearer realm="ndpp"')
         refused.headers.append("www-authenticate", 'Basic realm="ndpp", charset="UTF-8"')
         return refused
@@ -144,7 +136,7 @@ class Gate:
             if refused is not None:
                 refused.headers["connection"] = "close"
                 if refused.status_code != 408:
-                    await _discard(receive)
+                    await _discard(scope, receive)
                 await refused(scope, receive, send_guarded)
         finally:
             self._note(scope, status, name, time.perf_counter() - began)
@@ -157,14 +149,14 @@ class Gate:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _read(scope, receive)
-        except TooLargeError:
-            detail = f"a request may have {BODY_BYTES:,} bytes; send less at a time"
-            return problems.response(413, "too-large", "Content Too Large", detail)
         except TimeoutError:
             detail = f"the request did not arrive within {BODY_SECONDS:g} seconds"
-            return problems.response(408, "slow-request", "Request Timeout", detail)
+            return problems.reply(problems.document(408, "slow-request", "Request Timeout", detail))
+        except ClientDisconnect:
+            return None
         if body is None:
-            return None  # the client has gone
+            detail = f"a request may have {BODY_BYTES:,} bytes; send less at a time"
+            return problems.reply(problems.document(413, "too-large", "Content Too Large", detail))
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive_again() -> Message:
@@ -185,31 +177,25 @@ class Gate:
             event("request", level=level, **fields, client=client, id=name)
 
 
-async def _discard(receive: Receive) -> None:
+async def _discard(scope: Scope, receive: Receive) -> None:
     """Read the rest of a body, within limits: closing a connection with unread bytes resets it, and the answer is lost."""
     size = 0
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(DISCARD_SECONDS):
-            while size <= 2 * BODY_BYTES:
-                message = await receive()
-                size += len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            async for part in Request(scope, receive).stream():
+                size += len(part)
+                if size > 2 * BODY_BYTES:
                     return
 
 
 async def _read(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the body, or None where the client leaves before its end."""
+    """Return the body, or None if it is too large."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     if not length.isdigit() or int(length) > BODY_BYTES:
-        raise TooLargeError
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
+        return None
+    body = bytearray()
+    async for part in Request(scope, receive).stream():
+        body += part
+        if len(body) > BODY_BYTES:
             return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_BYTES:
-            raise TooLargeError
-        if not message.get("more_body", False):
-            return b"".join(parts)
+    return bytes(body)

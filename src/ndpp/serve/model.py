@@ -15,7 +15,7 @@ from ndpp._types import FloatArray
 from ndpp.answers import Prepared, recommend
 from ndpp.errors import NDPPError
 from ndpp.laws.files import INDEX, load_header
-from ndpp.serve.logs import event
+from ndpp.serve.operations import event
 
 SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""

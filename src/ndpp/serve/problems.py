@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ndpp.errors import (
@@ -83,11 +86,6 @@ def reply(problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) 
     return Response(body.encode("utf-8", "replace"), problem["status"], {**more, **(headers or {})}, MEDIA_TYPE)
 
 
-def response(status: int, kind: str, title: str, detail: str, **fields: Any) -> Response:
-    """Return an answer that only says what is wrong."""
-    return reply(document(status, kind, title, detail, **fields))
-
-
 def of(error: BaseException) -> dict[str, Any] | None:
     """Return the document of an error that is no surprise; None for any other."""
     kind = next((kind for cls, kind in KINDS.items() if isinstance(error, cls)), None)
@@ -97,24 +95,32 @@ def of(error: BaseException) -> dict[str, Any] | None:
     return document(*kind, text, **{name: getattr(error, name) for name in FIELDS if hasattr(error, name)})
 
 
-def of_status(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
+def of_status(status: int, detail: str = "") -> dict[str, Any]:
     """Return the document of a plain HTTP error, such as 404."""
     title = HTTPStatus(status).phrase
-    return reply(document(status, title.lower().replace(" ", "-"), title, detail or title), headers)
+    return document(status, title.lower().replace(" ", "-"), title, detail or title)
 
 
-def invalid(errors: Sequence[Mapping[str, Any]]) -> Response:
+def invalid(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the document of a request that is not what the OpenAPI document describes. ``errors`` are pydantic's."""
     malformed = any(error["type"] == "json_invalid" for error in errors)
-    status, kind = (400, "malformed") if malformed else (422, "invalid-request")
-    title = "Malformed JSON" if malformed else "Invalid request"
+    kind = (400, "malformed", "Malformed JSON") if malformed else (422, "invalid-request", "Invalid request")
     found: dict[str, list[str]] = {}
     for error in errors:
         pointer = "/" + "/".join(str(part) for part in error["loc"] if part not in ALTERNATIVES)
         found.setdefault(pointer, []).append(error["msg"])
     shown = [{"pointer": pointer, "detail": " or ".join(texts)} for pointer, texts in [*found.items()][:20]]
     detail = "; ".join(f"{one['pointer']}: {one['detail']}" for one in shown[:3])
-    return response(status, kind, title, detail, errors=shown)
+    return document(*kind, detail, errors=shown)
+
+
+async def answer(_: Request, error: Exception) -> Response:
+    """Answer a request that ended in an error."""
+    if isinstance(error, RequestValidationError):
+        return reply(invalid(error.errors()))
+    if isinstance(error, HTTPException):
+        return reply(of_status(error.status_code, str(error.detail)), error.headers)
+    return reply(of(error) or of_status(500, "something went wrong inside the server; its log says what"))
 
 
 def documented(openapi: dict[str, Any]) -> dict[str, Any]:

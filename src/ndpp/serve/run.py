@@ -17,11 +17,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import ndpp
-from ndpp.serve import logs
 from ndpp.serve.app import create_app
 from ndpp.serve.gate import Gate, read_token
 from ndpp.serve.limits import HEADER_SECONDS, Limits
-from ndpp.serve.metrics import FOLDER
+from ndpp.serve.operations import CONFIG, FOLDER, event
 
 SETTINGS = "NDPP_SERVE"
 """Environment variable by which the first process tells the others what to serve."""
@@ -85,7 +84,7 @@ def run(settings: Settings) -> None:
     """Serve until a signal says stop. What is wrong with the model, the token or the address is raised before."""
     common: dict[str, Any] = {
         "http": PatientProtocol,
-        "log_config": logs.CONFIG,
+        "log_config": CONFIG,
         "access_log": False,  # the application writes its own
         "server_header": False,
         "timeout_graceful_shutdown": GRACE_SECONDS,
@@ -111,8 +110,6 @@ def _listening(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     bound = socket.create_server((settings.host, settings.port), family=family, backlog=512)
     shown = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
-    logging.config.dictConfig(logs.CONFIG)
-    logs.event(
-        "listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=settings.path, workers=settings.workers
-    )
+    logging.config.dictConfig(CONFIG)
+    event("listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=settings.path, workers=settings.workers)
     return bound
