@@ -27,6 +27,7 @@ from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled
 from ndpp.laws.shared import SharedTies
@@ -79,6 +80,10 @@ class FamilyMixture(SharedTies):
     (array([0.6414, 0.6414, 0.5483]), array([1.    , 0.8858, 0.5455]))
     """
 
+    parametrisation = "families"
+    stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights"}
+    format_version = 4
+
     def __init__(
         self, odds: Any, item_odds: Any, families: Any, states: Any, X: Any, W: Any, weights: Any, *,
         names: Sequence[str] | None = None, labels: Sequence[str] | None = None, magnitudes: Any = None,
@@ -103,6 +108,16 @@ class FamilyMixture(SharedTies):
         made._fill(odds, patterns or self.patterns, base or self.base, self.catalogue)
         made._set(self.weights if weights is None else weights, len(odds), names)
         return made
+
+    def _arrays(self) -> dict[str, Any]:
+        patterns = self.patterns
+        own = {"item_odds": patterns.odds, "families": patterns.families, "states": patterns.states}
+        return super()._arrays() | own
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> FamilyMixture:
+        weights, magnitudes = arrays.pop("component_weights"), arrays.pop("weights", None)
+        return cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
 
     def __repr__(self) -> str:
         return f"<FamilyMixture of {len(self.weights)} components over {self.n_items} items in {self.base.n_items} families>"

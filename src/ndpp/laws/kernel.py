@@ -20,6 +20,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws import batched
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
 from ndpp.laws.precision import never_together
 from ndpp.laws.union import WeighedSets
@@ -29,6 +30,8 @@ from ndpp.rows import Rows, as_rows
 from ndpp.rows.scaled import Turned
 
 ONE_COMPONENT = frozen(np.ones(1))
+IMPLAUSIBLE = 1e30
+"""Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -69,6 +72,8 @@ class LowRankKernel(WeighedSets, Law):
     array([0.3333, 0.3333, 0.3333])
     """
 
+    parametrisation = "xw"
+    stored = {"X", "W"}, {"support", "weights", "background"}
     X: Any
     W: FloatArray
     catalogue: Catalogue
@@ -189,15 +194,29 @@ class LowRankKernel(WeighedSets, Law):
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         return self._inclusions(ids, size)
 
-    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
-        out, at = np.zeros((len(first), len(second))), [self.can_occur(items) for items in (first, second)]
-        rows = [self.rows_of(items[possible]) for items, possible in zip((first, second), at)]
-        q, other = (self.q_rows(places) for places in rows)
-        R = tilted_law(self.coordinates, 1.0).marginal
-        covariance = -((q @ R) @ other.T) * ((q @ R.T) @ other.T)  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-        out[np.ix_(*at)] = covariance / np.outer(*(1 + self.odds[places] for places in rows))
-        return out
+    # -- files ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def format_version(self) -> int:
+        """Backgrounds came with version 3."""
+        return 1 if self.background is None else 3
+
+    def _arrays(self) -> dict[str, Any]:
+        arrays = {"X": self.X, "W": self.W, "support": self._allowed, "background": self.background}
+        if not np.array_equal(self._magnitudes, entry_magnitudes(np.asarray(self.W, np.float64))):
+            arrays["weights"] = self._magnitudes  # those of a conditional are those of its origin
+        return arrays
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
+        W, magnitudes = arrays["W"], arrays.get("weights")
+        if magnitudes is not None and W.shape == 2 * magnitudes.shape:
+            own, is_used = entry_magnitudes(np.asarray(W, np.float64)), W.any(axis=0) | W.any(axis=1)
+            too_large = (magnitudes > IMPLAUSIBLE * own) & is_used
+            if too_large.any() or not (magnitudes > 0).all():
+                raise InvalidInputError("its weights are not those of any kernel that W can have come from")
+        options = {"support": arrays.get("support"), "background": arrays.get("background"), "labels": header.labels}
+        return cls(arrays["X"], W, magnitudes=magnitudes, **options)
 
     # -- conditionals and restrictions ---------------------------------------------------------------------------------------
 

@@ -19,8 +19,10 @@ from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
+from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
@@ -55,6 +57,9 @@ class Mixture(Law):
     array([0. , 0. , 0.5, 0. ])
     """
 
+    parametrisation = "mixture"
+    stored = {"component_weights", "{c}.X", "{c}.W"}, {"{c}.support", "{c}.weights", "{c}.background"}
+    format_version = 3
     _memory = MEMORY
     _components: tuple[LowRankKernel, ...]
     _make_tied: ClassVar[Callable[..., Mixture]]
@@ -167,6 +172,25 @@ class Mixture(Law):
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items, a ≠ b: what ties add to the missions."""
         parts = (w * kernel.mean_covariances(first, second) for w, kernel in zip(self.weights, self.components))
         return np.asarray(sum(parts))
+
+    # -- files ---------------------------------------------------------------------------------------------------------------
+
+    def _arrays(self) -> dict[str, Any]:
+        arrays: dict[str, Any] = {"component_weights": self.weights}
+        for c, kernel in enumerate(self.components):
+            own = kernel._arrays() | {"X": kernel.X.read() if isinstance(kernel.X, Rows) else kernel.X}
+            arrays |= {f"{c}.{name}": array for name, array in own.items()}
+        return arrays
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Mixture:
+        parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
+        weights = arrays.pop("component_weights")
+        for name, array in arrays.items():
+            c, _, own = name.partition(".")
+            parts[int(c)][own] = array
+        kernels = [LowRankKernel._from_arrays(part, header) for part in parts]
+        return Mixture(kernels, weights, names=header.names)
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,10 @@ class SharedTies(Mixture):
     def single(self, c: int) -> Law:
         """Return component c."""
 
+    def _arrays(self) -> dict[str, Any]:
+        own = {"background": None, "odds": self.odds, "component_weights": self.weights}  # the background is all ones
+        return self.base._arrays() | own
+
     # -- hooks: items have rows of ties, and may share them --------------------------------------------------------------------
 
     @property

@@ -23,6 +23,7 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
@@ -59,6 +60,9 @@ class TiedMixture(SharedTies):
         log Z_c of each component, if they were computed before; see :meth:`prepared`.
     """
 
+    parametrisation = "tied"
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers"}
+
     def __init__(
         self,
         odds: Any,
@@ -77,6 +81,15 @@ class TiedMixture(SharedTies):
         self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
         if self.known is not None and self.known.shape != self.weights.shape:
             raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {self.known.shape}")
+
+    def _arrays(self) -> dict[str, Any]:
+        return super()._arrays() | {"log_normalizers": self.known}
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> TiedMixture:
+        base = LowRankKernel._from_arrays({**arrays, "background": np.ones(header.n_items)}, header)
+        options = {"names": header.names, "log_normalizers": arrays.get("log_normalizers")}
+        return cls(arrays["odds"], base, arrays["component_weights"], **options)
 
     def prepared(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
