@@ -302,12 +302,9 @@ class FamilyMixture(SharedTies):
         return np.asarray(self._item_mass[components])
 
     @cached_property
-    def _odds_alone(self) -> FloatArray:
-        return self._over_states(self.patterns.odds)
-
     def odds_alone(self) -> FloatArray:
-        """Return Σ_s a_cs r_is."""
-        return self._odds_alone
+        """Σ_s a_cs r_is."""
+        return self._over_states(self.patterns.odds)
 
     def _over_states(self, values: FloatArray) -> FloatArray:
         """Return Σ_s a_cs values_is, shape (C, n)."""

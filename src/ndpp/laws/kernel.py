@@ -22,7 +22,7 @@ from ndpp.laws import batched
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
-from ndpp.laws.precision import never_together
+from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.union import WeighedSets
 from ndpp.linalg import entry_magnitudes, tilted_law
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
@@ -253,10 +253,10 @@ class LowRankKernel(WeighedSets, Law):
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a distribution")
         others = np.delete(self.support, rows)
         rest = self._condition_in_columns(rows, others)
-        if rest is not None and rest.is_precise:
+        if rest is not None and rest._free_error < WARN_ERROR / 100:  # rounding is far from mattering
             return rest
         graded = self._condition_by_scale(rows, others)
-        return graded if rest is None or graded.is_more_precise_than(rest) else rest
+        return graded if rest is None or graded._free_error < rest._free_error else rest
 
     def _condition_in_columns(self, rows: IntArray, others: IntArray) -> LowRankKernel | None:
         """Return the conditional X W' Xᵀ; None where rounding leaves W' too few digits."""

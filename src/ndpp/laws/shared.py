@@ -83,8 +83,9 @@ class SharedTies(Mixture):
     def masses(self, components: Any = slice(None)) -> FloatArray:
         """Return the weight of the sets of its row that contain an item, relative to none of the row, shape (C, n_items)."""
 
+    @property
     def odds_alone(self) -> FloatArray:
-        """Return the odds of each item without others of its row in each component, shape (C, n_items)."""
+        """The odds of each item without others of its row in each component, shape (C, n_items)."""
         return self.masses()
 
     def within_rows(
