@@ -23,6 +23,7 @@ from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
 from ndpp.laws.precision import WARN_ERROR, never_together
+from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
 from ndpp.linalg import entry_magnitudes, tilted_law
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
@@ -111,7 +112,7 @@ class LowRankKernel(WeighedSets, Law):
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         self._fill(
             X if rows is not None else frozen(X), frozen(np.array(W)), Catalogue.checked(n, labels),
-            None if background is None else _check_odds(background, n),
+            None if background is None else check_background(background, n),
             None if allowed is None or len(allowed) == n else frozen(allowed), magnitudes,
         )  # fmt: skip
         self.coordinates  # noqa: B018  raises if the kernel is invalid
@@ -292,16 +293,3 @@ class LowRankKernel(WeighedSets, Law):
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
         odds = None if self.background is None or not self.background[support].any() else rho * self.background
         return LowRankKernel(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
-
-
-def _check_odds(background: Any, n_items: int) -> FloatArray:
-    odds = check_matrix([background], "background", shape=(1, None))[0].astype(np.float64)
-    if (odds < 0).any():
-        first = int(np.argmax(odds < 0))
-        raise InvalidInputError(
-            f"background must be odds ≥ 0; {np.count_nonzero(odds < 0)} entries are negative, the first, {odds[first]:g}, "
-            f"at {first}. Use 0 for items that come with others only."
-        )
-    if len(odds) != n_items:
-        raise InvalidInputError(f"background must be {n_items} odds, one per row of X; got {len(odds)}")
-    return frozen(odds)
