@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
@@ -316,18 +315,11 @@ class FamilyMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _condition(self, ids: IntArray) -> FamilyMixture:
-        """Return the distribution of the remaining items: again a mixture over the same families."""
-        return self._with(self.responsibilities(ids), lambda mixture: mixture._given(ids))
-
-    def _with(self, weights: FloatArray, change: Any) -> FamilyMixture:
-        """Return the components of positive weight of the changed mixture."""
-        kept, rest = np.flatnonzero(weights > 0), change(self)
-        names = None if self.names is None else [self.names[c] for c in kept]
-        return rest._changed(odds=rest.odds[kept], weights=weights[kept], names=names)  # type: ignore[no-any-return]
+    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> FamilyMixture:
+        return self._changed(odds=self.odds[which], weights=weights, names=names)
 
     def _given(self, ids: IntArray) -> FamilyMixture:
-        """Return all components given items, with the weights that they had."""
+        """Return all components given items: again a mixture over the same families."""
         one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
         odds, scales = self._by_state.copy(), scaled(one.sums(self.patterns.log_odds))
         for slots, weights in zip(self.patterns.slots[one.families], scales):
@@ -343,7 +335,6 @@ class FamilyMixture(SharedTies):
         )
         return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
 
-    def _only(self, ids: IntArray) -> FamilyMixture:
-        rest = self._changed(patterns=self.patterns.without(np.delete(np.arange(self.n_items), ids)))
-        log_weights = self._log_weights + rest.touched.log_normalizers() - self.touched.log_normalizers()
-        return rest._changed(weights=np.exp(log_weights - logsumexp(log_weights)), names=self.names)
+    def _restricted(self, ids: IntArray) -> FamilyMixture:
+        others = np.delete(np.arange(self.n_items), ids)
+        return self._changed(patterns=self.patterns.without(others), names=self.names)

@@ -200,23 +200,35 @@ class Mixture(Law):
         weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
         if not weights.any():
             raise ZeroProbabilityError("these components have probability zero")
-        return self._with(weights / weights.sum(), lambda kernel: kernel)
+        return self._weighed(weights / weights.sum())
 
     def _condition(self, ids: IntArray) -> Mixture:
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""
-        return self._with(self.responsibilities(ids), lambda kernel: kernel.condition(ids))
+        return self._weighed(self.responsibilities(ids))._given(ids)
 
     def _only(self, ids: IntArray) -> Mixture:
-        return self._narrowed(lambda kernel: kernel.restrict(ids))
+        rest = self._restricted(ids)
+        log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
+        return rest._chosen(np.arange(len(log_weights)), np.exp(log_weights - log_sum(log_weights)), self.names)
 
-    def _narrowed(self, change: Any) -> Mixture:
-        changed = [change(kernel) for kernel in self.components]
-        log_shares = [new.log_normalizer() - old.log_normalizer() for new, old in zip(changed, self.components)]
-        log_weights = self._log_weights + np.array(log_shares)
-        return Mixture(changed, np.exp(log_weights - log_sum(log_weights)), names=self.names)
-
-    def _with(self, weights: FloatArray, change: Any) -> Mixture:
-        """Return the changed components of positive weight, and their weights."""
-        possible = np.flatnonzero(weights > 0).tolist()
+    def _weighed(self, weights: FloatArray) -> Mixture:
+        """Return the components of positive weight, with these weights."""
+        possible = np.flatnonzero(weights > 0)
         names = None if self.names is None else [self.names[c] for c in possible]
-        return Mixture([change(self.components[c]) for c in possible], weights[possible], names=names)
+        return self._chosen(possible, weights[possible], names)
+
+    def log_normalizers(self) -> FloatArray:
+        """Return the log weight of all sets of each component."""
+        return np.array([kernel.log_normalizer() for kernel in self.components])
+
+    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> Mixture:
+        """Return some of the components."""
+        return Mixture([self.components[c] for c in which], weights, names=names)
+
+    def _given(self, ids: IntArray) -> Mixture:
+        """Return all components given items, with the weights that they had."""
+        return Mixture([kernel.condition(ids) for kernel in self.components], self.weights, names=self.names)
+
+    def _restricted(self, ids: IntArray) -> Mixture:
+        """Return all components without other items, with the weights that they had."""
+        return Mixture([kernel.restrict(ids) for kernel in self.components], self.weights, names=self.names)

@@ -26,7 +26,6 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.begun import Started, posteriors
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.schur import MAX_LOSS
@@ -294,17 +293,14 @@ class TiedMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _with(self, weights: FloatArray, change: Any) -> Mixture:
-        """Return the components of positive weight on the changed base."""
-        possible = np.flatnonzero(weights > 0)
-        names = None if self.names is None else [self.names[c] for c in possible]
-        return TiedMixture(self.odds[possible], change(self.base), weights[possible], names=names)
+    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> TiedMixture:
+        return TiedMixture(self.odds[which], self.base, weights, names=names)
 
-    def _narrowed(self, change: Any) -> Mixture:
-        base = change(self.base)
-        narrowed = TiedMixture(self.odds, base, self.weights, names=self.names)
-        log_weights = self._log_weights + narrowed.log_normalizers() - self.log_normalizers()
-        return TiedMixture(self.odds, base, np.exp(log_weights - logsumexp(log_weights)), names=self.names)
+    def _given(self, ids: IntArray) -> TiedMixture:
+        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)
+
+    def _restricted(self, ids: IntArray) -> TiedMixture:
+        return TiedMixture(self.odds, self.base.restrict(ids), self.weights, names=self.names)
 
     # -- sets of one size ----------------------------------------------------------------------------------------------------
 
