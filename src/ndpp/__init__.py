@@ -17,7 +17,6 @@ from ndpp.inference import (
     recommend_many,
 )
 from ndpp.laws import FamilyMixture, Law, LowRankKernel, Mixture, load, load_metadata, save
-from ndpp.laws.law import Upstairs
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
@@ -66,7 +65,7 @@ def _prepare_sampler(law: Law, **options: Any) -> Any:
     return prepare(law, **options)
 
 
-Law.upstairs = Upstairs(_prepare_sampler, recommend)
+Law._prepare_sampler, Law.recommend = _prepare_sampler, recommend
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
@@ -51,6 +52,25 @@ class Table(NamedTuple):
         writer.writerow(self.header)
         writer.writerows([f"{v:.6g}" if isinstance(v, float | np.floating) else v for v in line] for line in self.lines)
         return text.getvalue()
+
+
+class Shown:
+    """Base class of what shows itself as a table, and becomes a data frame."""
+
+    @abstractmethod
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of columns, and rows."""
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return the table as a data frame of pandas, polars or pyarrow."""
+        header, rows = self.table()
+        return to_frame(dict(zip(header, zip(*rows) if rows else [()] * len(header))), backend)
+
+    def __repr__(self) -> str:
+        return text_table(*self.table())
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, *self.table())
 
 
 def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None) -> Any:

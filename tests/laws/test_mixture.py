@@ -31,6 +31,7 @@ from ndpp.errors import (
     PrecisionWarning,
     ZeroProbabilityError,
 )
+from ndpp.laws.begun import Started
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.size_law import law_of_sum
@@ -67,8 +68,8 @@ def test_lost_precision_is_said():
 
 def test_a_probability_of_the_wrong_sign_is_refused(monkeypatch: pytest.MonkeyPatch):
     mixture = tied("several", "generic")
-    inside = TiedMixture._inside
-    monkeypatch.setattr(TiedMixture, "_inside", lambda *args: (*inside(*args)[:2], -np.abs(inside(*args)[2])))
+    of = Started.of
+    monkeypatch.setattr(Started, "of", lambda q, odds, sides: of(q, odds, -1e6 * q))
     with pytest.raises(PrecisionError, match="relative error about inf"):
         mixture.responsibilities([1])
 

@@ -9,7 +9,8 @@ import pytest
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned
-from ndpp.linalg import coordinates, inclusion_matrix, node_count, nodes
+from ndpp.linalg import coordinates, inclusion_matrix, nodes
+from ndpp.linalg.size_law import node_count
 
 
 def test_nodes_are_half_of_a_circle():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, pair_blocks, random_vbd
-from ndpp.linalg import dominating, skew_absolute, skew_part, symmetric_part, youla
+from ndpp.linalg import dominating, skew_part, symmetric_part, youla
 
 
 def turned(sigma: list[float], order: int, seed: int) -> np.ndarray:
@@ -40,7 +40,7 @@ every_skew = pytest.mark.parametrize("A", SKEW.values(), ids=SKEW.keys())
 def test_absolute_value(A: np.ndarray):
     """|A|² = AᵀA, symmetric, positive semidefinite; as the plain square root and the Hermitian route have it."""
     scale = max(np.abs(A).max(), 1e-300)
-    absolute = skew_absolute(A)
+    absolute = dominating(A)
     np.testing.assert_allclose(absolute, absolute.T, atol=1e-14 * scale)
     np.testing.assert_allclose(absolute @ absolute, A.T @ A, atol=1e-13 * scale**2)
     assert np.linalg.eigvalsh(absolute)[0] >= -1e-13 * scale

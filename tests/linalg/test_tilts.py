@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ndpp.linalg import solve_tilt, solve_tilts, tilt_of_coins
+from ndpp.linalg.tilts import solve_tilt, solve_tilts, tilt_of_coins
 
 
 def coins(log_odds: np.ndarray, x: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ndpp._json import to_json
-from ndpp._show import html_table, text_table, to_frame
+from ndpp._show import Shown
 
 Item = int | str
 SHOWN = 6
@@ -24,7 +24,7 @@ def names_of(law: Any, items: Any, *, ids: bool = False) -> list[Any]:
     return numbers if ids or law.labels is None else [law.labels[i] for i in numbers]
 
 
-class Record:
+class Record(Shown):
     """What every answer can do: show itself as a table, and become a data frame or JSON.
 
     The fields ``listed`` hold the rows of the table, records like ``row``; without any, the record is the only row.
@@ -48,17 +48,6 @@ class Record:
     def to_json(self) -> str:
         """Return strict JSON: what the service sends."""
         return to_json(self.data())
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return the table as a data frame of pandas, polars or pyarrow."""
-        header, rows = self.table()
-        return to_frame(dict(zip(header, zip(*rows) if rows else [()] * len(header))), backend)
-
-    def __repr__(self) -> str:
-        return text_table(*self.table())
-
-    def _repr_html_(self) -> str:
-        return html_table(type(self).__name__, *self.table())
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,65 +7,42 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._show import html_table, text_table, to_frame
+from ndpp._show import Shown
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
 
-class Recommendation(NamedTuple):
+class _Items(NamedTuple):
+    items: IntArray
+    scores: FloatArray
+    labels: tuple[str, ...] | None = None
+
+
+class Recommendation(Shown, _Items):
     """Items, best first, and their scores, as the :class:`Ranking` defines them.
 
     ``labels`` are the names of the items, if they have any.
     """
 
-    items: IntArray
-    scores: FloatArray
-    labels: tuple[str, ...] | None = None
-
-    def _columns(self) -> dict[str, list[Any]]:
-        names = self.items.tolist() if self.labels is None else list(self.labels)
-        return {"item": names, "score": self.scores.tolist()}
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame of pandas, polars or pyarrow with a row per item."""
-        return to_frame(self._columns(), backend)
-
-    def __repr__(self) -> str:
-        columns = self._columns()
-        return text_table(list(columns), list(zip(*columns.values())))
-
-    def _repr_html_(self) -> str:
-        columns = self._columns()
-        return html_table("Recommendation", list(columns), list(zip(*columns.values())))
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return a row per item."""
+        names = self.items.tolist() if self.labels is None else self.labels
+        return ["item", "score"], list(zip(names, self.scores.tolist()))
 
 
-class Recommendations(list[Recommendation | None]):
+class Recommendations(Shown, list[Recommendation | None]):
     """A recommendation per basket, None for baskets of probability zero; ``basket_ids`` are those of the baskets."""
 
     def __init__(self, found: Iterable[Recommendation | None], basket_ids: Sequence[int | str]) -> None:
         super().__init__(found)
         self.basket_ids = basket_ids
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame of pandas, polars or pyarrow with the columns basket, rank, item and score."""
-        header, lines = self._table()
-        return to_frame(dict(zip(header, zip(*lines) if lines else [()] * len(header))), backend)
-
-    def _table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
-        lines = [
-            (i, rank, *line)
-            for i, one in zip(self.basket_ids, self)
-            if one is not None
-            for rank, line in enumerate(zip(*one._columns().values()), 1)
-        ]
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return a row per basket and item, with the rank of the item."""
+        found = [(i, one) for i, one in zip(self.basket_ids, self) if one is not None]
+        lines = [(i, rank, *line) for i, one in found for rank, line in enumerate(one.table()[1], 1)]
         return ["basket", "rank", "item", "score"], lines
-
-    def __repr__(self) -> str:
-        return text_table(*self._table())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"Recommendations for {len(self):,} baskets", *self._table())
 
 
 class PerCategory(NamedTuple):

@@ -105,7 +105,7 @@ def _kernel_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
     q = kernel.q_rows(rows)
     given = eliminate(kernel.coordinates, q)
     if given is None or given.null.size:
-        raise _no_scores(kernel, rows)
+        raise _impossible(kernel.catalogue_ids(rows))
     gains = Gains.fresh(kernel, given)
     # A gain is zero if rounding explains it, compared both with all of L and with the bound from the item's own row.
     allowed = np.concatenate([((Q * kernel.coordinates.scale) ** 2).sum(axis=1) for _, Q in kernel.q_blocks()])
@@ -145,7 +145,7 @@ def next_item_scores_many(kernel: Law, baskets: Baskets) -> FloatArray:
     out = scores_or_nan(kernel, baskets)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
         kernel.rows_of(baskets[i], "basket")  # raises if an item is excluded
-        raise _impossible(baskets[i].tolist())
+        raise _impossible(baskets[i])
     return out
 
 
@@ -203,7 +203,7 @@ def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = n
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
     ties = score_ties(mixture.base, mixture.touched_rows(rest)[0])[:, mixture.base.support]
     probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
-    found = posterior[:, probable] @ mixture.odds_alone()[probable] * mixture.by_item(ties)
+    found = posterior[:, probable] @ mixture.odds_alone[probable] * mixture.by_item(ties)
     at, items, scores = mixture.within_rows(rest, posterior, whole=True)
     found[at, items] = scores
     found[np.repeat(np.arange(len(rest)), rest.sizes), rest.indices] = 0.0
@@ -225,7 +225,7 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
     try:
         rest = kernel.condition(kernel.catalogue_ids(rows))
     except (ZeroProbabilityError, NoConditionalKernelError):
-        raise _no_scores(kernel, rows) from None
+        raise _impossible(kernel.catalogue_ids(rows)) from None
     coords, Q = rest.low_rank.coordinates, np.concatenate([q for _, q in rest.low_rank.q_blocks()])
     tied = quadratic_forms(Q, coords.B)
     tied[tied <= ZERO_SCORE * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
@@ -243,12 +243,8 @@ def check_catalogue(law: Law, baskets: Baskets) -> None:
         )
 
 
-def _no_scores(kernel: LowRankKernel, rows: IntArray) -> ZeroProbabilityError:
-    return _impossible(kernel.catalogue_ids(rows).tolist())
-
-
-def _impossible(items: list[int]) -> ZeroProbabilityError:
+def _impossible(ids: IntArray) -> ZeroProbabilityError:
     return ZeroProbabilityError(
-        f"scores are relative to the basket, and {items} has det L = 0: it never occurs by itself. Drop an item, or "
+        f"scores are relative to the basket, and {ids.tolist()} has det L = 0: it never occurs by itself. Drop an item, or "
         "use kernel.inclusion_probabilities(given=…), which tells whether it can be part of a larger set."
     )

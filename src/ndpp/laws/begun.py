@@ -63,6 +63,44 @@ def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
         yield np.array(part)
 
 
+class Started(NamedTuple):
+    """One basket J: log P_c(J ⊆ S), its rounding error, and D_c (I + R_c N_c R_cᵀ)⁻¹ D_c with D_c = diag(1 − p_c)^½, by components.
+
+    The error is infinite where rounding made a determinant negative.
+    """
+
+    log_mass: FloatArray
+    errors: FloatArray
+    inverses: FloatArray
+
+    @classmethod
+    def of(cls, q: FloatArray, odds: FloatArray, sides: FloatArray) -> Started:
+        """Return it from the rows x of J, its odds, shape (C, k), and x N_c, shape (C, k, r)."""
+        scale = 1 / np.sqrt(1 + odds)
+        scales = scale[:, :, None] * scale[:, None, :]
+        inside = np.eye(len(q)) + scales * (sides @ q.T)
+        sign, log_abs = np.linalg.slogdet(inside)
+        with np.errstate(divide="ignore"):
+            log_mass = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
+        inside[sign == 0] = np.eye(len(q))
+        inverses = np.linalg.inv(inside)
+        # A change δA of a matrix changes log det by tr A⁻¹δA.
+        worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
+        return cls(log_mass, np.where(sign > 0, (ROUNDING * worst).clip(max=1.0), np.inf), scales * inverses)
+
+
+def posteriors(log_mass: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return P(c | J) of baskets from log w_c P_c(J ⊆ S), and a bound of the relative errors, given those of the components."""
+    top = log_mass.max(axis=1, keepdims=True)
+    shares = np.exp(log_mass - np.where(top > -np.inf, top, 0.0))
+    lost = np.where(errors == np.inf, shares, 0.0).sum(axis=1)  # determinants that rounding made negative
+    shares[errors == np.inf] = 0.0
+    total = shares.sum(axis=1, keepdims=True)
+    lost[(lost > 0) & (total[:, 0] == 0)] = np.inf
+    posterior = shares / np.where(total > 0, total, 1.0)
+    return posterior, lost + (posterior * np.where(errors == np.inf, 0.0, errors)).sum(axis=1)
+
+
 class Correction(NamedTuple):
     """The second part of one basket: its ``components``, and the two factors of their U_c as ``sides``, shape (2, C, k, r).
 
@@ -123,7 +161,13 @@ class Begun:
         log_mass[impossible] = -np.inf
         for i in impossible:
             self.places[i] = self.places[i][:0]
-        self._set_posterior(log_mass)
+        errors, self.inverses = np.zeros(log_mass.shape), []
+        for i, places in enumerate(self.places):
+            started = Started.of(self.q[places], self.odds[:, places], self._sides[1].take(places, axis=1))
+            log_mass[i] += started.log_mass
+            errors[i] = started.errors
+            self.inverses.append(started.inverses)
+        self.posterior, self.wrong = posteriors(log_mass, errors)
 
     @cached_property
     def _sides(self) -> FloatArray:
@@ -133,29 +177,6 @@ class Begun:
         np.matmul(self.q, N.swapaxes(1, 2), out=out[0])
         np.matmul(self.q, N, out=out[1])
         return out
-
-    def _set_posterior(self, log_mass: FloatArray) -> None:
-        """Set P(c | J) from log w_c, D_c (I + R_c N_c R_cᵀ)⁻¹ D_c with D_c = diag(1 − p_c)^½, and the rounding errors of both."""
-        with np.errstate(divide="ignore"):
-            log_p, scale = np.log(self.odds / (1 + self.odds)), 1 / np.sqrt(1 + self.odds)
-        errors, self.inverses = np.zeros(log_mass.shape), []
-        for i, places in enumerate(self.places):
-            scales = scale[:, places, None] * scale[:, None, places]
-            inside = np.eye(len(places)) + scales * (self._sides[1].take(places, axis=1) @ self.q[places].T)
-            sign, log_abs = np.linalg.slogdet(inside)
-            log_mass[i] += log_p[:, places].sum(axis=1) + log_abs
-            inside[sign == 0] = np.eye(len(places))
-            inverse = np.linalg.inv(inside)
-            worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverse).sum(axis=(1, 2))
-            errors[i] = np.where(sign > 0, (ROUNDING * worst).clip(max=1.0), np.inf)
-            self.inverses.append(scales * inverse)
-        top = log_mass.max(axis=1, keepdims=True)
-        shares = np.exp(log_mass - np.where(top > -np.inf, top, 0.0))
-        lost = np.where(errors == np.inf, shares, 0.0).sum(axis=1)  # determinants that rounding made negative
-        shares[errors == np.inf] = 0.0
-        total = shares.sum(axis=1, keepdims=True)
-        self.posterior = shares / np.where(total > 0, total, 1.0)
-        self.wrong = lost + (self.posterior * np.where(errors == np.inf, 0.0, errors)).sum(axis=1)
 
     @cached_property
     def _settled(self) -> tuple[IntArray, IntArray, FloatArray]:

@@ -20,13 +20,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled
 from ndpp.laws.shared import SharedTies
@@ -79,6 +79,10 @@ class FamilyMixture(SharedTies):
     (array([0.6414, 0.6414, 0.5483]), array([1.    , 0.8858, 0.5455]))
     """
 
+    parametrisation = "families"
+    stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights"}
+    format_version = 4
+
     def __init__(
         self, odds: Any, item_odds: Any, families: Any, states: Any, X: Any, W: Any, weights: Any, *,
         names: Sequence[str] | None = None, labels: Sequence[str] | None = None, magnitudes: Any = None,
@@ -103,6 +107,16 @@ class FamilyMixture(SharedTies):
         made._fill(odds, patterns or self.patterns, base or self.base, self.catalogue)
         made._set(self.weights if weights is None else weights, len(odds), names)
         return made
+
+    def _arrays(self) -> dict[str, Any]:
+        patterns = self.patterns
+        own = {"item_odds": patterns.odds, "families": patterns.families, "states": patterns.states}
+        return super()._arrays() | own
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> FamilyMixture:
+        weights, magnitudes = arrays.pop("component_weights"), arrays.pop("weights", None)
+        return cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
 
     def __repr__(self) -> str:
         return f"<FamilyMixture of {len(self.weights)} components over {self.n_items} items in {self.base.n_items} families>"
@@ -287,12 +301,9 @@ class FamilyMixture(SharedTies):
         return np.asarray(self._item_mass[components])
 
     @cached_property
-    def _odds_alone(self) -> FloatArray:
-        return self._over_states(self.patterns.odds)
-
     def odds_alone(self) -> FloatArray:
-        """Return Σ_s a_cs r_is."""
-        return self._odds_alone
+        """Σ_s a_cs r_is."""
+        return self._over_states(self.patterns.odds)
 
     def _over_states(self, values: FloatArray) -> FloatArray:
         """Return Σ_s a_cs values_is, shape (C, n)."""
@@ -304,18 +315,11 @@ class FamilyMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _condition(self, ids: IntArray) -> FamilyMixture:
-        """Return the distribution of the remaining items: again a mixture over the same families."""
-        return self._with(self.responsibilities(ids), lambda mixture: mixture._given(ids))
-
-    def _with(self, weights: FloatArray, change: Any) -> FamilyMixture:
-        """Return the components of positive weight of the changed mixture."""
-        kept, rest = np.flatnonzero(weights > 0), change(self)
-        names = None if self.names is None else [self.names[c] for c in kept]
-        return rest._changed(odds=rest.odds[kept], weights=weights[kept], names=names)  # type: ignore[no-any-return]
+    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> FamilyMixture:
+        return self._changed(odds=self.odds[which], weights=weights, names=names)
 
     def _given(self, ids: IntArray) -> FamilyMixture:
-        """Return all components given items, with the weights that they had."""
+        """Return all components given items: again a mixture over the same families."""
         one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
         odds, scales = self._by_state.copy(), scaled(one.sums(self.patterns.log_odds))
         for slots, weights in zip(self.patterns.slots[one.families], scales):
@@ -331,7 +335,6 @@ class FamilyMixture(SharedTies):
         )
         return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
 
-    def _only(self, ids: IntArray) -> FamilyMixture:
-        rest = self._changed(patterns=self.patterns.without(np.delete(np.arange(self.n_items), ids)))
-        log_weights = self._log_weights + rest.touched.log_normalizers() - self.touched.log_normalizers()
-        return rest._changed(weights=np.exp(log_weights - logsumexp(log_weights)), names=self.names)
+    def _restricted(self, ids: IntArray) -> FamilyMixture:
+        others = np.delete(np.arange(self.n_items), ids)
+        return self._changed(patterns=self.patterns.without(others), names=self.names)

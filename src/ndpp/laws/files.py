@@ -35,17 +35,17 @@ from ndpp.laws.header import FORMAT, NO_DIGEST, ModelHeader, Shard, bad, parse, 
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.shards import crc32, inside, open_shards, open_tensor, write_shards
-from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg import entry_magnitudes
 from ndpp.rows import Rows
 
 INDEX = "kernel.safetensors"
 """The file of a folder that holds everything except X."""
 DTYPES = {"F16", "F32", "F64", "I64"}
 """Types of arrays, as safetensors names them."""
-IMPLAUSIBLE = 1e30
-"""Weights this much larger than the entries of W are no magnitudes of terms that these are sums of: rounding would have left more."""
+KINDS: dict[str, type[LowRankKernel | Mixture]] = {
+    kind.parametrisation: kind for kind in (LowRankKernel, Mixture, TiedMixture, FamilyMixture)
+}
+"""What the header calls each kind of distribution."""
 
 _OTHER_FORMATS = {
     b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
@@ -82,8 +82,10 @@ def save(
         raise InvalidInputError(
             f"save takes a LowRankKernel or a Mixture; got {type(law).__name__}. A fitted model has `.kernel_` or `.law_`."
         )
-    X, arrays = _arrays(law)
-    if isinstance(X, Rows):
+    stored = {name: array for name, array in law._arrays().items() if array is not None}
+    # safetensors writes memory as it is, so arrays must be in C order.
+    arrays = {name: np.ascontiguousarray(array) for name, array in stored.items() if not isinstance(array, Rows)}
+    if isinstance(X := stored.get("X"), Rows):
         with replacing_folder(path, INDEX) as folder, disk_errors(path):
             shards = write_shards(X, folder)
             _write(folder / INDEX, law, arrays, metadata, shards)
@@ -93,37 +95,6 @@ def save(
     _write(path, law, arrays, metadata)
 
 
-def _arrays(law: LowRankKernel | Mixture) -> tuple[Any, dict[str, AnyArray]]:
-    """Return X if it is not in memory, and all arrays that are."""
-    if isinstance(law, SharedTies):
-        X, arrays = _arrays(law.base)
-        del arrays["background"]  # all ones
-        own: dict[str, Any] = {"odds": law.odds, "component_weights": law.weights}
-        if isinstance(law, TiedMixture):
-            own |= {"log_normalizers": law.known}
-        if isinstance(law, FamilyMixture):
-            own |= {"item_odds": law.patterns.odds, "families": law.patterns.families, "states": law.patterns.states}
-        return X, arrays | {name: np.ascontiguousarray(array) for name, array in own.items() if array is not None}
-    if isinstance(law, Mixture):
-        arrays = {"component_weights": np.ascontiguousarray(law.weights)}
-        for c, kernel in enumerate(law.components):
-            X, own = _arrays(kernel)
-            own |= {} if X is None else {"X": X.read()}
-            arrays |= {f"{c}.{name}": array for name, array in own.items()}
-        return None, arrays
-    # safetensors writes memory as it is, so arrays must be in C order.
-    arrays = {"W": np.ascontiguousarray(law.W)}
-    if law.n_rows < law.n_items:
-        arrays["support"] = np.ascontiguousarray(law.support)
-    if not np.array_equal(law._magnitudes, entry_magnitudes(np.asarray(law.W, np.float64))):
-        arrays["weights"] = np.ascontiguousarray(law._magnitudes)  # those of a conditional are those of its origin
-    if law.background is not None:
-        arrays["background"] = np.ascontiguousarray(law.background)
-    if isinstance(law.X, Rows):
-        return law.X, arrays
-    return None, {"X": np.ascontiguousarray(law.X), **arrays}
-
-
 def _write(
     path: str | os.PathLike[str],
     law: LowRankKernel | Mixture,
@@ -131,16 +102,13 @@ def _write(
     metadata: Mapping[str, Any] | None,
     shards: Sequence[Shard] = (),
 ) -> None:
-    is_tied, has_families = isinstance(law, TiedMixture), isinstance(law, FamilyMixture)
-    kernel = law if isinstance(law, LowRankKernel) else getattr(law, "base", None) or law.components[0]
-    plain_kernel = isinstance(law, LowRankKernel) and law.background is None
     header = {
         "format": FORMAT,
-        "format_version": "4" if has_families else "3" if not plain_kernel else "2" if shards else "1",
+        "format_version": str(max(law.format_version, 2 if shards else 1)),
         "ndpp_version": importlib.metadata.version("ndpp"),
-        "parametrisation": "xw" if law is kernel else "tied" if is_tied else "families" if has_families else "mixture",
+        "parametrisation": law.parametrisation,
         "n_items": str(law.n_items),
-        "n_columns": str(kernel.X.shape[1]),
+        "n_columns": str(len(arrays["W" if "W" in arrays else "0.W"])),
         "labels": _json(law.labels, "labels"),
         "crc32": str(_crc32(arrays)),
         "digest": NO_DIGEST,
@@ -148,7 +116,8 @@ def _write(
     } | ({"shards": _json(shards, "shards")} if shards else {})
     if isinstance(law, Mixture):
         header |= {"n_components": str(len(law.weights)), "names": _json(law.names, "names")}
-        header |= {"n_families": str(kernel.n_items)} if has_families else {}
+    if isinstance(law, FamilyMixture):
+        header["n_families"] = str(law.base.n_items)
     with replacing(path) as temporary, disk_errors(path):
         save_file(dict(arrays), temporary, header)
         seal(temporary)
@@ -172,7 +141,9 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
         The file is empty, truncated, corrupt, foreign, or of a newer format than this library knows.
     """
     with _open(path) as (file, header):
-        wanted, optional = _names(header)
+        kind = KINDS[header.parametrisation]
+        wanted, optional = (_names(names, header) for names in kind.stored)
+        wanted -= {"X"} if header.shards else set()
         names = set(file.keys())
         if not wanted <= names <= wanted | optional:
             expected = f"{', '.join(sorted(wanted, reverse=True))}, perhaps {', '.join(sorted(optional, reverse=True))}"
@@ -197,52 +168,14 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     if crc != header.crc32:
         raise bad(path, "its arrays do not match their checksum; it is corrupt. Copy it again from where it came")
     try:
-        return _law(header, arrays)
+        return kind._from_arrays(arrays, header)
     except InvalidInputError as reason:
         raise bad(path, f"its arrays are no valid kernel: {reason}") from reason
 
 
-def _names(header: ModelHeader) -> tuple[set[str], set[str]]:
-    """Return which arrays a file must hold, and which others it may."""
-    wanted = {"W"} if header.shards else {"X", "W"}
-    if header.parametrisation == "xw":
-        return wanted, {"support", "weights", "background"}
-    if header.parametrisation == "tied":
-        return wanted | {"odds", "component_weights"}, {"support", "weights", "log_normalizers"}
-    if header.parametrisation == "families":
-        return wanted | {"odds", "component_weights", "item_odds", "families", "states"}, {"weights"}
-    each = range(header.n_components)
-    wanted = {f"{c}.{name}" for c in each for name in ("X", "W")} | {"component_weights"}
-    return wanted, {f"{c}.{name}" for c in each for name in ("support", "weights", "background")}
-
-
-def _law(header: ModelHeader, arrays: dict[str, Any]) -> LowRankKernel | Mixture:
-    if header.parametrisation == "xw":
-        return _kernel(arrays, header)
-    weights = arrays.pop("component_weights")
-    if header.parametrisation == "tied":
-        odds, known = arrays.pop("odds"), arrays.pop("log_normalizers", None)
-        base = _kernel({**arrays, "background": np.ones(header.n_items)}, header)
-        return TiedMixture(odds, base, weights, names=header.names, log_normalizers=known)
-    if header.parametrisation == "families":
-        magnitudes = arrays.pop("weights", None)
-        return FamilyMixture(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
-    parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
-    for name, array in arrays.items():
-        c, _, own = name.partition(".")
-        parts[int(c)][own] = array
-    return Mixture([_kernel(part, header) for part in parts], weights, names=header.names)
-
-
-def _kernel(arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
-    weights = arrays.get("weights")
-    if weights is not None and weights.shape == (header.n_columns,):
-        W = np.asarray(arrays["W"], np.float64)
-        too_large = (weights > IMPLAUSIBLE * entry_magnitudes(W)) & (W.any(axis=0) | W.any(axis=1))
-        if too_large.any() or not (weights > 0).all():
-            raise InvalidInputError("its weights are not those of any kernel that W can have come from")
-    arrays = {"magnitudes" if name == "weights" else name: array for name, array in arrays.items()}
-    return LowRankKernel(**arrays, labels=header.labels)
+def _names(names: set[str], header: ModelHeader) -> set[str]:
+    """Return the names of arrays, with the number of each component in the place of {c}."""
+    return {name.format(c=c) for name in names for c in range(header.n_components if "{c}" in name else 1)}
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -20,8 +20,10 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws import batched
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
-from ndpp.laws.precision import never_together
+from ndpp.laws.precision import WARN_ERROR, never_together
+from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
 from ndpp.linalg import entry_magnitudes, tilted_law
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
@@ -29,6 +31,8 @@ from ndpp.rows import Rows, as_rows
 from ndpp.rows.scaled import Turned
 
 ONE_COMPONENT = frozen(np.ones(1))
+IMPLAUSIBLE = 1e30
+"""Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -69,6 +73,8 @@ class LowRankKernel(WeighedSets, Law):
     array([0.3333, 0.3333, 0.3333])
     """
 
+    parametrisation = "xw"
+    stored = {"X", "W"}, {"support", "weights", "background"}
     X: Any
     W: FloatArray
     catalogue: Catalogue
@@ -106,7 +112,7 @@ class LowRankKernel(WeighedSets, Law):
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         self._fill(
             X if rows is not None else frozen(X), frozen(np.array(W)), Catalogue.checked(n, labels),
-            None if background is None else _check_odds(background, n),
+            None if background is None else check_background(background, n),
             None if allowed is None or len(allowed) == n else frozen(allowed), magnitudes,
         )  # fmt: skip
         self.coordinates  # noqa: B018  raises if the kernel is invalid
@@ -189,15 +195,29 @@ class LowRankKernel(WeighedSets, Law):
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         return self._inclusions(ids, size)
 
-    def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
-        """Return Cov(a ∈ S, b ∈ S) = −K_ab K_ba for two lists of items, a ≠ b; zero for items that never occur."""
-        out, at = np.zeros((len(first), len(second))), [self.can_occur(items) for items in (first, second)]
-        rows = [self.rows_of(items[possible]) for items, possible in zip((first, second), at)]
-        q, other = (self.q_rows(places) for places in rows)
-        R = tilted_law(self.coordinates, 1.0).marginal
-        covariance = -((q @ R) @ other.T) * ((q @ R.T) @ other.T)  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
-        out[np.ix_(*at)] = covariance / np.outer(*(1 + self.odds[places] for places in rows))
-        return out
+    # -- files ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def format_version(self) -> int:
+        """Backgrounds came with version 3."""
+        return 1 if self.background is None else 3
+
+    def _arrays(self) -> dict[str, Any]:
+        arrays = {"X": self.X, "W": self.W, "support": self._allowed, "background": self.background}
+        if not np.array_equal(self._magnitudes, entry_magnitudes(np.asarray(self.W, np.float64))):
+            arrays["weights"] = self._magnitudes  # those of a conditional are those of its origin
+        return arrays
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> LowRankKernel:
+        W, magnitudes = arrays["W"], arrays.get("weights")
+        if magnitudes is not None and W.shape == 2 * magnitudes.shape:
+            own, is_used = entry_magnitudes(np.asarray(W, np.float64)), W.any(axis=0) | W.any(axis=1)
+            too_large = (magnitudes > IMPLAUSIBLE * own) & is_used
+            if too_large.any() or not (magnitudes > 0).all():
+                raise InvalidInputError("its weights are not those of any kernel that W can have come from")
+        options = {"support": arrays.get("support"), "background": arrays.get("background"), "labels": header.labels}
+        return cls(arrays["X"], W, magnitudes=magnitudes, **options)
 
     # -- conditionals and restrictions ---------------------------------------------------------------------------------------
 
@@ -234,10 +254,10 @@ class LowRankKernel(WeighedSets, Law):
             raise InvalidInputError("all items of the kernel are given; nothing is left to have a distribution")
         others = np.delete(self.support, rows)
         rest = self._condition_in_columns(rows, others)
-        if rest is not None and rest.is_precise:
+        if rest is not None and rest._free_error < WARN_ERROR / 100:  # rounding is far from mattering
             return rest
         graded = self._condition_by_scale(rows, others)
-        return graded if rest is None or graded.is_more_precise_than(rest) else rest
+        return graded if rest is None or graded._free_error < rest._free_error else rest
 
     def _condition_in_columns(self, rows: IntArray, others: IntArray) -> LowRankKernel | None:
         """Return the conditional X W' Xᵀ; None where rounding leaves W' too few digits."""
@@ -273,16 +293,3 @@ class LowRankKernel(WeighedSets, Law):
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
         odds = None if self.background is None or not self.background[support].any() else rho * self.background
         return LowRankKernel(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
-
-
-def _check_odds(background: Any, n_items: int) -> FloatArray:
-    odds = check_matrix([background], "background", shape=(1, None))[0].astype(np.float64)
-    if (odds < 0).any():
-        first = int(np.argmax(odds < 0))
-        raise InvalidInputError(
-            f"background must be odds ≥ 0; {np.count_nonzero(odds < 0)} entries are negative, the first, {odds[first]:g}, "
-            f"at {first}. Use 0 for items that come with others only."
-        )
-    if len(odds) != n_items:
-        raise InvalidInputError(f"background must be {n_items} odds, one per row of X; got {len(odds)}")
-    return frozen(odds)

@@ -1,14 +1,7 @@
 """Every distribution over sets of items, P = Σ_c w_c P_c, and all that can be asked of it.
 
 A kernel has one component; a mixture has several. The public methods are written here, once, in terms of a few hooks that answer for all
-components at a time:
-
-    _log_whole(baskets)           log of the weight of each set S in each component
-    _log_started(ids, size)       log of the weight of all sets that contain J, of one size or of any
-    _sizes                        P_c(|S| = k)
-    _mean_inclusions(…)           Σ_c share_c P_c(a ∈ S | J ⊆ S, |S| = k)
-    _condition(ids), _only(ids)   the distribution given that items are in, or that no others are: of the same kind
-    largest, components           the largest size of each component, and each component as a distribution of its own
+components at a time; each kind of distribution has its own.
 
 Weights are relative to one unit per distribution: log det(I + L) is the weight of all sets of a kernel, and one that of a mixture.
 """
@@ -19,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp
@@ -30,17 +23,11 @@ from ndpp._validation import check_count, check_items, clip_probabilities
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownLabelError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.precision import check_given, never_together
 
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
-
-
-class Upstairs(NamedTuple):
-    """What upper floors do for a distribution; ``ndpp/__init__.py`` connects them."""
-
-    prepare_sampler: Callable[..., Any]
-    recommend: Callable[..., Any]
 
 
 class Law(ABC):
@@ -49,7 +36,9 @@ class Law(ABC):
     catalogue: Catalogue
     weights: FloatArray
     names: tuple[str, ...] | None
-    upstairs: ClassVar[Upstairs]
+    recommend: ClassVar[Callable[..., Any]]
+    """:func:`ndpp.recommend`, which ``ndpp/__init__.py`` connects, as it does the next."""
+    _prepare_sampler: ClassVar[Callable[..., Any]]
     _memory: ClassVar[int] = 256 * 2**20
     """Default for the maximum number of bytes of cached matrices."""
 
@@ -95,6 +84,25 @@ class Law(ABC):
     @abstractmethod
     def _only(self, ids: IntArray) -> Law:
         """Return the distribution given that no other items than ``ids``, ascending, are in."""
+
+    parametrisation: ClassVar[str]
+    """What files call distributions of this kind."""
+    stored: ClassVar[tuple[set[str], set[str]]]
+    """The arrays that their files must hold, and those that they may; {c} stands for the number of each component."""
+
+    @property
+    @abstractmethod
+    def format_version(self) -> int:
+        """The first version of the file format that holds such a distribution."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, Any]:
+        """Return the arrays of its file; those that are None are not written."""
+
+    @classmethod
+    @abstractmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Law:
+        """Return the distribution with these arrays; raise if there is none."""
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         """Return the log weight of one set in each component."""
@@ -299,9 +307,7 @@ class Law(ABC):
         """
         options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
         memory = self._memory if memory is None else memory
-        return self.upstairs.prepare_sampler(
-            self, size=size, given=given, exclude=exclude, memory=memory, device=device, **options
-        )
+        return self._prepare_sampler(size=size, given=given, exclude=exclude, memory=memory, device=device, **options)
 
     def sample(
         self,
@@ -357,30 +363,6 @@ class Law(ABC):
         )
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets
-
-    def recommend(
-        self,
-        basket: Items,
-        *,
-        n: int = 10,
-        candidates: Items | None = None,
-        ranking: str = "continuation",
-        damping: float = 0.2,
-        support: float | None = None,
-        unknown: str = "error",
-    ) -> Any:
-        """Return the ``n`` best items for a basket of ids or labels; see :func:`ndpp.recommend`.
-
-        Examples
-        --------
-        >>> from ndpp.datasets import shelf_kernel
-        >>> shelf_kernel().recommend(["bread"], n=2)
-        item           score
-        butter         0.615
-        tomato sauce  0.3174
-        """
-        options: dict[str, Any] = {"n": n, "candidates": candidates, "unknown": unknown}
-        return self.upstairs.recommend(self, basket, ranking=ranking, damping=damping, support=support, **options)
 
 
 def log_sum(values: AnyArray) -> float:

@@ -19,8 +19,10 @@ from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
+from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
@@ -55,6 +57,9 @@ class Mixture(Law):
     array([0. , 0. , 0.5, 0. ])
     """
 
+    parametrisation = "mixture"
+    stored = {"component_weights", "{c}.X", "{c}.W"}, {"{c}.support", "{c}.weights", "{c}.background"}
+    format_version = 3
     _memory = MEMORY
     _components: tuple[LowRankKernel, ...]
     _make_tied: ClassVar[Callable[..., Mixture]]
@@ -168,6 +173,25 @@ class Mixture(Law):
         parts = (w * kernel.mean_covariances(first, second) for w, kernel in zip(self.weights, self.components))
         return np.asarray(sum(parts))
 
+    # -- files ---------------------------------------------------------------------------------------------------------------
+
+    def _arrays(self) -> dict[str, Any]:
+        arrays: dict[str, Any] = {"component_weights": self.weights}
+        for c, kernel in enumerate(self.components):
+            own = kernel._arrays() | {"X": kernel.X.read() if isinstance(kernel.X, Rows) else kernel.X}
+            arrays |= {f"{c}.{name}": array for name, array in own.items()}
+        return arrays
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> Mixture:
+        parts: list[dict[str, Any]] = [{} for _ in range(header.n_components)]
+        weights = arrays.pop("component_weights")
+        for name, array in arrays.items():
+            c, _, own = name.partition(".")
+            parts[int(c)][own] = array
+        kernels = [LowRankKernel._from_arrays(part, header) for part in parts]
+        return Mixture(kernels, weights, names=header.names)
+
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
     def only(self, components: Sequence[int]) -> Mixture:
@@ -176,23 +200,35 @@ class Mixture(Law):
         weights[list(components)] = self.weights[list(components)] if len(components) > 1 else 1.0
         if not weights.any():
             raise ZeroProbabilityError("these components have probability zero")
-        return self._with(weights / weights.sum(), lambda kernel: kernel)
+        return self._weighed(weights / weights.sum())
 
     def _condition(self, ids: IntArray) -> Mixture:
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""
-        return self._with(self.responsibilities(ids), lambda kernel: kernel.condition(ids))
+        return self._weighed(self.responsibilities(ids))._given(ids)
 
     def _only(self, ids: IntArray) -> Mixture:
-        return self._narrowed(lambda kernel: kernel.restrict(ids))
+        rest = self._restricted(ids)
+        log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
+        return rest._chosen(np.arange(len(log_weights)), np.exp(log_weights - log_sum(log_weights)), self.names)
 
-    def _narrowed(self, change: Any) -> Mixture:
-        changed = [change(kernel) for kernel in self.components]
-        log_shares = [new.log_normalizer() - old.log_normalizer() for new, old in zip(changed, self.components)]
-        log_weights = self._log_weights + np.array(log_shares)
-        return Mixture(changed, np.exp(log_weights - log_sum(log_weights)), names=self.names)
-
-    def _with(self, weights: FloatArray, change: Any) -> Mixture:
-        """Return the changed components of positive weight, and their weights."""
-        possible = np.flatnonzero(weights > 0).tolist()
+    def _weighed(self, weights: FloatArray) -> Mixture:
+        """Return the components of positive weight, with these weights."""
+        possible = np.flatnonzero(weights > 0)
         names = None if self.names is None else [self.names[c] for c in possible]
-        return Mixture([change(self.components[c]) for c in possible], weights[possible], names=names)
+        return self._chosen(possible, weights[possible], names)
+
+    def log_normalizers(self) -> FloatArray:
+        """Return the log weight of all sets of each component."""
+        return np.array([kernel.log_normalizer() for kernel in self.components])
+
+    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> Mixture:
+        """Return some of the components."""
+        return Mixture([self.components[c] for c in which], weights, names=names)
+
+    def _given(self, ids: IntArray) -> Mixture:
+        """Return all components given items, with the weights that they had."""
+        return Mixture([kernel.condition(ids) for kernel in self.components], self.weights, names=self.names)
+
+    def _restricted(self, ids: IntArray) -> Mixture:
+        """Return all components without other items, with the weights that they had."""
+        return Mixture([kernel.restrict(ids) for kernel in self.components], self.weights, names=self.names)

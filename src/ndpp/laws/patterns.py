@@ -185,8 +185,11 @@ class FamilyGroups(NamedTuple):
         top = (own.real.max(axis=1, initial=0.0) - LARGE).clip(0.0)
         some = np.expm1(own - top[:, None]) - np.expm1(-top)[:, None]
         odds = np.einsum("gk,gkm->gm", np.append(self.state_odds, 0.0)[slots], some)
-        total = np.exp(-top) + odds
-        return np.where(top > 0, top + np.log(total), np.log1p(odds)), np.exp(-top) / total
+        unit = np.exp(-top)
+        logs, total = np.log1p(odds), unit + odds
+        if top.any():
+            logs = np.where(top > 0, top + np.log(total), logs)
+        return logs, unit / total
 
     def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return log f(z) and u(z)."""

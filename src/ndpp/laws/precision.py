@@ -29,15 +29,6 @@ class Judged(ItemRows):
     def _free_error(self) -> float:
         return rounding_error(self.coordinates, 1.0)
 
-    @property
-    def is_precise(self) -> bool:
-        """Whether rounding is far from mattering to the distribution of all sets."""
-        return self._free_error < WARN_ERROR / 100
-
-    def is_more_precise_than(self, other: Judged) -> bool:
-        """Whether rounding matters less to this distribution than to another."""
-        return self._free_error < other._free_error
-
     def check_precision(self) -> None:
         """Warn or raise if rounding matters to the distribution of all sets. O(r³), once."""
         say_precision(self._free_error, FREE, stacklevel=4)

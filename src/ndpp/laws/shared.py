@@ -59,6 +59,10 @@ class SharedTies(Mixture):
     def single(self, c: int) -> Law:
         """Return component c."""
 
+    def _arrays(self) -> dict[str, Any]:
+        own = {"background": None, "odds": self.odds, "component_weights": self.weights}  # the background is all ones
+        return self.base._arrays() | own
+
     # -- hooks: items have rows of ties, and may share them --------------------------------------------------------------------
 
     @property
@@ -79,8 +83,9 @@ class SharedTies(Mixture):
     def masses(self, components: Any = slice(None)) -> FloatArray:
         """Return the weight of the sets of its row that contain an item, relative to none of the row, shape (C, n_items)."""
 
+    @property
     def odds_alone(self) -> FloatArray:
-        """Return the odds of each item without others of its row in each component, shape (C, n_items)."""
+        """The odds of each item without others of its row in each component, shape (C, n_items)."""
         return self.masses()
 
     def within_rows(

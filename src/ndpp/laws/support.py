@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
-from ndpp._validation import check_items, frozen
+from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.linalg import Coordinates, coordinates, row_blocks
@@ -216,3 +217,17 @@ def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:
 
 def _of_q(function: Callable[[FloatArray], FloatArray], to_q: FloatArray, part: AnyArray) -> FloatArray:
     return function(_times(to_q, part))
+
+
+def check_background(background: Any, n_items: int) -> FloatArray:
+    """Return the odds δ of all items; raise unless there is one per item, and none is negative."""
+    odds = check_matrix([background], "background", shape=(1, None))[0].astype(np.float64)
+    if (odds < 0).any():
+        first = int(np.argmax(odds < 0))
+        raise InvalidInputError(
+            f"background must be odds ≥ 0; {np.count_nonzero(odds < 0)} entries are negative, the first, {odds[first]:g}, "
+            f"at {first}. Use 0 for items that come with others only."
+        )
+    if len(odds) != n_items:
+        raise InvalidInputError(f"background must be {n_items} odds, one per row of X; got {len(odds)}")
+    return frozen(odds)

@@ -23,11 +23,12 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
+from ndpp.laws.begun import Started, posteriors
+from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.schur import MAX_LOSS, ROUNDING
+from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
 from ndpp.linalg.tilts import solve_tilts
 from ndpp.rows.scaled import Scaled
@@ -59,6 +60,9 @@ class TiedMixture(SharedTies):
         log Z_c of each component, if they were computed before; see :meth:`prepared`.
     """
 
+    parametrisation = "tied"
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers"}
+
     def __init__(
         self,
         odds: Any,
@@ -77,6 +81,15 @@ class TiedMixture(SharedTies):
         self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
         if self.known is not None and self.known.shape != self.weights.shape:
             raise InvalidInputError(f"expected {len(odds)} normalizers, one per component; got {self.known.shape}")
+
+    def _arrays(self) -> dict[str, Any]:
+        return super()._arrays() | {"log_normalizers": self.known}
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> TiedMixture:
+        base = LowRankKernel._from_arrays({**arrays, "background": np.ones(header.n_items)}, header)
+        options = {"names": header.names, "log_normalizers": arrays.get("log_normalizers")}
+        return cls(arrays["odds"], base, arrays["component_weights"], **options)
 
     def prepared(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
@@ -199,39 +212,16 @@ class TiedMixture(SharedTies):
         if size is not None:
             within = self._log_started(ids, None)
             rest = self._rest(ids, within)
-            return (
-                np.where(size == len(ids), within, -np.inf)
-                if rest is None
-                else within + rest._log_sizes(size - len(ids))
-            )
+            if rest is None:
+                return np.where(size == len(ids), within, -np.inf)
+            return within + rest._log_sizes(size - len(ids))
         if len(ids) == 0 or not self.base.can_occur(ids).all():
             return np.full(len(self.odds), 0.0 if len(ids) == 0 else -np.inf)
-        odds, _, inside = self._inside(ids, self._state.N)
-        sign, log_abs = np.linalg.slogdet(inside)
-        with np.errstate(divide="ignore"):
-            log_size = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
-        self._check_precision(inside, sign, log_size)
-        return np.where(sign > 0, log_size, -np.inf)
-
-    def _check_precision(self, inside: FloatArray, sign: FloatArray, log_size: FloatArray) -> None:
-        """Warn or raise if rounding matters in Σ_c w_c P_c(J ⊆ S): the determinants of ``inside``, which are positive, have these signs."""
-        log_share = log_size + self._log_weights
-        if log_share.max() == -np.inf:
-            return
-        inverse = np.linalg.inv(np.where((sign == 0)[:, None, None], np.eye(inside.shape[1]), inside))
-        # A change δA of a matrix changes log det by tr A⁻¹δA.
-        error = ROUNDING * np.abs(inverse).sum(axis=(1, 2)) * np.abs(inside).max(axis=(1, 2))
-        share = np.exp(log_share - log_share.max())
-        wrong, total = share @ np.where(sign > 0, error.clip(max=1.0), 1.0), share[sign > 0].sum()
-        say_precision(float(wrong / total) if total else np.inf, "probabilities given these items")
-
-    def _inside(
-        self, ids: IntArray, N: FloatArray, chosen: Any = slice(None)
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the odds of J, (1 − p)^½ q_J, shape (C, k, r), and I + (1 − p)^½ q_J N q_Jᵀ (1 − p)^½ of the chosen components."""
-        odds = np.asarray(self.odds[chosen][:, ids], np.float64)
-        rows = self.base.q_rows(self.base.rows_of(ids)) / np.sqrt(1 + odds)[:, :, None]
-        return odds, rows, np.eye(len(ids)) + rows @ N @ rows.swapaxes(1, 2)
+        q = self.base.q_rows(self.base.rows_of(ids))
+        started = Started.of(q, np.asarray(self.odds[:, ids], np.float64), q @ self._state.N)
+        _, wrong = posteriors((started.log_mass + self._log_weights)[None], started.errors[None])
+        say_precision(float(wrong[0]), "probabilities given these items")
+        return np.where(started.errors < np.inf, started.log_mass, -np.inf)
 
     def _rest(self, ids: IntArray, log_contained: FloatArray) -> TiedMixture | None:
         """Return all components given items, from log P_c(ids ⊆ S); None if nothing is left, or if the items never occur together."""
@@ -289,9 +279,10 @@ class TiedMixture(SharedTies):
 
     def _explained(self, ids: IntArray, active: IntArray) -> FloatArray:
         """Return x_aᵀ (N_c − N_c^J) x_a of some components, shape (len(active), items of the support). O(n r |J|) each."""
-        N = self._state.N[active]
-        _, rows, inside = self._inside(ids, N, active)
-        left, right = (N @ rows.swapaxes(1, 2)).swapaxes(0, 1), np.linalg.solve(inside, rows @ N).transpose(2, 0, 1)
+        N, q = self._state.N[active], self.base.q_rows(self.base.rows_of(ids))
+        sides = q @ N
+        inverses = Started.of(q, np.asarray(self.odds[active][:, ids], np.float64), sides).inverses
+        left, right = (N @ q.T).swapaxes(0, 1), (inverses @ sides).transpose(2, 0, 1)
         out, step = np.empty((len(active), self.base.n_rows)), max(1, COLUMNS // len(ids))
         for block, Q in self.base.q_blocks():
             for start in range(0, len(active), step):  # products of several components at once, which are much faster
@@ -302,17 +293,14 @@ class TiedMixture(SharedTies):
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 
-    def _with(self, weights: FloatArray, change: Any) -> Mixture:
-        """Return the components of positive weight on the changed base."""
-        possible = np.flatnonzero(weights > 0)
-        names = None if self.names is None else [self.names[c] for c in possible]
-        return TiedMixture(self.odds[possible], change(self.base), weights[possible], names=names)
+    def _chosen(self, which: IntArray, weights: FloatArray, names: Sequence[str] | None) -> TiedMixture:
+        return TiedMixture(self.odds[which], self.base, weights, names=names)
 
-    def _narrowed(self, change: Any) -> Mixture:
-        base = change(self.base)
-        narrowed = TiedMixture(self.odds, base, self.weights, names=self.names)
-        log_weights = self._log_weights + narrowed.log_normalizers() - self.log_normalizers()
-        return TiedMixture(self.odds, base, np.exp(log_weights - logsumexp(log_weights)), names=self.names)
+    def _given(self, ids: IntArray) -> TiedMixture:
+        return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)
+
+    def _restricted(self, ids: IntArray) -> TiedMixture:
+        return TiedMixture(self.odds, self.base.restrict(ids), self.weights, names=self.names)
 
     # -- sets of one size ----------------------------------------------------------------------------------------------------
 

@@ -51,18 +51,12 @@ def rounding_of(d: int) -> float:
 # -- determinants ----------------------------------------------------------------------------------------------------------------
 
 
-def log_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> float:
-    """Return log det(rows · W · rowsᵀ), −inf where it is zero. Shape of ``rows``: (k, d).
+def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tuple[float, float]:
+    """Return log det(rows · W · rowsᵀ), −inf where it is zero, and an estimate of its error. Shape of ``rows``: (k, d).
 
     In the plain product, large items and directions would drown small ones. Rows are therefore scaled to norm one and replaced by a
     pivoted triangular factor F, large columns first, whose rows can be scaled again: det = det(F W Fᵀ). ``magnitudes`` are the
     :func:`entry_magnitudes` that W is balanced with.
-    """
-    return judged_minor(rows, W, magnitudes=magnitudes)[0]
-
-
-def judged_minor(rows: AnyArray, W: AnyArray, *, magnitudes: FloatArray) -> tuple[float, float]:
-    """Return :func:`log_minor` and an estimate of its error.
 
     Where the minor is zero, the error is the most that rounding may hide, as the probability of these items among all sets of them.
     """

@@ -22,21 +22,6 @@ def symmetric_part(A: FloatArray) -> FloatArray:
     return (A + A.T) / 2
 
 
-def skew_absolute(A: FloatArray) -> FloatArray:
-    """Return |A| = (AᵀA)^½ of a skew-symmetric A, a symmetric positive semidefinite matrix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> skew_absolute(np.array([[0.0, 3.0], [-3.0, 0.0]]))
-    array([[3., 0.],
-           [0., 3.]])
-    """
-    sigma, Y, Z = youla(A)
-    root = np.hstack([Y, Z]) * np.sqrt(np.tile(sigma, 2))
-    return root @ root.T
-
-
 def youla(A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return σ (descending), Y and Z with A = Y diag(σ) Zᵀ − Z diag(σ) Yᵀ for a skew-symmetric A; ⌊r/2⌋ values, orthonormal columns."""
     # A skew tridiagonal form couples even coordinates with odd ones only, by a bidiagonal matrix C = U diag(σ) Vᵀ.
@@ -53,5 +38,14 @@ def youla(A: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def dominating(A: FloatArray) -> FloatArray:
-    """Return sym(A) + |skew(A)|, whose minors bound those of A under any X · Xᵀ [Han22, Thm. 1]."""
-    return symmetric_part(A) + skew_absolute(skew_part(A))
+    """Return sym(A) + |skew(A)|, whose minors bound those of A under any X · Xᵀ [Han22, Thm. 1]; |K| is (KᵀK)^½.
+
+    Examples
+    --------
+    >>> dominating(np.array([[0.0, 3.0], [-3.0, 0.0]]))
+    array([[3., 0.],
+           [0., 3.]])
+    """
+    sigma, Y, Z = youla(skew_part(A))
+    root = np.hstack([Y, Z]) * np.sqrt(np.tile(sigma, 2))
+    return symmetric_part(A) + root @ root.T
