@@ -6,7 +6,7 @@ A loop is written once. With rows in memory it is compiled, and so is :func:`tak
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numba.extending import overload
@@ -17,53 +17,45 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import EigenBasis
 from ndpp.rows.scaled import Scaled
 
-
-class RowsInMemory(NamedTuple):
-    """Rows (n, w), of which item a has one, times factor a, or times the only factor."""
-
-    rows: AnyArray
-    factors: FloatArray
+Rows: TypeAlias = AnyArray | LowRankKernel
+"""An array (n, w), whose row a is that of item a; or a kernel, which fetches rows of Q from its store."""
 
 
-Rows: TypeAlias = RowsInMemory | LowRankKernel
-"""A kernel fetches rows of Q from its store."""
-
-
-def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray | None]:
-    """Return rows of Q; or rows of X, if only these are in memory, and the matrix that makes them rows of Q."""
+def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray, FloatArray | None]:
+    """Return rows of Q; or rows of X, if only these are in memory, their factors, and the matrix that makes them rows of Q."""
     coords, X, factors = kernel.coordinates, kernel._factor, np.ones(1)
     if coords.Q is not None:
-        return RowsInMemory(coords.Q, factors), None
+        return coords.Q, factors, None
     if isinstance(X, Scaled):
         factors, X = X.factors, X.source
-    return (RowsInMemory(X, factors), coords.to_q) if isinstance(X, np.ndarray) else (kernel, None)
+    return (X, factors, coords.to_q) if isinstance(X, np.ndarray) else (kernel, factors, None)
 
 
 def suited(rows: Rows, loop: Function) -> Function:
     """Return a loop that reads these rows: compiled if they are in memory, else interpreted."""
-    return loop if isinstance(rows, RowsInMemory) else interpreted(loop)
+    return loop if isinstance(rows, np.ndarray) else interpreted(loop)
 
 
-def take(which: IntArray, rows: Rows, out: FloatArray) -> None:
-    """Write the rows of these items, shape (m, w)."""
-    if isinstance(rows, RowsInMemory):
-        _copy(which, rows, out)
+def take(which: IntArray, rows: Rows, factors: FloatArray, out: FloatArray) -> None:
+    """Write the rows of these items, shape (m, w), each times its factor, or all times the only one."""
+    if isinstance(rows, np.ndarray):
+        _copy(which, rows, factors, out)
     else:
         out[:] = rows.q_rows(which)
 
 
 @overload(take)
-def _take_compiled(which, rows, out):  # type: ignore[no-untyped-def]
-    return lambda which, rows, out: _copy(which, rows, out)
+def _take_compiled(which, rows, factors, out):  # type: ignore[no-untyped-def]
+    return lambda which, rows, factors, out: _copy(which, rows, factors, out)
 
 
 @njit()
-def _copy(which: IntArray, rows: RowsInMemory, out: FloatArray) -> None:
+def _copy(which: IntArray, rows: AnyArray, factors: FloatArray, out: FloatArray) -> None:
     for i in range(which.size):
         a = which[i]
-        scale = rows.factors[min(a, rows.factors.size - 1)]
+        scale = factors[min(a, factors.size - 1)]
         for k in range(out.shape[1]):
-            out[i, k] = scale * rows.rows[a, k]
+            out[i, k] = scale * rows[a, k]
 
 
 class Sides(NamedTuple):
@@ -74,6 +66,7 @@ class Sides(NamedTuple):
     """
 
     rows: Rows
+    factors: FloatArray
     to_left: FloatArray
     to_right: FloatArray
     are_products: bool
@@ -84,11 +77,14 @@ class Sides(NamedTuple):
 def fetch(which: IntArray, sides: Sides, left: FloatArray, right: FloatArray) -> None:
     """Write the sides of these items, shapes (m, D)."""
     D = left.shape[1]
-    x = np.empty((which.size, 2 * D if sides.are_products else len(sides.to_left)))
-    take(which, sides.rows, x)
     if sides.are_products:
-        left[:], right[:] = x[:, :D], x[:, D:]
+        rows: Any = sides.rows
+        for i in range(which.size):
+            for k in range(D):  # compiled, faster than slices
+                left[i, k], right[i, k] = rows[which[i], k], rows[which[i], D + k]
         return
+    x = np.empty((which.size, len(sides.to_left)))
+    take(which, sides.rows, sides.factors, x)
     np.dot(x, sides.to_left, left)
     if sides.right_is_half:
         right[:] = left / 2
@@ -114,19 +110,19 @@ class EigenRows(NamedTuple):
 
         If Q is kept, they are computed once for all items, O(n r²), unless that would take more than ``memory`` bytes.
         """
-        to_sides, (rows, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
+        to_sides, (rows, factors, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
         left, right = to_sides
         is_half = bool(np.array_equal(left, 2 * right))  # as it is if B is skew
         are_products = Q is not None and 2 * 8 * len(Q) * left.shape[1] <= memory
-        own = [to_sides]
+        own = [to_sides, factors]
         if Q is not None and are_products:
-            rows = RowsInMemory(np.concatenate([Q @ left, Q @ right], axis=1), np.ones(1))
-            own.append(rows.rows)
+            rows = np.concatenate([Q @ left, Q @ right], axis=1)
+            own.append(rows)
         if to_q is not None:
             left, right = to_q @ left, to_q @ right
             own += [left, right]
-        source, factors = Sides(rows, left, right, are_products, is_half), getattr(rows, "factors", np.empty(0))
-        return cls(basis.values, basis.multiplicity, to_sides, source, sum(part.nbytes for part in (*own, factors)))
+        source = Sides(rows, factors, left, right, are_products, is_half)
+        return cls(basis.values, basis.multiplicity, to_sides, source, sum(part.nbytes for part in own))
 
     def sides(self, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return l and r of items, shapes (m, D)."""

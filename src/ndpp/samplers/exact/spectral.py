@@ -77,16 +77,18 @@ class Projection:
     index: ItemIndex
     spectrum: Spectrum
     rows: Rows
+    factors: FloatArray
 
     @classmethod
     def prepare(cls, target: Target, wanted: int | None) -> Projection | None:
         """Decompose Z; None if the kernel is not symmetric."""
         if not target.symmetric:
             return None
-        found, (rows, to_q) = Spectrum.of(target.ladder.coords, target.ladder.given, wanted), rows_of(target.kernel)
+        found = Spectrum.of(target.ladder.coords, target.ladder.given, wanted)
+        rows, factors, to_q = rows_of(target.kernel)
         if to_q is not None and type(target.index) is LeverageTable:
             found = found._replace(vectors=np.ascontiguousarray(found.vectors @ to_q.T))
-        return cls(target.index, found, rows)
+        return cls(target.index, found, rows, factors)
 
     @property
     def n_bytes(self) -> int:
@@ -102,7 +104,9 @@ class Projection:
         if type(index) is not LeverageTable:
             chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
             return Done(*draw_projection(rng, spectrum.vectors[chosen].T, index))
-        items, done, proposals, largest = suited(self.rows, _draw)(seed_words(rng), *spectrum, self.rows, index.arrays)
+        items, done, proposals, largest = suited(self.rows, _draw)(
+            seed_words(rng), *spectrum, self.rows, self.factors, index.arrays
+        )
         if not largest <= 1:
             clip_probabilities(np.array([largest]), ACCEPTANCE)
         if done < len(items):
@@ -121,6 +125,7 @@ def _draw(
     chance: FloatArray,
     heads: FloatArray,
     rows: Rows,
+    factors: FloatArray,
     table: TableArrays,
 ) -> tuple[IntArray, int, int, float]:
     """Return the items, how many of them were found within the budget, the proposals, and the largest acceptance probability."""
@@ -129,7 +134,7 @@ def _draw(
     x = np.empty((BLOCK, vectors.shape[1]))
     while done < len(V) and proposals < table.budget * len(V) and not math.isnan(largest):
         candidates, uniforms = propose(seed, table, BLOCK)
-        take(candidates, rows, x)
+        take(candidates, rows, factors, x)
         done, used, largest = _advance(V, items, done, candidates, uniforms, x, table.leverage[candidates], largest)
         proposals += used
     return items, done, proposals, largest
