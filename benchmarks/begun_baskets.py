@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import threadpoolctl
-from ndpp.experiments.record import machine
+from ndpp_experiments.record import machine
 
 from ndpp import Baskets, MixtureNDPP, Ranking, load, recommend_many
 
