@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import threadpoolctl
-from ndpp_experiments.record import machine
 
 from ndpp import Baskets, MixtureNDPP, Ranking, load, recommend_many
+from ndpp_experiments.record import machine
 
 GIVEN, LISTED, BESTSELLERS, LOSS, SEED = (1, 2, 3, 5), 5, 10, 0.04, 0
 GAMMAS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 1.0)
