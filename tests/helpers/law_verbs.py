@@ -245,6 +245,21 @@ def check_component_inclusions(entry: Entry) -> None:
 
 
 @verb
+def check_mean_covariances(entry: Entry) -> None:
+    """Σ_c w_c Cov_c(a ∈ S, b ∈ S): what complements and substitutes are ranked by."""
+    truth, expected = entry.truth, 0.0
+    items = [a for a in truth.left if truth.mass([a]) > 0]
+    for weight, table in zip(truth.weights, truth.given_component):
+        if weight > 0:
+            both = np.array([[table[truth.containing({a, b})].sum() for b in items] for a in items])
+            expected = expected + weight * (both - np.outer(np.diag(both), np.diag(both)))
+    if len(items) > 1:
+        apart = ~np.eye(len(items), dtype=bool)
+        found = entry.law.mean_covariances(np.array(items), np.array(items))
+        close(found[apart], np.asarray(expected)[apart], "mean_covariances")
+
+
+@verb
 def check_only(entry: Entry) -> None:
     truth = entry.truth
     for c, name in enumerate(truth.names):
