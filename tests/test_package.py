@@ -196,8 +196,22 @@ def test_the_experiments_are_found_at_their_old_name():
 
 @pytest.mark.parametrize(("old", "new"), [("related", "related"), ("strongest_pairs", "pairs"), ("atlas", "map_of")])
 def test_explanations_are_found_at_their_old_names(old: str, new: str) -> None:
-    with pytest.warns(DeprecationWarning, match=rf"ndpp\.explain has moved; import {new} from ndpp\.answers"):
+    with pytest.warns(DeprecationWarning, match=rf"ndpp\.explain\.{old} is now ndpp\.answers\.{new}"):
         assert getattr(ndpp.explain, old) is getattr(ndpp.answers, new)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"),
+    [("explain", "reasons", "why=True"), ("explain", "popularity", "describe"), ("metrics", "SizeClass", "select")],
+)
+def test_names_that_are_gone_say_what_to_use(module: str, name: str, instead: str) -> None:
+    with pytest.raises(AttributeError, match=rf"ndpp\.{module}\.{name} is gone; use .*{instead}"):
+        getattr(getattr(ndpp, module), name)
+
+
+def test_symmetric_kernels_are_drawn_by_exact() -> None:
+    with pytest.warns(DeprecationWarning, match=r"samplers\.SymmetricTree is now ndpp\.samplers\.Exact"):
+        assert ndpp.samplers.SymmetricTree is ndpp.samplers.Exact
 
 
 @pytest.mark.parametrize(("old", "name"), [("ndpp.kernel", "LowRankKernel"), ("ndpp.io", "save"), ("ndpp.io", "load")])

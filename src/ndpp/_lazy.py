@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
-def moved(old: str, new: str, **names: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning.
-
-    Names that have changed, too, are given as old="new".
-    """
+def moved(old: str, new: str) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` for a module that has moved: it looks names up in the new module, with a warning."""
 
     place = f"ndpp or {new}" if new.startswith("ndpp.laws.") else new
 
     def find(name: str) -> Any:
-        name = names.get(name, name)
         try:
             found = getattr(import_module(new), name)
         except AttributeError:
@@ -28,13 +25,15 @@ def moved(old: str, new: str, **names: str) -> Callable[[str], Any]:
     return find
 
 
-def renamed(module: str, **names: str) -> Callable[[str], Any]:
+def renamed(module: str, gone: Mapping[str, str] = MappingProxyType({}), /, **names: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module some of whose names have changed, given as old="new" or old="package.module.new".
 
-    Old names keep working, with a DeprecationWarning.
+    Old names keep working, with a DeprecationWarning. ``gone`` says what to use in place of names that nothing replaces one to one.
     """
 
     def find(name: str) -> Any:
+        if name in gone:
+            raise AttributeError(f"{module}.{name} is gone; use {gone[name]}")
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new = names[name] if "." in names[name] else f"{module}.{names[name]}"

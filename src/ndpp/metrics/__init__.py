@@ -53,4 +53,5 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see the new names only
-    __getattr__ = renamed(__name__, compare="compare_models", Row="ModelScores", precision_at="hit_rate_at")
+    _gone = {"SizeClass": "a metric of baskets.select(min_size=…, max_size=…)"}
+    __getattr__ = renamed(__name__, _gone, compare="compare_models", Row="ModelScores", precision_at="hit_rate_at")

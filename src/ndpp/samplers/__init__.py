@@ -45,4 +45,10 @@ def _prepare_engine(sampler: Sampler, device: "torch.device") -> "Engine | None"
 
 Engines.prepare = staticmethod(_prepare_engine)
 
-__getattr__ = renamed(__name__, ExactUnion="LawSampler", MixtureSampler="LawSampler", FamilySampler="LawSampler")
+_old = {
+    "ExactUnion": "LawSampler",
+    "MixtureSampler": "LawSampler",
+    "FamilySampler": "LawSampler",
+    "SymmetricTree": "Exact",
+}
+__getattr__ = renamed(__name__, **_old)
