@@ -9,7 +9,7 @@ import pytest
 
 import goodness
 from mixtures import ODDS, dense, enumerate_mixture, general, tied
-from ndpp import LowRankKernel, Mixture
+from ndpp import FamilyMixture, LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.samplers import laws as module
 
@@ -98,3 +98,22 @@ def test_mixtures_of_kernels_without_background():
     draws = Mixture([kernel, kernel.exclude([0])], [0.5, 0.5]).sample(300, size=2, rng=8)
     # Each pair has 1/8 in the first component, and {1, 2} has 1/4 in the second.
     goodness.assert_law(draws, {(0, 1): 1 / 5, (0, 2): 1 / 5, (1, 2): 3 / 5})
+
+
+@pytest.mark.parametrize("spread", [1.5, 6.0])
+@pytest.mark.parametrize("families", [False, True])
+def test_extreme_sizes_are_proposed_as_often_as_common_ones(spread: float, families: bool):
+    rng, n, d = np.random.default_rng(3), 90, 8
+    skew = rng.normal(size=(d, d))
+    W, weights = np.eye(d) + skew - skew.T, [0.5, 0.3, 0.2]
+    if families:
+        of = np.arange(n) // 3
+        odds, item_odds = np.exp(rng.normal(-2, spread, (3, 60))), np.exp(rng.normal(-1, spread, (n, 2)))
+        X = rng.normal(size=(30, d)) / 2
+        law = FamilyMixture(odds, item_odds, of, np.repeat(np.arange(30), 2), X, W, weights)
+    else:
+        law = Mixture.tied(np.exp(rng.normal(-2, spread, (3, n))), rng.normal(size=(n, d)) / 2, W, weights)
+    for size in (1, 2, n // 2, n - 2, n - 1, n):
+        draws = law.sampler(size=size).sample(5, rng=0)
+        assert (draws.baskets.sizes == size).all()
+        assert draws.info["proposals"].mean() < 60, size

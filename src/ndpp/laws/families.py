@@ -15,7 +15,7 @@ certain: their rows of X become 0, W becomes that of the base given them, and a_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,16 +28,14 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled
-from ndpp.laws.shared import SharedTies
+from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled, touch_weights
+from ndpp.laws.shared import SharedTies, Untied
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.sizes import SizeLaw, Tilted
+from ndpp.linalg.sizes import STEP, SizeLaw, Tilted
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
 
-GRID = np.linspace(-6, 6, 61)
-"""Values of log ρ from which proposals for sets of one size choose."""
 MOST_LOG = 600.0
 """Largest logarithm of the odds of a family; beyond it, the family is touched for certain."""
 
@@ -141,15 +139,11 @@ class FamilyMixture(SharedTies):
 
     # -- all components at once ----------------------------------------------------------------------------------------------
 
-    def tilts(self, size: int) -> FloatArray:
-        """Return log ρ_c with which about ``size`` items are expected of each component: a guess, which serves proposals only."""
-        some = np.expm1(self.patterns.log_totals_at(np.exp(GRID)))
-        logs = np.empty((len(self.odds), len(GRID)))
-        for c, odds in enumerate(self.odds):
-            logs[c] = np.log1p(self.patterns.by_family(odds[:, None] * some)).sum(axis=0)
-        untied = np.nan_to_num(np.gradient(logs, GRID, axis=1), nan=np.inf)
-        ratio = self.component_inclusions().sum(axis=1) / np.maximum(untied[:, len(GRID) // 2], 1e-300)
-        return np.asarray(GRID[np.abs(untied * ratio[:, None] - max(size, 0.3)).argmin(axis=1)])
+    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
+        """Yield all families; their sizes have the derivatives of log(1 + o) by log ρ as mean and variance."""
+        below, at, above = (self._log_touched(log_tilt + step, which) for step in (-STEP, 0.0, STEP))
+        Q = self.touched.sides[0]
+        yield Untied(Q, -np.expm1(-at), (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2)
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         Q, families = self.touched.sides[0], np.arange(self.base.n_items)
@@ -163,19 +157,27 @@ class FamilyMixture(SharedTies):
 
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
-        touched = self.touched if np.ndim(log_tilt) == 0 else self.tilted(np.exp(log_tilt))
-        return touched.log_normalizers()
+        if np.ndim(log_tilt) == 0:
+            return self.touched.log_normalizers()
+        touched = self.tilted(log_tilt)
+        det = touched.log_normalizers() - np.log1p(touched.odds).sum(axis=1)
+        return np.asarray(det + self._log_touched(log_tilt).sum(axis=1))
 
     @cached_property
     def touched(self) -> TiedMixture:
         """The distribution of the families that a set touches."""
-        return self.tilted(np.ones(1))
+        return self.tilted(0.0)
 
-    def tilted(self, z: FloatArray) -> TiedMixture:
-        """Return :attr:`touched` with item odds z r, z being one number or one per component."""
-        some = np.expm1(self.patterns.log_totals_at(z))
-        odds = self.patterns.by_family(self.odds.T * some).T
+    def tilted(self, log_tilt: Any) -> TiedMixture:
+        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each."""
+        odds = np.expm1(self._log_touched(log_tilt).clip(0.0, MOST_LOG))
         return TiedMixture(odds, self.base, self.weights, names=self.names)
+
+    def _log_touched(self, log_tilt: Any, which: Any = slice(None)) -> FloatArray:
+        """Return log(1 + o_cg) of some components with item odds ρ r, shape (components, F)."""
+        slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(np.reshape(log_tilt, -1)))
+        own = np.vstack([logs, np.zeros((1, logs.shape[1]))])[slots]
+        return np.asarray(touch_weights(own, self._by_state[:, which][slots])[0].T)
 
     def _parts(self, n_pairs: int) -> list[slice]:
         step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])

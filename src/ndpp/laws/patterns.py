@@ -152,11 +152,26 @@ def scaled(logs: FloatArray) -> FloatArray:
     return np.exp(logs - np.where(top > -np.inf, top, 0.0))
 
 
+def touch_weights(log_products: AnyArray, state_odds: FloatArray) -> tuple[AnyArray, AnyArray]:
+    """Return log(1 + o), up to multiples of 2πi, and 1 / (1 + o) of families with o = Σ_s a_s (Π_i (1 + r_is) − 1), shape (families, m).
+
+    Both arguments have the shape (families, K, m), or 1 for m. Large products are kept in units of exp(``top``).
+    """
+    top = (log_products.real.max(axis=1, initial=0.0) - LARGE).clip(0.0)
+    some = np.expm1(log_products - top[:, None]) - np.expm1(-top)[:, None]
+    odds = np.einsum("gkm,gkm->gm", *np.broadcast_arrays(state_odds, some))
+    unit = np.exp(-top)
+    logs, total = np.log1p(odds), unit + odds
+    if top.any():
+        logs = np.where(top > 0, top + np.log(total), logs)
+    return logs, unit / total
+
+
 class FamilyGroups(NamedTuple):
     """Some families of a component as groups of :mod:`ndpp.linalg.sizes`, with item odds ρ r and rows of their own.
 
-    o(z) = Σ_s a_s (Π_i (1 + z ρ r_is) − 1) has f = (1 + o(z)) / (1 + o(1)) and u = p(z) − p(1) with p = o / (1 + o). Products over
-    large families are kept in units of exp(``top``). ``kept`` are the logarithms of the products that were computed before.
+    o(z) = Σ_s a_s (Π_i (1 + z ρ r_is) − 1) has f = (1 + o(z)) / (1 + o(1)) and u = p(z) − p(1) with p = o / (1 + o).
+    ``kept`` are the logarithms of the products that were computed before.
     """
 
     patterns: Patterns
@@ -182,14 +197,7 @@ class FamilyGroups(NamedTuple):
         """Return log(1 + o), up to multiples of 2πi, and 1 / (1 + o) of the families, shape (families, m)."""
         slots = self.patterns.slots[self.families]
         own = self._log_products(z)[slots]  # (families, K, m)
-        top = (own.real.max(axis=1, initial=0.0) - LARGE).clip(0.0)
-        some = np.expm1(own - top[:, None]) - np.expm1(-top)[:, None]
-        odds = np.einsum("gk,gkm->gm", np.append(self.state_odds, 0.0)[slots], some)
-        unit = np.exp(-top)
-        logs, total = np.log1p(odds), unit + odds
-        if top.any():
-            logs = np.where(top > 0, top + np.log(total), logs)
-        return logs, unit / total
+        return touch_weights(own, np.append(self.state_odds, 0.0)[slots][:, :, None])
 
     def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return log f(z) and u(z)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 from ndpp.linalg.sizes import Tilted, tilted_to
+from ndpp.linalg.tilts import solve_tilts
 
 
 class Components(Sequence[Any]):
@@ -44,11 +45,24 @@ class Tables(NamedTuple):
     gaps: FloatArray
 
 
+class Untied(NamedTuple):
+    """Rows of ties Q (m, r) as they would be without ties, of some components, each (components, m).
+
+    The probability that a row is touched; and the mean and the variance of its number of items.
+    """
+
+    Q: FloatArray
+    p: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+
+
 class SharedTies(Mixture):
     """Base class: components with odds of their own, rows of ``odds``, and the ties of one ``base`` for all."""
 
     odds: AnyArray
     base: LowRankKernel
+    largest: IntArray
 
     @property
     def components(self) -> Components:
@@ -151,6 +165,32 @@ class SharedTies(Mixture):
 
     def _tilted_to(self, c: int, size: int, start: float = 0.0) -> Tilted:
         return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), start)
+
+    @abstractmethod
+    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
+        """Yield all rows of ties, some at a time, of components with the odds ρ_c times theirs."""
+
+    def tilts(self, size: int) -> FloatArray:
+        """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only.
+
+        Σ p q qᵀ under ρ is taken for a multiple of that under ρ = 1, and what ties add to an item for the same as to all others.
+        """
+        ties, tiny = self.ties, np.finfo(float).tiny
+
+        def moments(log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+            sums = np.zeros((4, len(which)))
+            for Q, p, mean, variance in self._untied(log_tilt, which):
+                weight = (Q**2).sum(axis=1)
+                sums += mean.sum(axis=1), variance.sum(axis=1), p @ weight, ((1 - p) * mean) @ weight
+            alone, variance, together, added = sums
+            A = ties._state.A[which]
+            scale, share = together / np.trace(A, axis1=1, axis2=2).clip(tiny), added / together.clip(tiny)
+            R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
+            tied = np.trace(R, axis1=1, axis2=2)
+            return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
+
+        most = int(self.largest.max()) - 0.3
+        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds))).log_tilt.clip(-80, 80)
 
     @cached_property
     def _sizes(self) -> FloatArray:

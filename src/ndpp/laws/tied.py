@@ -27,10 +27,9 @@ from ndpp.laws.begun import Started, posteriors
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import SharedTies
+from ndpp.laws.shared import SharedTies, Untied
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
-from ndpp.linalg.tilts import solve_tilts
 from ndpp.rows.scaled import Scaled
 
 BLOCK_ENTRIES = 2**21
@@ -185,6 +184,13 @@ class TiedMixture(SharedTies):
                 q = Q[start : start + step]
                 yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
 
+    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
+        """Yield some items at a time."""
+        for rows, Q in self._pairs(products=False):
+            odds = self.tilted_odds(log_tilt, which, rows)
+            p = odds / (1 + odds)
+            yield Untied(Q, p, p, p / (1 + odds))
+
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         if log_tilt:
             odds = np.exp(log_tilt) * np.asarray(self.odds[[c]], np.float64)
@@ -301,23 +307,6 @@ class TiedMixture(SharedTies):
 
     def _restricted(self, ids: IntArray) -> TiedMixture:
         return TiedMixture(self.odds, self.base.restrict(ids), self.weights, names=self.names)
-
-    # -- sets of one size ----------------------------------------------------------------------------------------------------
-
-    def tilts(self, size: int) -> FloatArray:
-        """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only."""
-
-        def moments(x: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
-            R = np.eye(len(self.core)) - np.linalg.inv(self._system(np.exp(x)[:, None, None] * self._state.A[which]))
-            mean = np.trace(R, axis1=1, axis2=2)
-            variance = mean - np.einsum("cij,cji->c", R, R)
-            for rows, _ in self._pairs(products=False):
-                odds = self.tilted_odds(x, which, rows)
-                mean, variance = mean + (odds / (1 + odds)).sum(axis=1), variance + (odds / (1 + odds) ** 2).sum(axis=1)
-            return mean, variance
-
-        wanted, start = min(max(size, 0.3), self.base.n_rows - 0.3), np.zeros(len(self.odds))
-        return np.clip(solve_tilts(moments, wanted, start, max_step=2.0, max_steps=6).log_tilt, -50, 50)
 
 
 def _products(q: FloatArray) -> FloatArray:

@@ -27,6 +27,7 @@ from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.patterns import scaled
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
@@ -274,9 +275,11 @@ class FamilySource(NamedTuple):
     def __call__(self, c: int) -> FamilyUnion:
         """Return what draws from component c."""
         patterns = self.mixture.patterns.with_odds(self.mixture.patterns.odds * np.exp(self.log_tilt[c]))
-        some = np.append(self.mixture.odds[c] * np.expm1(patterns.log_totals), 0.0)
+        totals = patterns.log_totals
+        with np.errstate(divide="ignore"):
+            logs = np.append(np.log(self.mixture.odds[c]) + totals + np.log(-np.expm1(-totals)), -np.inf)
         union = SizedUnion.of(self.touched.single(c), np.empty(0, np.int64), None, self.memory)
-        cumulated = np.cumsum(some[patterns.slots], axis=1)
+        cumulated = np.cumsum(scaled(logs[patterns.slots]), axis=1)
         return FamilyUnion(union, patterns, cumulated, np.log1p(patterns.odds), self.size)
 
 
@@ -321,5 +324,5 @@ def _source(mixture: Any, size: int | None, log_tilt: FloatArray | None, memory:
 
 @_source.register
 def _family_source(mixture: FamilyMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> FamilySource:
-    touched = mixture.touched if log_tilt is None else mixture.tilted(np.exp(log_tilt))
+    touched = mixture.touched if log_tilt is None else mixture.tilted(log_tilt)
     return FamilySource(mixture, touched, size, np.zeros(len(mixture.odds)) if log_tilt is None else log_tilt, memory)
