@@ -9,7 +9,7 @@ import pytest
 
 import ndpp
 from kernels import BY_NAME
-from ndpp.answers.draws import Drawer, Wanted, go_on
+from ndpp.answers.draws import Drawer, Wanted
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 from ndpp.samplers import Exact
@@ -30,7 +30,7 @@ def wanted(given=(), size=None, exclude=(), candidates=None) -> Wanted:
 )  # fmt: skip
 def test_draws_are_those_of_the_library(ask):
     kernel = make_kernel(60, 8, rng=0)
-    found = Drawer(kernel).draw(wanted(**ask), 12, 5, go_on)
+    found = Drawer(kernel).draw(wanted(**ask), 12, 5)
     assert found == kernel.sample(12, **ask, rng=5).to_lists()
 
 
@@ -38,9 +38,9 @@ def test_requests_share_what_is_prepared(monkeypatch):
     kernel = make_kernel(60, 8, rng=0)
     drawer = Drawer(kernel)
     monkeypatch.delattr(Exact, "prepare")
-    assert len(drawer.draw(wanted([3, 4], 6), 2, 0, go_on)) == 2
+    assert len(drawer.draw(wanted([3, 4], 6), 2, 0)) == 2
     with pytest.raises(AttributeError, match="prepare"):
-        drawer.draw(wanted([3, 4], 6, exclude=[1]), 2, 0, go_on)
+        drawer.draw(wanted([3, 4], 6, exclude=[1]), 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_awkward_kernels(name):
                 expected = kernel.sample(4, given=given, size=size, rng=1).to_lists()
             except (ZeroProbabilityError, ImpossibleSizeError) as error:
                 with pytest.raises(type(error)):
-                    drawer.draw(wanted(given, size), 4, 1, go_on)
+                    drawer.draw(wanted(given, size), 4, 1)
                 continue
-            assert drawer.draw(wanted(given, size), 4, 1, go_on) == expected
+            assert drawer.draw(wanted(given, size), 4, 1) == expected
             compared += 1
     assert compared
 
@@ -68,8 +68,8 @@ def test_a_mixture_draws_by_itself():
     drawer = Drawer(mixture)
     drawer.warm(3)
     for ask in ({}, {"given": [3]}, {"given": [3], "size": 3, "exclude": [1]}):
-        assert drawer.draw(wanted(**ask), 20, 2, go_on) == mixture.sample(20, **ask, rng=2).to_lists()
-    only = drawer.draw(wanted([3], 3, candidates=[2, 5, 4]), 6, 2, go_on)
+        assert drawer.draw(wanted(**ask), 20, 2) == mixture.sample(20, **ask, rng=2).to_lists()
+    only = drawer.draw(wanted([3], 3, candidates=[2, 5, 4]), 6, 2)
     assert all(set(items) <= {2, 3, 4, 5} for items in only)
 
 
@@ -77,7 +77,7 @@ def test_the_first_request_finds_everything_compiled():
     drawer = Drawer(make_kernel(60, 8, rng=0))
     drawer.warm(5)
     began = time.process_time()
-    drawer.draw(wanted([3, 4], 6), 1, 0, go_on)
+    drawer.draw(wanted([3, 4], 6), 1, 0)
     assert time.process_time() - began < 1.0  # compiling takes ten times as long
     Drawer(BY_NAME["zero rows"].kernel).warm(0)  # an item that never occurs is no failure
 

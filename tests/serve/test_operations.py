@@ -6,6 +6,8 @@ import asyncio
 import json
 import logging
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +17,8 @@ import pytest
 import uvicorn
 
 import ndpp
-from ndpp.answers.draws import Drawer, go_on
+from ndpp._stop import look
+from ndpp.answers.draws import Drawer
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import Limits
@@ -28,17 +31,16 @@ def endless(monkeypatch):
     """Have every draw go on until it is stopped; give two events: one has begun, one was stopped."""
     begun, stopped = threading.Event(), threading.Event()
 
-    def draw(self, wanted, n, seed, check):
-        if check is go_on:  # a new model warms up
-            return []
+    def draw(self, wanted, n, seed):
         begun.set()
         try:
             while True:
-                check()
+                look()
                 time.sleep(0.005)
         finally:
             stopped.set()
 
+    monkeypatch.setattr(Drawer, "warm", lambda self, item: None)
     monkeypatch.setattr(Drawer, "draw", draw)
     return begun, stopped
 
@@ -112,6 +114,38 @@ def test_a_queue_that_is_full_turns_requests_away_and_the_loop_goes_on(model, en
         kinds = sorted(future.result().json()["type"].rpartition(":")[2] for future in asked)
         assert kinds.count("busy") == 2
         assert kinds.count("out-of-time") == 2
+
+
+def test_quick_questions_do_not_wait_for_draws(model, endless):
+    begun, _ = endless
+    with serving(create_app(model, limits=Limits(seconds=3, threads=1))) as url, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(post, f"{url}/api/complete", json={"basket": ["tea"], "size": 4}) for _ in range(3)]
+        assert begun.wait(10)
+        began = time.perf_counter()
+        assert post(f"{url}/api/recommend", json={"basket": ["tea"]}).status_code == 200
+        assert time.perf_counter() - began < 1.0
+        assert {future.result().status_code for future in asked} == {503}
+
+
+def test_the_process_ends_although_a_thread_does_not(model):
+    script = f"""
+import time
+from ndpp.answers.draws import Drawer
+from ndpp.serve import run
+
+Drawer.warm = lambda self, item: None
+Drawer.draw = lambda *arguments: time.sleep(60)
+run.LAST_SECONDS = 1.0
+run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    url = json.loads(process.stderr.readline())["url"]
+    assert post(f"{url}api/sample", json={}).status_code == 503
+    began = time.perf_counter()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert time.perf_counter() - began < 20
 
 
 def test_an_unexpected_failure_is_a_problem_without_particulars(model, monkeypatch, caplog):
@@ -195,6 +229,50 @@ def test_a_spoilt_file_is_refused_and_the_old_model_goes_on(tmp_path):
         assert refused.status_code == 422
         assert "has no labels; pass ids" in refused.json()["detail"]
         assert get(f"{url}/api/items?q=17").json()["items"][0]["item"] == 17
+
+
+def test_no_file_ends_the_watch(tmp_path, monkeypatch, caplog):
+    path, load = tmp_path / "model.safetensors", ndpp.load
+    ndpp.save(shelf_kernel(), path)
+    with serving(create_app(path)) as url, caplog.at_level(logging.ERROR):
+        monkeypatch.setattr("ndpp.load", lambda _: [][0])
+        path.touch()
+        for _ in range(100):
+            if counted(url).get('ndpp_model_reloads_total{outcome="refused"}'):
+                break
+            time.sleep(0.05)
+        monkeypatch.setattr("ndpp.load", load)
+        ndpp.save(make_kernel(30, 4, rng=0), path)
+        for _ in range(100):
+            if counted(url)["ndpp_model_items"] == 30:
+                break
+            time.sleep(0.05)
+        assert counted(url)["ndpp_model_items"] == 30
+    refused = [record for record in caplog.records if record.message == "model refused"]
+    assert refused
+    assert refused[0].exc_info is not None
+
+
+def test_a_client_that_leaves_or_does_not_read_is_no_error(model, monkeypatch, caplog):
+    monkeypatch.setattr("ndpp.serve.gate.SEND_SECONDS", 0.3)
+    with serving(create_app(model)) as url, caplog.at_level(logging.ERROR):
+        where = httpx.URL(url)
+        with socket.create_connection((where.host, where.port)) as connection:
+            connection.sendall(b"POST /api/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        body = json.dumps({"task": "recommend", "n": 18, "baskets": [[]] * 5000}).encode()
+        head = b"POST /api/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((where.host, where.port))
+            connection.sendall(head % len(body) + body)
+            for _ in range(200):
+                found = counted(url)
+                if found.get('ndpp_requests_total{method="POST",route="/api/batch",status="499"}'):
+                    break
+                time.sleep(0.05)
+        assert found.get('ndpp_requests_total{method="POST",route="/api/batch",status="499"}') == 1
+        assert found.get('ndpp_requests_total{method="POST",route="other",status="499"}') == 1
+    assert [record.message for record in caplog.records] == []
 
 
 def test_answers_are_not_held_back():

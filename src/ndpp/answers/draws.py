@@ -1,4 +1,4 @@
-"""Exact samples for requests: whole baskets and completions, one at a time, so that a request can be stopped between two.
+"""Exact samples for requests: whole baskets and completions.
 
 A seed gives the baskets that ``law.sample(n, …, rng=seed)`` gives.
 """
@@ -6,34 +6,28 @@ A seed gives the baskets that ``law.sample(n, …, rng=seed)`` gives.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndpp._stop import look, stopping
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.items.base import look_up_cdf
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
-from ndpp.samplers.base import stream, stream_key
+from ndpp.samplers.base import Draws, stream, stream_key
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.exact.sampler import finish_clock
 
-Check = Callable[[], None]
-"""Raises if drawing should stop."""
 MEMORY = 128 * 2**20
 """Most bytes of matrices that the sampler of a model keeps."""
-
-PART = 16
-"""Baskets drawn between two looks at whether to stop."""
-
-
-def go_on() -> None:
-    """Never stop."""
+WARM_SECONDS = 5.0
+"""How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
 
 
 class Wanted(NamedTuple):
@@ -59,30 +53,37 @@ class Drawer:
 
     def warm(self, item: int) -> None:
         """Draw a little, so that the first request does not wait for the compiler. The item is one that occurs."""
-        for size in (None, 3):
-            with contextlib.suppress(NDPPError):  # what cannot be drawn is told to those who ask for it
-                nothing = np.empty(0, np.int64)
-                self.draw(Wanted(np.array([item]), nothing, None, size), 1, 0, go_on)
+        end, nothing = time.monotonic() + WARM_SECONDS, np.empty(0, np.int64)
 
-    def draw(self, wanted: Wanted, n: int, seed: int, check: Check) -> list[list[int]]:
+        def check() -> None:
+            if time.monotonic() > end:
+                raise TimeoutError
+
+        for size in (None, 3):
+            # What cannot be drawn, or not soon, is told to those who ask for it.
+            with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
+                self.draw(Wanted(np.array([item]), nothing, None, size), 1, 0)
+
+    def draw(self, wanted: Wanted, n: int, seed: int) -> list[list[int]]:
         """Return ``n`` baskets as sorted ids."""
         given, exclude, candidates, size = wanted
         if self._sampler is None:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
-            return _by_parts(law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY), n, seed, check)
+            sampler = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY)
+            return _lists(sampler.sample(n, rng=seed))
         same, index = len(exclude) == 0 and candidates is None, self._sampler.index
         if same and not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
             try:
-                return _shared(self._sampler, given, size, n, seed, check)
+                return _shared(self._sampler, given, size, n, seed)
             except PrecisionError:
                 pass  # as for a basket that never occurs: the careful way knows, and says so
         # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
         table: Any = (lambda _: index) if same and index is not None else LeverageTable.prepare
         asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
-        return _by_parts(Exact.prepare(self.law, **asked, index=table, memory=MEMORY), n, seed, check)
+        return _lists(Exact.prepare(self.law, **asked, index=table, memory=MEMORY).sample(n, rng=seed))
 
 
-def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, check: Check) -> list[list[int]]:
+def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int) -> list[list[int]]:
     """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler."""
     kernel, key = sampler.kernel, stream_key(seed)
     rows = np.sort(kernel.rows_of(given, "given"))
@@ -95,11 +96,11 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
         clock = None if clock is None else replace(clock, given=rows)
         if clock is not None and clock.suits(mean):
-            return [_run_down(sampler, clock, stream(key, i), check) for i in range(n)]
+            return [_run_down(sampler, clock, stream(key, i)) for i in range(n)]
     states: dict[int, Any] = {}
     drawn = []
     for i in range(n):
-        check()
+        look()
         rng = stream(key, i)
         more = size - len(rows) if size is not None else int(look_up_cdf(sizes, rng.random(1))[0])
         total, found = len(rows) + more, rows
@@ -111,9 +112,9 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
     return drawn
 
 
-def _run_down(sampler: Exact, clock: EigenClock, rng: np.random.Generator, check: Check) -> list[int]:
+def _run_down(sampler: Exact, clock: EigenClock, rng: np.random.Generator) -> list[int]:
     """Draw one basket of any size by the clock of the whole law, which begins with the given rows."""
-    check()
+    look()
     drawn = clock.draw(rng)
     if isinstance(drawn, Unfinished):
         drawn = finish_clock(rng, sampler.kernel, sampler.index, clock.given, drawn)
@@ -130,11 +131,6 @@ def _begun(sampler: Exact, rows: IntArray, total: int) -> Any:
     return state._replace(owned=False)  # several draws begin with it
 
 
-def _by_parts(sampler: Any, n: int, seed: int, check: Check) -> list[list[int]]:
-    """Draw from a sampler prepared for this request, a few baskets at a time."""
-    drawn: list[list[int]] = []
-    while len(drawn) < n:
-        check()
-        part = sampler.sample(min(PART, n - len(drawn)), rng=seed, first=len(drawn))
-        drawn += part.baskets.to_lists()
-    return drawn
+def _lists(draws: Draws) -> list[list[int]]:
+    found: list[list[int]] = draws.baskets.to_lists()
+    return found

@@ -15,7 +15,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers import records as r
 from ndpp.answers.atlas import draw_map
-from ndpp.answers.draws import Check, Wanted, go_on
+from ndpp.answers.draws import Wanted
 from ndpp.answers.mission import find_missions
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.answers.reasons import reasons
@@ -119,12 +119,8 @@ def complete(
     exclude: Any = (),
     seed: int | None = None,
     ids: bool = False,
-    check: Check = go_on,
 ) -> r.Completed:
-    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``.
-
-    ``check`` is called every few baskets and may raise to stop.
-    """
+    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``."""
     own = Prepared.of(model)
     seed = secrets.randbelow(2**32) if seed is None else seed
     given, never = own.ids(basket), own.ids(exclude, "exclude")
@@ -133,7 +129,7 @@ def complete(
         name = own.names(both[:1])[0]
         raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
     only = None if candidates is None else own.ids(candidates, "candidates")
-    drawn = own.drawer.draw(Wanted(given, never, only, size), n, seed, check)
+    drawn = own.drawer.draw(Wanted(given, never, only, size), n, seed)
     held = set(given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]

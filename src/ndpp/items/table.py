@@ -19,6 +19,7 @@ import numpy as np
 from numpy.random import Generator
 
 from ndpp._compiled import interruptible, njit
+from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
@@ -114,6 +115,7 @@ class LeverageTable(ItemIndex):
         average.
         """
         for done in range(0, self.budget, at_once):
+            look()
             uniforms = rng.random((3, min(at_once, self.budget - done)))
             rows = look_up(self.threshold, self.alias, uniforms)
             place = judge(rows, uniforms[2])

@@ -62,7 +62,6 @@ class SharedTies(Mixture):
 
     odds: AnyArray
     base: LowRankKernel
-    largest: IntArray
 
     @property
     def components(self) -> Components:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
@@ -181,6 +182,7 @@ class TiedMixture(SharedTies):
         step = max(1, BLOCK_ENTRIES // max(1, len(self.core) * (len(self.core) + 1) // 2))
         for block, Q in self.base.q_blocks():
             for start in range(0, len(Q), step):
+                look()
                 q = Q[start : start + step]
                 yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
 

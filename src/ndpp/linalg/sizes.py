@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
@@ -138,6 +139,7 @@ class SizeLaw(NamedTuple):
         r, heavy = len(marginal), []
         logs, grams = np.zeros(N_TERMS), np.zeros((N_TERMS, r, r))
         for groups in blocks():
+            look()
             series = groups.series()
             order, logs = np.argsort(-series.counts, kind="stable"), logs + series.logs
             rows, terms = groups.rows[order], series.terms[order]

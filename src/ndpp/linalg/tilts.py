@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 
 LEAST_VARIANCE = 1e-3
@@ -59,6 +60,7 @@ def solve_tilts(
     low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
     mean, variance, moving = np.zeros_like(x), np.ones_like(x), np.arange(len(x))
     for _ in range(max_steps):
+        look()
         mean[moving], variance[moving] = moments(x[moving], moving)
         excess, spread = mean[moving] - target, np.maximum(variance[moving], LEAST_VARIANCE)
         step = np.nan_to_num(np.clip(-excess / spread, -max_step, max_step))

@@ -21,6 +21,7 @@ from ndpp._compiled import interruptible
 from ndpp._progress import counted
 from ndpp._show import MOST_ROWS as SHOWN
 from ndpp._show import html_table, to_frame
+from ndpp._stop import look
 from ndpp._types import AnyArray, IntArray, Jobs, RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -134,6 +135,7 @@ class Sampler(ABC):
         """Draw the sets with these indices. Samplers that process many sets at once override this."""
         draws: list[Draw] = []
         for rng in streams(key, indices):
+            look()
             began = time.perf_counter()
             try:
                 draw = self.draw(rng)

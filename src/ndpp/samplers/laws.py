@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
@@ -101,6 +102,7 @@ class LawSampler(Sampler):
         if not len(self.cdf):
             return Draw(np.sort(self.given), {"proposals": 0, "rejections": 0})
         for proposals in range(1, self._most_proposals + 1):
+            look()
             c = int(look_up_cdf(self.cdf, rng.random(1))[0]) if len(self.cdf) > 1 else 0
             ids = self.store[c].propose(rng)
             if ids is not None:

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp.errors import BudgetExceededError
 from ndpp.items.base import look_up_cdf
@@ -80,6 +81,7 @@ class Alone:
     def draw_sized(self, rng: np.random.Generator, size: int) -> IntArray:
         """Draw R given its size, by rejection: the odds are such that this size is not rare."""
         for _ in range(SIZED_BUDGET):
+            look()
             rows = self.draw(rng)
             if len(rows) == size:
                 return rows

@@ -23,7 +23,6 @@ from starlette.responses import Response, StreamingResponse
 import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
-from ndpp.answers.draws import Check
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
@@ -45,7 +44,12 @@ api = APIRouter(prefix="/api", responses=problems.RESPONSES)
 
 
 def create_app(
-    path: str | Path, *, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+    path: str | Path,
+    *,
+    token: str | None = None,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+    at_end: Callable[[], None] | None = None,
 ) -> Gate:
     """Return the ASGI application of a model file.
 
@@ -59,6 +63,8 @@ def create_app(
         The name by which clients may reach a server without a token, in addition to addresses and ``localhost``.
     limits : Limits, optional
         Seconds, threads and waiting requests.
+    at_end : callable, optional
+        Called after the last answer.
     """
     counted, holder = Metrics(), Holder(Path(path))
     counted.items.set(holder.current.law.n_items)
@@ -73,6 +79,8 @@ def create_app(
         yield
         watcher.cancel()
         app.state.work.close()
+        if at_end is not None:
+            at_end()
 
     app = FastAPI(
         title="ndpp",
@@ -81,6 +89,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        redirect_slashes=False,  # a redirect would repeat whatever Host header came
     )
     app.state.holder, app.state.work, app.state.metrics = holder, Work(limits or Limits()), counted
     app.include_router(api)
@@ -95,9 +104,9 @@ def create_app(
     return Gate(app, Guard(token, host), counted)
 
 
-async def ask(request: Request, answer: Callable[[Served, Check], Record]) -> Response:
-    """Have the current model answer a question in a thread; return the answer as JSON."""
-    found = await request.app.state.work.run(request, partial(answer, request.app.state.holder.current))
+async def ask(request: Request, answer: Callable[[Served], Record], *, slow: bool = False) -> Response:
+    """Have the current model answer a question in a thread, one for draws if it is ``slow``; return the answer as JSON."""
+    found = await request.app.state.work.run(request, partial(answer, request.app.state.holder.current), slow=slow)
     return Response(found.to_json().encode("utf-8", "replace"), media_type="application/json")
 
 
@@ -113,14 +122,14 @@ async def items(
     ids: Flag = False,
 ) -> Response:
     """Search by prefix, part of a name or with typing errors; without a query, the most popular items."""
-    return await ask(request, lambda model, _: answers.search(model, q, limit=limit, offset=offset, ids=ids))
+    return await ask(request, lambda model: answers.search(model, q, limit=limit, offset=offset, ids=ids))
 
 
 @api.get("/model", response_model=s.ModelAnswer, summary="Describe the model")
 async def model(request: Request) -> Response:
     """Shape, size distribution, and missions if the model has them."""
 
-    def described(model: Served, _: Check) -> s.ModelAnswer:
+    def described(model: Served) -> s.ModelAnswer:
         return s.ModelAnswer(**vars(answers.describe(model)), name=model.name, checksum=model.checksum)
 
     return await ask(request, described)
@@ -129,7 +138,7 @@ async def model(request: Request) -> Response:
 @api.get("/map", response_model=records.Map, summary="Map of the catalogue")
 async def atlas(request: Request) -> Response:
     """Places of the most popular items: items of a kind are close together."""
-    return await ask(request, lambda model, _: answers.map_of(model))
+    return await ask(request, lambda model: answers.map_of(model), slow=True)
 
 
 @api.get("/related", response_model=records.Related, summary="Complements and substitutes")
@@ -144,37 +153,37 @@ async def related(
     named: s.Item | None = item if id is None else id
     if named is None or (item is not None and id is not None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
-    return await ask(request, lambda model, _: answers.related(model, named, n=n, ids=ids))
+    return await ask(request, lambda model: answers.related(model, named, n=n, ids=ids))
 
 
 @api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")
 async def recommend(request: Request, question: s.RecommendAsk) -> Response:
     """The best items for a basket."""
-    return await ask(request, lambda model, _: answers.recommend(model, **vars(question)))
+    return await ask(request, lambda model: answers.recommend(model, **vars(question)))
 
 
 @api.post("/why", response_model=records.Why, summary="Why this item")
 async def why(request: Request, question: s.WhyAsk) -> Response:
     """What the score of an item owes to popularity, to the mission and to ties."""
-    return await ask(request, lambda model, _: answers.why(model, **vars(question)))
+    return await ask(request, lambda model: answers.why(model, **vars(question)))
 
 
 @api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
-    return await ask(request, lambda model, check: answers.complete(model, **vars(question), check=check))
+    return await ask(request, lambda model: answers.complete(model, **vars(question)), slow=True)
 
 
 @api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
-    return await ask(request, lambda model, check: answers.complete(model, **vars(question), check=check))
+    return await ask(request, lambda model: answers.complete(model, **vars(question)), slow=True)
 
 
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model, _: answers.probability(model, question.basket))
+    return await ask(request, lambda model: answers.probability(model, question.basket))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -188,7 +197,7 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     return StreamingResponse(_lines(request, current, shared), media_type=JSON_LINES)
 
 
-def _resolved(model: Served, ask: s.BatchAsk, _: Check) -> s.BatchAsk:
+def _resolved(model: Served, ask: s.BatchAsk) -> s.BatchAsk:
     """Return the request with ids in the lists that all baskets share, and a seed; raise where a label is unknown."""
     exclude = model.ids(ask.exclude, "exclude").tolist()
     candidates = None if ask.candidates is None else model.ids(ask.candidates, "candidates").tolist()
@@ -198,10 +207,11 @@ def _resolved(model: Served, ask: s.BatchAsk, _: Check) -> s.BatchAsk:
 
 async def _lines(request: Request, model: Served, ask: s.BatchAsk) -> AsyncIterator[bytes]:
     """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between."""
+    work: Work = request.app.state.work
     for i, basket in enumerate(ask.baskets):
         task = partial(_of_batch, model, ask, basket, i)
         try:
-            answer = (await request.app.state.work.run(request, task, admitted=True)).data()
+            answer = (await work.run(request, task, slow=ask.task == "complete", admitted=True)).data()
         except Exception as error:
             found = problems.of(error)
             if found is None:
@@ -210,7 +220,7 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk) -> AsyncItera
         yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
-def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int, check: Check) -> Record:
+def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
         return answers.probability(model, basket)
@@ -219,7 +229,7 @@ def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int, chec
         order: dict[str, Any] = {"ranking": ask.ranking, "damping": ask.damping, "support": ask.support}
         return answers.recommend(model, basket, **lists, **order)
     seed = int(np.random.SeedSequence([ask.seed or 0, i]).generate_state(1)[0])
-    return answers.complete(model, basket, **lists, size=ask.size, seed=seed, check=check)
+    return answers.complete(model, basket, **lists, size=ask.size, seed=seed)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ class Guard:
 
     def refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that may not pass."""
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            return problems.reply(problems.of_status(400, "a request has one Host header"))
         if scope["path"] in OPEN:
             return None
         headers = dict(scope["headers"])
@@ -106,6 +108,14 @@ def _offered(header: bytes) -> bytes:
     return value.strip() if scheme.lower() == b"bearer" else b""
 
 
+class StalledError(OSError):
+    """A client that does not read its answer."""
+
+
+def _nothing() -> None:
+    pass
+
+
 class Gate:
     """The outermost application."""
 
@@ -117,7 +127,7 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, name = time.perf_counter(), 500, secrets.token_hex(8)
+        began, status, name = time.perf_counter(), problems.CLIENT_GONE, secrets.token_hex(8)
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -126,8 +136,11 @@ class Gate:
                 own = {key for key, _ in message["headers"]}
                 extra = [(b"x-request-id", name.encode()), *SECURITY, (b"cache-control", b"no-store")]
                 message["headers"] = [*message["headers"], *(pair for pair in extra if pair[0] not in own)]
-            async with asyncio.timeout(SEND_SECONDS):
-                await send(message)
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                raise StalledError from None
 
         try:
             refused = self.guard.refusal(scope)
@@ -138,6 +151,13 @@ class Gate:
                 if refused.status_code != 408:
                     await _discard(scope, receive)
                 await refused(scope, receive, send_guarded)
+        except StalledError:
+            status = problems.CLIENT_GONE
+            scope.get("ndpp.abort", _nothing)()
+            await asyncio.sleep(0)  # now the server knows that nobody listens
+        except Exception:
+            status = 500
+            raise
         finally:
             self._note(scope, status, name, time.perf_counter() - began)
 

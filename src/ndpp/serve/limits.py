@@ -24,6 +24,10 @@ DISCARD_SECONDS = 1.0
 """How long the rest of a refused request is read, so that its client can read the answer."""
 SEND_SECONDS = 30.0
 """How long a client may take to read a part of the answer."""
+HEAD_BYTES = 64 * 2**10
+"""Most bytes of the request line and the headers together."""
+HEAD_LINES = 100
+"""Most headers."""
 HEADER_SECONDS = 10.0
 """How long a connection may stay open without a complete request line and headers."""
 

@@ -82,8 +82,9 @@ class Holder:
             self._stamp = found
             try:
                 self.current = await asyncio.to_thread(Served.load, self.path)
-            except (NDPPError, OSError) as error:
-                event("model refused", level=logging.ERROR, path=str(self.path), reason=str(error))
+            except Exception as error:  # whatever is wrong with a file, the next one may be good
+                surprise = None if isinstance(error, NDPPError | OSError) else error
+                event("model refused", level=logging.ERROR, error=surprise, path=str(self.path), reason=str(error))
                 changed(False)
             else:
                 event("model replaced", path=str(self.path), checksum=self.current.checksum)

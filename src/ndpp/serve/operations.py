@@ -40,7 +40,8 @@ CONFIG: dict[str, Any] = {
     "formatters": {"json": {"()": "ndpp.serve.operations.JsonLines"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
     "loggers": {
-        name: {"handlers": ["stderr"], "level": "INFO", "propagate": False} for name in ("uvicorn", "ndpp.serve")
+        name: {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+        for name in ("uvicorn", "ndpp.serve", "py.warnings")
     },
 }
 """The logging of a server process."""

@@ -8,6 +8,7 @@ import logging.config
 import os
 import socket
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,31 +18,96 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import ndpp
+from ndpp.serve import problems
 from ndpp.serve.app import create_app
 from ndpp.serve.gate import Gate, read_token
-from ndpp.serve.limits import HEADER_SECONDS, Limits
+from ndpp.serve.limits import DISCARD_SECONDS, HEAD_BYTES, HEAD_LINES, HEADER_SECONDS, Limits
 from ndpp.serve.operations import CONFIG, FOLDER, event
 
 SETTINGS = "NDPP_SERVE"
 """Environment variable by which the first process tells the others what to serve."""
-GRACE_SECONDS = 30
-"""How long requests may go on after the signal to stop."""
+LAST_SECONDS = 5.0
+"""How long the process may take to end after its last answer."""
+START_SECONDS = 60
+"""How long one of several processes may take until it can say that it is alive."""
+GRACE_SECONDS = 20
+"""How long requests may go on after the signal to stop; the process ends within half a minute of it."""
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with patience and without delay.
+    """uvicorn's protocol, with limits and without delay.
 
-    A connection that brings no complete request within some seconds is closed. Answers go out at once: asyncio does not switch Nagle's
-    algorithm off for sockets made by hand, and with it the body of each answer waits some 40 ms for the client to acknowledge the headers.
+    A request line and headers that are too long are refused before they are kept. A connection that brings no complete request within some
+    seconds is closed. Answers go out at once: asyncio does not switch Nagle's algorithm off for sockets made by hand, and with it the body
+    of each answer waits some 40 ms for the client to acknowledge the headers.
     """
 
     _seen: Any = None
+    _head, _lines, _parts = 0, 0, 0
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
         super().connection_made(transport)
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._look_later()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived. What gives the parser nothing to tell, such as a header without an end, it keeps: that counts, too."""
+        parts = self._parts
+        if not self._refused:
+            super().data_received(data)
+            self._count(n_bytes=len(data) if self._parts == parts else 0)
+
+    def on_message_begin(self) -> None:
+        """Begin a request, and let the application cut the connection."""
+        super().on_message_begin()
+        self._head, self._lines = 0, 0
+        self.scope["ndpp.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+
+    def on_url(self, url: bytes) -> None:
+        """Count a part of the request line."""
+        self._count(n_bytes=len(url))
+        if not self._refused:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header, and keep it unless there are too many."""
+        self._count(n_bytes=len(name) + len(value), n_lines=1)
+        if not self._refused:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body, which has a limit of its own."""
+        self._parts, self._head = self._parts + 1, 0
+        if not self._refused:
+            super().on_body(body)
+
+    def on_headers_complete(self) -> None:
+        """Pass the request on, unless it is refused."""
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the request, unless it is refused."""
+        if not self._refused:
+            super().on_message_complete()
+
+    def _count(self, *, n_bytes: int, n_lines: int = 0) -> None:
+        self._parts, self._head, self._lines = self._parts + 1, self._head + n_bytes, self._lines + n_lines
+        if (self._head > HEAD_BYTES or self._lines > HEAD_LINES) and not self._refused:
+            self._refused = True
+            detail = f"a request may have {HEAD_LINES} headers, and {HEAD_BYTES:,} bytes of them"
+            body = bytes(problems.reply(problems.of_status(431, detail)).body)
+            head = (
+                "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+                f"content-type: {problems.MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+            self.transport.write_eof()
+            self.loop.call_later(
+                DISCARD_SECONDS, self.transport.close
+            )  # until then the rest is read, so that the answer arrives
 
     def _look_later(self) -> None:
         self._seen = self.cycle
@@ -70,9 +136,18 @@ class Settings(NamedTuple):
     def app(self) -> Gate:
         """Return the application, with a thread for each core that is its share."""
         threadpoolctl.threadpool_limits(1, user_api="blas")  # requests run side by side instead
+        logging.captureWarnings(True)  # into the log, as JSON
         token = None if self.token_file is None else read_token(Path(self.token_file))
         threads = max(1, joblib.cpu_count() // self.workers)
-        return create_app(self.path, token=token, host=self.host, limits=Limits(self.seconds, threads))
+        limits = Limits(self.seconds, threads)
+        return create_app(self.path, token=token, host=self.host, limits=limits, at_end=_end_soon)
+
+
+def _end_soon() -> None:
+    """End the process in some seconds, even if a thread does not look whether to stop."""
+    last = threading.Timer(LAST_SECONDS, os._exit, [0])
+    last.daemon = True
+    last.start()
 
 
 def worker_app() -> Gate:
@@ -85,9 +160,11 @@ def run(settings: Settings) -> None:
     common: dict[str, Any] = {
         "http": PatientProtocol,
         "log_config": CONFIG,
+        "ws": "none",
         "access_log": False,  # the application writes its own
         "server_header": False,
         "timeout_graceful_shutdown": GRACE_SECONDS,
+        "timeout_worker_healthcheck": START_SECONDS,
     }
     if settings.workers == 1:
         app = settings.app()

@@ -1,20 +1,22 @@
 """Work off the event loop: in threads, within a time limit, and no longer than the client listens.
 
-The numerical work releases the GIL for most of its time. A thread cannot be killed, so every task gets a function to call between
-draws; it raises once the time is up or the client has gone.
+The numerical work releases the GIL for most of its time. A thread cannot be killed, so every loop that may take long looks whether the
+time is up or the client has gone (:mod:`ndpp._stop`). Draws have threads of their own, so that quick questions never wait for them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from ndpp.answers.draws import Check
+from ndpp._stop import stopping
 from ndpp.serve.limits import Limits
 
 T = TypeVar("T")
@@ -32,34 +34,60 @@ class ClientGoneError(Exception):
     """Nobody waits for the answer."""
 
 
+class Lane:
+    """Threads for one kind of work, and a bounded queue in front of them."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.most, self.pending = limits.threads + limits.waiting, 0
+        self.pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"ndpp-{name}")
+
+    def done(self) -> None:
+        """Count a task that has ended, or never began."""
+        self.pending -= 1
+
+
 class Work:
-    """Threads that compute answers, and a bounded queue in front of them."""
+    """Threads that compute answers: some for questions that take milliseconds, others for draws, which may take long."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.pending = 0
-        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="ndpp-serve")
+        self.closed = threading.Event()
+        self._quick, self._slow = Lane("answers", limits), Lane("draws", limits)
 
     def close(self) -> None:
-        """Drop what has not begun and wait for what has."""
-        self._pool.shutdown(cancel_futures=True)
+        """Drop what has not begun, and stop what has."""
+        self.closed.set()
+        for lane in (self._quick, self._slow):
+            lane.pool.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self, request: Request, task: Callable[[Check], T], *, admitted: bool = False) -> T:
+    async def run(self, request: Request, task: Callable[[], T], *, slow: bool = False, admitted: bool = False) -> T:
         """Return what ``task`` returns; raise :class:`BusyError`, :class:`OutOfTimeError` or :class:`ClientGoneError`.
 
         A request that was ``admitted`` before is not turned away in the middle of its answer.
         """
-        if not admitted and self.pending >= self.limits.threads + self.limits.waiting:
+        lane = self._slow if slow else self._quick
+        if not admitted and lane.pending >= lane.most:
             raise BusyError("too many requests are waiting for an answer; try again in a second")
         over, seconds = threading.Event(), self.limits.seconds
+        end, loop = time.monotonic() + seconds, asyncio.get_running_loop()
 
         def check() -> None:
-            if over.is_set():
+            if over.is_set() or self.closed.is_set():
                 raise ClientGoneError
+            if time.monotonic() > end:
+                raise OutOfTimeError(text)
 
-        self.pending += 1
-        future: asyncio.Future[T] = asyncio.get_running_loop().run_in_executor(self._pool, task, check)
-        future.add_done_callback(self._finished)
+        def work() -> T:
+            with stopping(check):
+                check()
+                return task()
+
+        text = f"the answer took longer than the {seconds:g} seconds a request may take; ask for less at a time"
+        lane.pending += 1
+        job = lane.pool.submit(work)
+        job.add_done_callback(lambda _: _from_thread(loop, lane.done))
+        future = asyncio.wrap_future(job)
+        future.add_done_callback(_seen)
         left: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
         either: set[asyncio.Future[Any]] = {future, left}
         try:
@@ -68,17 +96,22 @@ class Work:
                 return future.result()
             if left.done():
                 raise ClientGoneError
-            text = f"the answer took longer than the {seconds:g} seconds a request may take; ask for less at a time"
             raise OutOfTimeError(text)
         finally:
             over.set()
             left.cancel()
             future.cancel()
 
-    def _finished(self, future: asyncio.Future[T]) -> None:
-        self.pending -= 1
-        if not future.cancelled():
-            future.exception()  # of a request that nobody waits for any more: it was reported
+
+def _from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
+        loop.call_soon_threadsafe(call)
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    """Look at the error of a request that nobody waits for any more: it was reported."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def _disconnected(request: Request) -> None:
