@@ -79,7 +79,7 @@ class Planner:
     """Plans and stores schedules. ``context`` has the stream of the pilots."""
 
     context: Context
-    schedules: dict[int, list[Stage]] = field(default_factory=dict)
+    schedules: dict[int, list[Stage]] = field(default_factory=lambda: {0: []})
 
     @property
     def choice(self) -> Choice:

@@ -12,6 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MAX_ENTRIES = 2**29
+"""Largest number of entries of an intermediate array; samples are processed some at a time."""
+
 
 def even(n: int) -> int:
     """Return n, or n + 1 if n is odd."""
@@ -36,3 +39,9 @@ def pairs(parts: Tensor) -> Tensor:
 def swapped(rows: Tensor) -> Tensor:
     """Return rows (…, 2K) with columns 2k and 2k + 1 exchanged."""
     return rows.reshape(*rows.shape[:-1], -1, 2).flip(-1).flatten(-2)
+
+
+def parts(S: int, entries: int) -> list[slice]:
+    """Return S samples in parts that have at most ``MAX_ENTRIES`` entries, if each sample has so many."""
+    step = max(1, MAX_ENTRIES // max(1, entries))
+    return [slice(first, min(S, first + step)) for first in range(0, S, step)]
