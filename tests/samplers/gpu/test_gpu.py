@@ -36,9 +36,9 @@ from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction, weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import tight
 from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
+from ndpp.samplers.gpu.kernels.runtime import tight
 from ndpp.samplers.gpu.laws import UnionEngine
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage

@@ -25,7 +25,7 @@ from ndpp.samplers.clock import Clock
 from ndpp.samplers.gpu import clock, laws, sets, spectra
 from ndpp.samplers.gpu import tied as engine_module
 from ndpp.samplers.gpu.clock import ClockGroup
-from ndpp.samplers.gpu.kernels import layout, runtime
+from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms, remaining_forms_plain
 from ndpp.samplers.gpu.kernels.invert import invert_pivoted, invert_pivoted_plain
 from ndpp.samplers.gpu.laws import ComponentEngine
@@ -93,7 +93,7 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     assert on(device, sampler).sample(10, rng=8, first=20).baskets.to_lists() == whole[20:]
     assert on(device, sampler).sample(30, rng=9).baskets.to_lists() != whole
     monkeypatch.setattr(clock, "ROUND_FACTOR", 0.1)
-    monkeypatch.setattr(layout, "MAX_ENTRIES", 100)
+    monkeypatch.setattr(runtime, "MAX_ENTRIES", 100)
     monkeypatch.setattr(clock, "samples_that_fit", lambda *_: 4)
     monkeypatch.setattr(engine_module, "n_bytes", lambda *_: 2**60)
     small = on(device, sampler)

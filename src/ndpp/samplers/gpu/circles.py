@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.linalg import nodes
 from ndpp.samplers.exact.ladder import Cache, Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP
-from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
+from ndpp.samplers.exact.plan import centre, moments
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.diagonal import Diagonal, Peak
 from ndpp.samplers.gpu.memory import DeviceRows
@@ -161,17 +161,17 @@ class Circles:
             return None
         return self.cache.remember(("peak", rung), lambda: diagonal.peak(rung, *self._at_radius(rung)), pinned=True)
 
-    def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
-        """Return a suitable circle for each sample, given orthonormal rows q (S, i, r) of its items and initial rungs."""
-        return [CircleKey(*plan) for plan in plan_from_moments(*self.centre(q, left, rungs), left)]
+    def centre(self, q: Tensor, left: int, rung: int) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the rung on which each sample expects about ``left`` more items, and mean and variance there, for ``plan_from_moments``.
 
-    def centre(self, q: Tensor, left: int, rungs: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the rung on which each sample expects about ``left`` more items, and mean and variance there; arguments as above."""
-        return centre(partial(self._moments, q), left, rungs)
+        Samples have items with orthonormal rows q (S, i, r), and are on this rung.
+        """
 
-    def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        mean, variance = moments(self._at_radius(rung)[1][0], q[torch.from_numpy(which).to(q.device)], TORCH)
-        return mean.cpu().numpy(), variance.cpu().numpy()
+        def moments_at(rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
+            mean, variance = moments(self._at_radius(rung)[1][0], q[torch.from_numpy(which).to(q.device)], TORCH)
+            return mean.cpu().numpy(), variance.cpu().numpy()
+
+        return centre(moments_at, left, np.full(len(q), rung))
 
 
 def _side_by_side(*matrices: Tensor) -> Tensor:

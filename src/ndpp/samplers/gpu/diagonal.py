@@ -30,8 +30,7 @@ from torch import Tensor
 from ndpp.linalg import EigenBasis
 from ndpp.linalg.eigen import SPECTRUM_TOLERANCE
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, swapped, tight
-from ndpp.samplers.gpu.kernels.runtime import TILE
+from ndpp.samplers.gpu.kernels.runtime import TILE, even, swapped, tight
 
 MARGIN = 1e-9
 """What rounding may add to a bound, relative to the leverage: far above it, and far below what would let more proposals pass."""

@@ -30,7 +30,7 @@ from ndpp.samplers.gpu.circles import Circles, DeviceCircle
 from ndpp.samplers.gpu.diagonal import Ceiling
 from ndpp.samplers.gpu.kernels.forms import weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, tight
+from ndpp.samplers.gpu.kernels.runtime import even, tight
 from ndpp.samplers.gpu.memory import DeviceRows
 from ndpp.samplers.gpu.proposals import (
     CHEAP_PROPOSALS,
@@ -68,16 +68,11 @@ class Samples(NamedTuple):
     @classmethod
     def begin(cls, numbers: Tensor, wanted: int, rank: int) -> Samples:
         """Return samples without items."""
-        basis = torch.zeros(len(numbers), wanted, rank, dtype=torch.float64, device=numbers.device)
-        real = basis.new_zeros(2, len(numbers))
-        return cls(
-            numbers,
-            numbers.new_zeros(len(numbers), wanted),
-            basis,
-            *numbers.new_zeros(3, len(numbers)),
-            real[0],
-            real[1] + 1,
-        )
+        S = len(numbers)
+        basis = torch.zeros(S, wanted, rank, dtype=torch.float64, device=numbers.device)
+        whole, real = numbers.new_zeros(3, S), basis.new_zeros(2, S)
+        rows = numbers.new_zeros(S, wanted)
+        return cls(numbers, rows, basis, whole[0], whole[1], whole[2], real[0], real[1] + 1)
 
     @property
     def wanted(self) -> int:

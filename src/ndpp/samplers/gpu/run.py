@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.exact.monitors import unbiased_count
+from ndpp.samplers.exact.plan import plan_from_moments
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group, Samples
@@ -117,13 +118,12 @@ class Run:
 
     def _planned(self, task: Task, rung: int) -> list[Task]:
         """Return tasks on circles planned for each sample; samples with the same plan stay together."""
-        samples, n = task.samples, task.n
-        plans = self.context.circles.plan(samples.basis[:, :n], self.wanted - n, np.full(len(samples.numbers), rung))
-        tasks = []
+        samples, n, left, tasks = task.samples, task.n, self.wanted - task.n, []
+        plans = plan_from_moments(*self.context.circles.centre(samples.basis[:, :n], left, rung), left)
         for plan in sorted(set(plans), reverse=True):
             which = torch.tensor([i for i, other in enumerate(plans) if other == plan], device=samples.numbers.device)
             # Twice the nodes of the plan, which often has too few: a refused circle costs more than some nodes.
-            tasks.append(Task(samples.take(which), n, self._wider(plan)))
+            tasks.append(Task(samples.take(which), n, self._wider(CircleKey(*plan))))
         return tasks
 
     @property

@@ -113,7 +113,7 @@ class Planner:
             due = n >= tried + self.choice.retry_after or not _suitable(group, self.choice.max_edge)
             if not due and not ceiling_pays(sampler.kernel.rank, n, wanted - n):
                 continue
-            centred = circles.centre(pilots.basis[:, :n], wanted - n, np.full(PILOTS, group.circle.key.rung))
+            centred = circles.centre(pilots.basis[:, :n], wanted - n, group.circle.key.rung)
             circles.centres[wanted, n] = int(np.median(centred[0]))
             if not due:
                 continue

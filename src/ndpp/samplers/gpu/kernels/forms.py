@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import pairs, parts, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, put, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, pairs, parts, put, tight, tl, triton
 
 ROW_WIDTH = 32
 """Proposals per program: one for each thread of a warp. Rows of the table are scattered, and the kernel is limited by memory."""
@@ -73,7 +72,7 @@ def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) 
     """Return Re w_j xᵀG_j⁻¹y at each node, shape (P, h, c), for the samples at ``which`` (P,).
 
     x and y (P, n, h, 2, c) are real and imaginary parts; each is an array of its own, or both lie together in one of shape (P, n, h, 4, c).
-    ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is
+    ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`; ``w`` is
     (P, h). Kernels read 16 bytes at a time: c must be a multiple of 2, capacity even, and the column after the n-th finite.
     """
     (P, n, h, _, c), capacity = x.shape, inverse.shape[2]

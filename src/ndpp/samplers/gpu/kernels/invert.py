@@ -9,14 +9,13 @@ from torch import Tensor
 
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, reciprocal, times, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, pairs, reciprocal, split, tight, times, tl, triton
 
 
 def invert(G: Tensor, n: int) -> Tensor:
     """Invert matrices of n rows in place; return log det (b,).
 
-    G is (b, 2, capacity, capacity), rows as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
+    G is (b, 2, capacity, capacity), rows as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`.
     """
     b, capacity = len(G), G.shape[2]
     if not (runtime.usable(G.device) and capacity % 2 == 0):

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import even, pairs, parts, swapped, tight
-from ndpp.samplers.gpu.kernels.runtime import TILE, jit, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import TILE, even, jit, pairs, parts, swapped, tight, tl, triton
 
 ROWS, NODES = 4, 4
 """Most rows and nodes per program, which share what it reads."""
@@ -188,7 +187,7 @@ def node_forms_kernel(factors, left, right, out, half, width, W: tl.constexpr):
 def node_traces(one: Tensor, other: Tensor, n: int) -> Tensor:
     """Return Σ_ik A_ik B_ik of n × n matrices, shape (b,), complex: the trace of ABᵀ.
 
-    Both are (b, 2, capacity, capacity), each with a capacity of its own, stored as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
+    Both are (b, 2, capacity, capacity), each with a capacity of its own, stored as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`.
     """
     if not runtime.usable(one.device):
         return node_traces_plain(one, other, n)
