@@ -11,7 +11,7 @@ from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction, weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, tight
+from ndpp.samplers.gpu.kernels.runtime import even, tight
 from ndpp.samplers.gpu.proposals import first_round
 
 Json = dict[str, Any]

@@ -98,7 +98,9 @@ def test_the_road_from_a_law_to_its_engine():
 
 def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.MonkeyPatch):
     """Items of the families drawn without the condition that there is one follow another distribution."""
-    monkeypatch.setattr(module, "_look_up", lambda cdf, u: (cdf <= u[:, None]).sum(1).clamp(max=cdf.shape[1] - 1))
+    monkeypatch.setattr(
+        module, "look_up_cdf", lambda cdf, u: (cdf <= u).sum(1, keepdim=True).clamp(max=cdf.shape[1] - 1)
+    )
     with pytest.raises(AssertionError):
         goodness.assert_law(on("cpu", law_of("several").sampler()).sample(DRAWS, rng=1).baskets, mixed("several"))
 

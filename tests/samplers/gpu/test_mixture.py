@@ -93,8 +93,8 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     assert on(device, sampler).sample(10, rng=8, first=20).baskets.to_lists() == whole[20:]
     assert on(device, sampler).sample(30, rng=9).baskets.to_lists() != whole
     monkeypatch.setattr(clock, "ROUND_FACTOR", 0.1)
-    monkeypatch.setattr(clock, "MAX_PRODUCTS", 100)
-    monkeypatch.setattr(clock, "free_memory", lambda _: 200_000)  # a few samples in a group
+    monkeypatch.setattr(runtime, "MAX_ENTRIES", 100)
+    monkeypatch.setattr(clock, "samples_that_fit", lambda *_: 4)
     monkeypatch.setattr(engine_module, "n_bytes", lambda *_: 2**60)
     small = on(device, sampler)
     assert len(small.engine.blocks) == 3
@@ -118,15 +118,15 @@ def test_many_items_and_components(device: str):
 # -- negative controls -------------------------------------------------------------------------------------------------------
 
 
-def fails(sampler: LawSampler) -> None:
+def fails(sampler: LawSampler, draws: int = DRAWS) -> None:
     with pytest.raises(AssertionError):
         goodness.assert_law(
-            on("cpu", sampler).sample(DRAWS, rng=1).baskets, enumerate_mixture(*dense("several", "generic"))
+            on("cpu", sampler).sample(draws, rng=1).baskets, enumerate_mixture(*dense("several", "generic"))
         )
 
 
 def test_negative_control_no_background(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine_module, "hits", lambda table, *_: torch.full((len(_[-1]), 1), table.n_rows))
+    monkeypatch.setattr(sets.Alone, "draw", lambda it, _, which, index: torch.full((len(index), 1), it.table.n_rows))
     fails(tied("several", "generic").sampler())
 
 
@@ -135,11 +135,10 @@ def test_negative_control_ties_not_rescaled(monkeypatch: pytest.MonkeyPatch):
     prepare = spectra.prepare
 
     def unscaled(q, core, odds):
-        wrong = prepare(q, core, np.minimum(odds / (1 - np.minimum(odds, 0.9)), 1e3))
-        return wrong._replace(alone=spectra.alias_tables(np.log1p(odds), q.device), alone_rate=wrong.alone_rate)
+        return prepare(q, core, np.minimum(odds / (1 - np.minimum(odds, 0.9)), 1e3))
 
     monkeypatch.setattr(engine_module, "prepare", unscaled)
-    fails(tied("several", "generic").sampler())
+    fails(tied("several", "generic").sampler(), 10 * DRAWS)
 
 
 def test_negative_control_every_time_is_accepted(monkeypatch: pytest.MonkeyPatch):
@@ -164,9 +163,9 @@ def test_remaining_items_are_those_of_the_clock(ties: str, device: str):
     """tr Z and q_aᵀZq_a at any time, given the items that have appeared."""
     mixture = tied("several", ties)
     engine = on(device, mixture.sampler()).engine
-    tables, which = engine.spectra(0), torch.tensor([0, 1, 2], device=device)
+    tables, which = engine.tables(0)[0], torch.tensor([0, 1, 2], device=device)
     for Y in ([], [1], [2, 4]):
-        group = ClockGroup(tables, Streams(stream_key(0), engine.device), which, which)
+        group = ClockGroup(tables, Streams(stream_key(0), engine.device), which, which, which[:0])
         for m, a in enumerate(Y):
             left, right, _ = tables.rows[which * N + a].unbind(1)
             group._append(which * N + a, left, right, torch.ones(3, dtype=torch.bool, device=device), m)
@@ -219,7 +218,7 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
     odds, weights = np.array([np.ones(3), [0.5, 2.0, 1.0]]), [0.5, 0.5]
     mixture = Mixture.tied(odds, np.eye(3), W, weights)
     sampler = on(device, mixture.sampler())
-    assert sampler.engine.spectra(0).diagonal.tolist() == [False, True]
+    assert sampler.engine.tables(0)[0].diagonal.tolist() == [False, True]
     draws = sampler.sample(DRAWS, rng=6)
     kernels = [np.sqrt(np.outer(one, one)) * (np.eye(3) + W) for one in odds]
     goodness.assert_law(draws.baskets, enumerate_mixture(kernels, weights))

@@ -11,12 +11,6 @@ from torch import Tensor
 from ndpp.linalg.operations import Operations
 
 
-def log_det_of_factors(LU: Tensor, pivots: Tensor) -> Tensor:
-    """Return log det from the output of ``lu_factor_ex``; every row exchange flips the sign."""
-    swaps = (pivots != torch.arange(1, LU.shape[-1] + 1, device=LU.device)).sum(-1) % 2
-    return LU.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 1j * (torch.pi * swaps.double())
-
-
 def _eye(n: int, like: Tensor) -> Tensor:
     return torch.eye(n, dtype=like.dtype, device=like.device)
 
@@ -28,7 +22,8 @@ def _log_det(A: Tensor) -> tuple[Tensor, Tensor]:
 
 def _inverse(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     LU, pivots, _ = torch.linalg.lu_factor_ex(A)
-    log_det = log_det_of_factors(LU, pivots)
+    exchanges = (pivots != torch.arange(1, LU.shape[-1] + 1, device=LU.device)).sum(-1) % 2  # each flips the sign
+    log_det = LU.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 1j * (torch.pi * exchanges.double())
     return torch.linalg.lu_solve(LU, pivots, _eye(A.shape[-1], A).expand_as(LU)), log_det.real, 1j * log_det.imag
 
 

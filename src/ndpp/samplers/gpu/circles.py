@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +12,11 @@ from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg import nodes
-from ndpp.samplers.exact.ladder import Ladder
+from ndpp.samplers.exact.ladder import Cache, Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP
-from ndpp.samplers.exact.plan import centre, moments, plan_from_moments
+from ndpp.samplers.exact.plan import centre, moments
 from ndpp.samplers.gpu.arrays import TORCH
-from ndpp.samplers.gpu.diagonal import Diagonal, Peak, radius
+from ndpp.samplers.gpu.diagonal import Diagonal, Peak
 from ndpp.samplers.gpu.memory import DeviceRows
 
 
@@ -129,55 +128,50 @@ class Circles:
     """
 
     def __init__(self, ladder: Ladder, device_rows: DeviceRows, memory: int) -> None:
-        self.ladder, self.device_rows, self.memory = ladder, device_rows, memory
+        self.ladder, self.device_rows, self.cache = ladder, device_rows, Cache(memory)
         self.diagonal: Diagonal | None = None
-        self._kept: OrderedDict[CircleKey, DeviceCircle] = OrderedDict()
         self.centres: dict[tuple[int, int], int] = {}
-        self._peaks: dict[int, Peak | None] = {}
-        self._real: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __getitem__(self, key: CircleKey) -> DeviceCircle:
-        if key not in self._kept:
-            self._kept[key] = self._circle(key)
-            while len(self._kept) > 1 and sum(circle.n_bytes for circle in self._kept.values()) > self.memory:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        return self.cache.remember(key, lambda: self._circle(key))
 
     def _circle(self, key: CircleKey) -> DeviceCircle:
         t = torch.from_numpy(nodes(np.exp(key.rung * RUNG_STEP), key.n_nodes)).to(self.device_rows.device)
         (Z, log_w), used = self.ladder.at(t, TORCH), key.halves[0]
         factors = None if self.diagonal is None else self.diagonal.factors(t, Z)
-        circle = DeviceCircle(Z, log_w, t.log(), factors, key, self.device_rows, self.memory // 4)
+        circle = DeviceCircle(Z, log_w, t.log(), factors, key, self.device_rows, self.cache.memory // 4)
         if used == len(Z):
             return circle
         return replace(circle.part(slice(used)), dropped=circle.part(slice(used, None)))
 
-    def _at_radius(self, rung: int) -> tuple[Tensor, Tensor]:
-        """Return Z (1, r, r) and log det(I + tB) (1,) at the radius itself, both real."""
-        if rung not in self._real:
-            Z, log_det = self.ladder.at(radius(rung, self.device_rows.device), TORCH)
-            self._real[rung] = Z.real.contiguous(), log_det.real
-        return self._real[rung]
+    def _at_radius(self, rung: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the radius t, complex, and Z (1, r, r) and log det(I + tB) (1,) there, both real."""
+
+        def real() -> tuple[Tensor, Tensor, Tensor]:
+            t = torch.full((1,), np.exp(rung * RUNG_STEP), dtype=torch.complex128, device=self.device_rows.device)
+            Z, log_det = self.ladder.at(t, TORCH)
+            return t, Z.real.contiguous(), log_det.real
+
+        return self.cache.remember(("radius", rung), real, pinned=True)
 
     def peak(self, rung: int) -> Peak | None:
         """Return the real node of this rung, in the coordinates of ``diagonal``; None if there are none."""
-        if rung not in self._peaks:
-            found = None if self.diagonal is None else self.diagonal.peak(rung, *self._at_radius(rung))
-            self._peaks[rung] = found
-        return self._peaks[rung]
+        diagonal = self.diagonal
+        if diagonal is None:
+            return None
+        return self.cache.remember(("peak", rung), lambda: diagonal.peak(rung, *self._at_radius(rung)), pinned=True)
 
-    def plan(self, q: Tensor, left: int, rungs: IntArray) -> list[CircleKey]:
-        """Return a suitable circle for each sample, given orthonormal rows q (S, i, r) of its items and initial rungs."""
-        return [CircleKey(*plan) for plan in plan_from_moments(*self.centre(q, left, rungs), left)]
+    def centre(self, q: Tensor, left: int, rung: int) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the rung on which each sample expects about ``left`` more items, and mean and variance there, for ``plan_from_moments``.
 
-    def centre(self, q: Tensor, left: int, rungs: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the rung on which each sample expects about ``left`` more items, and mean and variance there; arguments as above."""
-        return centre(partial(self._moments, q), left, rungs)
+        Samples have items with orthonormal rows q (S, i, r), and are on this rung.
+        """
 
-    def _moments(self, q: Tensor, rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        mean, variance = moments(self._at_radius(rung)[0][0], q[torch.from_numpy(which).to(q.device)], TORCH)
-        return mean.cpu().numpy(), variance.cpu().numpy()
+        def moments_at(rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
+            mean, variance = moments(self._at_radius(rung)[1][0], q[torch.from_numpy(which).to(q.device)], TORCH)
+            return mean.cpu().numpy(), variance.cpu().numpy()
+
+        return centre(moments_at, left, np.full(len(q), rung))
 
 
 def _side_by_side(*matrices: Tensor) -> Tensor:

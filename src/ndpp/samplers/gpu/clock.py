@@ -27,8 +27,9 @@ from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms
 from ndpp.samplers.gpu.kernels.invert import invert_pivoted
-from ndpp.samplers.gpu.memory import free_memory
+from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept
+from ndpp.samplers.gpu.sets import Drawn
 from ndpp.samplers.gpu.spectra import Spectra, pairs, reals
 
 MAX_MOVES = 100_000
@@ -44,37 +45,45 @@ MIN_LIVE_SHARE = 0.6
 ROUND_FACTOR, LARGEST_ROUND = 1.5, 0.6
 """Proposals of a first round: a multiple of the expected number, and at most this share of the rank, which is the largest expected number.
 Found by timing on an H200; no draw depends on them."""
-MAX_PRODUCTS, PRODUCT_BYTES = 2**28, 80
-"""Maximum number of entries l_ak of proposals in memory where no kernel reads them from the tables, and bytes that each takes."""
+ENTRY_BYTES = 160
+"""Bytes per item and entry of l_a that a sample takes, with those for drawing its items; 16 items more than expected have space."""
 
 
-GROUP_SHARE = 0.5
-"""Share of the free memory that samples may take; the rest is for drawing their items."""
+def draw_by_clocks(
+    spectra: Spectra,
+    streams: Streams,
+    which: Tensor,
+    index: Tensor,
+    given: Tensor,
+    clock_of: Callable[[int], Clock],
+    rng: Callable[[int], np.random.Generator],
+) -> Drawn:
+    """Draw samples of components ``which`` (S,) with numbers ``index`` (S,), as rows of the support, as many together as fit into memory.
 
-
-def clocks_that_fit(spectra: Spectra, mean: float, more: float = 0.0) -> int:
-    """Return how many clocks of samples with ``mean`` items may run together, if each takes ``more`` bytes elsewhere."""
-    room = 100 * spectra.rank * (mean + 16) + more
-    return int(max(1, GROUP_SHARE * free_memory(spectra.rows.device) // room))
+    All contain the rows ``given``. ``clock_of(c)`` is the CPU's clock of a component, and ``rng(i)`` its stream of sample i.
+    """
+    rates = (spectra.multiplicity * (spectra.eigenvalues / (1 + spectra.eigenvalues)).real).sum(1)
+    mean, found = len(given) + float(rates[which].mean()), list[tuple[Tensor, Drawn]]()
+    fit = samples_that_fit(which.device, ENTRY_BYTES * (spectra.rank + 1) * (mean + 16))
+    for part in torch.split(torch.arange(len(which), device=which.device), fit):
+        clocks = ClockGroup(spectra, streams, which[part], index[part], given)
+        on_cpu = clocks.run(clock_of, rng)
+        found.append((part, Drawn(clocks.rows, clocks.n, {"proposals": clocks.proposals, "on_cpu": on_cpu})))
+    return Drawn.scattered(found, len(which), spectra.n_rows)
 
 
 class ClockGroup:
-    """Samples whose clocks run together. ``which`` (S,) are their components in ``spectra``, ``index`` (S,) their numbers in the streams.
+    """Samples whose clocks run together, as in :func:`draw_by_clocks`.
 
-    All samples contain the rows ``given`` of the support. Given items Y have appeared when the clock starts: sL given Y is s times L
-    given Y, so this is the clock of the kernel given Y.
+    Given items Y have appeared when the clock starts: sL given Y is s times L given Y, so this is the clock of the kernel given Y.
 
     Results: ``rows`` (S, capacity) are items of the support, ``n`` (S,) their number; ``proposals`` (S,).
     """
 
-    def __init__(
-        self, spectra: Spectra, streams: Streams, which: Tensor, index: Tensor, given: Tensor | None = None
-    ) -> None:
-        given = which[:0] if given is None else given
+    def __init__(self, spectra: Spectra, streams: Streams, which: Tensor, index: Tensor, given: Tensor) -> None:
         S, K, n = len(which), spectra.eigenvalues.shape[1], len(given)
         capacity = CAPACITY_STEP * (n // CAPACITY_STEP + 1)
         self.spectra, self.streams = spectra, streams
-        self.max_products = min(MAX_PRODUCTS, free_memory(which.device) // (4 * PRODUCT_BYTES))
         self.rows = torch.full((S, capacity), spectra.n_rows, device=which.device)
         self.n, self.proposals = torch.full_like(which, n), torch.zeros_like(which)
         self.unfinished: dict[int, Unfinished] = {}
@@ -92,8 +101,7 @@ class ClockGroup:
     def run(self, clock_of: Callable[[int], Clock], rng: Callable[[int], np.random.Generator]) -> Tensor:
         """Run all clocks down; return 1 for samples that the CPU drew or completed, and 0 for others (S,).
 
-        These are samples that failed a monitor, and all of components without eigenvectors. ``clock_of(c)`` is the CPU's clock of a
-        component, and ``rng(i)`` its stream of sample i.
+        These are samples that failed a monitor, and all of components without eigenvectors.
         """
         able = self.spectra.diagonal[self.which]
         self.unfinished = {at: Unfinished(np.empty(0, np.int64), 0) for at in (~able).nonzero()[:, 0].tolist()}
@@ -163,20 +171,16 @@ class ClockGroup:
             which = every if which is None else which
             return remaining_forms(forms, spectra.rows, rows, which) / bound[which, None]
 
-        chosen, failed = torch.zeros_like(self.index), torch.zeros_like(self.index, dtype=torch.bool)
         if not len(pending):
-            return chosen, failed
+            return torch.zeros_like(self.index), torch.zeros_like(self.index, dtype=torch.bool)
         expected = spectra.rank * float((bound / rate)[pending].mean())
         count = 8 * math.ceil(min(ROUND_FACTOR * expected, LARGEST_ROUND * spectra.rank) / 8)
-        fit = len(pending) if forms.is_fused else max(1, self.max_products // (count * forms.f.shape[1] // 2))
-        for part in torch.split(pending, fit):
-            drawn = accept(
-                self.streams, spectra.items, self.index, part, move, count, PROBABILITY_TOLERANCE, probabilities,
-                self.which * spectra.n_rows,
-            )  # fmt: skip
-            chosen, failed = chosen + drawn.rows, failed | drawn.out_of_range
-            self.proposals[self.live] += drawn.proposals
-        return chosen, failed
+        drawn = accept(
+            self.streams, spectra.items, self.index, pending, move, count, PROBABILITY_TOLERANCE, probabilities,
+            self.which * spectra.n_rows,
+        )  # fmt: skip
+        self.proposals[self.live] += drawn.proposals
+        return drawn.rows, drawn.out_of_range
 
     def _append(self, chosen: Tensor, left: Tensor, right: Tensor, added: Tensor, m: int) -> None:
         """Store the row chosen by each sample in ``added``, with its l and r̄. Samples have up to m items."""

@@ -29,20 +29,13 @@ from torch import Tensor
 
 from ndpp.linalg import EigenBasis
 from ndpp.linalg.eigen import SPECTRUM_TOLERANCE
-from ndpp.samplers.exact.monitors import RUNG_STEP
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, swapped, tight
-from ndpp.samplers.gpu.kernels.runtime import TILE
+from ndpp.samplers.gpu.kernels.runtime import TILE, even, swapped, tight
 
 MARGIN = 1e-9
 """What rounding may add to a bound, relative to the leverage: far above it, and far below what would let more proposals pass."""
 FORMS_BLOCK = 2**18
 """Items whose forms are computed at a time."""
-
-
-def radius(rung: int, device: torch.device) -> Tensor:
-    """Return the real node of a rung (1,), as a complex number."""
-    return torch.full((1,), np.exp(rung * RUNG_STEP), dtype=torch.complex128, device=device)
 
 
 class Peak(NamedTuple):
@@ -97,9 +90,9 @@ class Diagonal(NamedTuple):
             return None
         return torch.view_as_real(both).permute(0, 1, 4, 2, 3).flatten(1, 2).contiguous()
 
-    def peak(self, rung: int, Z: Tensor, log_det: Tensor) -> Peak | None:
-        """Return the real node of a rung from Z (1, r, r) and log det(I + tB) (1,) there; None if the coordinates do not give this Z."""
-        factors = self.factors(radius(rung, Z.device), Z)
+    def peak(self, rung: int, t: Tensor, Z: Tensor, log_det: Tensor) -> Peak | None:
+        """Return the real node t of a rung from Z (1, r, r) and log det(I + tB) (1,) there; None if the coordinates do not give this Z."""
+        factors = self.factors(t, Z)
         if factors is None:
             return None
         g, h = factors[0, 0, 0], factors[0, 2, 0]

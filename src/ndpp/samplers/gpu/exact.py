@@ -14,7 +14,7 @@ addition to X: rows of Q on the device, a table of 16h bytes per item and circle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,42 +29,42 @@ from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.monitors import Tolerances
 from ndpp.samplers.gpu import spectra
 from ndpp.samplers.gpu.circles import Circles
-from ndpp.samplers.gpu.clock import ClockGroup, clocks_that_fit
+from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.diagonal import Diagonal
-from ndpp.samplers.gpu.group import Context, Samples
+from ndpp.samplers.gpu.group import Context
 from ndpp.samplers.gpu.kernels.runtime import usable
-from ndpp.samplers.gpu.memory import MAX_SAMPLES, DeviceRows, free_memory
+from ndpp.samplers.gpu.memory import DeviceRows, free_memory
 from ndpp.samplers.gpu.projections import Projections
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.run import Run
 from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
 from ndpp.samplers.gpu.sets import BatchEngine, Drawn, items_of
 
+MAX_SAMPLES, MAX_OF_ANY_SIZE = 2**16, 2**18
+"""Maximum number of samples in parallel: the device is busy with fewer; more would only take memory. If the size is free, a batch has
+more: samples are then drawn in groups of one size each, or finish at different times."""
 COUNT_STEP = 1 << 19
 """The step whose random numbers determine the number of items of a sample. Items use the steps below."""
 SIDES_UP_TO = 32
 """Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200,
 sides are faster for 10 items and slower for 50; sizes in between were not timed."""
-FREE_SIZE_BATCH = 4
-"""Factor for the batch if the size is free: samples are then drawn in groups of one size each, or finish at different times."""
 
 
 @dataclass(eq=False)
 class ExactEngine(BatchEngine):
-    """Draws the samples of one :class:`~ndpp.samplers.Exact` on one device, at most ``max_samples`` in parallel."""
+    """Draws the samples of one :class:`~ndpp.samplers.Exact` on one device."""
 
     sampler: Exact
     device: torch.device
     device_rows: DeviceRows
     circles: Circles
     tolerances: Tolerances = field(default_factory=Tolerances)
-    max_samples: int = MAX_SAMPLES
     spectra: spectra.Spectra | None = None  # if clocks draw
     planner: Planner = field(init=False)
     items: Tensor = field(init=False)  # those of the support, and the number of all
 
     def __post_init__(self) -> None:
-        self.batch_factor = 1 if self.sampler.size is not None else FREE_SIZE_BATCH
+        self.max_samples = MAX_OF_ANY_SIZE if self.sampler.size is None else MAX_SAMPLES
         self.planner = Planner(self.context(Streams(PILOT_KEY, self.device)))
         self.items = items_of(self.sampler.kernel, self.device)
 
@@ -104,39 +104,32 @@ class ExactEngine(BatchEngine):
 
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
         """Draw the samples with these numbers."""
-        draw, given = self._by_clock if self.route == "clock" else self._by_size, len(self.sampler.given)
-        rows, sizes, counters = Drawn.scattered(list(draw(streams, key, numbers)), len(numbers), len(self.items) - 1)
-        return Drawn(self.items[rows], sizes, counters | {"rejections": counters["proposals"] - sizes + given})
+        given, sampler = torch.from_numpy(self.sampler.given).to(self.device), self.sampler
+        if self.spectra is None:
+            parts = list(self._by_size(streams, key, numbers, given))
+            rows, sizes, counters = Drawn.scattered(parts, len(numbers), len(self.items) - 1)
+        else:
+            rows, sizes, counters = draw_by_clocks(
+                self.spectra, streams, torch.zeros_like(numbers), numbers, given,
+                lambda _: Clock.prepare(sampler.kernel, index=sampler.index), partial(stream, key),
+            )  # fmt: skip
+        return Drawn(self.items[rows], sizes, counters | {"rejections": counters["proposals"] - sizes + len(given)})
 
-    def _by_clock(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Iterator[tuple[Tensor, Drawn]]:
-        """Yield positions and samples of any size."""
-        assert self.spectra is not None
-        sampler, given = self.sampler, torch.from_numpy(self.sampler.given).to(self.device)
-        mean = len(given) + float(sampler.size_law @ np.arange(len(sampler.size_law)))
-        for part in torch.split(torch.arange(len(numbers), device=self.device), clocks_that_fit(self.spectra, mean)):
-            clocks = ClockGroup(self.spectra, streams, torch.zeros_like(part), numbers[part], given)
-            on_cpu = clocks.run(lambda _: Clock.prepare(sampler.kernel, index=sampler.index), partial(stream, key))
-            yield part, Drawn(clocks.rows, clocks.n, {"proposals": clocks.proposals, "on_cpu": on_cpu})
-
-    def _by_size(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Iterator[tuple[Tensor, Drawn]]:
+    def _by_size(
+        self, streams: Streams, key: AnyArray, numbers: Tensor, given: Tensor
+    ) -> Iterator[tuple[Tensor, Drawn]]:
         """Yield positions and samples, in groups with the same number of items."""
-        given, wanted = torch.from_numpy(self.sampler.given).to(self.device), self._counts(streams, numbers)
+        context, rng, wanted = self.context(streams), partial(stream, key), self._counts(streams, numbers)
         for count in torch.unique(wanted).tolist():
-            fit, draw = self._drawer(streams, key, count) if count else (len(numbers), partial(Samples.begin, wanted=0))
-            for part in torch.split((wanted == count).nonzero()[:, 0], fit):
-                samples, at = draw(numbers[part]), torch.empty_like(part)
+            if count and self.route == "projection":
+                drawer: Projections | Run = Projections(context, rng, count)
+            else:
+                drawer = Run(context, rng, count, self.schedule(count))
+            for part in torch.split((wanted == count).nonzero()[:, 0], min(MAX_SAMPLES, drawer.fit)):
+                samples, at = drawer.draw(numbers[part]), torch.empty_like(part)
                 at[samples.numbers.argsort()] = part[numbers[part].argsort()]  # samples come in any order
                 rows = torch.cat([samples.rows, given.expand(len(part), -1)], 1)
-                yield at, Drawn(rows, torch.full_like(part, rows.shape[1]), samples.counters._asdict())
-
-    def _drawer(self, streams: Streams, key: AnyArray, count: int) -> tuple[int, Callable[[Tensor], Samples]]:
-        """Return how many samples of ``count`` items fit into memory, and what draws those with given numbers."""
-        context, rng = self.context(streams), partial(stream, key)
-        if self.route == "projection":
-            projections = Projections(context, rng, count)
-            return projections.fit(self.max_samples), projections.draw
-        schedule, run = self.schedule(count), Run(context, rng, self.max_samples)
-        return run.fit(count, schedule), partial(run.draw, wanted=count, schedule=schedule)
+                yield at, Drawn(rows, torch.full_like(part, rows.shape[1]), samples.counters)
 
     def _counts(self, streams: Streams, numbers: Tensor) -> Tensor:
         """Return the number of items of each sample in addition to the given ones (S,)."""

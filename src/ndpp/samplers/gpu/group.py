@@ -30,11 +30,10 @@ from ndpp.samplers.gpu.circles import Circles, DeviceCircle
 from ndpp.samplers.gpu.diagonal import Ceiling
 from ndpp.samplers.gpu.kernels.forms import weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, tight
+from ndpp.samplers.gpu.kernels.runtime import even, tight
 from ndpp.samplers.gpu.memory import DeviceRows
 from ndpp.samplers.gpu.proposals import (
     CHEAP_PROPOSALS,
-    Round,
     Streams,
     accept,
     ceiling_pays,
@@ -49,12 +48,17 @@ MAX_OFFSET = 1
 """How many rungs the ceiling may be off its centre before another one is built."""
 
 
-class Counters(NamedTuple):
-    """One entry per sample (S,): proposals, circles used, whether the CPU finished it, and the worst values of the monitors.
+class Samples(NamedTuple):
+    """Samples that want the same number of items.
 
-    Fields are names in ``Draws.info``.
+    ``numbers`` (S,) are their indices in the call, ``rows`` (S, wanted) the rows of the support chosen so far, ``basis`` (S, wanted, r) an
+    orthonormal basis q̂ of these rows of Q. The caller knows how many are chosen; entries beyond that are not used. The rest are counters
+    (S,), with the names of ``Draws.info``: circles used, whether the CPU finished the sample, the worst values of the monitors.
     """
 
+    numbers: Tensor
+    rows: Tensor
+    basis: Tensor
     proposals: Tensor
     recentred: Tensor
     on_cpu: Tensor
@@ -62,57 +66,38 @@ class Counters(NamedTuple):
     fraction: Tensor
 
     @classmethod
-    def zero(cls, count: int, device: torch.device) -> Counters:
-        """Return the counters of new samples."""
-        whole = torch.zeros(3, count, dtype=torch.int64, device=device)
-        real = torch.zeros(2, count, dtype=torch.float64, device=device)
-        return cls(whole[0], whole[1], whole[2], real[0], real[1] + 1)
-
-
-class Samples(NamedTuple):
-    """Samples that want the same number of items.
-
-    ``numbers`` (S,) are their indices in the call, ``rows`` (S, wanted) the rows of the support chosen so far, ``basis`` (S, wanted, r) an
-    orthonormal basis q̂ of these rows of Q. The caller knows how many are chosen; entries beyond that are not used.
-    """
-
-    numbers: Tensor
-    rows: Tensor
-    basis: Tensor
-    counters: Counters
-
-    @classmethod
-    def begin(cls, numbers: Tensor, wanted: int, rank: int = 0) -> Samples:
+    def begin(cls, numbers: Tensor, wanted: int, rank: int) -> Samples:
         """Return samples without items."""
-        S, device = len(numbers), numbers.device
-        rows = torch.zeros(S, wanted, dtype=torch.int64, device=device)
-        basis = torch.zeros(S, wanted, rank, dtype=torch.float64, device=device)
-        return cls(numbers, rows, basis, Counters.zero(S, device))
+        S = len(numbers)
+        basis = torch.zeros(S, wanted, rank, dtype=torch.float64, device=numbers.device)
+        whole, real = numbers.new_zeros(3, S), basis.new_zeros(2, S)
+        rows = numbers.new_zeros(S, wanted)
+        return cls(numbers, rows, basis, whole[0], whole[1], whole[2], real[0], real[1] + 1)
 
     @property
     def wanted(self) -> int:
         """Final number of items per sample, in addition to the given ones."""
         return self.rows.shape[1]
 
+    @property
+    def counters(self) -> dict[str, Tensor]:
+        """All counters by name."""
+        return dict(zip(self._fields[3:], self[3:]))
+
     def take(self, which: Tensor) -> Samples:
         """Return some of the samples, by a mask or by positions."""
-        counters = Counters(*(part[which] for part in self.counters))
-        return Samples(self.numbers[which], self.rows[which], self.basis[which], counters)
+        return Samples(*(part[which] for part in self))
 
     def finish(self, i: int, done: Done) -> None:
         """Take the items of the i-th sample from the CPU."""
         self.rows[i] = torch.from_numpy(done.rows)
-        self.counters.proposals[i] += done.proposals
-        self.counters.on_cpu[i] = 1
+        self.proposals[i] += done.proposals
+        self.on_cpu[i] = 1
 
     @classmethod
     def join(cls, parts: Sequence[Samples]) -> Samples:
         """Return the samples of all parts."""
-        if len(parts) == 1:
-            return parts[0]
-        arrays = zip(*((part.numbers, part.rows, part.basis, *part.counters) for part in parts))
-        numbers, rows, basis, *counters = map(torch.cat, arrays)
-        return cls(numbers, rows, basis, Counters(*counters))
+        return parts[0] if len(parts) == 1 else cls(*map(torch.cat, zip(*parts)))
 
 
 def orthonormal(q: Tensor, basis: Tensor) -> Tensor:
@@ -179,7 +164,7 @@ class Group:
             log_det, self.removed_trace = self.state.enter(n)
             self.log_w = self.log_w + log_det
         self.log_dropped = self._log_dropped()  # the largest log|w| of nodes that are not used (S,), on entering
-        samples.counters.recentred.add_(1)
+        samples.recentred.add_(1)
         self.ceiling_factor: Tensor | None = None  # (S,), C of the ceiling
         self.node_weights, self.trusted = self._weigh()
 
@@ -222,9 +207,9 @@ class Group:
         if self.n and left == 1:
             trusted &= self.state.chosen_excess(w, self.n) <= self.context.tolerances.chosen
         trusted &= self.alive
-        counters = self.samples.counters
-        torch.maximum(counters.trace_error, torch.where(trusted, error, 0.0), out=counters.trace_error)
-        torch.minimum(counters.fraction, torch.where(trusted, fraction, 1.0), out=counters.fraction)
+        worst = self.samples
+        torch.maximum(worst.trace_error, torch.where(trusted, error, 0.0), out=worst.trace_error)
+        torch.minimum(worst.fraction, torch.where(trusted, fraction, 1.0), out=worst.fraction)
         self.ceiling_factor = self._ceiling_factor(largest, total)
         return NodeWeights(w, error, fraction, edge), trusted
 
@@ -252,16 +237,16 @@ class Group:
     def draw(self) -> Tensor:
         """Draw and add the next item of all samples alive; return which met a probability outside [0, 1] (S,) and drew none."""
         samples, context, rank = self.samples, self.context, self.samples.basis.shape[2]
-        left, bounds = samples.wanted - self.n, None
-        turn = Round(first_round(rank, left))
+        left, bounds, judged = samples.wanted - self.n, None, 0
+        count = first_round(rank, left)
         if self.n and isinstance(self.state, Coordinates):
             typical = math.inf if self.ceiling_factor is None else float(self.ceiling_factor.nanmedian())
-            turn, bounds = round_of_survivors(rank, self.n, left, typical), self.bounds
+            (count, judged), bounds = round_of_survivors(rank, self.n, left, typical), self.bounds
         drawn = accept(
-            context.streams, context.device_rows.table, samples.numbers, self.alive.nonzero()[:, 0], self.n, turn,
-            context.tolerances.chance, self.probabilities, bounds=bounds,
+            context.streams, context.device_rows.table, samples.numbers, self.alive.nonzero()[:, 0], self.n, count,
+            context.tolerances.chance, self.probabilities, bounds=bounds, judged=judged,
         )  # fmt: skip
-        samples.counters.proposals.add_(drawn.proposals)
+        samples.proposals.add_(drawn.proposals)
         self._add(drawn.rows)
         return drawn.out_of_range
 
@@ -273,18 +258,18 @@ class Group:
 
     def probabilities(self, rows: Tensor, which: Tensor | None) -> Tensor:
         """Return qᵀMq of proposals (P, c), for all samples or for those at positions ``which``."""
-        (P, c), h, r = rows.shape, self.circle.half, self.samples.basis.shape[2]
         w = self.node_weights.w if which is None else self.node_weights.w[which]
-        w_parts = torch.stack([w.real, -w.imag], 2).view(P, 2 * h)
-        if self.n == 0 and self.table is not None:
-            return weighted_rows(self.table, rows, w_parts)
+        w_parts, table = torch.stack([w.real, -w.imag], 2).flatten(1), self.table
+        if self.n == 0 and table is not None:
+            return weighted_rows(table, rows, w_parts)
         q = self.context.device_rows.take(rows)
         minus = self.state.correction(q, rows, w, self._places(which), self.n) if self.n else None
-        if self.table is not None:
-            return weighted_rows(self.table, rows, w_parts, minus)
-        forms = self.circle.forms(q.view(P * c, r)).view(P, c, 2 * h)
-        own = torch.bmm(forms, w_parts[:, :, None])[:, :, 0]
-        return own if minus is None else own - minus.sum(1)
+        if table is None:
+            table, rows = (
+                self.circle.forms(q.flatten(0, 1)),
+                torch.arange(rows.numel(), device=rows.device).view(rows.shape),
+            )
+        return weighted_rows(table, rows, w_parts, minus)
 
     def _places(self, which: Tensor | None) -> Tensor:
         return torch.arange(len(self.alive), device=self.alive.device) if which is None else which

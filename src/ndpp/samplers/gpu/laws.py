@@ -1,27 +1,23 @@
 """Engines of all distributions, thousands of samples side by side: a component, then S = T ∪ R, and for families a pattern of each.
 
 This is how the CPU draws, too (:mod:`ndpp.samplers.laws`). T comes from the engine of a kernel (:mod:`.exact`), or for mixtures with shared
-ties from clocks of all components at once (:mod:`.tied`); R from hits: each item i is hit Poisson(log(1 + o_i)) times
-(:class:`~ndpp.samplers.unions.Alone`). Sets of one size are proposed in the same way, tilted towards that size, until one has it.
+ties from clocks of all components at once (:mod:`.tied`); R from hits. Sets of one size are proposed in the same way, tilted towards that
+size, until one has it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ndpp._types import AnyArray
 from ndpp.samplers.base import Engine, Sampler
-from ndpp.samplers.base import streams as cpu_streams
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.gpu.exact import ExactEngine
-from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.proposals import Streams, flipped
-from ndpp.samplers.gpu.sets import MAX_BATCH, BatchEngine, Drawn, LawEngine, hits, items_of, look_up_component, union
-from ndpp.samplers.gpu.spectra import alias_tables
+from ndpp.samplers.gpu.sets import MAX_BATCH, Alone, BatchEngine, Drawn, LawEngine, items_of, look_up_component, union
 from ndpp.samplers.gpu.tied import TiedEngine
 from ndpp.samplers.laws import ComponentSource, FamilySource, KernelSets, LawSampler, TiedSource
 from ndpp.samplers.unions import SizedUnion
@@ -57,26 +53,21 @@ class UnionEngine(LawEngine):
     sampler: LawSampler
     device: torch.device
     ties: ExactEngine | None
-    alone: AliasTable
-    alone_rate: Tensor
+    alone: Alone
     items: Tensor
     size: int | None
 
     @classmethod
     def prepare(cls, sampler: LawSampler, union: SizedUnion, device: torch.device) -> UnionEngine:
         """Copy the odds of R to the device."""
-        rates, ties = np.log1p(union.alone.odds)[None], union.ties.engine
+        ties, alone = union.ties.engine, Alone.of(union.alone.odds[None], device)
         assert ties is None or isinstance(ties, ExactEngine)
-        rate, items = torch.from_numpy(rates.sum(1)).to(device), items_of(union.ties.kernel, device)
-        return cls(sampler, device, ties, alias_tables(rates, device), rate, items, union.size)
+        return cls(sampler, device, ties, alone, items_of(union.ties.kernel, device), union.size)
 
     def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
         """Return a set for each number in the streams."""
-        apart, on_cpu = (
-            hits(self.alone, self.alone_rate, streams, torch.zeros_like(index), index),
-            torch.zeros_like(index),
-        )
-        every = self.items[apart]
+        on_cpu = torch.zeros_like(index)
+        every = self.items[self.alone.draw(streams, torch.zeros_like(index), index)]
         if self.ties is not None:
             tied = self.ties.drawn(streams, key, index)
             every, on_cpu = torch.cat([tied.ids, every], 1), tied.counters["on_cpu"]
@@ -105,9 +96,8 @@ class ComponentEngine(BatchEngine):
         sampler = self.source.sampler(c)
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
-        draws = [sampler.draw(rng) for rng in cpu_streams(key, numbers.tolist())]
-        sets = Drawn.of_lists([sampler.items_of(draw.rows) for draw in draws], self.sampler.kernel.n_items, numbers)
-        counters = {
-            name: numbers.new_tensor([draw.info[name] for draw in draws]) for name in ("proposals", "rejections")
-        }
-        return sets._replace(counters=counters)
+        draws = sampler._collect(sampler.draw_batch(key, numbers.tolist()))
+        sizes = numbers.new_tensor(draws.baskets.sizes)
+        ids = numbers.new_full((len(sizes), int(sizes.max())), self.sampler.kernel.n_items)
+        ids[torch.arange(ids.shape[1], device=self.device) < sizes[:, None]] = numbers.new_tensor(draws.baskets.indices)
+        return Drawn(ids, sizes, {name: numbers.new_tensor(draws.info[name]) for name in ("proposals", "rejections")})

@@ -13,8 +13,6 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.proposals import CEILING_FACTOR, first_round, round_of_survivors
 
-MAX_SAMPLES = 65536
-"""Maximum number of samples in parallel. The device is busy with fewer; more would only take memory."""
 MEMORY_SHARE = 0.8
 """Share of the free memory that samples may take; the rest is for what the estimate leaves out."""
 
@@ -47,16 +45,15 @@ def bytes_per_sample(
             own = h * stop * (4 * rank + 6 * c + 12 * stop) + 3 * c * rank
             own += max(h * 2 * rank, dropped * 2 * (rank + stop)) * stop
         else:
-            turn = round_of_survivors(rank, stop - 1, left, CEILING_FACTOR * left**0.5)
-            c, m = turn.proposals, turn.judged or turn.proposals
+            c, m = round_of_survivors(rank, stop - 1, left, CEILING_FACTOR * left**0.5)
             own = stop * (8 * rank + 4 * stop) + 4 * m * (h * stop + rank) + 2 * (h + dropped) * stop * stop + 4 * c
         peak = max(peak, own)
     return 8 * (peak + 2 * wanted * rank + 1)
 
 
-def samples_that_fit(device: torch.device, n_bytes: int, most: int) -> int:
-    """Return how many samples of so many bytes the memory holds: at least one, at most ``most``."""
-    return int(max(1, min(most, MEMORY_SHARE * free_memory(device) // n_bytes)))
+def samples_that_fit(device: torch.device, n_bytes: float) -> int:
+    """Return how many samples of so many bytes the memory holds, at least one."""
+    return int(max(1, MEMORY_SHARE * free_memory(device) // n_bytes))
 
 
 def rows_of(kernel: LowRankKernel, device: torch.device) -> Tensor:

@@ -40,12 +40,13 @@ class Projections:
         spectrum = sampler.ladder.cache.remember(key, lambda: Spectrum.of(coords, given, wanted))
         self.vectors, self.chance, self.heads = (torch.from_numpy(part).to(device) for part in spectrum)
 
-    def fit(self, most: int) -> int:
-        """Return how many samples the memory holds."""
+    @property
+    def fit(self) -> int:
+        """How many samples the memory holds."""
         k, r = self.wanted, self.vectors.shape[1]
         c = max(first_round(r, k), first_round(r, 1))
         numbers = 2 * k * r + c * (2 * r + 4 * k + 8) + 2 * k * k
-        return samples_that_fit(self.vectors.device, 8 * numbers, most)
+        return samples_that_fit(self.vectors.device, 8 * numbers)
 
     def draw(self, numbers: Tensor) -> Samples:
         """Return the samples with these numbers."""
@@ -67,7 +68,7 @@ class Projections:
                 probabilities,
             )  # fmt: skip
             alive &= ~drawn.out_of_range
-            samples.counters.proposals.add_(drawn.proposals)
+            samples.proposals.add_(drawn.proposals)
             samples.rows[:, n] = drawn.rows
             samples.basis[:, n] = orthonormal(torch.bmm(V, items.take(drawn.rows)[:, :, None])[:, None, :, 0], E)
         for i in (~alive).nonzero()[:, 0].tolist():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ CEILING_FACTOR = 2.5
 items leave of the leverage is the better bound."""
 ROUND_GROWTH, SURVIVORS_GROWTH = (1, 1, 2, 4), (1, 3, 8, 16)
 """Growth of later rounds, in which few samples are left and launches dominate the cost; the second if bounds are computed first."""
+
+Probabilities: TypeAlias = Callable[[Tensor, Tensor | None], Tensor]
+"""A number for each proposal (P, c) of the samples at some positions (P,), or of all samples (None)."""
 
 
 class Streams:
@@ -63,9 +66,12 @@ def flipped(key: AnyArray, bits: int) -> AnyArray:
 
 
 def look_up_cdf(cdf: Tensor, uniforms: Tensor) -> Tensor:
-    """Return an index for each uniform in [0, 1), by the sums of weights ``cdf``: :func:`ndpp.items.base.look_up_cdf` on a device."""
-    places = torch.searchsorted(cdf, uniforms * cdf[-1], right=True)
-    return torch.minimum(places, torch.searchsorted(cdf, cdf[-1:]))
+    """Return an index for each uniform in [0, 1), by the sums of weights ``cdf`` (m,): :func:`ndpp.items.base.look_up_cdf` on a device.
+
+    Rows of uniforms (P, c) are looked up in rows of sums (P, m).
+    """
+    total = cdf[..., -1:].contiguous()
+    return torch.minimum(torch.searchsorted(cdf, uniforms * total, right=True), torch.searchsorted(cdf, total))
 
 
 class Accepted(NamedTuple):
@@ -84,26 +90,20 @@ def first_round(rank: int, left: int) -> int:
     return 8 * math.ceil(max(factor * mean, min(CHEAP_ROUND_FACTOR * mean, CHEAP_PROPOSALS)) / 8)
 
 
-class Round(NamedTuple):
-    """The number of proposals in a first round; and how many of those that pass their bound are judged together, if bounds are computed."""
-
-    proposals: int
-    judged: int | None = None
-
-
 def ceiling_pays(rank: int, n: int, left: int) -> bool:
     """Tell whether the ceiling bounds more than what n items leave of the leverage."""
     return rank - n >= CEILING_FACTOR * left * math.sqrt(left)
 
 
-def round_of_survivors(rank: int, n: int, left: int, ceiling: float) -> Round:
-    """Return the first round of samples with n items and ``left`` to come, for proposals that are rejected by their bounds first.
+def round_of_survivors(rank: int, n: int, left: int, ceiling: float) -> tuple[int, int]:
+    """Return the number of proposals in a first round, and how many of those that pass their bounds are judged together.
 
-    On average (rank − n)/left proposals that pass the first bound are needed, and ``ceiling`` that pass the second.
+    Samples have n items, and ``left`` to come. On average (rank − n)/left proposals that pass the first bound are needed, and ``ceiling``
+    that pass the second.
     """
     needed = min((rank - n) / left, ceiling)  # the first if the ceiling is not a number
     proposals = 8 * math.ceil(min(SURVIVORS * rank / left, max(MANY, rank / left)) / 8)
-    return Round(proposals, min(proposals, max(GRAIN, GRAIN * round(JUDGED * needed / GRAIN))))
+    return proposals, min(proposals, max(GRAIN, GRAIN * round(JUDGED * needed / GRAIN)))
 
 
 def accept(
@@ -112,20 +112,20 @@ def accept(
     samples: Tensor,
     pending: Tensor,
     step: int,
-    count: int | Round,
+    count: int,
     tolerance: float,
-    probabilities: Callable[[Tensor, Tensor | None], Tensor],
+    probabilities: Probabilities,
     starts: Tensor | None = None,
-    bounds: Callable[[Tensor, Tensor | None], Tensor] | None = None,
+    bounds: Probabilities | None = None,
+    judged: int = 0,
 ) -> Accepted:
     """Return the first accepted proposal of each sample.
 
     ``samples`` (S,) are numbers, ``pending`` the positions of those that need an item, ``count`` the proposals in the first round, and
-    ``tolerance`` how far rounding may move an acceptance probability outside [0, 1]. ``probabilities(rows, which)`` is qᵀMq of proposals
-    (P, c) for the samples at positions ``which``; None means all samples. ``starts`` (S,) is where the table of each sample starts, if
-    there are several. ``bounds`` are upper bounds of ``probabilities`` that cost less: proposals that they reject are not judged.
+    ``tolerance`` how far rounding may move an acceptance probability outside [0, 1]. ``probabilities`` are qᵀMq. ``starts`` (S,) is where
+    the table of each sample starts, if there are several. ``bounds`` are upper bounds of ``probabilities`` that cost less: proposals that
+    they reject are not judged, and of the others ``judged`` together.
     """
-    first, judged = count if isinstance(count, Round) else Round(count)
     starts = torch.zeros_like(samples) if starts is None else starts
     rows, proposals = torch.zeros_like(samples), torch.zeros_like(samples)
     out_of_range = torch.zeros_like(samples, dtype=torch.bool)
@@ -134,14 +134,14 @@ def accept(
         if not len(pending):
             return Accepted(rows, proposals, out_of_range)
         times = growth[min(turn, len(growth) - 1)]
-        width = first * times
+        width = count * times
         places = torch.arange(width, device=samples.device)
         which = None if len(pending) == len(samples) else pending
         whose = (starts, samples) if which is None else (starts[which], samples[which])
         proposed, threshold = streams.propose(table, *whose, step, total, width)
         total += width
         bound = leverage = table.leverage[proposed]
-        if judged is None or bounds is None:
+        if bounds is None:
             value = probabilities(proposed, which)
         else:
             bound = bounds(proposed, which)
@@ -169,7 +169,7 @@ def _of_survivors(
     pending: Tensor,
     which: Tensor | None,
     judged: int,
-    probabilities: Callable[[Tensor, Tensor | None], Tensor],
+    probabilities: Probabilities,
 ) -> Tensor:
     """Return the probabilities of proposals (P, c), up to the first that exceeds its threshold; zero for those whose bounds do not.
 

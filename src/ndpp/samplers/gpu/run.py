@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.exact.monitors import unbiased_count
+from ndpp.samplers.exact.plan import plan_from_moments
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group, Samples
@@ -45,26 +46,28 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Draws samples that want the same number of items, at most ``max_samples`` in parallel.
-
-    ``rng(i)`` is the CPU's stream of sample i, used if the CPU must finish it.
-    """
+    """Draws samples of ``wanted`` items. ``rng(i)`` is the CPU's stream of sample i, used if the CPU must finish it."""
 
     context: Context
     rng: Callable[[int], np.random.Generator]
-    max_samples: int
+    wanted: int
+    schedule: list[Stage]
 
-    def fit(self, wanted: int, schedule: list[Stage]) -> int:
-        """Return how many samples of ``wanted`` items the memory holds on these circles."""
+    @property
+    def fit(self) -> int:
+        """How many samples the memory holds."""
+        return self._fit(self.schedule)
+
+    def _fit(self, schedule: list[Stage]) -> int:
         circles, rank = self.context.circles, self.context.sampler.kernel.rank
         stages = [(*stage.circle.halves, stage.stop) for stage in schedule]
-        n_bytes = bytes_per_sample(rank, wanted, stages, keeps_sides=circles.diagonal is None)
-        return samples_that_fit(circles.device_rows.device, n_bytes, self.max_samples)
+        n_bytes = bytes_per_sample(rank, self.wanted, stages, keeps_sides=circles.diagonal is None)
+        return samples_that_fit(circles.device_rows.device, n_bytes)
 
-    def draw(self, numbers: Tensor, wanted: int, schedule: list[Stage]) -> Samples:
-        """Return the samples with these numbers, in any order, with ``wanted`` items each."""
-        samples, complete = Samples.begin(numbers, wanted, self.context.sampler.kernel.rank), list[Samples]()
-        for stage in schedule:
+    def draw(self, numbers: Tensor) -> Samples:
+        """Return the samples with these numbers, in any order."""
+        samples, complete = Samples.begin(numbers, self.wanted, self.context.sampler.kernel.rank), list[Samples]()
+        for stage in self.schedule:
             if len(samples.numbers):
                 samples, on_cpu = self._through(samples, stage)
                 complete += on_cpu
@@ -115,13 +118,12 @@ class Run:
 
     def _planned(self, task: Task, rung: int) -> list[Task]:
         """Return tasks on circles planned for each sample; samples with the same plan stay together."""
-        samples, n = task.samples, task.n
-        plans = self.context.circles.plan(samples.basis[:, :n], samples.wanted - n, np.full(len(samples.numbers), rung))
-        tasks = []
+        samples, n, left, tasks = task.samples, task.n, self.wanted - task.n, []
+        plans = plan_from_moments(*self.context.circles.centre(samples.basis[:, :n], left, rung), left)
         for plan in sorted(set(plans), reverse=True):
             which = torch.tensor([i for i, other in enumerate(plans) if other == plan], device=samples.numbers.device)
             # Twice the nodes of the plan, which often has too few: a refused circle costs more than some nodes.
-            tasks.append(Task(samples.take(which), n, self._wider(plan)))
+            tasks.append(Task(samples.take(which), n, self._wider(CircleKey(*plan))))
         return tasks
 
     @property
@@ -135,12 +137,12 @@ class Run:
         """Return the task in parts that fit into memory."""
         if task.circle is None:
             return [task]
-        fit = self.fit(task.samples.wanted, [Stage(task.n, stop, task.circle)])
-        places = torch.arange(len(task.samples.numbers), device=task.samples.numbers.device)
-        return [task._replace(samples=task.samples.take(some)) for some in torch.split(places, fit)]
+        fit, numbers = self._fit([Stage(task.n, stop, task.circle)]), task.samples.numbers
+        places = torch.split(torch.arange(len(numbers), device=numbers.device), fit)
+        return [task._replace(samples=task.samples.take(some)) for some in places]
 
     def _complete_on_cpu(self, task: Task) -> Samples:
-        samples, nodes = task.samples, self.context.sampler.nodes(task.samples.wanted)
+        samples, nodes = task.samples, self.context.sampler.nodes(self.wanted)
         for i, number in enumerate(samples.numbers.tolist()):
             begun = Unfinished(samples.rows[i, : task.n].cpu().numpy(), 0)
             samples.finish(i, nodes.finish(self.rng(number), begun))

@@ -79,7 +79,7 @@ class Planner:
     """Plans and stores schedules. ``context`` has the stream of the pilots."""
 
     context: Context
-    schedules: dict[int, list[Stage]] = field(default_factory=dict)
+    schedules: dict[int, list[Stage]] = field(default_factory=lambda: {0: []})
 
     @property
     def choice(self) -> Choice:
@@ -113,7 +113,7 @@ class Planner:
             due = n >= tried + self.choice.retry_after or not _suitable(group, self.choice.max_edge)
             if not due and not ceiling_pays(sampler.kernel.rank, n, wanted - n):
                 continue
-            centred = circles.centre(pilots.basis[:, :n], wanted - n, np.full(PILOTS, group.circle.key.rung))
+            centred = circles.centre(pilots.basis[:, :n], wanted - n, group.circle.key.rung)
             circles.centres[wanted, n] = int(np.median(centred[0]))
             if not due:
                 continue

@@ -13,13 +13,14 @@ import torch
 from scipy.special import pdtr, pdtrik
 from torch import Tensor
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, FloatArray
 from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, DeviceError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draws
 from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
+from ndpp.samplers.gpu.spectra import alias_tables
 from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler
 
 COMPONENT_STEP, HITS_STEP, ALONE_STEP = 1 << 22, (1 << 22) + 1, (1 << 22) + 2
@@ -39,14 +40,6 @@ class Drawn(NamedTuple):
     counters: dict[str, Tensor]
 
     @classmethod
-    def of_lists(cls, sets: Sequence[IntArray], fill: int, like: Tensor) -> Drawn:
-        """Return sets of the CPU, without counters, on the device of an array of integers."""
-        sizes = like.new_tensor([len(one) for one in sets])
-        ids = like.new_full((len(sets), int(sizes.max())), fill)
-        ids[torch.arange(ids.shape[1], device=like.device) < sizes[:, None]] = like.new_tensor(np.concatenate(sets))
-        return cls(ids, sizes, {})
-
-    @classmethod
     def scattered(cls, parts: Sequence[tuple[Tensor, Drawn]], count: int, fill: int) -> Drawn:
         """Return ``count`` sets, given in parts with the positions of each; counters are those that all parts have."""
         one = parts[0][1]
@@ -61,12 +54,11 @@ class Drawn(NamedTuple):
 
 
 class BatchEngine(ABC):
-    """Draws ``batch_factor * max_samples`` samples per batch; ``max_samples`` is halved when memory runs out."""
+    """Draws at most ``max_samples`` samples per batch, half as many when memory runs out."""
 
     sampler: Any
     device: torch.device
     max_samples: int
-    batch_factor: int = 1
 
     @abstractmethod
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
@@ -80,12 +72,11 @@ class BatchEngine(ABC):
         DeviceError
             The memory does not hold one sample, or the device was lost. Everything yielded before is valid.
         """
-        streams, times = Streams(key, self.device), self.batch_factor
-        begin, last = first, first + n_samples
+        streams, begin, last = Streams(key, self.device), first, first + n_samples
         # Kernels start on the current device, whatever device their arguments are on.
         here = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
         while begin < last:
-            numbers = torch.arange(begin, min(last, begin + times * self.max_samples), device=self.device)
+            numbers = torch.arange(begin, min(last, begin + self.max_samples), device=self.device)
             try:
                 with here:
                     draws = self._draws(streams, key, numbers)
@@ -95,8 +86,7 @@ class BatchEngine(ABC):
                         f"the memory of {self.device} does not hold one sample",
                         advice="Free some, or draw on the CPU with {device:'cpu'}.",
                     ) from error
-                self.max_samples = max(1, len(numbers) // (2 * times))
-                times = 1 if self.max_samples == 1 else times
+                self.max_samples = len(numbers) // 2
                 torch.cuda.empty_cache()
             except DeviceLost as error:
                 raise DeviceError(
@@ -174,17 +164,29 @@ def items_of(kernel: LowRankKernel, device: torch.device) -> Tensor:
     return torch.from_numpy(np.append(kernel.catalogue_ids(np.arange(kernel.n_rows)), kernel.n_items)).to(device)
 
 
-def hits(table: AliasTable, rates: Tensor, streams: Streams, which: Tensor, index: Tensor) -> Tensor:
-    """Return R of each sample, as rows of the support with repetitions; after them, their number.
+class Alone(NamedTuple):
+    """R of C components: :class:`ndpp.samplers.unions.Alone` for many samples. P(N ≤ k) of the number of hits (C, m), and what they hit."""
 
-    ``table`` has the rates of the items of each component, ``rates`` (C,) their sums, ``which`` (S,) the samples' components.
-    """
-    cdf = torch.from_numpy(_poisson_cdf(rates.cpu().numpy())).to(index.device)
-    count = torch.searchsorted(cdf[which], streams.uniforms(index, HITS_STEP, 0, 1)[0], right=True)
-    starts = which * table.n_rows
-    rows, _ = streams.propose(table, starts, index, ALONE_STEP, 0, max(1, int(count.max())))
-    places = torch.arange(rows.shape[1], device=index.device)
-    return torch.where(places < count, rows - starts[:, None], table.n_rows)
+    cdf: Tensor
+    table: AliasTable
+
+    @classmethod
+    def of(cls, odds: FloatArray, device: torch.device) -> Alone:
+        """Tabulate the hits of items with these odds (C, n): Poisson(log(1 + o)) of each."""
+        rates = np.log1p(odds)
+        mean = rates.sum(axis=1)
+        most = int(pdtrik(1 - 1e-16, float(mean.max()))) + 20 if mean.max() > 0 else 0
+        cdf = np.asarray(pdtr(np.arange(most + 1), mean[:, None]))
+        cdf[:, -1] = 1.0
+        return cls(torch.from_numpy(cdf).to(device), alias_tables(rates, device))
+
+    def draw(self, streams: Streams, which: Tensor, index: Tensor) -> Tensor:
+        """Return R of samples of these components (S,), as rows of the support with repetitions; after them, their number."""
+        count = torch.searchsorted(self.cdf[which], streams.uniforms(index, HITS_STEP, 0, 1)[0], right=True)
+        starts = which * self.table.n_rows
+        rows, _ = streams.propose(self.table, starts, index, ALONE_STEP, 0, max(1, int(count.max())))
+        places = torch.arange(rows.shape[1], device=index.device)
+        return torch.where(places < count, rows - starts[:, None], self.table.n_rows)
 
 
 def union(rows: Tensor, fill: int) -> tuple[Tensor, Tensor]:
@@ -193,11 +195,3 @@ def union(rows: Tensor, fill: int) -> tuple[Tensor, Tensor]:
     rows[:, 1:][rows[:, 1:] == rows[:, :-1]] = fill
     sizes = (rows < fill).sum(1)
     return rows.sort(dim=1).values[:, : int(sizes.max())], sizes
-
-
-def _poisson_cdf(rates: FloatArray) -> FloatArray:
-    """Return P(N ≤ k) for k = 0, 1, … up to where all of them are one, of Poisson distributions with these means (C,)."""
-    most = int(pdtrik(1 - 1e-16, float(rates.max()))) + 20 if rates.max() > 0 else 0
-    cdf = pdtr(np.arange(most + 1), rates[:, None])
-    cdf[:, -1] = 1.0
-    return np.asarray(cdf)

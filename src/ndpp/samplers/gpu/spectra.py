@@ -35,15 +35,13 @@ RANK_TOLERANCE = 1e-13
 class Spectra(NamedTuple):
     """Of C components: eigenvalues (C, K) and how often each counts; ``rows`` (C·n, 3, 2K), as pairs of reals: l, r̄ and the products lr.
 
-    ``items`` proposes by leverage, ``alone`` by log(1 + o_i); ``alone_rate`` (C,) is the sum of the latter.
+    ``items`` proposes by leverage; ``diagonal`` (C,) are components whose decomposition agrees with their resolvents.
     """
 
     eigenvalues: Tensor
     multiplicity: Tensor
     rows: Tensor
     items: AliasTable
-    alone: AliasTable
-    alone_rate: Tensor
     diagonal: Tensor
     rank: int
 
@@ -74,24 +72,15 @@ def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
     for c in range(C):
         rows = (q * p[c].sqrt()[:, None]) @ F_inverse[c].mT
         every[c], leverage[c] = _of_rows(basis, c, rows), rows.square().sum(1)
-    rates = np.log1p(odds)
-    return Spectra(
-        basis.values, basis.multiplicity, every.flatten(0, 1), alias_tables(leverage.cpu().numpy(), device),
-        alias_tables(rates, device), torch.from_numpy(rates.sum(1)).to(device), diagonal, r,
-    )  # fmt: skip
+    items = alias_tables(leverage.cpu().numpy(), device)
+    return Spectra(basis.values, basis.multiplicity, every.flatten(0, 1), items, diagonal, r)
 
 
 def of_kernel(q: Tensor, basis: EigenBasis, items: AliasTable) -> Spectra:
-    """Return the tables of one kernel with this basis, of which nothing comes alone.
-
-    q (n, r) are its rows on the device, and ``items`` proposes them by leverage.
-    """
+    """Return the tables of one kernel with this basis and rows q (n, r) on the device; ``items`` proposes them by leverage."""
     on_device = _padded(EigenBasis(*(torch.from_numpy(np.array(part)[None]).to(q.device) for part in basis)))
     every = torch.ones(1, dtype=torch.bool, device=q.device)
-    return Spectra(
-        on_device.values, on_device.multiplicity, _of_rows(on_device, 0, q), items, items, q.new_zeros(1), every,
-        q.shape[1],
-    )  # fmt: skip
+    return Spectra(on_device.values, on_device.multiplicity, _of_rows(on_device, 0, q), items, every, q.shape[1])
 
 
 def _padded(basis: EigenBasis) -> EigenBasis:

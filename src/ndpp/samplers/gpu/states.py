@@ -15,8 +15,8 @@ from ndpp.samplers.gpu.diagonal import MARGIN, Ceiling, Diagonal
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.layout import even, pairs, tight
-from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces, parts
+from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces
+from ndpp.samplers.gpu.kernels.runtime import even, pairs, parts, tight
 
 
 class Sides:

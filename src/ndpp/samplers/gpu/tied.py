@@ -19,11 +19,11 @@ from torch import Tensor
 from ndpp._types import AnyArray, IntArray
 from ndpp.samplers.base import stream
 from ndpp.samplers.clock import Clock
-from ndpp.samplers.gpu.clock import ClockGroup, clocks_that_fit
+from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.kernels.propose import MASK, philox, unit
 from ndpp.samplers.gpu.memory import free_memory, rows_of
-from ndpp.samplers.gpu.proposals import Streams, flipped
-from ndpp.samplers.gpu.sets import Drawn, LawEngine, hits, items_of, look_up_component, union
+from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
+from ndpp.samplers.gpu.sets import Alone, Drawn, LawEngine, items_of, look_up_component, union
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, prepare
 from ndpp.samplers.laws import FamilySource, LawSampler, TiedSource
 
@@ -91,9 +91,9 @@ class FamilyItems(NamedTuple):
                 g, c = families[part], which[part]
                 first, second = _uniforms(streams, index[part], g, width + 1)
                 own, sums = items[position[g]], self.weights[c[:, None], self.slots[g]].cumsum(1)
-                state = _look_up(sums, first[:, 0])
-                odds = self.odds[own, state[:, None]] * self.scale[c, None]
-                begins = _look_up(-torch.expm1(-torch.log1p(odds).cumsum(1)), second[:, 0])[:, None]
+                state = look_up_cdf(sums, first[:, :1])
+                odds = self.odds[own, state] * self.scale[c, None]
+                begins = look_up_cdf(-torch.expm1(-torch.log1p(odds).cumsum(1)), second[:, :1])
                 places = torch.arange(width, device=index.device)
                 yield part, own, (places == begins) | (places > begins) & (first[:, 1:] < odds / (1 + odds))
 
@@ -116,7 +116,7 @@ class TiedEngine(LawEngine):
     blocks: list[slice]
     size: int | None
     patterns: FamilyItems | None
-    _spectra: dict[int, Spectra] = field(default_factory=dict, repr=False)
+    _tables: dict[int, tuple[Spectra, Alone]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def prepare(cls, sampler: LawSampler, source: TiedSource | FamilySource, device: torch.device) -> TiedEngine:
@@ -133,26 +133,24 @@ class TiedEngine(LawEngine):
         items = items_of(ties, device)
         return cls(sampler, device, tied, rows_of(ties, device), items, components, cdf, blocks, source.size, patterns)
 
-    def spectra(self, block: int) -> Spectra:
-        """Return the tables of a block of components; those of the last one used are kept."""
-        if block not in self._spectra:
-            self._spectra.clear()
+    def tables(self, block: int) -> tuple[Spectra, Alone]:
+        """Return what draws T and R of a block of components; that of the last one used is kept."""
+        if block not in self._tables:
+            self._tables.clear()
             mixture, which = self.source.mixture, self.components[self.blocks[block]]
             log_tilt = 0.0 if self.source.log_tilt is None else self.source.log_tilt[which]
             odds = mixture.tilted_odds(log_tilt, which)
-            self._spectra[block] = prepare(self.q, torch.from_numpy(mixture.core).to(self.device), odds)
-        return self._spectra[block]
+            spectra = prepare(self.q, torch.from_numpy(mixture.core).to(self.device), odds)
+            self._tables[block] = spectra, Alone.of(odds, self.device)
+        return self._tables[block]
 
     def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
         """Return a set for each number in the streams; of families, those with more than items are wanted are rejected."""
         which, found = look_up_component(self.cdf, streams, index), list[tuple[Tensor, Drawn]]()
         for number, block in enumerate(self.blocks):
-            positions = ((which >= block.start) & (which < block.stop)).nonzero()[:, 0]
-            if len(positions):
-                spectra, local = self.spectra(number), which[positions] - block.start
-                for part in self._groups(spectra, local):
-                    at = positions[part]
-                    found.append((at, self._group(spectra, block, streams, key, local[part], index[at])))
+            at = ((which >= block.start) & (which < block.stop)).nonzero()[:, 0]
+            if len(at):
+                found.append((at, self._of_block(number, streams, key, which[at] - block.start, index[at])))
         n_items = int(self.items[-1])
         drawn = Drawn.scattered(found, len(index), n_items)
         if self.patterns is None:
@@ -162,27 +160,17 @@ class TiedEngine(LawEngine):
         ids, sizes = self.patterns.draw(streams, index, which, touched)
         return Drawn(ids, torch.where(hopeless, -1, sizes), drawn.counters)
 
-    def _groups(self, spectra: Spectra, which: Tensor) -> Iterator[Tensor]:
-        """Yield positions of samples whose clocks run together, as many as fit into memory."""
-        every = torch.arange(len(spectra.eigenvalues), device=self.device)
-        f = spectra.factors(every, self.q.new_zeros(len(every)))
-        mean = float((spectra.multiplicity * f.real).sum(1)[which].mean())
-        more = 60 * float(spectra.alone_rate.max()) + 2000
-        yield from torch.split(torch.arange(len(which), device=self.device), clocks_that_fit(spectra, mean, more))
-
-    def _group(
-        self, spectra: Spectra, block: slice, streams: Streams, key: AnyArray, which: Tensor, index: Tensor
-    ) -> Drawn:
+    def _of_block(self, block: int, streams: Streams, key: AnyArray, which: Tensor, index: Tensor) -> Drawn:
         """Draw samples of the components ``which`` of a block."""
+        (spectra, alone), components = self.tables(block), self.components[self.blocks[block]]
 
         def clock_of(c: int) -> Clock:
-            return Clock.prepare(self.source.kernel(int(self.components[block][c])).low_rank)
+            return Clock.prepare(self.source.kernel(int(components[c])).low_rank)
 
-        clocks = ClockGroup(spectra, streams, which, index)
-        on_cpu = clocks.run(clock_of, partial(stream, flipped(key, CPU_KEY)))
-        apart = hits(spectra.alone, spectra.alone_rate, streams, which, index)
-        rows, sizes = union(torch.cat([clocks.rows, apart], 1), spectra.n_rows)
-        return Drawn(self.items[rows], sizes, {"on_cpu": on_cpu})
+        rng = partial(stream, flipped(key, CPU_KEY))
+        ties = draw_by_clocks(spectra, streams, which, index, index[:0], clock_of, rng)
+        rows, sizes = union(torch.cat([ties.ids, alone.draw(streams, which, index)], 1), spectra.n_rows)
+        return Drawn(self.items[rows], sizes, {"on_cpu": ties.counters["on_cpu"]})
 
 
 def _by_width(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
@@ -206,9 +194,3 @@ def _uniforms(streams: Streams, index: Tensor, families: Tensor, count: int) -> 
     place, step = torch.arange(count, device=index.device), (FAMILY_STEP + families)[:, None]
     a, b, c, d = philox((place, step, counter[:, None] & MASK, counter[:, None] >> 32 & MASK), key)
     return unit(a, b), unit(c, d)
-
-
-def _look_up(cdf: Tensor, uniforms: Tensor) -> Tensor:
-    """Return an index for each uniform (P,), by the sums of weights in its row of ``cdf`` (P, m)."""
-    total = cdf[:, -1:]
-    return torch.minimum((cdf <= uniforms[:, None] * total).sum(1), (cdf < total).sum(1))

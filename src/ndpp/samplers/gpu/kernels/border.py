@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, jit, put, reciprocal, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, jit, pairs, put, reciprocal, split, tight, tl, triton
 
 SETTINGS = {
     8: (8, 4, 1, 1),
@@ -35,7 +34,7 @@ def border(
 ) -> tuple[Tensor, Tensor | None]:
     """Border G⁻¹ and (VU)ᵀ, both (b, 2, capacity, capacity), with an item, in place; return the pivots π and tr(G⁻¹VU), both (b,).
 
-    G⁻¹ is stored as in :func:`~ndpp.samplers.gpu.kernels.layout.tight` and rewritten completely; of (VU)ᵀ only the border is written.
+    G⁻¹ is stored as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight` and rewritten completely; of (VU)ᵀ only the border is written.
     ``parts`` (b, 4, n) holds q̂Zq, real and imaginary, and qZq̂ᵀ likewise, the new item last; ``squares`` the same for Z². Without VU
     and these, there is no trace.
     """

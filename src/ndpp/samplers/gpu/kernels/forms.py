@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import pairs, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, put, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, pairs, parts, put, tight, tl, triton
 
 ROW_WIDTH = 32
 """Proposals per program: one for each thread of a warp. Rows of the table are scattered, and the kernel is limited by memory."""
@@ -73,7 +72,7 @@ def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) 
     """Return Re w_j xᵀG_j⁻¹y at each node, shape (P, h, c), for the samples at ``which`` (P,).
 
     x and y (P, n, h, 2, c) are real and imaginary parts; each is an array of its own, or both lie together in one of shape (P, n, h, 4, c).
-    ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`; ``w`` is
+    ``inverse`` (S·h, 2, capacity, capacity) holds G⁻¹ of all samples as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`; ``w`` is
     (P, h). Kernels read 16 bytes at a time: c must be a multiple of 2, capacity even, and the column after the n-th finite.
     """
     (P, n, h, _, c), capacity = x.shape, inverse.shape[2]
@@ -82,15 +81,15 @@ def correction(x: Tensor, y: Tensor, inverse: Tensor, w: Tensor, which: Tensor) 
     out = torch.empty(P, h, c, dtype=inverse.dtype, device=inverse.device)
     C = WIDTH[n > SMALL]
     grid, shape = (P * h * triton.cdiv(c, C),), (n, h, c // 2, capacity // 2)
-    arrays, parts = (x, y, inverse, torch.view_as_real(w), which, out), x.stride(2) // c
+    arrays, planes = (x, y, inverse, torch.view_as_real(w), which, out), x.stride(2) // c
     if n <= SMALL:
         N = max(4, triton.next_power_of_2(n))
-        correction_small_kernel[grid](*arrays, *shape, PARTS=parts, N=N, C=C, U=16 // N, num_warps=1)
+        correction_small_kernel[grid](*arrays, *shape, PARTS=planes, N=N, C=C, U=16 // N, num_warps=1)
     else:
         turns = triton.cdiv(n, ROWS_PER_TURN)
         tiles = triton.cdiv(triton.cdiv(n, TILE), turns)
         options = {"num_warps": 1, "num_stages": min(2, tiles)}
-        correction_kernel[grid](*arrays, *shape, PARTS=parts, N=TILE, C=C, T=tiles, TURNS=turns, **options)
+        correction_kernel[grid](*arrays, *shape, PARTS=planes, N=TILE, C=C, T=tiles, TURNS=turns, **options)
     return out
 
 
@@ -194,12 +193,6 @@ class Forms(NamedTuple):
     f_right: Tensor
     H: Tensor
 
-    @property
-    def is_fused(self) -> bool:
-        """Whether a kernel computes them, without intermediate results in memory."""
-        m, width = self.H.shape[1:]
-        return runtime.usable(self.f.device) and m <= LARGEST and width > 0 and width % COLUMNS == 0
-
 
 def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) -> Tensor:
     """Return q_aᵀZq_a = l_a f r_a − (l_a f r_Y)(H r_a) of proposals (P, c) for the samples at ``which`` (P,).
@@ -207,7 +200,7 @@ def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) ->
     Proposals are rows of ``table`` (N, 3, 2K), which has l_a, the conjugate of r_a and their products l_a r_a.
     """
     (P, c), (m, width) = rows.shape, forms.H.shape[1:]
-    if not forms.is_fused or not rows.numel():
+    if not (runtime.usable(rows.device) and m <= LARGEST and width % COLUMNS == 0 and width * rows.numel()):
         return remaining_forms_plain(forms, table, rows, which)
     out, tile = torch.empty(P, c, dtype=torch.float64, device=rows.device), max(TILE, triton.next_power_of_2(m))
     warps = {16: 2, 32: 4, 64: 4, 128: 8}[tile]
@@ -219,9 +212,12 @@ def remaining_forms(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) ->
 
 def remaining_forms_plain(forms: Forms, table: Tensor, rows: Tensor, which: Tensor) -> Tensor:
     """Twin of :func:`remaining_forms`."""
-    f, f_right, H = (part[which] for part in forms)
-    left, right, own = table[rows].unbind(2)
-    return (own @ f[:, :, None])[:, :, 0] - ((left @ f_right.mT) * (right @ H.mT)).sum(2)
+    out = torch.empty(rows.shape, dtype=table.dtype, device=rows.device)
+    for some in parts(len(rows), 4 * rows.shape[1] * table.shape[2]):
+        f, f_right, H = (part[which[some]] for part in forms)
+        left, right, own = table[rows[some]].unbind(2)
+        out[some] = (own @ f[:, :, None])[:, :, 0] - ((left @ f_right.mT) * (right @ H.mT)).sum(2)
+    return out
 
 
 @jit(do_not_specialize=["count", "m", "width"])

@@ -7,16 +7,15 @@ The first does without row exchanges: G is no worse than the minors that the mon
 import torch
 from torch import Tensor
 
-from ndpp.samplers.gpu.arrays import log_det_of_factors
+from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import pairs, split, tight
-from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, reciprocal, times, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import LARGEST, TILE, jit, pairs, reciprocal, split, tight, times, tl, triton
 
 
 def invert(G: Tensor, n: int) -> Tensor:
     """Invert matrices of n rows in place; return log det (b,).
 
-    G is (b, 2, capacity, capacity), rows as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
+    G is (b, 2, capacity, capacity), rows as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`.
     """
     b, capacity = len(G), G.shape[2]
     if not (runtime.usable(G.device) and capacity % 2 == 0):
@@ -28,10 +27,10 @@ def invert(G: Tensor, n: int) -> Tensor:
 
 def invert_plain(G: Tensor, n: int) -> Tensor:
     """Twin of :func:`invert`, with row exchanges."""
-    LU, pivots, _ = torch.linalg.lu_factor_ex(pairs(tight(G, n)))
-    identity = torch.eye(n, dtype=LU.dtype, device=G.device).expand_as(LU)
-    split(torch.linalg.lu_solve(LU, pivots, identity), tight(G, n))
-    return log_det_of_factors(LU, pivots)
+    inverse, log_abs, log_unit = TORCH.inverse(pairs(tight(G, n)))
+    split(inverse, tight(G, n))
+    log_det: Tensor = log_abs + log_unit
+    return log_det
 
 
 @jit(do_not_specialize=["n", "capacity_by_2"])

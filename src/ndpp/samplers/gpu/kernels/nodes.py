@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.layout import even, pairs, swapped, tight
-from ndpp.samplers.gpu.kernels.runtime import TILE, jit, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import TILE, even, jit, pairs, parts, swapped, tight, tl, triton
 
 ROWS, NODES = 4, 4
 """Most rows and nodes per program, which share what it reads."""
@@ -20,8 +19,6 @@ FUSED_UP_TO, COPIED_UP_TO = 32, 64
 For more items, the matrix products of cuBLAS are so much faster that writing all rows at the nodes first pays."""
 COLUMNS = 32
 """Proposals times nodes times two, per program."""
-MAX_ENTRIES = 2**29
-"""Largest number of entries of rows at the nodes; samples are processed some at a time."""
 TRACED = 512
 """Entries that a program multiplies at a time."""
 
@@ -89,12 +86,6 @@ def node_products(factors: Tensor, rows: Tensor, items: Tensor, which: Tensor | 
         SIDES=sides, ALL=which is None, M=M, N=COLUMNS, K=TILE, num_warps=2,
     )  # fmt: skip
     return None
-
-
-def parts(S: int, entries: int) -> list[slice]:
-    """Return S samples in parts that have at most ``MAX_ENTRIES`` entries, if each sample has so many."""
-    step = max(1, MAX_ENTRIES // max(1, entries))
-    return [slice(first, min(S, first + step)) for first in range(0, S, step)]
 
 
 def node_products_plain(factors: Tensor, rows: Tensor, items: Tensor, which: Tensor | None, out: Tensor) -> None:
@@ -196,7 +187,7 @@ def node_forms_kernel(factors, left, right, out, half, width, W: tl.constexpr):
 def node_traces(one: Tensor, other: Tensor, n: int) -> Tensor:
     """Return Σ_ik A_ik B_ik of n × n matrices, shape (b,), complex: the trace of ABᵀ.
 
-    Both are (b, 2, capacity, capacity), each with a capacity of its own, stored as in :func:`~ndpp.samplers.gpu.kernels.layout.tight`.
+    Both are (b, 2, capacity, capacity), each with a capacity of its own, stored as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`.
     """
     if not runtime.usable(one.device):
         return node_traces_plain(one, other, n)

@@ -1,6 +1,12 @@
-"""Triton, if it is installed; whether its kernels run on a device; and functions that kernels share.
+"""What all operations share: Triton, if it is installed, and the memory layout of complex matrices.
 
 Without Triton, the modules of kernels can still be imported: ``jit`` then returns functions unchanged, and nothing calls them.
+
+The small matrices of a sample are (b, 2, capacity, capacity), b = S·h: for each node of each sample the real part, then the imaginary part,
+with space for items to come. Kernels read 16 bytes (two numbers) at a time, so ``capacity`` is even.
+
+Of VU, the n × n part in use is the upper left corner. G⁻¹ is read completely at every step, and a corner would be read with gaps; so its
+rows lie n apart, or n + 1 if n is odd (:func:`tight`). They move as n grows, at no extra cost: bordering writes all of them anyway.
 """
 
 import os
@@ -10,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 triton: Any
 tl: Any
@@ -22,6 +29,8 @@ LARGEST = 128
 """Largest matrix that a kernel borders, or inverts with row exchanges: what the registers of a program hold."""
 TILE = 16
 """Smallest number of rows of a tile that the matrix units multiply."""
+MAX_ENTRIES = 2**29
+"""Largest number of entries of an intermediate array; samples are processed some at a time."""
 
 
 def jit(**options: Any) -> Callable[[Any], Any]:
@@ -33,6 +42,37 @@ def jit(**options: Any) -> Callable[[Any], Any]:
 def usable(device: torch.device) -> bool:
     """Tell whether kernels run on this device: a CUDA device, or any device with Triton's interpreter (``TRITON_INTERPRET=1``)."""
     return triton is not None and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
+
+
+def even(n: int) -> int:
+    """Return n, or n + 1 if n is odd."""
+    return n + n % 2
+
+
+def tight(matrices: Tensor, n: int) -> Tensor:
+    """Return a view of the n rows and columns in use, (b, 2, n, n), of matrices whose rows lie ``even(n)`` apart."""
+    return matrices.flatten(2)[:, :, : n * even(n)].view(len(matrices), 2, n, even(n))[..., :n]
+
+
+def split(matrices: Tensor, to: Tensor) -> None:
+    """Write complex matrices (b, n, n) to their real and imaginary parts (b, 2, n, n)."""
+    to[:, 0], to[:, 1] = matrices.real, matrices.imag
+
+
+def pairs(parts: Tensor) -> Tensor:
+    """Return complex numbers (b, …) from their real and imaginary parts (b, 2, …)."""
+    return torch.complex(parts[:, 0].contiguous(), parts[:, 1].contiguous())
+
+
+def swapped(rows: Tensor) -> Tensor:
+    """Return rows (…, 2K) with columns 2k and 2k + 1 exchanged."""
+    return rows.reshape(*rows.shape[:-1], -1, 2).flip(-1).flatten(-2)
+
+
+def parts(S: int, entries: int) -> list[slice]:
+    """Return S samples in parts that have at most ``MAX_ENTRIES`` entries, if each sample has so many."""
+    step = max(1, MAX_ENTRIES // max(1, entries))
+    return [slice(first, min(S, first + step)) for first in range(0, S, step)]
 
 
 @jit()
