@@ -14,14 +14,12 @@ import numpy as np
 
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
-from ndpp.items import LeverageTable
 from ndpp.items.base import look_up_cdf
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.routes import Unfinished
-from ndpp.samplers.exact.sampler import finish_clock
 
 Check = Callable[[], None]
 """Raises if drawing should stop."""
@@ -70,16 +68,16 @@ class Drawer:
         if self._sampler is None:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
             return _by_parts(law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY), n, seed, check)
-        same, index = len(exclude) == 0 and candidates is None, self._sampler.index
-        if same and not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
+        if len(exclude) or candidates is not None:
+            asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
+            return _by_parts(Exact.prepare(self.law, **asked, memory=MEMORY), n, seed, check)
+        if not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
             try:
                 return _shared(self._sampler, given, size, n, seed, check)
             except PrecisionError:
                 pass  # as for a basket that never occurs: the careful way knows, and says so
         # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
-        table: Any = (lambda _: index) if same and index is not None else LeverageTable.prepare
-        asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
-        return _by_parts(Exact.prepare(self.law, **asked, index=table, memory=MEMORY), n, seed, check)
+        return _by_parts(self._sampler.to_complete(given, size), n, seed, check)
 
 
 def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int, check: Check) -> list[list[int]]:
@@ -116,7 +114,7 @@ def _run_down(sampler: Exact, clock: EigenClock, rng: np.random.Generator, check
     check()
     drawn = clock.draw(rng)
     if isinstance(drawn, Unfinished):
-        drawn = finish_clock(rng, sampler.kernel, sampler.index, clock.given, drawn)
+        drawn = clock.finish(rng, drawn)
     found: list[int] = sampler.kernel.catalogue_ids(np.sort(np.concatenate([clock.given, drawn.rows]))).tolist()
     return found
 

@@ -20,7 +20,7 @@ from ndpp.errors import (
     PrecisionWarning,
     ZeroProbabilityError,
 )
-from ndpp.items import ItemDraws, LeverageTable, Tree
+from ndpp.items import ItemDraws, LeverageTable
 from ndpp.items.table import look_up
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import Exact, node_route
@@ -179,12 +179,6 @@ def test_candidates_are_the_only_other_items():
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3, given=[2], exclude=[3, 4, 6]))
 
 
-def test_tree_draws_the_same_law():
-    case = BY_NAME["generic"]
-    draws = Exact.prepare(case.kernel, size=3, index=Tree.prepare).sample(DRAWS, rng=5)
-    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
-
-
 class LeverageAlone(LeverageTable):
     """An index that forgets the acceptance test."""
 
@@ -192,9 +186,11 @@ class LeverageAlone(LeverageTable):
         return ItemDraws(look_up(self.threshold, self.alias, rng.random((2, 1))), 1)
 
 
-def test_negative_control_proposals_without_acceptance():
+def test_negative_control_proposals_without_acceptance(monkeypatch: pytest.MonkeyPatch):
     case = BY_NAME["generic"]
-    draws = Exact.prepare(case.kernel, size=1, index=LeverageAlone.prepare).sample(DRAWS, rng=6).baskets
+    monkeypatch.setattr(exact, "LeverageTable", LeverageAlone)
+    monkeypatch.setattr(exact, "ROUTES", (NodesRoute,))
+    draws = Exact.prepare(case.kernel, size=1).sample(DRAWS, rng=6).baskets
     with pytest.raises(AssertionError):
         goodness.assert_law(draws, oracles.enumerate_law(case.L, size=1))
 

@@ -24,9 +24,10 @@ import numpy as np
 from ndpp._compiled import njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
+from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, propose, seed_words, uniform
-from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
+from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
 from ndpp.samplers.exact.routes import Done, Target, Unfinished
 from ndpp.samplers.exact.rows import EigenRows, Sides, apply_left, apply_right, fetch, suited
 
@@ -49,7 +50,7 @@ class EigenClock:
     def prepare(cls, target: Target, wanted: int | None) -> EigenClock | None:
         """Return the clock of a target; None if it has no eigencoordinates, or if these disagree with the number of further items."""
         eigen = None if wanted is not None else target.eigen
-        if eigen is None or not isinstance(target.index, LeverageTable):
+        if eigen is None:
             return None
         clock = cls(target.index, eigen, target.given)
         return clock if clock.suits(target.mean) else None
@@ -67,6 +68,18 @@ class EigenClock:
         )
         rows = rows[len(given) :]
         return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
+
+    def finish(self, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Draw the further items of a sample that failed a monitor, from the time and the items it has."""
+        assert begun.moment is not None
+        rows = np.concatenate([self.given, begun.rows])
+        if not np.isfinite(sum(begun.moment)):
+            raise PrecisionError(
+                f"the rate of further items after {len(rows)} of them could not be computed: double precision is "
+                "not enough for this kernel. Rescale X, or drop its smallest directions."
+            )
+        rest = Clock.prepare(self.index.kernel, index=self.index).resume(rng, rows, *begun.moment)
+        return Done(np.setdiff1d(rest.rows, self.given), begun.proposals + int(rest.info["proposals"]))
 
 
 @njit(error_model="numpy")
