@@ -10,6 +10,7 @@ import pytest
 
 import goodness
 import oracles
+from circles import plain_condition
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
 from ndpp._validation import frozen
@@ -95,7 +96,7 @@ def test_forms_and_weights_are_those_of_node_matrices(case: Case, reopened: bool
             break
         row = int(rng.choice(case.n_items, p=expected.clip(0) / expected.clip(0).sum()))
         items = np.append(items, row)
-        nodes, inclusion = nodes.plain_condition(Q[row])
+        nodes, inclusion = plain_condition(nodes, Q[row])
         left, right = (side[items] for side in every)
         if reopened:
             ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, left, right, m + 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from circles import plain_condition
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
@@ -63,7 +64,7 @@ def test_retired_nodes_leave_the_probabilities_as_they_are():
     for left in range(size - 1, size - 9, -1):
         q = sampler.kernel.q_rows(np.array([sampler.index.draw(rng, M)]))[0]
         nodes, inclusion = nodes.condition(q, keep=True)
-        every, expected = every.plain_condition(q)
+        every, expected = plain_condition(every, q)
         M = inclusion.M
         np.testing.assert_allclose(M, expected.M, atol=1e-10)
         assert abs(inclusion.trace - left) < 1e-8

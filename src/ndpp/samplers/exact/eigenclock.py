@@ -29,7 +29,7 @@ from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, propose, seed_words, uniform
 from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
 from ndpp.samplers.exact.routes import Done, Target, Unfinished
-from ndpp.samplers.exact.rows import EigenRows, Sides, apply_left, apply_right, fetch, suited
+from ndpp.samplers.exact.rows import LEFT, RIGHT, EigenRows, Sides, apply, fetch, suited
 
 BLOCK = 32
 """Most candidates that are fetched together."""
@@ -153,8 +153,8 @@ def _remaining(
     if m == 0:
         return f, f_left, f_right, rate
     for i in range(m):
-        apply_left(f, K, left[i], f_left[i])
-        apply_right(f, K, right[i], f_right[i])
+        apply(f, K, LEFT, left[i], f_left[i])
+        apply(f, K, RIGHT, right[i], f_right[i])
     G = np.dot(f_left, right.T)
     try:
         H = np.ascontiguousarray(np.linalg.solve(G, f_left))
@@ -173,8 +173,8 @@ def _rate_given(
     """Return tr Z given one more item, tr Z − qᵀZZq / qᵀZq."""
     D = f.size
     u, v = np.empty(D), np.empty(D)  # qᵀZ and Zq in eigencoordinates
-    apply_left(f, K, left, u)
-    apply_right(f, K, right, v)
+    apply(f, K, LEFT, left, u)
+    apply(f, K, RIGHT, right, v)
     pivot = np.dot(u, right)
     for i in range(len(H)):
         first, second = np.dot(f_right[i], left), np.dot(H[i], right)
