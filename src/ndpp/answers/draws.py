@@ -15,14 +15,12 @@ import numpy as np
 from ndpp._stop import look, stopping
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
-from ndpp.items import LeverageTable
 from ndpp.items.base import look_up_cdf
 from ndpp.linalg import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import Draws, stream, stream_key
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.routes import Unfinished
-from ndpp.samplers.exact.sampler import finish_clock
 
 MEMORY = 128 * 2**20
 """Most bytes of matrices that the sampler of a model keeps."""
@@ -71,16 +69,16 @@ class Drawer:
             law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
             sampler = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY)
             return _lists(sampler.sample(n, rng=seed))
-        same, index = len(exclude) == 0 and candidates is None, self._sampler.index
-        if same and not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
+        if len(exclude) or candidates is not None:
+            asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
+            return _lists(Exact.prepare(self.law, **asked, memory=MEMORY).sample(n, rng=seed))
+        if not self._sampler.symmetric and (size is None or len(given) < size <= self.law.rank):
             try:
                 return _shared(self._sampler, given, size, n, seed)
             except PrecisionError:
                 pass  # as for a basket that never occurs: the careful way knows, and says so
         # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
-        table: Any = (lambda _: index) if same and index is not None else LeverageTable.prepare
-        asked: dict[str, Any] = {"size": size, "given": given, "exclude": exclude, "candidates": candidates}
-        return _lists(Exact.prepare(self.law, **asked, index=table, memory=MEMORY).sample(n, rng=seed))
+        return _lists(self._sampler.to_complete(given, size).sample(n, rng=seed))
 
 
 def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int) -> list[list[int]]:
@@ -117,7 +115,7 @@ def _run_down(sampler: Exact, clock: EigenClock, rng: np.random.Generator) -> li
     look()
     drawn = clock.draw(rng)
     if isinstance(drawn, Unfinished):
-        drawn = finish_clock(rng, sampler.kernel, sampler.index, clock.given, drawn)
+        drawn = clock.finish(rng, drawn)
     found: list[int] = sampler.kernel.catalogue_ids(np.sort(np.concatenate([clock.given, drawn.rows]))).tolist()
     return found
 

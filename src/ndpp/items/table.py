@@ -74,10 +74,10 @@ class LeverageTable(ItemIndex):
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, budget: int = 1_000_000) -> LeverageTable:
-        """Build the alias table, in O(n)."""
+        """Build the alias table, in O(n). That of a kernel of rank zero proposes nothing."""
         leverage = frozen(np.asarray(kernel.coordinates.leverage, dtype=np.float64))
         with interruptible():
-            threshold, alias = map(frozen, alias_table(leverage))
+            threshold, alias = map(frozen, alias_table(leverage if kernel.rank else np.ones(leverage.size)))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
     @property

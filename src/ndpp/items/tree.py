@@ -83,7 +83,7 @@ class Tree(ItemIndex):
     ) -> ItemDraws:
         """Draw a row by descent; see :meth:`ItemIndex.draw_counted`."""
         check_query(M, self.kernel.rank)
-        query = _pack_query(M)
+        query = _pack_query(np.ascontiguousarray(M, dtype=np.float64))
         total = float(self.sums[0] @ query)
         check_total(total)
         leaf, low = _descend(self.sums, query, total, rng.random())
@@ -121,21 +121,17 @@ def _carry(sums: FloatArray, node: int, total: FloatArray) -> None:
     sums[node // 2] = total
 
 
+@njit()
 def _pack_query(M: FloatArray) -> FloatArray:
     """Return the vector whose dot product with a packed symmetric G is ⟨M, G⟩: off-diagonal entries count twice."""
-    query = np.empty(M.shape[0] * (M.shape[0] + 1) // 2)
-    _pack(np.ascontiguousarray(M, dtype=np.float64), query)
-    return query
-
-
-@njit()
-def _pack(M: FloatArray, query: FloatArray) -> None:
-    place = 0
-    for i in range(M.shape[0]):
+    r, place = len(M), 0
+    query = np.empty(r * (r + 1) // 2)
+    for i in range(r):
         query[place] = M[i, i]
-        for j in range(i + 1, M.shape[0]):
+        for j in range(i + 1, r):
             query[place + j - i] = M[i, j] + M[j, i]
-        place += M.shape[0] - i
+        place += r - i
+    return query
 
 
 @njit(error_model="numpy")

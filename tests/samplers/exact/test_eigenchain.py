@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
 
 import goodness
 import oracles
+from circles import plain_condition
 from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
 from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError
-from ndpp.items import LeverageTable, Tree
 from ndpp.linalg import resolvent
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import eigenchain, eigenring
+from ndpp.samplers.exact import sampler as exact
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenring import RUNG_STEP, TARGETS, Request, Tolerances
+from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.nodes import RETIRED, Nodes
 from ndpp.samplers.exact.routes import CircleReport, Unfinished, is_symmetric
 from ndpp.samplers.exact.rows import Sides
@@ -31,10 +32,6 @@ RNG = np.random.default_rng(40)
 GENERIC = Case("generic", eighths(RNG, 8, 5), np.eye(5) + skew(eighths(RNG, 5, 5)))
 SKEW = Case("skew", eighths(RNG, 8, 4), skew(eighths(RNG, 4, 4)))
 DEFECTIVE = Case("defective", np.eye(3), np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-
-
-class StepByStep(LeverageTable):
-    """The same table under another type: items are drawn by node matrices."""
 
 
 def wide(n: int = 60, rank: int = 24, seed: int = 0) -> Case:
@@ -59,8 +56,11 @@ def ring_of(sampler: Exact) -> EigenChain | None:
     return route if isinstance(route, EigenChain) else None
 
 
-def draws_of(kernel: LowRankKernel, size: int, n: int, index=LeverageTable, **given):
-    return Exact.prepare(kernel, size=size, index=index.prepare, **given).sample(n, rng=11)
+def draws_of(kernel: LowRankKernel, size: int, n: int, *, by_nodes: bool = False, **given):
+    with pytest.MonkeyPatch.context() as patch:
+        if by_nodes:
+            patch.setattr(exact, "ROUTES", (NodesRoute,))
+        return Exact.prepare(kernel, size=size, **given).sample(n, rng=11)
 
 
 # -- the algebra -----------------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_forms_and_weights_are_those_of_node_matrices(case: Case, reopened: bool
             break
         row = int(rng.choice(case.n_items, p=expected.clip(0) / expected.clip(0).sum()))
         items = np.append(items, row)
-        nodes, inclusion = nodes.plain_condition(Q[row])
+        nodes, inclusion = plain_condition(nodes, Q[row])
         left, right = (side[items] for side in every)
         if reopened:
             ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, left, right, m + 1)
@@ -155,7 +155,7 @@ def test_compacting_keeps_the_dyads_of_live_nodes():
 @pytest.mark.parametrize("case", [case for case in AWKWARD if not is_symmetric(case.kernel)], ids=str)
 def test_the_draws_of_node_matrices(case: Case):
     for size in (size for size in oracles.possible_sizes(case.L) if size):
-        ours, theirs = (draws_of(case.kernel, size, 60, index) for index in (LeverageTable, StepByStep))
+        ours, theirs = (draws_of(case.kernel, size, 60, by_nodes=by_nodes) for by_nodes in (False, True))
         assert ours.baskets == theirs.baskets
         assert ours.totals["proposals"] == theirs.totals["proposals"]
 
@@ -170,7 +170,7 @@ def test_most_kernels_have_one():
 @pytest.mark.parametrize("size", [12, 30])
 def test_the_draws_of_node_matrices_on_several_circles(size: int):
     case = wide(300, 60, seed=3)
-    ours, theirs = (draws_of(case.kernel, size, 60, index) for index in (LeverageTable, StepByStep))
+    ours, theirs = (draws_of(case.kernel, size, 60, by_nodes=by_nodes) for by_nodes in (False, True))
     assert ours.baskets == theirs.baskets
     assert ours.info["recentred"].min() > 0
     assert ours.info["trace_error"].max() < 2e-8
@@ -183,7 +183,7 @@ def test_the_draws_of_node_matrices_on_several_circles(size: int):
 def test_the_draws_of_node_matrices_on_learned_kernels(name: str, size: int, n: int):
     """``benchmarks/bench_exact.py`` compares 10⁴ of each."""
     kernel = learned(name).kernel
-    ours, theirs = (draws_of(kernel, size, n, index) for index in (LeverageTable, StepByStep))
+    ours, theirs = (draws_of(kernel, size, n, by_nodes=by_nodes) for by_nodes in (False, True))
     assert ours.baskets == theirs.baskets
 
 
@@ -203,7 +203,7 @@ def test_given_items_that_nearly_coincide():
     X[1] = X[0] + 1e-6 * X[1]
     kernel = LowRankKernel(X, case.W)
     assert ring_of(Exact.prepare(kernel, size=6, given=[0, 1])) is not None
-    ours, theirs = (draws_of(kernel, 6, 100, index, given=[0, 1, 7]) for index in (LeverageTable, StepByStep))
+    ours, theirs = (draws_of(kernel, 6, 100, by_nodes=by_nodes, given=[0, 1, 7]) for by_nodes in (False, True))
     assert ours.baskets == theirs.baskets
 
 
@@ -263,11 +263,10 @@ def test_too_small_a_leverage_fails_the_monitor():
 # -- failures --------------------------------------------------------------------------------------------------------------------
 
 
-def test_kernels_and_indexes_that_need_node_matrices():
+def test_kernels_that_need_node_matrices():
     sampler = Exact.prepare(DEFECTIVE.kernel, size=2)
     assert ring_of(sampler) is None
     goodness.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L, 2))
-    assert ring_of(Exact.prepare(GENERIC.kernel, size=2, index=Tree.prepare)) is None
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])
@@ -312,7 +311,8 @@ def test_sizes_beyond_half_the_rank_are_left_to_node_matrices():
 
 
 def test_a_spent_budget_is_an_error():
-    short = Exact.prepare(GENERIC.kernel, size=3, index=partial(LeverageTable.prepare, budget=1))
+    sampler = Exact.prepare(GENERIC.kernel, size=3)
+    short = dataclasses.replace(sampler, index=dataclasses.replace(sampler.index, budget=1))
     assert ring_of(short) is not None
     with pytest.raises(BudgetExceededError, match="1 items were proposed by their leverage and rejected") as caught:
         short.sample(200, rng=0)

@@ -14,14 +14,12 @@ from kernels import AWKWARD, Case, eighths, skew
 from ndpp import LowRankKernel
 from ndpp._validation import frozen
 from ndpp.errors import PrecisionError
-from ndpp.items import LeverageTable, Tree
 from ndpp.linalg import condition_on, resolvent
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import eigenclock
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.routes import Unfinished
-from ndpp.samplers.exact.sampler import finish_clock
 
 DRAWS = 1_000
 RNG = np.random.default_rng(30)
@@ -104,19 +102,15 @@ def test_rows_that_are_not_kept(kind, monkeypatch, tmp_path):
         goodness.assert_law(draws, oracles.enumerate_law(case.L))
 
 
-def drawn(sampler: Exact, clock: EigenClock, seed: int):
+def drawn(clock: EigenClock, seed: int):
     rng = np.random.default_rng(seed)
     found = clock.draw(rng)
-    return (
-        finish_clock(rng, sampler.kernel, sampler.index, sampler.given, found)
-        if isinstance(found, Unfinished)
-        else found
-    )
+    return clock.finish(rng, found) if isinstance(found, Unfinished) else found
 
 
 @pytest.mark.parametrize("broken", ["ties left out", "counted once"])
 def test_wrong_clocks_are_rejected(broken):
-    sampler, clock = clock_of(GENERIC)
+    _, clock = clock_of(GENERIC)
     if broken == "counted once":
         eigen = clock.eigen._replace(multiplicity=np.ones_like(clock.eigen.multiplicity))
     else:  # the imaginary parts of f attract
@@ -126,7 +120,7 @@ def test_wrong_clocks_are_rejected(broken):
         (AssertionError, PrecisionError)
     ):  # the second by the clock that completes what a monitor refused
         goodness.assert_law(
-            [np.sort(drawn(sampler, clock, i).rows) for i in range(DRAWS)],
+            [np.sort(drawn(clock, i).rows) for i in range(DRAWS)],
             oracles.enumerate_law(GENERIC.L),
         )
 
@@ -137,8 +131,7 @@ def test_a_kernel_without_eigenvectors_needs_circles():
     goodness.assert_law(sampler.sample(DRAWS, rng=4).baskets, oracles.enumerate_law(DEFECTIVE.L))
 
 
-def test_other_indexes_and_given_items_that_disagree_need_circles(monkeypatch):
-    assert Exact.prepare(GENERIC.kernel, index=Tree.prepare).clock is None
+def test_given_items_that_disagree_need_circles(monkeypatch):
     monkeypatch.setattr(EigenClock, "suits", lambda *_: False)
     assert Exact.prepare(GENERIC.kernel).clock is None
 
@@ -159,17 +152,15 @@ def test_a_sample_that_fails_a_monitor_is_completed(case, monkeypatch):
 
 
 def test_a_rate_that_is_not_a_number_is_an_error(monkeypatch):
-    sampler, clock = clock_of(GENERIC)
+    _, clock = clock_of(GENERIC)
     monkeypatch.setattr(eigenclock, "_run", lambda *_: (np.array([1]), 1, True, 1.0, np.nan))
     with pytest.raises(PrecisionError, match="after 1 of them"):
-        drawn(sampler, clock, 0)
+        drawn(clock, 0)
 
 
 def test_too_small_a_leverage_fails_the_monitor():
     sampler, clock = clock_of(GENERIC)
-    index = sampler.index
-    assert isinstance(index, LeverageTable)
-    wrong = replace(clock, index=replace(index, leverage=frozen(index.leverage / 1e6)))
+    wrong = replace(clock, index=replace(sampler.index, leverage=frozen(sampler.index.leverage / 1e6)))
     runs = [wrong.draw(np.random.default_rng(i)) for i in range(50)]
     unfinished = [run for run in runs if isinstance(run, Unfinished)]
     assert unfinished

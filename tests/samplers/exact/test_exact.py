@@ -11,6 +11,7 @@ import pytest
 
 import goodness
 import oracles
+from circles import plain_condition
 from kernels import AWKWARD, BY_NAME, Case, learned, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import (
@@ -20,7 +21,7 @@ from ndpp.errors import (
     PrecisionWarning,
     ZeroProbabilityError,
 )
-from ndpp.items import ItemDraws, LeverageTable, Tree
+from ndpp.items import ItemDraws, LeverageTable
 from ndpp.items.table import look_up
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import Exact, node_route
@@ -179,12 +180,6 @@ def test_candidates_are_the_only_other_items():
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3, given=[2], exclude=[3, 4, 6]))
 
 
-def test_tree_draws_the_same_law():
-    case = BY_NAME["generic"]
-    draws = Exact.prepare(case.kernel, size=3, index=Tree.prepare).sample(DRAWS, rng=5)
-    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
-
-
 class LeverageAlone(LeverageTable):
     """An index that forgets the acceptance test."""
 
@@ -192,9 +187,11 @@ class LeverageAlone(LeverageTable):
         return ItemDraws(look_up(self.threshold, self.alias, rng.random((2, 1))), 1)
 
 
-def test_negative_control_proposals_without_acceptance():
+def test_negative_control_proposals_without_acceptance(monkeypatch: pytest.MonkeyPatch):
     case = BY_NAME["generic"]
-    draws = Exact.prepare(case.kernel, size=1, index=LeverageAlone.prepare).sample(DRAWS, rng=6).baskets
+    monkeypatch.setattr(exact, "LeverageTable", LeverageAlone)
+    monkeypatch.setattr(exact, "ROUTES", (NodesRoute,))
+    draws = Exact.prepare(case.kernel, size=1).sample(DRAWS, rng=6).baskets
     with pytest.raises(AssertionError):
         goodness.assert_law(draws, oracles.enumerate_law(case.L, size=1))
 
@@ -222,8 +219,7 @@ def test_negative_control_sizes_off_by_a_tenth():
 def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatch):
     """The same poor plan with the monitors on: the sampler mends it."""
     case = BY_NAME["generic"]
-    for plan in ("plan_from_law", "plan_from_weights"):
-        monkeypatch.setattr(node_route, plan, lambda *_: (0, 2))
+    monkeypatch.setattr(node_route, "plan_steps", lambda *_: (0, 2))
     sampler = Exact.prepare(case.kernel, size=3)
     for state in walk_down(sampler, 3, np.random.default_rng(0)):
         expected = oracles.inclusion_probabilities(case.L, 3, given=tuple(state.rows))
@@ -244,7 +240,7 @@ def test_compiled_conditioning_equals_plain():
     rng = np.random.default_rng(0)
     nodes = _nodes.Nodes(rng.standard_normal((2, 5, 17, 17)), rng.standard_normal(5) + 1j * rng.standard_normal(5))
     q = rng.standard_normal(17)
-    expected, inclusion = nodes.plain_condition(q)
+    expected, inclusion = plain_condition(nodes, q)
     untouched = nodes.Z.copy()
     only_m = nodes.condition(q, keep=False)[1]
     np.testing.assert_array_equal(nodes.Z, untouched)
@@ -262,7 +258,7 @@ def test_building_with_given_items_equals_conditioning_one_by_one():
     built = _nodes.given_items(R, log_w, q)
     nodes = _nodes.Nodes(R, log_w)
     for row in q:
-        nodes = nodes.plain_condition(row)[0]
+        nodes = plain_condition(nodes, row)[0]
     np.testing.assert_allclose(built.Z, nodes.Z, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(np.exp(built.log_w - built.log_w[0]), np.exp(nodes.log_w - nodes.log_w[0]), rtol=1e-8)
 

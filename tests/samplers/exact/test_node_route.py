@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from circles import plain_condition
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
-from ndpp.items import LeverageTable
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact import sampler as exact
@@ -34,7 +34,8 @@ def test_what_is_wrong_is_reported():
         wrong = state._replace(inclusion=state.inclusion._replace(M=M))
         with pytest.raises((PrecisionError, ZeroProbabilityError), match=message):
             nodes.complete(rng, wrong)
-    short = Exact.prepare(case.kernel, size=1, index=partial(LeverageTable.prepare, budget=1))
+    single = Exact.prepare(case.kernel, size=1)
+    short = replace(single, index=replace(single.index, budget=1))
     with pytest.raises(BudgetExceededError, match="1 items were proposed by their leverage and rejected") as caught:
         short.sample(200, rng=0)
     assert caught.value.count == 1
@@ -63,7 +64,7 @@ def test_retired_nodes_leave_the_probabilities_as_they_are():
     for left in range(size - 1, size - 9, -1):
         q = sampler.kernel.q_rows(np.array([sampler.index.draw(rng, M)]))[0]
         nodes, inclusion = nodes.condition(q, keep=True)
-        every, expected = every.plain_condition(q)
+        every, expected = plain_condition(every, q)
         M = inclusion.M
         np.testing.assert_allclose(M, expected.M, atol=1e-10)
         assert abs(inclusion.trace - left) < 1e-8

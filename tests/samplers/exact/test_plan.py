@@ -10,6 +10,7 @@ from ndpp.datasets import make_kernel
 from ndpp.linalg import condition_on, nodes, resolvent, tilt_for, tilted_law
 from ndpp.linalg.schur import row_basis
 from ndpp.samplers import Exact
+from ndpp.samplers.exact import node_route
 from ndpp.samplers.exact import plan as planning
 from ndpp.samplers.exact import sampler as exact
 from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
@@ -41,11 +42,10 @@ def test_weights_give_the_law_of_the_number_still_to_come(case: Case):
 def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_not(left: int, known_from: str):
     case = Case("random", *random_ndpp(80, 40, np.random.default_rng(left), spread=1.0))
     radius = 2 * tilt_for(case.kernel.coordinates, left)  # where more items than that are expected
+    noise, law = planning.LEAST, tilted_law(case.kernel.coordinates, radius).law
     if known_from == "weights":
-        plan = planning.plan_from_weights(circle(case, radius, 42, left).log_w, left)
-    else:
-        plan = planning.plan_from_law(tilted_law(case.kernel.coordinates, radius).law, left)
-    steps, count = plan
+        noise, law = planning.NOISE, planning.remaining_size_law(circle(case, radius, 42, left).log_w, left)
+    steps, count = planning.plan_steps(law, left, noise, planning.PLANNED)
     assert count in NODE_COUNTS
     assert steps % 2 == 0
     planned, half = (
@@ -57,10 +57,10 @@ def test_a_planned_circle_is_as_good_as_planned_and_one_with_half_the_nodes_is_n
 
 
 def test_weights_or_laws_of_no_use_give_no_plan():
-    assert planning.plan_from_law(np.array([0.5, 0.0, 0.5]), 1)[1] == 0
-    assert planning.plan_from_weights(np.empty(0, complex), 3)[1] == 0
-    assert planning.plan_from_weights(np.array([-np.inf, 0.0], complex), 1)[1] == 0
-    assert planning.plan_from_weights(np.zeros(4, complex), 8)[1] == 0
+    assert planning.plan_steps(np.array([0.5, 0.0, 0.5]), 1, planning.LEAST, planning.PLANNED)[1] == 0
+    for log_w, left in ((np.empty(0, complex), 3), (np.array([-np.inf, 0.0], complex), 1), (np.zeros(4, complex), 8)):
+        law = planning.remaining_size_law(log_w, left)
+        assert planning.plan_steps(law, left, planning.NOISE, planning.PLANNED)[1] == 0
 
 
 def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
@@ -69,7 +69,7 @@ def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     kernel = make_kernel(500, 40, rng=0)
     planned = Exact.prepare(kernel, size=11)
     drawn = planned.sample(100, rng=0).baskets
-    monkeypatch.setattr(planning, "PLANNED", planning.Targets(1e-15, 1e-2))
+    monkeypatch.setattr(node_route, "PLANNED", planning.Targets(1e-15, 1e-2))
     others = Exact.prepare(kernel, size=11)
     assert others.sample(100, rng=0).baskets == drawn
     assert len(others.nodes(11).start().nodes.log_w) != len(planned.nodes(11).start().nodes.log_w)

@@ -9,7 +9,6 @@ import pytest
 
 from kernels import BY_NAME, Case, eighths, skew
 from ndpp import LowRankKernel
-from ndpp.items import Tree
 from ndpp.samplers import Exact
 from ndpp.samplers.exact.ladder import Cache
 from ndpp.samplers.exact.routes import Done, Unfinished
@@ -37,11 +36,6 @@ def test_the_first_route_that_suits(kernel, size, route):
     assert sampler.route == route
     sampler.sample(3, rng=0)
     assert sampler.route == route
-
-
-def test_other_indexes_need_node_matrices():
-    assert Exact.prepare(GENERIC.kernel, size=2, index=Tree.prepare).route == "nodes"
-    assert Exact.prepare(BY_NAME["symmetric"].kernel, size=2, index=Tree.prepare).route == "projection"
 
 
 @pytest.mark.parametrize("size", [None, 3])

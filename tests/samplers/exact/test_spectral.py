@@ -13,7 +13,7 @@ import oracles
 from kernels import Case, eighths, pair_blocks
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidKernelError, PrecisionError, PrecisionWarning
-from ndpp.items import LeverageTable, Tree
+from ndpp.items import LeverageTable
 from ndpp.items.table import uniform
 from ndpp.linalg import symmetric_part
 from ndpp.rows.scaled import Scaled
@@ -126,7 +126,7 @@ def test_agrees_with_the_tree_and_with_the_general_route(size):
 
 @pytest.mark.parametrize("size", [None, 3])
 @pytest.mark.parametrize("kept", [True, False], ids=["Q kept", "Q not kept"])
-@pytest.mark.parametrize("kind", [np.float32, "F", "memory map", "tree"])
+@pytest.mark.parametrize("kind", [np.float32, "F", "memory map"])
 def test_rows_of_any_kind(kind, kept, size, monkeypatch, tmp_path):
     if not kept:
         monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
@@ -134,11 +134,11 @@ def test_rows_of_any_kind(kind, kept, size, monkeypatch, tmp_path):
     if kind == "memory map":
         np.save(tmp_path / "X.npy", X)
         X = np.load(tmp_path / "X.npy", mmap_mode="r")
-    elif kind != "tree":
+    else:
         X = X.astype(kind) if kind is np.float32 else np.asfortranarray(X)
     kernel = LowRankKernel(X, GENERIC.W)
     assert (kernel.coordinates.Q is not None) == kept
-    sampler = Exact.prepare(kernel, size=size, index=Tree.prepare if kind == "tree" else LeverageTable.prepare)
+    sampler = Exact.prepare(kernel, size=size)
     assert sampler.symmetric
     goodness.assert_law(sampler.sample(2_000, rng=9).baskets, oracles.enumerate_law(GENERIC.L, size))
 
@@ -322,7 +322,7 @@ def test_sizes_that_are_certain():
 def test_a_budget_that_is_used_up_is_told():
     """One item of rank 20 takes twenty proposals on average; a budget counts whole blocks of them."""
     kernel = LowRankKernel(np.random.default_rng(22).standard_normal((200, 20)), np.eye(20))
-    sampler = Exact.prepare(kernel, size=1, index=lambda kernel: LeverageTable.prepare(kernel, budget=1))
+    sampler = dataclasses.replace(Exact.prepare(kernel, size=1), index=LeverageTable.prepare(kernel, budget=1))
     with pytest.raises(BudgetExceededError, match="proposed by their leverage and rejected; 20 proposals") as caught:
         sampler.sample(100, rng=0)
     assert caught.value.count == spectral.BLOCK

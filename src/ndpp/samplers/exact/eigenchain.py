@@ -55,7 +55,7 @@ class EigenChain:
         Beyond half the rank, the dyads of a node hold more numbers than the matrix that they stand for.
         """
         eigen = None if wanted is None else target.eigen
-        if wanted is None or eigen is None or not isinstance(target.index, LeverageTable):
+        if wanted is None or eigen is None:
             return None
         given, D = target.ladder.given, eigen.to_sides.shape[2]
         if D > LOW_RANK and 2 * (len(given) + wanted) > D:

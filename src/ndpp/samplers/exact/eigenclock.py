@@ -24,11 +24,12 @@ import numpy as np
 from ndpp._compiled import njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
+from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, propose, seed_words, uniform
-from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE
+from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
 from ndpp.samplers.exact.routes import Done, Target, Unfinished
-from ndpp.samplers.exact.rows import EigenRows, Sides, apply_left, apply_right, fetch, suited
+from ndpp.samplers.exact.rows import LEFT, RIGHT, EigenRows, Sides, apply, fetch, suited
 
 BLOCK = 32
 """Most candidates that are fetched together."""
@@ -49,7 +50,7 @@ class EigenClock:
     def prepare(cls, target: Target, wanted: int | None) -> EigenClock | None:
         """Return the clock of a target; None if it has no eigencoordinates, or if these disagree with the number of further items."""
         eigen = None if wanted is not None else target.eigen
-        if eigen is None or not isinstance(target.index, LeverageTable):
+        if eigen is None:
             return None
         clock = cls(target.index, eigen, target.given)
         return clock if clock.suits(target.mean) else None
@@ -67,6 +68,18 @@ class EigenClock:
         )
         rows = rows[len(given) :]
         return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
+
+    def finish(self, rng: np.random.Generator, begun: Unfinished) -> Done:
+        """Draw the further items of a sample that failed a monitor, from the time and the items it has."""
+        assert begun.moment is not None
+        rows = np.concatenate([self.given, begun.rows])
+        if not np.isfinite(sum(begun.moment)):
+            raise PrecisionError(
+                f"the rate of further items after {len(rows)} of them could not be computed: double precision is "
+                "not enough for this kernel. Rescale X, or drop its smallest directions."
+            )
+        rest = Clock.prepare(self.index.kernel, index=self.index).resume(rng, rows, *begun.moment)
+        return Done(np.setdiff1d(rest.rows, self.given), begun.proposals + int(rest.info["proposals"]))
 
 
 @njit(error_model="numpy")
@@ -140,8 +153,8 @@ def _remaining(
     if m == 0:
         return f, f_left, f_right, rate
     for i in range(m):
-        apply_left(f, K, left[i], f_left[i])
-        apply_right(f, K, right[i], f_right[i])
+        apply(f, K, LEFT, left[i], f_left[i])
+        apply(f, K, RIGHT, right[i], f_right[i])
     G = np.dot(f_left, right.T)
     try:
         H = np.ascontiguousarray(np.linalg.solve(G, f_left))
@@ -160,8 +173,8 @@ def _rate_given(
     """Return tr Z given one more item, tr Z − qᵀZZq / qᵀZq."""
     D = f.size
     u, v = np.empty(D), np.empty(D)  # qᵀZ and Zq in eigencoordinates
-    apply_left(f, K, left, u)
-    apply_right(f, K, right, v)
+    apply(f, K, LEFT, left, u)
+    apply(f, K, RIGHT, right, v)
     pivot = np.dot(u, right)
     for i in range(len(H)):
         first, second = np.dot(f_right[i], left), np.dot(H[i], right)

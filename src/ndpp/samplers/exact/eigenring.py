@@ -24,7 +24,7 @@ from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
 from ndpp.samplers.exact.nodes import RETIRED, retire
 from ndpp.samplers.exact.plan import NOISE, Targets, plan_steps, remaining_size_law
-from ndpp.samplers.exact.rows import apply_left, apply_right
+from ndpp.samplers.exact.rows import LEFT, RIGHT, apply
 
 TARGETS = Targets(1e-11, 1e-4)
 """For a new circle. These circles are left as soon as others pay, so they need less margin than those of :mod:`.nodes`."""
@@ -191,7 +191,7 @@ def _open(
         trace[j] += complex(F[j, 0, D - K : K].sum(), F[j, 1, D - K : K].sum())
         for i in range(m):
             for part in range(2):
-                apply_right(F[j, part], K, right[i], zeta[2 * (i * h + j) + part])
+                apply(F[j, part], K, RIGHT, right[i], zeta[2 * (i * h + j) + part])
     inverse = np.empty((h, m, m), np.complex128)
     if m:
         G = np.dot(left, zeta[: 2 * h * m].T)
@@ -222,11 +222,11 @@ def _fill_eta(ring: Ring, inverse: ComplexArray, left: FloatArray) -> None:
         np.dot(np.ascontiguousarray(node.imag), left, parts[1])
         for i in range(m):
             at = 2 * (i * L + j)
-            apply_left(ring.F[j, 0], K, parts[0, i], ring.eta[at])
-            apply_left(ring.F[j, 1], K, parts[1, i], row)
+            apply(ring.F[j, 0], K, LEFT, parts[0, i], ring.eta[at])
+            apply(ring.F[j, 1], K, LEFT, parts[1, i], row)
             ring.eta[at] -= row
-            apply_left(ring.F[j, 0], K, parts[1, i], ring.eta[at + 1])
-            apply_left(ring.F[j, 1], K, parts[0, i], row)
+            apply(ring.F[j, 0], K, LEFT, parts[1, i], ring.eta[at + 1])
+            apply(ring.F[j, 1], K, LEFT, parts[0, i], row)
             ring.eta[at + 1] += row
             ring.trace[j] -= _product(ring.zeta[at], ring.zeta[at + 1], ring.eta[at], ring.eta[at + 1])
 
@@ -291,10 +291,10 @@ def _add(ring: Ring, m: int, left: FloatArray, right: FloatArray, u: FloatArray,
     for j in range(L):
         at = 2 * (m * L + j)
         z_re, z_im, e_re, e_im = ring.zeta[at], ring.zeta[at + 1], row[0], row[1]
-        apply_right(ring.F[j, 0], K, right, z_re)
-        apply_right(ring.F[j, 1], K, right, z_im)
-        apply_left(ring.F[j, 0], K, left, e_re)
-        apply_left(ring.F[j, 1], K, left, e_im)
+        apply(ring.F[j, 0], K, RIGHT, right, z_re)
+        apply(ring.F[j, 1], K, RIGHT, right, z_im)
+        apply(ring.F[j, 0], K, LEFT, left, e_re)
+        apply(ring.F[j, 1], K, LEFT, left, e_im)
         for i in range(m):
             old = 2 * (i * L + j)
             a, b, c, d = u[old], u[old + 1], x[old], x[old + 1]

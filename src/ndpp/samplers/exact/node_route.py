@@ -18,7 +18,7 @@ from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
-from ndpp.samplers.exact.plan import plan_from_law, plan_from_weights
+from ndpp.samplers.exact.plan import LEAST, NOISE, PLANNED, plan_steps, remaining_size_law
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 
 TOLERANCES = Tolerances()
@@ -164,11 +164,12 @@ def plan(ladder: Ladder, left: int, state: State | None = None) -> tuple[int, in
     coords, given, rung, steps, count = ladder.coords, ladder.given, 0, 0, 0
     if state is not None:
         given, rung = np.concatenate([given, state.q]), state.rung
-        steps, count = plan_from_weights(state.nodes.log_w, left)
+        steps, count = plan_steps(remaining_size_law(state.nodes.log_w, left), left, NOISE, PLANNED)
     if count == 0:
         # The rung on which about as many items are expected.
         rung = 2 * (round(math.log(tilt_for(coords, len(given) + left, given)) / RUNG_STEP) // 2)
-        steps, count = plan_from_law(tilted_law(coords, math.exp(rung * RUNG_STEP), given).law, left)
+        law = tilted_law(coords, math.exp(rung * RUNG_STEP), given).law
+        steps, count = plan_steps(law, left, LEAST, PLANNED)
     return rung + steps, count or unbiased_count(coords.rank)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray
-from ndpp.linalg.schur import rank_one_condition, row_basis
+from ndpp.linalg.schur import row_basis
 
 RETIRED = -1e6
 """Real part of the log weight of a node that is no longer updated: its weight is zero."""
@@ -58,12 +58,6 @@ class Nodes(NamedTuple):
         M, log_w = np.empty(self.Z.shape[2:]), np.empty_like(self.log_w)
         trace, fraction = condition_nodes(self.Z, q, self.log_w, log_w, M, keep)
         return Nodes(self.Z, log_w), Inclusion(M, trace, fraction)
-
-    def plain_condition(self, q: FloatArray) -> tuple[Nodes, Inclusion]:
-        """Twin of :meth:`condition` in plain array code; its oracle in the tests."""
-        Z, pivots = rank_one_condition(self.Z[0] + 1j * self.Z[1], q)
-        nodes = Nodes(np.stack([Z.real, Z.imag]), self.log_w + np.log(pivots))
-        return nodes, nodes.inclusion()
 
 
 def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
@@ -137,18 +131,13 @@ def condition_nodes(
         for a in range(r):
             f = complex(u_re[a], u_im[a]) * inverse
             f_re, f_im = f.real, f.imag
-            if keep:
-                for b in range(r):
-                    x = re[a, b] - (f_re * v_re[b] - f_im * v_im[b])
-                    y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
+            for b in range(r):
+                x = re[a, b] - (f_re * v_re[b] - f_im * v_im[b])
+                y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
+                M[a, b] += w_re * x - w_im * y
+                if keep:
                     re[a, b] = x
                     im[a, b] = y
-                    M[a, b] += w_re * x - w_im * y
-            else:
-                for b in range(r):
-                    x = re[a, b] - (f_re * v_re[b] - f_im * v_im[b])
-                    y = im[a, b] - (f_re * v_im[b] + f_im * v_re[b])
-                    M[a, b] += w_re * x - w_im * y
     trace = 0.0
     for a in range(r):
         for b in range(r):

@@ -27,8 +27,8 @@ from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 
 MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
 """Targets for a new circle if the distribution is modelled."""
-NOISE = 1e-12
-"""Probabilities below this, computed from the weights, are rounding."""
+NOISE, LEAST = 1e-12, float(np.finfo(float).tiny)
+"""Probabilities below these are rounding: of a distribution computed from weights, and of one that is known."""
 
 
 class Targets(NamedTuple):
@@ -40,16 +40,6 @@ class Targets(NamedTuple):
 
 PLANNED = Targets(1e-13, 1e-4)
 """If the distribution is known, with a margin for the drift as items are added."""
-
-
-def plan_from_weights(log_w: ComplexArray, left: int) -> tuple[int, int]:
-    """Return a number of rungs and of nodes from the weights of the current circle; no nodes if these are of no use."""
-    return plan_from_law(remaining_size_law(log_w, left), left, noise=NOISE)
-
-
-def plan_from_law(law: FloatArray, left: int, *, noise: float = np.finfo(float).tiny) -> tuple[int, int]:
-    """Return a number of rungs and of nodes from the distribution of the remaining size; no nodes if no circle suffices."""
-    return plan_steps(law, left, noise, PLANNED)
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:

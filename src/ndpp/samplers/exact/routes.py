@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import EigenBasis
 from ndpp.linalg.schur import rounding_of
@@ -62,14 +62,14 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What all routes draw from: a kernel, an index of its items, and given items, as rows of the kernel and on the ladder of circles.
+    """What all routes draw from: a kernel, the table of its items, and given items, as rows of the kernel and on the ladder of circles.
 
     ``size_law`` is the distribution of the number of further items; ``symmetric``: W is symmetric.
     """
 
     kernel: LowRankKernel
     given: IntArray
-    index: ItemIndex
+    index: LeverageTable
     ladder: Ladder = field(repr=False)
     size_law: FloatArray = field(repr=False)
     symmetric: bool
@@ -77,19 +77,15 @@ class Target:
     @property
     def basis(self) -> EigenBasis | None:
         """The eigenbasis of the kernel; None if it has none."""
-        coords = self.kernel.coordinates
-        (found,) = self.ladder.cache.remember("basis", lambda: (EigenBasis.of(coords),), pinned=True)
-        return found
+        return self.ladder.cache.remember("basis", lambda: EigenBasis.of(self.kernel.coordinates), pinned=True)
 
     @property
     def eigen(self) -> EigenRows | None:
-        """The items in eigencoordinates; None without an eigenbasis, or without a leverage table."""
-        (found,) = self.ladder.cache.remember("eigen", lambda: (self._eigen(),), pinned=True)
-        return found
-
-    def _eigen(self) -> EigenRows | None:
-        basis = self.basis if type(self.index) is LeverageTable else None
-        return None if basis is None else EigenRows.of(self.kernel, basis, self.ladder.cache.memory)
+        """The items in eigencoordinates; None without an eigenbasis."""
+        basis, cache = self.basis, self.ladder.cache
+        if basis is None:
+            return None
+        return cache.remember("eigen", lambda: EigenRows.of(self.kernel, basis, cache.memory), pinned=True)
 
     @property
     def mean(self) -> float:

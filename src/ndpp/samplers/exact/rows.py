@@ -20,6 +20,9 @@ from ndpp.rows.scaled import Scaled
 Rows: TypeAlias = AnyArray | LowRankKernel
 """An array (n, w), whose row a is that of item a; or a kernel, which fetches rows of Q from its store."""
 
+LEFT, RIGHT = -1, 1
+"""On which side of F a vector stands."""
+
 
 def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray, FloatArray | None]:
     """Return rows of Q; or rows of X, if only these are in memory, their factors, and the matrix that makes them rows of Q."""
@@ -132,20 +135,10 @@ class EigenRows(NamedTuple):
 
 
 @njit(fastmath={"contract"}, error_model="numpy")
-def apply_right(g: FloatArray, K: int, right: FloatArray, out: FloatArray) -> None:
-    """Write F r for a real part of F, stored as (g, h), K and D − K of them."""
+def apply(g: FloatArray, K: int, sign: int, side: FloatArray, out: FloatArray) -> None:
+    """Write F r (RIGHT) or l F (LEFT) for a real part of F, stored as (g, h), K and D − K of them."""
     for k in range(g.size - K):
-        a, b, s, t = g[k], g[K + k], right[k], right[K + k]
+        a, b, s, t = g[k], sign * g[K + k], side[k], side[K + k]
         out[k], out[K + k] = a * s + b * t, a * t - b * s
     for k in range(g.size - K, K):
-        out[k] = g[k] * right[k]
-
-
-@njit(fastmath={"contract"}, error_model="numpy")
-def apply_left(g: FloatArray, K: int, left: FloatArray, out: FloatArray) -> None:
-    """Write l F for a real part of F, stored as (g, h), K and D − K of them."""
-    for k in range(g.size - K):
-        a, b, x, y = g[k], g[K + k], left[k], left[K + k]
-        out[k], out[K + k] = a * x - b * y, a * y + b * x
-    for k in range(g.size - K, K):
-        out[k] = g[k] * left[k]
+        out[k] = g[k] * side[k]

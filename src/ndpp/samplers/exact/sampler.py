@@ -27,25 +27,23 @@ another rung of a geometric ladder. Monitors, on every item: tr M = k − |Y| (s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ndpp._types import IntArray, Items
 from ndpp._validation import check_count, check_items
-from ndpp.errors import PrecisionError, ZeroProbabilityError
-from ndpp.items import ItemIndex, LeverageTable, Tree
+from ndpp.errors import ZeroProbabilityError
+from ndpp.items import LeverageTable
 from ndpp.items.base import invert_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
 from ndpp.samplers.base import Draw, Engine, Monitor, Sampler, with_engine
-from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.node_route import NodesRoute
-from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target, Unfinished, is_symmetric
+from ndpp.samplers.exact.routes import CircleReport, Done, Route, Target, is_symmetric
 from ndpp.samplers.exact.spectral import Projection
 
 ROUTES: tuple[type[Route], ...] = (Projection, EigenClock, EigenChain, NodesRoute)
@@ -79,7 +77,6 @@ class Exact(Target, Sampler):
         given: Items = (),
         exclude: Items = (),
         candidates: Items | None = None,
-        index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare,
         memory: int = 256 * 2**20,
         device: str | None = None,
     ) -> Exact:
@@ -94,8 +91,6 @@ class Exact(Target, Sampler):
             Items that every sample contains.
         exclude, candidates : items
             Items that no sample contains; the only items that a sample may contain in addition to the given ones.
-        index : callable
-            Builds what draws single items: ``LeverageTable.prepare`` or ``Tree.prepare``.
         memory : int
             Maximum bytes of what is cached: circles, routes, and rows in eigencoordinates. A few matrices of order r are kept in any
             case. Peak memory in addition to X is this, a table of 20n bytes, and 16 N r² bytes per thread.
@@ -103,6 +98,14 @@ class Exact(Target, Sampler):
             "cuda" or "cuda:1": ``sample`` draws there, thousands at a time. Without a GPU, it warns and draws on the CPU.
         """
         kernel = _narrowed(kernel.without_background(), given, exclude, candidates)
+        ladder = Ladder(kernel.coordinates, np.empty((0, kernel.rank)), check_count(memory, "memory"))
+        nothing = np.empty(0, np.int64)
+        any_set = cls(kernel, nothing, LeverageTable.prepare(kernel), ladder, np.ones(1), is_symmetric(kernel))
+        return with_engine(any_set.to_complete(given, size), device)
+
+    def to_complete(self, given: Items, size: int | None) -> Exact:
+        """Return the sampler of sets with these items, for the same kernel and memory, with the same table."""
+        kernel = self.kernel
         rows = np.sort(kernel.rows_of(given, "given"))
         q = kernel.q_rows(rows)
         if size is not None:
@@ -110,9 +113,8 @@ class Exact(Target, Sampler):
         law = kernel.free_law(q) if size is None else tilted_law(kernel.coordinates, 1.0, q)
         if law.log_weight == -np.inf:
             raise ZeroProbabilityError(f"the {len(rows)} given items never occur together; give fewer or other items")
-        ladder = Ladder(kernel.coordinates, q, check_count(memory, "memory"))
-        found = index(kernel) if kernel.rank else Tree.prepare(kernel)  # the only sample of rank zero is the empty set
-        return with_engine(cls(kernel, rows, found, ladder, law.law, is_symmetric(kernel), size), device)
+        ladder = Ladder(kernel.coordinates, q, self.ladder.cache.memory)
+        return replace(self, given=rows, ladder=ladder, size_law=law.law, size=size)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted rows of the kernel's support."""
@@ -139,9 +141,10 @@ class Exact(Target, Sampler):
         found = route.draw(rng)
         if isinstance(found, Done):
             return found
-        if wanted is not None:
-            return self.nodes(wanted).finish(rng, found)
-        return finish_clock(rng, self.kernel, self.index, self.given, found)
+        if isinstance(route, EigenClock):
+            return route.finish(rng, found)
+        assert wanted is not None
+        return self.nodes(wanted).finish(rng, found)
 
     @property
     def route(self) -> str:
@@ -156,8 +159,7 @@ class Exact(Target, Sampler):
         """
         if self.kernel.rank == 0 or wanted == 0:
             return None
-        (found,) = self.ladder.cache.remember(("route", wanted, self.symmetric), lambda: (first_route(self, wanted),))
-        return found
+        return self.ladder.cache.remember(("route", wanted, self.symmetric), lambda: first_route(self, wanted))
 
     def nodes(self, wanted: int) -> NodesRoute:
         """Return the route that draws ``wanted`` items by node matrices, whatever the kernel."""
@@ -174,21 +176,6 @@ def first_route(target: Target, wanted: int | None) -> Route | None:
     """Return the first route that suits; None for any number of items if all routes need the number first."""
     prepared = (route.prepare(target, wanted) for route in ROUTES)
     return next((route for route in prepared if route is not None), None)
-
-
-def finish_clock(
-    rng: np.random.Generator, kernel: LowRankKernel, index: ItemIndex, given: IntArray, begun: Unfinished
-) -> Done:
-    """Draw the further items of a sample whose clock failed a monitor, from the time and the items it has."""
-    assert begun.moment is not None
-    if not np.isfinite(sum(begun.moment)):
-        raise PrecisionError(
-            f"the rate of further items after {len(given) + len(begun.rows)} of them could not be computed: double precision is "
-            "not enough for this kernel. Rescale X, or drop its smallest directions."
-        )
-    rows = np.concatenate([given, begun.rows])
-    rest = Clock.prepare(kernel, index=index).resume(rng, rows, *begun.moment)
-    return Done(np.setdiff1d(rest.rows, given), begun.proposals + int(rest.info["proposals"]))
 
 
 def _narrowed(kernel: LowRankKernel, given: Items, exclude: Items, candidates: Items | None) -> LowRankKernel:

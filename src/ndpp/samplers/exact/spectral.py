@@ -28,7 +28,7 @@ from ndpp._compiled import njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import LeverageTable
 from ndpp.items.table import ACCEPTANCE, TableArrays, propose, seed_words, uniform
 from ndpp.laws.precision import REFUSE_ERROR
 from ndpp.linalg import ZERO_WEIGHT, Coordinates, resolvent, symmetric_part, tilt_for
@@ -36,7 +36,7 @@ from ndpp.linalg.schur import ROUNDING, condition_or_zero
 from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.routes import Done, Target
 from ndpp.samplers.exact.rows import Rows, rows_of, suited, take
-from ndpp.samplers.symmetric import EigenvectorLaw, choose, draw_projection, heads_table
+from ndpp.samplers.symmetric import choose, heads_table
 
 BLOCK = 32
 """Candidates that are fetched together. No draw depends on it."""
@@ -74,7 +74,7 @@ class Projection:
 
     name: ClassVar[str] = "projection"
 
-    index: ItemIndex
+    index: LeverageTable
     spectrum: Spectrum
     rows: Rows
     factors: FloatArray
@@ -86,7 +86,7 @@ class Projection:
             return None
         found = Spectrum.of(target.ladder.coords, target.ladder.given, wanted)
         rows, factors, to_q = rows_of(target.kernel)
-        if to_q is not None and type(target.index) is LeverageTable:
+        if to_q is not None:
             found = found._replace(vectors=np.ascontiguousarray(found.vectors @ to_q.T))
         return cls(target.index, found, rows, factors)
 
@@ -96,16 +96,10 @@ class Projection:
         return n_bytes_of(self.spectrum)
 
     def draw(self, rng: np.random.Generator) -> Done:
-        """Draw the further items of one sample, as rows in any order.
-
-        With a leverage table, this is one loop, compiled if the rows are in memory. Other indexes are queried for each item.
-        """
-        index, spectrum = self.index, self.spectrum
-        if type(index) is not LeverageTable:
-            chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
-            return Done(*draw_projection(rng, spectrum.vectors[chosen].T, index))
+        """Draw the further items of one sample, as rows in any order."""
+        index = self.index
         items, done, proposals, largest = suited(self.rows, _draw)(
-            seed_words(rng), *spectrum, self.rows, self.factors, index.arrays
+            seed_words(rng), *self.spectrum, self.rows, self.factors, index.arrays
         )
         if not largest <= 1:
             clip_probabilities(np.array([largest]), ACCEPTANCE)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.gpu.kernels.propose import AliasTable
 from ndpp.samplers.gpu.proposals import CEILING_FACTOR, first_round, round_of_survivors
@@ -74,9 +74,9 @@ class DeviceRows:
     needed.
     """
 
-    def __init__(self, kernel: LowRankKernel, device: torch.device, index: ItemIndex | None = None) -> None:
+    def __init__(self, kernel: LowRankKernel, device: torch.device, index: LeverageTable | None = None) -> None:
         self.kernel, self.device = kernel, device
-        index = index if isinstance(index, LeverageTable) else LeverageTable.prepare(kernel)
+        index = LeverageTable.prepare(kernel) if index is None else index
         threshold, alias, leverage = (
             torch.from_numpy(np.array(part)).to(device)
             for part in (index.threshold, index.alias.astype(np.int64), index.leverage)
