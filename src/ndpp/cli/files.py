@@ -204,12 +204,6 @@ def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path
     require(supported, f"cannot write {suffix} files; use a name that ends in {', '.join(known)}")
 
 
-def check_folder(path: Path) -> None:
-    """Raise if a folder for results is a file."""
-    if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"expected a folder for the results; {os.fspath(path)!r} is a file")
-
-
 def require(condition: bool, message: str) -> None:
     """Raise a usage error unless ``condition`` holds."""
     if not condition:
