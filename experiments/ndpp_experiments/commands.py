@@ -115,7 +115,7 @@ def bench(
       ndpp bench --items 100000 --rank 100 --any-size --json
     """
     from ndpp_experiments.bench import measure_all
-    from ndpp_experiments.record import machine
+    from ndpp_experiments.record import machine, table_of
 
     check_output(output, inputs=(model,))
     wanted = None if any_size else size
@@ -136,7 +136,7 @@ def bench(
     data = {**about, "machine": machine(), "timings": [timing._asdict() for timing in timings]}
     head = f"{kernel.n_items:,} items, rank {kernel.rank}, baskets of {'any size' if any_size else f'{size} items'}."
     notes = [head, *(f"{t.sampler}: {t.note}" for t in timings if t.note)]
-    emit(Report(data, Table.of(timings), shown, notes), output, as_json=json)
+    emit(Report(data, table_of(timings), shown, notes), output, as_json=json)
 
 
 def _check_folder(path: Path) -> None:

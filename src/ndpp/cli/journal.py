@@ -13,8 +13,7 @@ import re
 from collections.abc import Generator, Mapping
 from typing import IO, Any
 
-from ndpp._atomic import part_path
-from ndpp._json import check_same
+from ndpp._atomic import check_same, part_path
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, UnfinishedRunError
 

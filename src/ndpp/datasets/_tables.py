@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from ndpp.baskets import Baskets
-from ndpp.baskets.lines import BadLineError, records
+from ndpp.baskets.lines import BadLineError, MissingColumnError, records
 from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 MAX_ROWS = 100
@@ -84,10 +84,7 @@ def read_columns(
     with _opened(path, delimiter) as rows:
         there = header or [name.removeprefix("\ufeff") for name in next(rows, (1, []))[1]]
         if missing := [name for name in required if name not in there]:
-            raise InvalidInputError(
-                f"{path} has no column {missing[0]!r}; its columns are {', '.join(map(repr, there))}. "
-                "Pass the original file, with its header."
-            )
+            raise MissingColumnError(str(path), missing[0], there, "Pass the original file, with its header.")
         pick = itemgetter(*(there.index(name) if name in there else -1 for name in (*required, *optional)))
         for line, row in rows:
             if len(row) != len(there):

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
-GO_TOGETHER, REPLACE_EACH_OTHER = "go together", "stand in for each other"
+COMPLEMENTS: dict[str, Any] = {"color": ATTRACT, "label": "go together"}
+SUBSTITUTES: dict[str, Any] = {"color": REPEL, "label": "stand in for each other"}
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
 HATCHED: dict[str, Any] = {"hatch": "///", "edgecolor": "white"}
