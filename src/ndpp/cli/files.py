@@ -110,8 +110,7 @@ def load_kernel(path: Path, why: str) -> LowRankKernel:
 
 def of_mission(law: Law, name: str) -> Mixture:
     """Return the baskets of one mission, given by name or by its number, from 1, in the order of ``answers.missions``."""
-    if len(law.weights) == 1:
-        raise typer.BadParameter("--mission is for mixtures; this model is a single kernel")
+    require(len(law.weights) > 1, "--mission is for mixtures; this model is a single kernel")
     found = answers.missions(law)
     names = [mission.name for mission in found]
     if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):

@@ -102,13 +102,7 @@ class Journal:
 
 
 def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return how the baskets in the journal of ``target`` are made, None if there are none.
-
-    Raises
-    ------
-    InvalidInputError
-        There is a file of that name, but it is not a journal.
-    """
+    """Return how the baskets in the journal of ``target`` are made, None if there are none; raise if it is another file."""
     path = part_path(target)
     if not path.exists():
         return None

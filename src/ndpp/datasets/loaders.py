@@ -72,7 +72,6 @@ def load_uk_retail(path: PathLike | None = None, *, download: bool = False) -> B
         item="StockCode",
         title="Description",
         number="Quantity",
-        keep=lambda quantity: quantity > 0,
         label=lambda code, description: f"{code} {description}",
         whole_catalogue=True,
     )
@@ -134,7 +133,7 @@ def load_book(path: PathLike | None = None) -> Baskets:
     if path is None:
         page = 'the page "UCSD Book Graph" of its authors, M. Wan and J. McAuley (academic use)'
         return _prepared("goodreads_toread", "load_book", f"goodreads_interactions.csv from {page}")
-    return read_long(path, basket="user_id", item="book_id", number="is_reviewed", keep=lambda reviewed: reviewed == 1)
+    return read_long(path, basket="user_id", item="book_id", number="is_reviewed")
 
 
 def load_amazon_registry(category: str = "apparel", path: PathLike | None = None) -> Baskets:

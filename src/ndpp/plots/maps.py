@@ -40,15 +40,15 @@ def pair_graph(pairs: Pairs) -> Figure:
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
     places = dict(zip(items, np.column_stack([np.cos(angles), np.sin(angles)])))
     strongest = max(abs(pair.correlation) for pair in both)
-    dashed: dict[str, Any] = {"ls": (0, (2, 1))}
-    for kind, look in ((pairs.complements, COMPLEMENTS), (pairs.substitutes, SUBSTITUTES | dashed)):
+    lines: Any = (pairs.complements, COMPLEMENTS, "solid"), (pairs.substitutes, SUBSTITUTES, (0, (2, 1)))
+    for kind, look, dashes in lines:
         for pair in kind:  # a curve bent towards the centre
             start, end = places[pair.item], places[pair.other]
             path = Path([start, 0.35 * (start + end), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
             width = 0.8 + 4.2 * abs(pair.correlation) / strongest
-            axes.add_patch(PathPatch(path, fill=False, lw=width, capstyle="butt", **look | {"label": None}))
+            axes.add_patch(PathPatch(path, fill=False, color=look["color"], ls=dashes, lw=width, capstyle="butt"))
         if kind:
-            axes.plot([], [], lw=3, **look)
+            axes.plot([], [], color=look["color"], ls=dashes, lw=3, label=look["label"])
     axes.plot(*np.array(list(places.values())).T, "o", color=NEUTRAL, ms=6)
     for item, angle in zip(items, np.degrees(angles)):
         left = angle < -90 - 1e-6
