@@ -48,9 +48,10 @@ UNLISTED = {
 """Public names of modules that have no ``__all__``."""
 
 
-def modules_after(statement: str) -> set[str]:
-    """Return the top-level modules a fresh interpreter has loaded after ``statement``."""
-    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+def modules_after(statement: str, *, depth: int = 1) -> set[str]:
+    """Return the modules a fresh interpreter has loaded after ``statement``, those at the top or some levels down."""
+    names = f"{{'.'.join(name.split('.')[:{depth}]) for name in sys.modules}}"
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({names})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
 
@@ -184,8 +185,10 @@ def test_the_address_of_the_repository_is_one():
 
 
 def test_the_command_imports_the_experiments_only_when_they_are_run():
-    assert "ndpp_experiments" not in modules_after("from ndpp.cli.app import parser; parser()")
-    assert "ndpp_experiments" in modules_after("from ndpp.cli.experiments import _complete; _complete('fig')")
+    loaded = modules_after("from ndpp.cli.app import parser; parser()", depth=2)
+    assert {name for name in loaded if name.startswith("ndpp_experiments.")} == {"ndpp_experiments.commands"}
+    asked = "from ndpp_experiments.commands import _complete; _complete('fig')"
+    assert "ndpp_experiments.registry" in modules_after(asked, depth=2)
 
 
 def test_the_experiments_are_found_at_their_old_name():

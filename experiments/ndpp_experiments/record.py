@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import threadpoolctl
 
 from ndpp._atomic import replacing, write_text
-from ndpp._json import plain
-from ndpp._show import Table
+from ndpp._show import Table, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,12 +143,17 @@ def on_machine(found: Mapping[str, Any]) -> str:
     return f"{', '.join(filter(None, what))}; Python {found['python']}, {versions}"
 
 
+def table_of(records: Sequence[Any]) -> Table:
+    """Return named tuples of one type as a table with a column per field."""
+    return Table(records[0]._fields if records else (), records)
+
+
 def write(name: str, title: str, result: Result, output: Path, *, about: Mapping[str, Any]) -> None:
     """Write the files of one experiment; the JSON file comes last, so that it exists only if the others do."""
     output.mkdir(parents=True, exist_ok=True)
     tables = {f"{name}-{key}.csv" if key else f"{name}.csv": records for key, records in result.tables.items()}
     for file, records in tables.items():
-        write_text(output / file, Table.of(records).to_csv())
+        write_text(output / file, table_of(records).to_csv())
     figure = result.figure
     if figure is not None:
         for kind in ("png", "svg"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
 import re
@@ -11,14 +12,14 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from safetensors import SafetensorError
 
-from ndpp.errors import BusyFileError
+from ndpp.errors import BusyFileError, OtherSettingsError
 
 WINDOWS = sys.platform == "win32"
 """Windows cannot replace open files, and the only permission of a file is a read-only flag."""
@@ -113,21 +114,18 @@ def move(source: Path, target: Path, name: Path) -> None:
 
     ``name`` is the path that the error message gives.
     """
-    for pause in PAUSES if WINDOWS else ():
+    for pause in (*PAUSES, None):
         try:
-            os.replace(source, target)
-            return
-        except PermissionError:
+            return os.replace(source, target)
+        except PermissionError as reason:
+            if not WINDOWS:
+                raise
+            if pause is None:
+                raise PermissionError(
+                    f"{str(name)!r} cannot be replaced: it is read-only, or in use by another program or by a kernel whose X "
+                    f"is read from it ({reason.strerror})"
+                ) from None
             time.sleep(pause)
-    try:
-        os.replace(source, target)
-    except PermissionError as reason:
-        if not WINDOWS:
-            raise
-        raise PermissionError(
-            f"{str(name)!r} cannot be replaced: it is read-only, or in use by another program or by a kernel whose X "
-            f"is read from it ({reason.strerror})"
-        ) from None
 
 
 @contextmanager
@@ -169,6 +167,13 @@ def part_path(target: str | os.PathLike[str]) -> Path:
     """Return where unfinished results for ``target`` are kept. The suffix is one that no other program uses."""
     real = Path(os.path.realpath(target))
     return real.with_name(real.name + ".ndpp-part")
+
+
+def check_same(path: str | os.PathLike[str], then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise unless ``path`` was made with the same settings, ``then`` and ``now``: otherwise a resumed run would differ."""
+    for name, value in json.loads(json.dumps(dict(now))).items():
+        if then.get(name) != value:
+            raise OtherSettingsError(os.fspath(path), name, then.get(name), value)
 
 
 @contextmanager

@@ -1,12 +1,14 @@
-"""How results show themselves: data frames, CSV, tables of text that fit a screen, and HTML for notebooks, without scripts."""
+"""How results show themselves: JSON, data frames, CSV, tables of text that fit a screen, and HTML for notebooks, without scripts."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
@@ -31,11 +33,6 @@ class Table(NamedTuple):
 
     header: Sequence[str]
     lines: Sequence[Sequence[Any]]
-
-    @classmethod
-    def of(cls, records: Sequence[NamedTuple]) -> Table:
-        """Return records of one type as a table with a column per field."""
-        return cls(records[0]._fields if records else (), records)
 
     def to_csv(self) -> str:
         """Return the table as CSV, with six significant digits.
@@ -71,6 +68,33 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return html_table(type(self).__name__, *self.table())
+
+
+def plain(value: Any) -> Any:
+    """Convert NumPy values and dataclasses to types that ``json`` knows: the argument ``default`` of ``json.dumps``.
+
+    Examples
+    --------
+    >>> json.dumps({"a": np.arange(2), "b": np.float32(0.5)}, default=plain)
+    '{"a": [0, 1], "b": 0.5}'
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
+
+
+def to_json(value: Any) -> str:
+    """Return strict JSON, with null for numbers that are not finite.
+
+    Examples
+    --------
+    >>> to_json({"a": np.float64("nan"), "b": (np.int64(3), "ä")})
+    '{"a": null, "b": [3, "ä"]}'
+    """
+    finite = json.loads(json.dumps(value, default=plain), parse_constant=lambda word: None)
+    return json.dumps(finite, ensure_ascii=False, allow_nan=False)
 
 
 def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,19 +47,8 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
     return array
 
 
-class Catalogue(Protocol):
-    """Items, perhaps with labels: a kernel or a mixture."""
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-
-    def ids(self, labels: Sequence[str]) -> IntArray:
-        """Return the ids of items named by their labels."""
-
-
-def check_items(items: Any, catalogue: int | Catalogue, name: str = "items") -> IntArray:
-    """Return ``items``, ids or labels of a catalogue or ids below a number, as distinct ids in the order given."""
+def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:
+    """Return ``items`` as distinct ids in the order given: ids or labels of a kernel or mixture, or ids below a number."""
     n_items = catalogue.n_items if hasattr(catalogue, "n_items") else catalogue
     ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
     if ids.size == 0:

@@ -95,14 +95,7 @@ class NDPPError(Exception):
         return self.text()
 
     def __reduce__(self) -> Any:
-        return _again, (type(self), self.args, self.__dict__)
-
-
-def _again(kind: type[NDPPError], args: tuple[Any, ...], fields: dict[str, Any]) -> NDPPError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(fields)
-    return error
+        return type(self).__new__, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class InvalidInputError(NDPPError, ValueError):

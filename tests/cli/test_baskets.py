@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -46,6 +47,13 @@ def test_every_format_holds_the_same_baskets(call, shelf, tmp_path, suffix):
     else:
         assert ndpp.Baskets.read(path, labels=kernel.labels) == expected
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_json_is_compressed_if_its_name_says_so(call, plain, tmp_path):
+    path = tmp_path / "out.json.gz"
+    assert call("sample", plain, "-n", 3, "--seed", 4, "--json", "-o", path).code == 0
+    shown = call("sample", plain, "-n", 3, "--seed", 4, "--json")
+    assert gzip.decompress(path.read_bytes()).decode() == shown.out
 
 
 @pytest.mark.parametrize("format", ["text", "csv", "tsv"])

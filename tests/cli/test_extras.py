@@ -12,6 +12,7 @@ from command import end, launch, spawn, without
     [
         ("typer", ["--help"], "cli"),
         ("rich", ["info", "SHELF"], "cli"),
+        ("ndpp_experiments", ["--help"], "cli"),
         ("torch", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
         ("sklearn", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
         ("pyarrow", ["sample", "SHELF", "-o", "x.parquet"], "data"),

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ndpp._json import to_json
-from ndpp._show import Shown
+from ndpp._show import Shown, to_json
 
 Item = int | str
 SHOWN = 6

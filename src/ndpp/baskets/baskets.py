@@ -234,18 +234,10 @@ class Baskets(Shown):
         return cls._trusted(*long.arrays(rules))
 
     @classmethod
-    def _trusted(
-        cls,
-        indptr: IntArray,
-        indices: IntArray,
-        n_items: int,
-        labels: tuple[str, ...] | None,
-        basket_ids: tuple[int | str, ...] | None = None,
-    ) -> Baskets:
-        """Return baskets of new arrays that are known to be valid."""
+    def _trusted(cls, indptr: IntArray, indices: IntArray, *others: Any) -> Baskets:
+        """Return baskets of new arrays and other fields that are known to be valid."""
         made = object.__new__(cls)
-        ends, items = _integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False)
-        made._set(ends, items, n_items, labels, basket_ids)
+        made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), *others)
         return made
 
     @overload
@@ -323,7 +315,7 @@ class Baskets(Shown):
             files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
         rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))
-        files.write(target, rows, names, format=kind, columns=Columns(basket, item), basket_ids=self.ids_or_numbers)
+        files.write(target, rows, self.ids_or_numbers, Columns(basket, item), kind, names or ())
 
 
 def _integers(value: Any, name: str, *, copy: bool = True) -> IntArray:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from ndpp._atomic import replacing
 from ndpp._validation import check_choice
@@ -32,6 +32,7 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 LONGEST_FIELD = 131_072
 """The longest name that the CSV reader of Python accepts."""
 NAME_FORMAT = "Name its format with {format}"
+Rows: TypeAlias = Iterable[Sequence[Any]]
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 _NUMBERS = re.compile(r"[-0-9, ]*")
 _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which UTF-8 does not have
@@ -148,38 +149,29 @@ def check_names(kind: str, names: Iterable[str]) -> None:
 
 
 def write(
-    target: PathOrFile,
-    rows: Iterable[Sequence[Any]],
-    labels: Sequence[str] | None,
-    *,
-    format: str | None = None,
-    columns: Columns | None = None,
-    basket_ids: Iterable[Any],
+    target: PathOrFile, rows: Rows, ids: Iterable[Any], columns: Columns, kind: str, words: Sequence[str]
 ) -> None:
-    """Write rows of ids or, if there are ``labels``, of labels, in the given format or that of the suffix."""
-    kind = format_of(target, format)
+    """Write baskets of item ids or names, with these basket ids; ``words`` are all names that can occur."""
     if kind == "text":
-        write_text(target, rows, labels or ())
+        write_text(target, rows, words)
     else:
-        pairs = ((i, value) for i, row in zip(basket_ids, rows) for value in (row or (None,)))
-        write_table(target, columns or Columns(), pairs, kind, labels or ())
+        pairs = ((i, value) for i, row in zip(ids, rows) for value in (row or (None,)))
+        write_table(target, columns, pairs, kind, words)
 
 
-def write_text(target: PathOrFile, rows: Iterable[Sequence[Any]], words: Sequence[str]) -> None:
+def write_text(target: PathOrFile, rows: Rows, words: Sequence[str]) -> None:
     """Write one row per line, separated by spaces, or by tabs if any of ``words``, all that can occur, has a space or comma."""
     check_names("text", words)
     plain = all(len(word.split()) == 1 and "," not in word and not _NEEDS_QUOTES.search(word) for word in words)
     separator, quoted = " " if plain else "\t", cache(_quoted)
-    with _writer(target) as file:
+    with writer(target) as file:
         for row in rows:
             # A tab after a single word shows that a space in it does not separate words.
             line = separator.join(map(str, row) if plain else map(quoted, row))
             file.write(line + ("\t" if not plain and len(row) == 1 else "") + "\n")
 
 
-def write_table(
-    target: PathOrFile, header: Sequence[str], table: Iterable[Sequence[Any]], kind: str, words: Sequence[str]
-) -> None:
+def write_table(target: PathOrFile, header: Sequence[str], table: Rows, kind: str, words: Sequence[str]) -> None:
     """Write records as CSV, TSV or Parquet; None is an empty field. ``words`` are all names that can occur."""
     check_names(kind, words)
     if len(set(header)) < len(header) or not all(name and name == name.strip() for name in header):
@@ -194,7 +186,7 @@ def write_table(
         text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         return '"' + text.replace('"', '""') + '"' if special.search(text) else text
 
-    with _writer(target) as file:
+    with writer(target) as file:
         for record in chain([header], table):
             file.write(DELIMITERS[kind].join(map(field, record)) + "\n")
 
@@ -252,7 +244,7 @@ def _read(source: PathOrFile, encoding: str | None) -> str:
 
 
 @contextmanager
-def _writer(target: PathOrFile) -> Iterator[IO[str]]:
+def writer(target: PathOrFile) -> Iterator[IO[str]]:
     """Open ``target`` for text, compressed if it ends in .gz; it is replaced only if all of it could be written."""
     if not isinstance(target, (str, os.PathLike)):
         yield target

@@ -29,11 +29,12 @@ class BadLineError(InvalidInputError):
 class MissingColumnError(InvalidInputError):
     """A table has no column ``column``; its columns are ``there``."""
 
-    def __init__(self, what: str, column: str, there: Sequence[str]) -> None:
+    def __init__(
+        self, what: str, column: str, there: Sequence[str], advice: str = "Name the right ones with {basket} and {item}"
+    ) -> None:
         self.column, self.there = column, tuple(there)
         super().__init__(
-            f"{what} has no column {column!r}; its columns are {', '.join(map(repr, there))}",
-            advice="Name the right ones with {basket} and {item}",
+            f"{what} has no column {column!r}; its columns are {', '.join(map(repr, there))}", advice=advice
         )
 
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any, cast
 import typer
 
 import ndpp
-from ndpp.cli import draw, evaluate, experiments, fit, info, recommend, report, serve
+from ndpp.cli import draw, evaluate, fit, info, recommend, report, serve
 from ndpp.cli.guard import ARGUMENTS, DEBUG, end_with, guarded, install, reader_left
 from ndpp.cli.options import flattened
+from ndpp_experiments import commands as experiments
 
 app = typer.Typer(
     name="ndpp",

@@ -11,14 +11,13 @@ from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ndpp._atomic import one_writer, replacing
-from ndpp._json import to_json
+from ndpp._atomic import one_writer
 from ndpp._progress import ProgressBar
-from ndpp._show import printable
+from ndpp._show import printable, to_json
 from ndpp.answers.records import Drawn
 from ndpp.baskets import Baskets
 from ndpp.baskets import files as basket_files
-from ndpp.baskets.lines import COMPLETION
+from ndpp.baskets.lines import COMPLETION, Columns
 from ndpp.cli.files import OTHER_FORMATS, check_output, is_regular, require
 from ndpp.cli.guard import Interrupted, say
 from ndpp.cli.journal import Journal
@@ -112,20 +111,13 @@ class Target(NamedTuple):
             if starts.baskets.basket_ids is not None:
                 head = {**head, "basket_ids": starts.ids}
         if kind != "json":
-            basket_files.write(target, rows, labels, format=kind, basket_ids=count())
-        elif output is None:
-            _write_json(sys.stdout, head, rows)
-        else:
-            with replacing(output) as path, open(path, "w", encoding="utf-8", newline="\n") as file:
-                _write_json(file, head, rows)
-
-
-def _write_json(file: IO[str], head: Mapping[str, Any], baskets: Iterable[Sequence[Any]]) -> None:
-    """Write one JSON object, with the baskets last and one per line, as they come."""
-    file.write(to_json(head)[:-1] + ', "baskets": [')
-    for i, items in enumerate(baskets):
-        file.write((",\n" if i else "\n") + to_json(list(items)))
-    file.write("\n]}\n")
+            basket_files.write(target, rows, count(), Columns(), kind, labels or ())
+            return
+        with basket_files.writer(target) as file:  # one object, with the baskets last and one per line, as they come
+            file.write(to_json(head)[:-1] + ', "baskets": [')
+            for i, items in enumerate(rows):
+                file.write((",\n" if i else "\n") + to_json(list(items)))
+            file.write("\n]}\n")
 
 
 def deliver(

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, cast
 import numpy as np
 import typer
 
-from ndpp._types import IntArray
 from ndpp.baskets import Baskets
 from ndpp.cli import files
 from ndpp.cli import options as o
@@ -47,23 +46,16 @@ def sampler_option(help: str, specs: dict[str, SamplerSpec]) -> Any:
 
 def prepare(name: str, law: files.Law, request: Request) -> Sampler:
     """Return a prepared sampler; a request that it cannot meet is a usage error."""
-    spec = SPECS[name]
+    spec, exact = SPECS[name], f"--sampler {EXACT.name}"
     # The samplers of the literature are defined for a single kernel.
     serves = isinstance(law, LowRankKernel) or bool(spec.other_laws)
-    files.require(serves, f"mixtures are drawn by --sampler {EXACT.name}; {name} needs a single kernel")
-    able = " or ".join(other.name for other in SPECS.values() if other.takes_given)
-    files.require(
-        spec.takes_given or not len(request.given), f"--given needs --sampler {able}; {name} cannot condition"
-    )
-    instead = f"or use --sampler {EXACT.name}"
-    wrong = (
-        f"of any size; omit --size, {instead}" if request.size is not None else f"of one size; give --size, {instead}"
-    )
-    files.require(spec.draws(request.size), f"{name} draws baskets {wrong}")
+    files.require(serves, f"mixtures are drawn by {exact}; {name} needs a single kernel")
+    files.require(spec.takes_given or not len(request.given), f"--given needs {exact}; {name} cannot condition")
+    wrong = "of one size; give --size" if request.size is None else "of any size; omit --size"
+    files.require(spec.draws(request.size), f"{name} draws baskets {wrong}, or use {exact}")
     is_plain = request.steps is None and request.start == "uniform"
     files.require(spec.is_chain or is_plain, f"--steps and --start are for walks; {name} is not a walk")
-    able = " or ".join(other.name for other in SPECS.values() if other.on_gpu)
-    files.require(spec.on_gpu or request.device == "cpu", f"--device needs --sampler {able}; others run on the CPU")
+    files.require(spec.on_gpu or request.device == "cpu", f"--device needs {exact}; others run on the CPU")
     return spec.prepare(cast(LowRankKernel, law), request)
 
 
@@ -154,7 +146,8 @@ def complete(
     target = target._replace(starts=Starts(starts, number, from_file=baskets is not None))
     lists = Lists(limits, writing.ids, reading.encoding, reading.unknown)
     allowed, chosen = lists.narrowed(kernel, np.unique(starts.indices))
-    barred = _given_elsewhere(starts, chosen["only"])
+    only = starts.indices if chosen["only"] is None else chosen["only"]
+    others = np.setdiff1d(starts.indices, only)  # no candidates, but given in some baskets
     sizes = [size if add is None else n_given + add for n_given in starts.sizes.tolist()]
     if baskets is not None:
         files.check_sizes(allowed, starts, sizes)
@@ -166,18 +159,12 @@ def complete(
 
     def draw(done: int) -> Iterator[Baskets]:
         for i in range(done // number, len(starts)):
-            begin = max(done, i * number)
-            ready = allowed.sampler(size=sizes[i], given=starts[i], exclude=barred[i], device=drawing.device)
+            begin, own = max(done, i * number), starts[i]
+            ready = allowed.sampler(size=sizes[i], given=own, exclude=np.setdiff1d(others, own), device=drawing.device)
             drawn = ready.stream((i + 1) * number - begin, rng=seed, n_jobs=drawing.jobs, first=begin)
             yield from (part.baskets for part in drawn)
 
     deliver(draw, number * len(starts), target, made_with=made_with, resume=resume)
-
-
-def _given_elsewhere(starts: Baskets, only: list[int] | None) -> list[IntArray]:
-    """Return the items, for each basket, that are no candidates, but given in other baskets."""
-    others = np.setdiff1d(starts.indices, starts.indices if only is None else only)
-    return [np.setdiff1d(others, items) for items in starts]
 
 
 def _seed(seed: int | None, output: Path | None, *, resume: bool) -> int:

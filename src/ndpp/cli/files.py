@@ -19,7 +19,7 @@ from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
 from ndpp.baskets.lines import Columns, MissingColumnError
-from ndpp.cli.options import Reading
+from ndpp.cli.options import Reading, ReadingFor
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
 from ndpp.laws.files import load, load_header
 from ndpp.laws.kernel import LowRankKernel
@@ -29,6 +29,7 @@ OTHER_FORMATS = (
     ".parquet", ".tsv", ".xlsx", ".xls", ".ods", ".html", ".pdf", ".arrow", ".feather", ".npz", ".safetensors",
 )  # fmt: skip
 """Suffixes that promise a format other than text, CSV or JSON. Files with any other suffix hold text."""
+LEAVE_OUT = "Leave such items out with {unknown:'skip'}"
 
 Law = LowRankKernel | Mixture
 
@@ -70,22 +71,19 @@ class Source(NamedTuple):
                 raise
             return Source(self.path, replace(self.reading, **Columns()._asdict())).read(**options)
         except UnknownItemError as unknown:
-            unknown.advice = "Is this the catalogue of the model? Leave such items out with {unknown:'skip'}"
+            unknown.advice = f"Is this the catalogue of the model? {LEAVE_OUT}"
             raise
 
     def read_for(self, kernel: Law | Baskets, *, ids: bool) -> Baskets:
-        """Return the baskets over the items of a model."""
+        """Return the baskets over the items of a model, or of other baskets."""
         if kernel.labels is None or ids:
             made = self.read(n_items=kernel.n_items, as_labels=False)
             return replace(made, labels=kernel.labels)
-        return self.read_with(kernel.labels, advice="Leave such items out with {unknown:'skip'}")
-
-    def read_with(self, labels: tuple[str, ...], *, advice: str = "") -> Baskets:
-        """Return the baskets over a labelled catalogue."""
         try:
-            return self.read(labels=labels, as_labels=True)
+            return self.read(labels=kernel.labels, as_labels=True)
         except UnknownLabelError as unknown:
-            advice = "If the baskets hold ids, use --ids." if advice and unknown.label.isdigit() else advice
+            advice = "If the baskets hold ids, use --ids." if unknown.label.isdigit() else LEAVE_OUT
+            advice = advice if isinstance(self.reading, ReadingFor) else ""  # fit has no such options
             raise InvalidInputError(f"{self.name}: {unknown}", advice=advice) from None
 
 
@@ -112,8 +110,7 @@ def load_kernel(path: Path, why: str) -> LowRankKernel:
 
 def of_mission(law: Law, name: str) -> Mixture:
     """Return the baskets of one mission, given by name or by its number, from 1, in the order of ``answers.missions``."""
-    if len(law.weights) == 1:
-        raise typer.BadParameter("--mission is for mixtures; this model is a single kernel")
+    require(len(law.weights) > 1, "--mission is for mixtures; this model is a single kernel")
     found = answers.missions(law)
     names = [mission.name for mission in found]
     if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
@@ -202,12 +199,6 @@ def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path
     known, suffix = (".txt", ".csv", *formats, ".json"), output.suffix.lower()
     supported = suffix in known or suffix not in OTHER_FORMATS
     require(supported, f"cannot write {suffix} files; use a name that ends in {', '.join(known)}")
-
-
-def check_folder(path: Path) -> None:
-    """Raise if a folder for results is a file."""
-    if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"expected a folder for the results; {os.fspath(path)!r} is a file")
 
 
 def require(condition: bool, message: str) -> None:

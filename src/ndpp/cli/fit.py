@@ -182,11 +182,8 @@ def _read(
 ) -> tuple[Baskets, Baskets | None]:
     """Return the baskets to fit on, and those of --validation over the same items."""
     with working("reading baskets"):
-        data, held_out = source.read(as_labels=as_labels, items=items), None
-        if validation is not None:
-            other = source.sibling(validation)
-            held_out = other.read(n_items=data.n_items) if data.labels is None else other.read_with(data.labels)
-    return data, held_out
+        data = source.read(as_labels=as_labels, items=items)
+        return data, None if validation is None else source.sibling(validation).read_for(data, ids=False)
 
 
 def _split_files(output: Path) -> tuple[Path, Path]:

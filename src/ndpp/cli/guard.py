@@ -27,6 +27,8 @@ DEBUG = ContextVar("debug", default=False)
 """Whether failures show their traceback."""
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The words of the command line."""
+PRESSED = ContextVar("pressed", default=0)
+"""The number of the signal that has interrupted the command, 0 if none has."""
 FAILED = 1
 ALIASES = {"format": "from", "n_samples": "number", "n_jobs": "jobs", "n_missions": "missions"}
 """Names of options that differ from the argument they set."""
@@ -59,12 +61,6 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with a message on what was saved."""
 
 
-class Interrupts:
-    """The number of the signal that has interrupted the command, 0 if none has."""
-
-    pressed = 0
-
-
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Raise ``KeyboardInterrupt`` on Ctrl-C and on SIGTERM; a signal that is ignored, as under nohup, stays so."""
@@ -80,7 +76,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _on_interrupt(number: int, _: object) -> None:
-    Interrupts.pressed = number
+    PRESSED.set(number)
     raise KeyboardInterrupt
 
 
@@ -100,7 +96,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
                 traceback.print_exc()
             # A library that is being imported may turn an interrupt into any other exception.
             known = isinstance(error, KeyboardInterrupt | SystemExit | NDPPError | OSError)
-            end_with(KeyboardInterrupt() if Interrupts.pressed and not known else error, Options(command))
+            end_with(KeyboardInterrupt() if PRESSED.get() and not known else error, Options(command))
 
     return run
 
@@ -137,7 +133,7 @@ def end_with(error: BaseException, names: Names | None = None) -> NoReturn:
     if isinstance(error, SystemExit):
         raise error
     interrupted = isinstance(error, KeyboardInterrupt)
-    code = 0 if reader_left(error) else 128 + (Interrupts.pressed or signal.SIGINT) if interrupted else FAILED
+    code = 0 if reader_left(error) else 128 + (PRESSED.get() or signal.SIGINT) if interrupted else FAILED
     if interrupted:
         print(f"\nndpp: interrupted{'; ' + str(error) if str(error) else ''}", file=sys.stderr)
     elif code == FAILED:

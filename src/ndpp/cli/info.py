@@ -25,7 +25,7 @@ from ndpp.laws.files import load_header
 BAR = 40
 """Length of the longest bar."""
 SMALLEST_SHOWN = 0.0005
-"""Smaller probabilities have no bar."""
+"""Smaller probabilities have no bar, and are left out at both ends."""
 QUICK = 10**9
 """Components × items × columns² up to which the distribution of sizes of a mixture is computed unasked: a few seconds."""
 SIZES = "Compute the distribution of sizes even if it takes minutes, as for mixtures of hundreds of components."

@@ -13,8 +13,7 @@ import re
 from collections.abc import Generator, Mapping
 from typing import IO, Any
 
-from ndpp._atomic import part_path
-from ndpp._json import check_same
+from ndpp._atomic import check_same, part_path
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, UnfinishedRunError
 
@@ -103,13 +102,7 @@ class Journal:
 
 
 def read_made_with(target: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return how the baskets in the journal of ``target`` are made, None if there are none.
-
-    Raises
-    ------
-    InvalidInputError
-        There is a file of that name, but it is not a journal.
-    """
+    """Return how the baskets in the journal of ``target`` are made, None if there are none; raise if it is another file."""
     path = part_path(target)
     if not path.exists():
         return None

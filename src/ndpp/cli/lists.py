@@ -16,7 +16,7 @@ from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
-from ndpp.cli.files import Law, Source, item_ids, require
+from ndpp.cli.files import LEAVE_OUT, Law, Source, item_ids, require
 from ndpp.cli.options import Categories, Format, Limits, ReadingFor, Unknown
 from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
 from ndpp.inference import PerCategory
@@ -30,24 +30,20 @@ class Lists(NamedTuple):
     encoding: str | None = None
     unknown: str = "error"
 
-    def candidates(self, law: Law) -> IntArray | None:
-        """Return the items that may come, None if they are not limited."""
-        if not self.limits.only and self.limits.candidates_file is None:
-            return None
-        found = self._items(law, self.limits.only, self.limits.candidates_file)
-        if not len(found):
-            raise InvalidInputError(f"{self.limits.candidates_file} names no item of the model")
-        return found
-
-    def excluded(self, law: Law) -> IntArray:
-        """Return the items that may not come."""
-        return self._items(law, self.limits.exclude, self.limits.exclude_file)
+    def listed(self, law: Law) -> tuple[IntArray | None, IntArray]:
+        """Return the items that may come, None if they are not limited, and those that may not."""
+        limits, candidates = self.limits, None
+        if limits.only or limits.candidates_file is not None:
+            candidates = self._items(law, limits.only, limits.candidates_file)
+            if not len(candidates):
+                raise InvalidInputError(f"{limits.candidates_file} names no item of the model")
+        return candidates, self._items(law, limits.exclude, limits.exclude_file)
 
     def allowed(self, law: Law, wanted: Categories) -> tuple[IntArray, PerCategory | None]:
         """Return the candidates of the chosen categories without the excluded items, and the limit per category."""
         path, most, only = wanted.category_of, wanted.max_per_category, wanted.categories
-        candidates = self.candidates(law)
-        allowed = np.setdiff1d(np.arange(law.n_items) if candidates is None else candidates, self.excluded(law))
+        candidates, excluded = self.listed(law)
+        allowed = np.setdiff1d(np.arange(law.n_items) if candidates is None else candidates, excluded)
         require(
             (most is not None or bool(only)) == (path is not None),
             "--category-of goes with --max-per-category or --categories, and they with it",
@@ -69,7 +65,7 @@ class Lists(NamedTuple):
 
     def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, list[int] | None]]:
         """Return the model of baskets that hold only given items and allowed ones, and what decided it; no given item may be excluded."""
-        candidates, excluded = self.candidates(law), self.excluded(law)
+        candidates, excluded = self.listed(law)
         both = np.intersect1d(excluded, given)
         if both.size:
             (name,) = names_of(law, both[:1], ids=self.ids)
@@ -100,7 +96,7 @@ class Lists(NamedTuple):
         try:
             found, _ = encode(words, labels, unknown=self.unknown)
         except UnknownLabelError as unknown:
-            raise InvalidInputError(f"{path}: {unknown}", advice="Leave such items out with {unknown:'skip'}") from None
+            raise InvalidInputError(f"{path}: {unknown}", advice=LEAVE_OUT) from None
         known = (found >= 0) & (found < law.n_items)
         if self.unknown == "skip" and not known.all():
             new = [words[i] for i in np.flatnonzero(~known).tolist()]

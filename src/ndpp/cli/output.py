@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ndpp._atomic import write_text
-from ndpp._json import to_json
 from ndpp._progress import ProgressBar, progress_bar
-from ndpp._show import Table, printable
+from ndpp._show import Table, printable, to_json
 
 NUMERIC = int | float | np.number | None
 """What is aligned to the right."""

@@ -21,6 +21,7 @@ from ndpp.cli import options as o
 from ndpp.cli.evaluate import compare
 from ndpp.cli.files import Law, Source, check_output, fingerprint, load_model, require
 from ndpp.cli.guard import say
+from ndpp.cli.info import SMALLEST_SHOWN
 from ndpp.cli.output import cell, working
 from ndpp.errors import needing
 from ndpp.laws.files import load_header
@@ -31,8 +32,6 @@ SHOWN = {"popular": 15, "pairs": 10}
 """Items and pairs on the page."""
 COLUMNS, TICKS = 40, 12
 """Most columns of the size distribution, and most of them with a number below."""
-SMALLEST_SHOWN = 0.0005
-"""Sizes of smaller share are left out at both ends."""
 MAP_ITEMS, MAP_LABELS = 2000, 60
 """Largest catalogue that has a map, and most items on it."""
 

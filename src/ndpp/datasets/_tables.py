@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from ndpp.baskets import Baskets
-from ndpp.baskets.lines import BadLineError, records
+from ndpp.baskets.lines import BadLineError, MissingColumnError, records
 from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 
 MAX_ROWS = 100
@@ -38,7 +38,6 @@ def read_long(
     item: str,
     title: str | None = None,
     number: str | None = None,
-    keep: Callable[[float], bool] = bool,
     label: Callable[[str, str], str] = lambda code, title: code,
     header: Sequence[str] | None = None,
     delimiter: str = ",",
@@ -46,9 +45,9 @@ def read_long(
 ) -> Baskets:
     """Read a long table with the columns ``basket`` and ``item``, and optionally ``title`` and ``number``.
 
-    Rows without a basket or an item are skipped, and so are rows whose number does not satisfy ``keep``. ``label`` makes
-    the label of an item from its code and title. ``header`` names the columns of a file without a header. Baskets of
-    more than ``MAX_ROWS`` rows are dropped, but with ``whole_catalogue`` their items stay in the catalogue.
+    Rows without a basket or an item are skipped, and so are rows whose number is not positive. ``label`` makes the label
+    of an item from its code and title. ``header`` names the columns of a file without a header. Baskets of more than
+    ``MAX_ROWS`` rows are dropped, but with ``whole_catalogue`` their items stay in the catalogue.
     """
     baskets: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -56,7 +55,7 @@ def read_long(
     of_basket, of_item = array("q"), array("q")
     rows = read_columns(path, (basket, item), (title, number), header=header, delimiter=delimiter)
     for line, (name, code, text, value) in rows:
-        if not (name and code) or (value is not None and not keep(_float(value, path, line))):
+        if not (name and code) or (value is not None and not _float(value, path, line) > 0):
             continue
         of_basket.append(baskets.setdefault(name, len(baskets)))
         of_item.append(items.setdefault(code, len(items)))
@@ -84,10 +83,7 @@ def read_columns(
     with _opened(path, delimiter) as rows:
         there = header or [name.removeprefix("\ufeff") for name in next(rows, (1, []))[1]]
         if missing := [name for name in required if name not in there]:
-            raise InvalidInputError(
-                f"{path} has no column {missing[0]!r}; its columns are {', '.join(map(repr, there))}. "
-                "Pass the original file, with its header."
-            )
+            raise MissingColumnError(str(path), missing[0], there, "Pass the original file, with its header.")
         pick = itemgetter(*(there.index(name) if name in there else -1 for name in (*required, *optional)))
         for line, row in rows:
             if len(row) != len(there):

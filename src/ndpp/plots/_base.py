@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ATTRACT, REPEL, NEUTRAL = "#0072B2", "#E69F00", "#5B6770"
-GO_TOGETHER, REPLACE_EACH_OTHER = "go together", "stand in for each other"
 COLOURS = (ATTRACT, "#D55E00", "#009E73", "#CC79A7", REPEL, "#56B4E9", "#000000", NEUTRAL, "#332288")
 """The colours of Okabe and Ito, without yellow and with grey and indigo."""
 HATCHED: dict[str, Any] = {"hatch": "///", "edgecolor": "white"}
+COMPLEMENTS: dict[str, Any] = {"color": ATTRACT, "label": "go together"}
+SUBSTITUTES: dict[str, Any] = {"color": REPEL, "label": "stand in for each other", **HATCHED}
 MARKERS = "osD^vPX*p"
 _DASHES = (*((0, dash) for dash in ((1, 1), (5, 1), (3, 1, 1, 1), (8, 2))), ":", (0, (4, 1, 1, 1, 1, 1)))
 STYLES: tuple[Any, ...] = ("-", "--", "-.", *_DASHES)

@@ -9,19 +9,7 @@ import numpy as np
 
 from ndpp._types import FloatArray
 from ndpp.answers.records import Mission, Pairs, Related, Relation, Share
-from ndpp.plots._base import (
-    ATTRACT,
-    GO_TOGETHER,
-    HATCHED,
-    NEUTRAL,
-    REPEL,
-    REPLACE_EACH_OTHER,
-    check_any,
-    figure,
-    line_look,
-    open_frame,
-    short,
-)  # fmt: skip
+from ndpp.plots._base import ATTRACT, COMPLEMENTS, NEUTRAL, SUBSTITUTES, check_any, figure, line_look, open_frame, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,8 +118,7 @@ def _lift_chart(pairs: Pairs | Related, name: Callable[[Relation], str], xlabel:
     both = pairs.complements + pairs.substitutes
     drawn, axes = _bar_chart([name(pair) for pair in both])
     lengths = np.log2([max(pair.by_ties, MIN_LIFT) for pair in both])  # the lift, apart from missions
-    looks = {"color": ATTRACT, "label": GO_TOGETHER}, {"color": REPEL, "label": REPLACE_EACH_OTHER, **HATCHED}
-    for kind, look in zip((pairs.complements, pairs.substitutes), looks):
+    for kind, look in ((pairs.complements, COMPLEMENTS), (pairs.substitutes, SUBSTITUTES)):
         places = [both.index(pair) for pair in kind]
         if kind:
             bars = axes.barh(places, lengths[places], height=0.7, **look)

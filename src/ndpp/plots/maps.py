@@ -14,13 +14,10 @@ from ndpp._types import FloatArray
 from ndpp.answers import Prepared, map_of
 from ndpp.answers.records import Item, Pairs, Relation
 from ndpp.errors import InvalidInputError
-from ndpp.plots._base import ATTRACT, GO_TOGETHER, NEUTRAL, REPEL, REPLACE_EACH_OTHER, check_any, figure, short
+from ndpp.plots._base import ATTRACT, COMPLEMENTS, NEUTRAL, SUBSTITUTES, check_any, figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-LINES: tuple[dict[str, Any], ...] = ({"color": ATTRACT, "ls": "solid"}, {"color": REPEL, "ls": (0, (2, 1))})
-"""Lines between complements and between substitutes."""
 
 LABELLED = 60
 """Items of a map that have labels: more would hide each other."""
@@ -43,14 +40,15 @@ def pair_graph(pairs: Pairs) -> Figure:
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
     places = dict(zip(items, np.column_stack([np.cos(angles), np.sin(angles)])))
     strongest = max(abs(pair.correlation) for pair in both)
-    for kind, look, name in zip((pairs.complements, pairs.substitutes), LINES, (GO_TOGETHER, REPLACE_EACH_OTHER)):
+    lines: Any = (pairs.complements, COMPLEMENTS, "solid"), (pairs.substitutes, SUBSTITUTES, (0, (2, 1)))
+    for kind, look, dashes in lines:
         for pair in kind:  # a curve bent towards the centre
             start, end = places[pair.item], places[pair.other]
             path = Path([start, 0.35 * (start + end), end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
             width = 0.8 + 4.2 * abs(pair.correlation) / strongest
-            axes.add_patch(PathPatch(path, fill=False, lw=width, capstyle="butt", **look))
+            axes.add_patch(PathPatch(path, fill=False, color=look["color"], ls=dashes, lw=width, capstyle="butt"))
         if kind:
-            axes.plot([], [], lw=3, label=name, **look)
+            axes.plot([], [], color=look["color"], ls=dashes, lw=3, label=look["label"])
     axes.plot(*np.array(list(places.values())).T, "o", color=NEUTRAL, ms=6)
     for item, angle in zip(items, np.degrees(angles)):
         left = angle < -90 - 1e-6

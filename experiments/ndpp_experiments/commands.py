@@ -1,6 +1,6 @@
 """``ndpp demo``, ``ndpp reproduce`` and ``ndpp bench``: the experiments, from the command line.
 
-They are in a package of their own, :mod:`ndpp_experiments`, which only these commands import, when they are run.
+The command imports this module for its help pages; the experiments themselves are imported when they are run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typer
 
 from ndpp._show import Table
 from ndpp.cli import options as o
-from ndpp.cli.files import check_folder, check_output, load_kernel, require
+from ndpp.cli.files import check_output, load_kernel, require
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.datasets import make_kernel
@@ -50,7 +50,7 @@ def demo(
     """
     from ndpp_experiments import demo as demonstration
 
-    check_folder(output)
+    _check_folder(output)
     output.mkdir(parents=True, exist_ok=True)  # fail now, not after two minutes
     demonstration.run(output, progress=sys.stderr.isatty())
 
@@ -84,7 +84,7 @@ def reproduce(
     require(bool(names), "name at least one experiment, or all; --list shows them")
     for name in names or ():
         require(name in (*registry.EXPERIMENTS, registry.ALL), f"there is no experiment {name!r}; --list shows all")
-    check_folder(output)
+    _check_folder(output)
     show = sys.stderr.isatty()
     try:
         report = registry.reproduce(names or (), output, quick=quick, seed=seed, progress=show, resume=resume)
@@ -115,7 +115,7 @@ def bench(
       ndpp bench --items 100000 --rank 100 --any-size --json
     """
     from ndpp_experiments.bench import measure_all
-    from ndpp_experiments.record import machine
+    from ndpp_experiments.record import machine, table_of
 
     check_output(output, inputs=(model,))
     wanted = None if any_size else size
@@ -136,4 +136,10 @@ def bench(
     data = {**about, "machine": machine(), "timings": [timing._asdict() for timing in timings]}
     head = f"{kernel.n_items:,} items, rank {kernel.rank}, baskets of {'any size' if any_size else f'{size} items'}."
     notes = [head, *(f"{t.sampler}: {t.note}" for t in timings if t.note)]
-    emit(Report(data, Table.of(timings), shown, notes), output, as_json=json)
+    emit(Report(data, table_of(timings), shown, notes), output, as_json=json)
+
+
+def _check_folder(path: Path) -> None:
+    """Raise if a folder for results is a file."""
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"expected a folder for the results; {os.fspath(path)!r} is a file")
