@@ -87,7 +87,7 @@ def test_settings_of_rejection_and_a_tree_arrive():
     tree = Counted(**vars(Scan.prepare(kernel)))
     with pytest.raises(NDPPError, match="max_proposals"):
         registry.REJECTION.prepare(kernel, Request(4, max_proposals=1.0))
-    for spec, used in ((registry.REJECTION, True), (registry.PAPERS_WALK, True), (registry.WALK, False)):
+    for spec, used in ((registry.PAPERS_WALK, True), (registry.WALK, False)):
         counted.clear()
         spec.prepare(kernel, Request(3, tree=tree, steps=1)).sample(3, rng=0)
         assert bool(counted) == used

@@ -36,7 +36,7 @@ from ndpp.linalg.schur import ROUNDING, condition_or_zero
 from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.routes import Done, Target
 from ndpp.samplers.exact.rows import Rows, rows_of, suited, take
-from ndpp.samplers.symmetric import EigenvectorLaw, choose, draw_projection, heads_table
+from ndpp.samplers.symmetric import choose, draw_projection, heads_table
 
 BLOCK = 32
 """Candidates that are fetched together. No draw depends on it."""
@@ -102,7 +102,7 @@ class Projection:
         """
         index, spectrum = self.index, self.spectrum
         if type(index) is not LeverageTable:
-            chosen = EigenvectorLaw(spectrum.chance, spectrum.heads, np.nan).draw(rng)
+            chosen = choose(spectrum.chance, spectrum.heads, rng.random(spectrum.chance.size))
             return Done(*draw_projection(rng, spectrum.vectors[chosen].T, index))
         items, done, proposals, largest = suited(self.rows, _draw)(
             seed_words(rng), *spectrum, self.rows, self.factors, index.arrays
