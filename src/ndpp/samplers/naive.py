@@ -82,9 +82,9 @@ def weights(kernel: LowRankKernel, L: FloatArray, sets: Sequence[IntArray]) -> F
     """
     # det L_S = unit^|S| · det(L/unit)_S: the powers of two are restored relative to the largest of them.
     unit = unit_of(L)
-    powers = round(np.log2(unit)) * np.array([members.shape[1] for members in sets])
+    scaled, powers = L / unit, round(np.log2(unit)) * np.array([members.shape[1] for members in sets])
     parts = [
-        np.ldexp(minors(L / unit, chunk), power - powers.max())
+        np.ldexp(minors(scaled, chunk), power - powers.max())
         for members, power in zip(sets, powers)
         for chunk in np.array_split(members, max(1, members.size * members.shape[1] // CHUNK))
     ]

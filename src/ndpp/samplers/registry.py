@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from ndpp._types import Items
 from ndpp.errors import InvalidInputError
-from ndpp.items import ItemIndex
+from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
@@ -50,7 +50,7 @@ class Request(NamedTuple):
     start: Literal["uniform", "greedy"] = "uniform"  #: Where a chain starts.
     device: str = "cpu"  #: Where to draw.
     max_proposals: float = 1e6  #: Maximum expected number of proposals per draw of a rejection sampler.
-    tree: ItemIndex | None = None  #: An existing tree, for walks that would build their own.
+    tree: Tree | None = None  #: An existing tree, for walks that would build their own.
 
 
 @dataclass(frozen=True)
