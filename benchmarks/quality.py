@@ -29,7 +29,6 @@ from ndpp import load as load_model
 from ndpp._atomic import replacing
 from ndpp.datasets import load_baskets, load_complete_journey
 from ndpp.errors import DataNotFoundError
-from ndpp.items import LeverageTable
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
 from ndpp.samplers import Rejection
 from ndpp_experiments.record import machine
@@ -114,8 +113,7 @@ def work(job: Job, device: str, epochs: int, kernels: Path | None) -> dict[str, 
         model, about = fitted(job, train, validation, device, epochs, kernels)
         found |= about
         if job.model == "ONDPP":
-            index = LeverageTable.prepare(model)  # only asked for what it expects
-            found["proposals"] = Rejection.prepare(model, max_proposals=np.inf, index=index).expected_proposals
+            found["proposals"] = Rejection.prepare(model, max_proposals=np.inf).expected_proposals
     return found | {"metrics": evaluate(model, metrics.independent_items(train), test) if len(test) else {}}
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp.items import ItemIndex
+from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Rejection, Walk, registry
 from ndpp.samplers.registry import Request, SamplerSpec, Timing
@@ -65,7 +65,7 @@ def task_name(size: int | None) -> str:
 
 def time_samplers(
     kernel: LowRankKernel,
-    index: ItemIndex,
+    index: Tree,
     size: int | None,
     *,
     seed: int,

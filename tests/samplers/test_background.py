@@ -17,7 +17,6 @@ from ndpp.errors import BudgetExceededError, ImpossibleSizeError
 from ndpp.samplers import Exact, LawSampler, unions
 from ndpp.samplers import laws as module
 from ndpp.samplers.exact import eigenchain, eigenclock
-from ndpp.samplers.laws import KernelSets, Store
 from ndpp.samplers.unions import Alone, DisjointParts, SizedUnion
 
 ODDS = np.array([0.0, 0.5, 0.0, 0.125, 3.0, 1.0, 0.25, 0.0])
@@ -61,13 +60,10 @@ def test_the_better_proposal_is_chosen():
     L = X @ case.W @ X.T + np.diag(odds)
     kernel = LowRankKernel(X, case.W, background=odds)
     sampler = kernel.sampler(size=5)
-    assert isinstance(sampler.store.make.proposal, SizedUnion)
-    assert (
-        DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass
-        > sampler.store.make.proposal.log_mass + 1
-    )
+    assert isinstance(sampler.store[0], SizedUnion)
+    assert DisjointParts.prepare(kernel, np.empty(0, np.int64), 5, 2**20).log_mass > sampler.store[0].log_mass + 1
     goodness.assert_law(sampler.sample(600, rng=3).baskets, oracles.enumerate_law(L, 5))
-    assert isinstance(kernel_of(case).sampler(size=4).store.make.proposal, DisjointParts)
+    assert isinstance(kernel_of(case).sampler(size=4).store[0], DisjointParts)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +151,9 @@ def test_control_ties_not_rescaled():
     """T must come from rows x / √(1 + δ): with rows x the law is another one."""
     case = BY_NAME["generic"]
     kernel = kernel_of(case)
-    proposal = kernel.sampler().store.make.proposal
+    proposal = kernel.sampler().store[0]
     wrong = proposal._replace(ties=Exact.prepare(LowRankKernel(case.X, case.W)))
-    sampler = LawSampler(kernel, np.empty(0, np.int64), np.ones(1), Store(KernelSets(kernel, wrong), 1), 1.0)
+    sampler = LawSampler(kernel, np.empty(0, np.int64), np.ones(1), (wrong,), 1.0)
     with pytest.raises(AssertionError):
         goodness.assert_law(sampler.sample(1_000, rng=1).baskets, oracles.enumerate_law(dense(case)))
 

@@ -76,7 +76,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch):
         every.sample(given=range(6), size=7)
     sampler = every.sampler(size=3)
     monkeypatch.setattr(module, "MAX_PROPOSALS", 5)
-    monkeypatch.setattr(module.KernelSets, "propose", lambda self, rng: None)
+    monkeypatch.setattr(module.SizedUnion, "propose", lambda self, rng: None)
     with pytest.raises(BudgetExceededError, match="none of them of the wanted size") as raised:
         sampler.sample(1, rng=0)
     assert raised.value.count == 5

@@ -14,7 +14,7 @@ from kernels import AWKWARD, BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.samplers.naive import MAX_ERROR, Naive, minors
-from ndpp.samplers.walk.up_naive import NaiveUp
+from ndpp.samplers.walk.up import NaiveUp
 
 
 @pytest.mark.parametrize("case", AWKWARD, ids=str)

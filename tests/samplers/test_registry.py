@@ -14,10 +14,10 @@ import ndpp.samplers
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, NDPPError
+from ndpp.items import Tree
 from ndpp.samplers import registry
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.registry import SAMPLERS, Request, Sizes
-from scan import Scan
 
 ROOT = Path(__file__).resolve().parents[2]
 every_sampler = pytest.mark.parametrize("spec", SAMPLERS, ids=lambda spec: spec.name)
@@ -77,20 +77,14 @@ def test_settings_of_chains_arrive(spec):
 
 
 def test_settings_of_rejection_and_a_tree_arrive():
-    kernel, counted = BY_NAME["generic"].kernel, []
-
-    class Counted(Scan):
-        def draw_counted(self, rng, M, **settings):
-            counted.append(M)
-            return super().draw_counted(rng, M, **settings)
-
-    tree = Counted(**vars(Scan.prepare(kernel)))
+    kernel = BY_NAME["generic"].kernel
+    tree = Tree.prepare(kernel)
     with pytest.raises(NDPPError, match="max_proposals"):
         registry.REJECTION.prepare(kernel, Request(4, max_proposals=1.0))
-    for spec, used in ((registry.REJECTION, True), (registry.PAPERS_WALK, True), (registry.WALK, False)):
-        counted.clear()
-        spec.prepare(kernel, Request(3, tree=tree, steps=1)).sample(3, rng=0)
-        assert bool(counted) == used
+    for spec, used in ((registry.PAPERS_WALK, True), (registry.WALK, False)):
+        walk = spec.prepare(kernel, Request(3, tree=tree, steps=1))
+        walk.sample(3, rng=0)
+        assert (walk.up.index is tree) == used
 
 
 @every_sampler

@@ -13,11 +13,9 @@ import oracles
 from kernels import BY_NAME, learned, random_ndpp, skew
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
-from ndpp.items import LeverageTable
 from ndpp.linalg import dominating
 from ndpp.samplers import rejection
 from ndpp.samplers.rejection import Rejection
-from scan import Scan
 
 DRAWS = 1_000
 """As many as show a missing acceptance test; ``MANY``, of few sets, show one that is a little wrong."""
@@ -57,13 +55,6 @@ def test_law_and_closed_form(name, size):
     draws = sampler.sample(DRAWS if size is None else 600, rng=1)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size))
     goodness.assert_mean(draws.info["proposals"], sampler.expected_proposals)
-
-
-@pytest.mark.parametrize("index", [LeverageTable, Scan])
-def test_other_indexes_serve_as_well(index):
-    case = BY_NAME["generic"]
-    draws = Rejection.prepare(case.kernel, size=3, index=index.prepare(case.kernel)).sample(DRAWS, rng=2)
-    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, 3))
 
 
 @pytest.mark.parametrize("size", [None, 3])
@@ -159,10 +150,7 @@ def test_hopeless_kernels_are_refused_before_the_first_proposal():
 def test_learned_kernels_have_the_published_figure(name, expected):
     """The figures were taken with |skew| in the coordinates of X; in orthonormal ones they differ by a few per cent."""
     kernel = learned(name).kernel
-    index = LeverageTable.prepare(kernel)
-    np.testing.assert_allclose(
-        Rejection.prepare(kernel, max_proposals=1e15, index=index).expected_proposals, expected, rtol=0.06
-    )
+    np.testing.assert_allclose(Rejection.prepare(kernel, max_proposals=1e15).expected_proposals, expected, rtol=0.06)
 
 
 def test_budget_error_carries_the_count_and_the_partial_result(monkeypatch):

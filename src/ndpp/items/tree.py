@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from ndpp._compiled import interruptible, njit
+from ndpp._compiled import interruptible, jitable, njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
@@ -134,11 +135,9 @@ def _pack_query(M: FloatArray) -> FloatArray:
     return query
 
 
-@njit(error_model="numpy")
-def draw_one(
-    rng: Generator, sums: FloatArray, bounds: IntArray, Q: FloatArray, V: FloatArray
-) -> tuple[int, float, float]:
-    """Do what :meth:`Tree.draw_counted` does for one row and M = VᵀV, V having few rows, with Q in memory.
+@jitable(error_model="numpy")
+def draw_one(rng: Generator, sums: FloatArray, bounds: IntArray, Q: Any, V: FloatArray) -> tuple[int, float, float]:
+    """Do what :meth:`Tree.draw_counted` does for one row and M = VᵀV, V having few rows; Q is an array, or fetches its rows.
 
     Returns the row (−1 if its leaf has no weight), the most negative weight, and the sum of all weights; the caller checks them.
     """
@@ -149,10 +148,10 @@ def draw_one(
         return -1, 0.0, total
     leaf, low = _descend(sums, query, total, for_descent)
     first, last = bounds[leaf], bounds[leaf + 1]
-    weights = np.zeros(last - first)
+    own, weights = Q[first:last], np.zeros(last - first)
     for i in range(last - first):
         for c in range(len(V)):
-            weights[i] += np.dot(Q[first + i], V[c]) ** 2
+            weights[i] += np.dot(own[i], V[c]) ** 2
     place = _pick(weights, for_leaf)
     return (first + place if place >= 0 else -1), low, total
 

@@ -208,6 +208,10 @@ class Sampler(ABC):
         """Return the items of the catalogue of a draw."""
         return np.asarray(self.kernel.catalogue_ids(rows))
 
+    def propose(self, rng: np.random.Generator) -> IntArray | None:
+        """Draw one set, as items of the catalogue: what a mixture asks of the samplers of its components."""
+        return self.items_of(self.draw(rng).rows)
+
     def _whole(self, parts: Sequence[Any]) -> Draws:
         """Return all parts as one: lists of :class:`Draw` from the CPU, :class:`Draws` from an engine."""
         if self.engine is None or not parts:

@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, make: Any, most: int) -> None:
         self.make, self.most = make, most
-        self._recent: Any = None if make is None else lru_cache(most)(make)
+        self._recent = lru_cache(most)(make)
 
     def __reduce__(self) -> Any:
         return Store, (self.make, self.most)
@@ -78,6 +78,8 @@ class LawSampler(Sampler):
         Items that are in every set, and not drawn.
     cdf : (C,) array
         Of the component to draw from; empty if nothing is left to draw.
+    store : Store or tuple
+        What draws from each component; of a kernel, its one :obj:`~ndpp.samplers.unions.Proposal`.
     expected_proposals : float
         Mean number of proposals per draw, in closed form, of a kernel; 1 for sets of any size. NaN where it is not known.
 
@@ -93,7 +95,7 @@ class LawSampler(Sampler):
     kernel: Law
     given: IntArray
     cdf: FloatArray = field(repr=False)
-    store: Store = field(repr=False)
+    store: Store | tuple[Proposal, ...] = field(repr=False)
     expected_proposals: float = np.nan
     engine: Engine | None = field(default=None, repr=False)
 
@@ -118,8 +120,7 @@ class LawSampler(Sampler):
     @property
     def route(self) -> str:
         """How T, the part of a sample that costs most, is drawn from a kernel; "components" if each component has its own route."""
-        sets = self.store.make
-        return sets.proposal.ties.route if isinstance(sets, KernelSets) else "components"
+        return self.store[0].ties.route if isinstance(self.store, tuple) and self.store else "components"
 
     @property
     def _most_proposals(self) -> int:
@@ -131,57 +132,57 @@ class LawSampler(Sampler):
         return rows
 
 
-@singledispatch
-def prepare(law: Law, **options: Any) -> Sampler:
+class Asked(NamedTuple):
+    """What ``law.sampler`` is asked for; ``device`` is a CUDA device that is there, None for the CPU."""
+
+    size: int | None
+    given: Items
+    exclude: Items
+    memory: int
+    device: str | None
+
+
+def prepare(
+    law: Law, *, size: int | None = None, given: Items = (), exclude: Items = (), memory: int,
+    device: str | None = None, component: int | None = None,
+) -> Sampler:  # fmt: skip
     """Prepare the exact sampler of a distribution. Parameters as in ``law.sampler``; ``component`` is a number."""
+    found = cuda_device(device)  # a device that is not there is said once
+    asked = Asked(size, given, exclude, memory, None if found is None else str(found))
+    if component is None:
+        return _prepare(law, asked)
+    if isinstance(law, SharedTies) and asked.device is not None:  # these have an engine of their own
+        return _prepare(law.only([component]), asked)
+    return _prepare(law.components[component], asked)
+
+
+@singledispatch
+def _prepare(law: Law, asked: Asked) -> Sampler:
     raise InvalidInputError(f"samples are drawn from kernels and mixtures; got a {type(law).__name__}")
 
 
-def _cuda(device: str | None) -> str | None:
-    """Return the CUDA device that is there, None for the CPU; what is not there is said once."""
-    found = cuda_device(device)
-    return None if found is None else str(found)
+def _all_given(law: Law, ids: IntArray, size: int | None) -> LawSampler:
+    """Return the sampler of the only set that is left: all items."""
+    if size not in (None, len(ids)):
+        raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
+    return LawSampler(law, ids, np.empty(0), (), 0.0)
 
 
-# -- kernels -----------------------------------------------------------------------------------------------------------------
-
-
-class KernelSets(NamedTuple):
-    """Draws from a kernel with a background."""
-
-    kernel: LowRankKernel
-    proposal: Proposal
-
-    def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return a set, as items of the catalogue, or None."""
-        rows = self.proposal.propose(rng)
-        return None if rows is None else self.kernel.catalogue_ids(rows)
-
-    def __call__(self, c: int) -> KernelSets:
-        """Return what draws from the only component."""
-        return self
-
-
-@prepare.register
-def _kernel(
-    kernel: LowRankKernel, *, size: int | None = None, given: Items = (), exclude: Items = (), memory: int,
-    device: str | None = None, component: int | None = None,
-) -> Sampler:  # fmt: skip
+@_prepare.register
+def _kernel(kernel: LowRankKernel, asked: Asked) -> Sampler:
     """Prepare a kernel; refuse sets of a size that would take more than ``MAX_EXPECTED`` proposals on average."""
     if kernel.background is None:
-        return Exact.prepare(kernel, size=size, given=given, exclude=exclude, memory=memory, device=device)
-    device = _cuda(device)
-    narrowed = kernel.exclude(exclude)
-    ids = narrowed.catalogue_ids(narrowed.rows_of(given, "given"))
+        return Exact.prepare(kernel, **asked._asdict())
+    narrowed, size = kernel.exclude(asked.exclude), asked.size
+    ids = narrowed.catalogue_ids(narrowed.rows_of(asked.given, "given"))
     rest, tied = narrowed.given_alone(ids)
-    alone = np.setdiff1d(ids, tied)
     if size is not None:
-        size = check_given(size, len(ids)) - len(alone)
-    if rest is None and size in (None, 0):
-        return LawSampler(kernel, alone, np.empty(0), Store(None, 1), 0.0)
+        check_given(size, len(ids))
     if rest is None:
-        raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-    proposal = propose_from(rest, tied, size, memory, device)
+        return _all_given(kernel, ids, size)
+    alone = np.setdiff1d(ids, tied)
+    size = None if size is None else size - len(alone)
+    proposal = propose_from(rest, tied, size, asked.memory, asked.device)
     expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, size)))
     if expected > MAX_EXPECTED:
         raise BudgetExceededError(
@@ -189,59 +190,33 @@ def _kernel(
             "ask for another size, see kernel.size_distribution(), or draw sets of any size",
             count=0,
         )
-    sampler = LawSampler(kernel, alone, np.ones(1), Store(KernelSets(rest, proposal), 1), expected)
-    return with_engine(sampler, device)
+    return with_engine(LawSampler(kernel, alone, np.ones(1), (proposal,), expected), asked.device)
+
+
+def _most_components(law: Law, memory: int) -> int:
+    return max(1, min(len(law.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * law.n_items)))
 
 
 # -- mixtures of any kernels -------------------------------------------------------------------------------------------------
 
 
-class WholeSets(NamedTuple):
-    """Draws with the sampler of a component, which rejects nothing."""
-
-    sampler: Sampler
-
-    def propose(self, rng: np.random.Generator) -> IntArray:
-        """Return a set, as items of the catalogue."""
-        return self.sampler.items_of(self.sampler.draw(rng).rows)
-
-
 class ComponentSource(NamedTuple):
-    """Makes what draws from a component of any mixture."""
+    """Makes the samplers of the components of any mixture."""
 
     mixture: Mixture
-    size: int | None
-    given: IntArray
-    memory: int
-    device: str | None = None
+    asked: Asked
 
-    def sampler(self, c: int) -> Sampler:
-        """Return the sampler of a component."""
-        options: dict[str, Any] = {"memory": self.memory, "device": self.device}
-        return prepare(self.mixture.components[c], size=self.size, given=self.given, **options)
-
-    def __call__(self, c: int) -> WholeSets:
-        """Return what draws from component c."""
-        return WholeSets(self.sampler(c))
+    def __call__(self, c: int) -> Sampler:
+        """Return the sampler of component c, which rejects nothing."""
+        return _prepare(self.mixture.components[c], self.asked)
 
 
-@prepare.register
-def _mixture(
-    mixture: Mixture, *, size: int | None = None, given: Items = (), exclude: Items = (), memory: int,
-    device: str | None = None, component: int | None = None,
-) -> Sampler:  # fmt: skip
-    if component is not None:
-        kernel = mixture.components[component]
-        return prepare(kernel, size=size, given=given, exclude=exclude, memory=memory, device=device)
-    ids, rest, device = check_items(given, mixture, "given"), mixture.exclude(exclude), _cuda(device)
-    weights = rest.responsibilities(ids, size=size)
-    most = _most_components(rest, memory)
-    source = ComponentSource(rest, size, ids, memory // most, device)
-    return with_engine(LawSampler(mixture, ids[:0], np.cumsum(weights), Store(source, most)), device)
-
-
-def _most_components(law: Law, memory: int) -> int:
-    return max(1, min(len(law.weights), memory // (COMPONENT_BYTES + ITEM_BYTES * law.n_items)))
+@_prepare.register
+def _mixture(mixture: Mixture, asked: Asked) -> Sampler:
+    ids, rest = check_items(asked.given, mixture, "given"), mixture.exclude(asked.exclude)
+    weights, most = rest.responsibilities(ids, size=asked.size), _most_components(rest, asked.memory)
+    source = ComponentSource(rest, asked._replace(given=ids, exclude=(), memory=asked.memory // most))
+    return with_engine(LawSampler(mixture, ids[:0], np.cumsum(weights), Store(source, most)), asked.device)
 
 
 # -- mixtures with shared ties -----------------------------------------------------------------------------------------------
@@ -259,10 +234,10 @@ class TiedSource(NamedTuple):
         """Return ρ_c L_c."""
         return self.mixture.single(c, 0.0 if self.log_tilt is None else float(self.log_tilt[c]))
 
-    def __call__(self, c: int) -> KernelSets:
+    def __call__(self, c: int) -> SizedUnion:
         """Return what draws from component c."""
         union = SizedUnion.of(self.kernel(c), np.empty(0, np.int64), self.size, self.memory)
-        return KernelSets(self.mixture.base, union._replace(by_clock=union.ties.route != "nodes"))
+        return union._replace(by_clock=union.ties.route != "nodes")
 
 
 class FamilySource(NamedTuple):
@@ -285,25 +260,16 @@ class FamilySource(NamedTuple):
         return FamilyUnion(union, patterns, cumulated, np.log1p(patterns.odds), self.size)
 
 
-@prepare.register
-def _shared(
-    mixture: SharedTies, *, size: int | None = None, given: Items = (), exclude: Items = (), memory: int,
-    device: str | None = None, component: int | None = None,
-) -> Sampler:  # fmt: skip
+@_prepare.register
+def _shared(mixture: SharedTies, asked: Asked) -> Sampler:
     """Weigh the components; refuse what cannot be drawn."""
-    device = _cuda(device)
-    if component is not None:
-        one = mixture.only([component]) if device is not None else mixture.single(component)
-        return prepare(one, size=size, given=given, exclude=exclude, memory=memory, device=device)
-    ids, rest = check_items(given, mixture, "given"), mixture.exclude(exclude)
-    size = None if size is None else check_given(size, len(ids))
-    most = _most_components(rest, memory)
+    ids, rest = check_items(asked.given, mixture, "given"), mixture.exclude(asked.exclude)
+    size = None if asked.size is None else check_given(asked.size, len(ids))
+    most = _most_components(rest, asked.memory)
     # Given all items, ties have no conditional; families, given all theirs, still have one.
     if isinstance(rest, TiedMixture) and len(ids) == rest.base.n_rows:
         rest.responsibilities(ids)  # raises if they never occur together
-        if size not in (None, len(ids)):
-            raise ImpossibleSizeError(f"all {len(ids)} items are given; no set is larger")
-        return LawSampler(mixture, ids, np.empty(0), Store(None, 1))
+        return _all_given(mixture, ids, size)
     rest = rest.condition(ids)
     left, log_tilt, log_mass = None, None, np.zeros(len(rest.weights))
     if size is not None:
@@ -314,17 +280,14 @@ def _shared(
         log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - left * log_tilt
         log_mass[rest.largest < left] = -np.inf
     weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-    sampler = LawSampler(mixture, ids, np.cumsum(weights), Store(_source(rest, left, log_tilt, memory // most), most))
-    return with_engine(sampler, device)
+    store = Store(_source(rest, left, log_tilt, asked.memory // most), most)
+    return with_engine(LawSampler(mixture, ids, np.cumsum(weights), store), asked.device)
 
 
-@singledispatch
-def _source(mixture: Any, size: int | None, log_tilt: FloatArray | None, memory: int) -> Any:
-    """Return what makes the drawers of components: of ties; families register their own function."""
-    return TiedSource(mixture, size, log_tilt, memory)
-
-
-@_source.register
-def _family_source(mixture: FamilyMixture, size: int | None, log_tilt: FloatArray | None, memory: int) -> FamilySource:
-    touched = mixture.touched if log_tilt is None else mixture.tilted(log_tilt)
-    return FamilySource(mixture, touched, size, np.zeros(len(mixture.odds)) if log_tilt is None else log_tilt, memory)
+def _source(mixture: Any, size: int | None, log_tilt: FloatArray | None, memory: int) -> TiedSource | FamilySource:
+    """Return what makes the drawers of components."""
+    if isinstance(mixture, TiedMixture):
+        return TiedSource(mixture, size, log_tilt, memory)
+    if log_tilt is None:
+        return FamilySource(mixture, mixture.touched, size, np.zeros(len(mixture.odds)), memory)
+    return FamilySource(mixture, mixture.tilted(log_tilt), size, log_tilt, memory)

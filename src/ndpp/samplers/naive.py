@@ -5,7 +5,7 @@ Law: P(S) ∝ det(L_S), over all sets or over those of one size. Exact. Cost: O(
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -24,6 +24,8 @@ ROUNDING = 1e-13
 """A minor below this fraction of Hadamard's bound is zero."""
 MAX_ERROR = 1e-8
 """Largest error of dense minors, relative to their sum; beyond it, they are computed from the factors of the kernel."""
+CHUNK = 1 << 22
+"""Maximum number of matrix entries formed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +58,8 @@ class Naive(Sampler):
         if size is None:
             kernel.check_precision()
         sizes = range(kernel.max_size + 1) if size is None else [kernel.check_size(size)]
-        L = kernel.to_dense()[np.ix_(kernel.support, kernel.support)]
         sets = [np.array(list(combinations(range(n), k)), np.int64) for k in sizes]
-        # det L_S = unit^|S| · det(L/unit)_S: the powers of two are restored relative to the largest of them.
-        unit = unit_of(L)
-        powers = round(np.log2(unit)) * np.array(sizes)
-        parts = [np.ldexp(minors(L / unit, members), power - powers.max()) for members, power in zip(sets, powers)]
-        values, errors = np.concatenate(parts, axis=1)
-        if errors.sum() > MAX_ERROR * values.sum():
-            values = weights(kernel, [rows for members in sets for rows in members])
+        values = weights(kernel, dense(kernel), sets)
         masks = np.concatenate([(1 << members).sum(axis=1) for members in sets])
         possible = values > 0
         return cls(kernel, size, masks[possible], values[possible] / values.sum())
@@ -73,6 +68,32 @@ class Naive(Sampler):
         """Draw one set."""
         mask = int(self.masks[rng.choice(len(self.masks), p=self.law)])
         return Draw(np.array([a for a in range(len(self.kernel.support)) if mask >> a & 1], np.int64), {"proposals": 1})
+
+
+def dense(kernel: LowRankKernel) -> FloatArray:
+    """Return L on the support, as a dense matrix."""
+    return np.asarray(kernel.to_dense()[np.ix_(kernel.support, kernel.support)])
+
+
+def weights(kernel: LowRankKernel, L: FloatArray, sets: Sequence[IntArray]) -> FloatArray:
+    """Return det L_S of sets of rows, in groups of one size, shapes (p, k), up to a common factor; zeros if no set is possible.
+
+    If the sets are so close to dependent that minors of the dense L are rounding, they are computed from the factors of L.
+    """
+    # det L_S = unit^|S| · det(L/unit)_S: the powers of two are restored relative to the largest of them.
+    unit = unit_of(L)
+    scaled, powers = L / unit, round(np.log2(unit)) * np.array([members.shape[1] for members in sets])
+    parts = [
+        np.ldexp(minors(scaled, chunk), power - powers.max())
+        for members, power in zip(sets, powers)
+        for chunk in np.array_split(members, max(1, members.size * members.shape[1] // CHUNK))
+    ]
+    values, errors = np.concatenate(parts, axis=1)
+    if errors.sum() <= MAX_ERROR * values.sum():
+        return np.asarray(values)
+    ids = [kernel.catalogue_ids(rows) for members in sets for rows in members]
+    values = kernel.log_dets(Baskets.from_lists(ids, n_items=kernel.n_items))
+    return np.asarray(np.exp(values - max(values.max(initial=-np.inf), np.finfo(float).min)))
 
 
 def minors(L: FloatArray, sets: IntArray) -> FloatArray:
@@ -86,12 +107,6 @@ def minors(L: FloatArray, sets: IntArray) -> FloatArray:
     values = np.linalg.det(blocks)
     values = np.where(values > ROUNDING * k * bound, values, 0.0)
     return np.asarray(np.stack([values, EPS * k * bound]) / (scale[sets] ** 2).prod(axis=1))
-
-
-def weights(kernel: LowRankKernel, sets: Iterable[IntArray]) -> FloatArray:
-    """Return det L_S of sets of rows from the factors of L, up to a common factor; zeros if no set is possible."""
-    values = kernel.log_dets(Baskets.from_lists([kernel.catalogue_ids(rows) for rows in sets], n_items=kernel.n_items))
-    return np.asarray(np.exp(values - max(values.max(initial=-np.inf), np.finfo(float).min)))
 
 
 def _even_scale(L: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from ndpp._types import Items
 from ndpp.errors import InvalidInputError
-from ndpp.items import ItemIndex
+from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
@@ -50,7 +50,7 @@ class Request(NamedTuple):
     start: Literal["uniform", "greedy"] = "uniform"  #: Where a chain starts.
     device: str = "cpu"  #: Where to draw.
     max_proposals: float = 1e6  #: Maximum expected number of proposals per draw of a rejection sampler.
-    tree: ItemIndex | None = None  #: An existing tree, for samplers that would build their own.
+    tree: Tree | None = None  #: An existing tree, for walks that would build their own.
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,9 @@ PAPERS_WALK = replace(
 )  # fmt: skip
 REJECTION = SamplerSpec(
     name="rejection", cls=Rejection, sizes=Sizes.BOTH, timing=Timing.PROPOSAL,
-    prepare=lambda kernel, request: Rejection.prepare(
-        kernel, size=request.size, max_proposals=request.max_proposals, index=request.tree
-    ),
+    prepare=lambda kernel, request: Rejection.prepare(kernel, size=request.size, max_proposals=request.max_proposals),
     summary="exact, for kernels with a small skew part",
-    cost="O((k³ log n + k⁴ + r)(1 + α)^r)", unit_cost="k·O(r² log n) per proposal",
+    cost="O(k r² (1 + α)^r)", unit_cost="O(k r²) per proposal",
     source="[Han et al., ICLR 2022](#han2022sampling)",
 )  # fmt: skip
 CHOLESKY = SamplerSpec(

@@ -6,7 +6,10 @@ L̂ = Q B̂ Qᵀ with B̂ = sym(B) + |skew(B)| is symmetric and det L_S ≤ det 
 L̂ is accepted with probability det L_S / det L̂_S. The expected number of proposals is det(I + L̂) / det(I + L), or
 e_k(L̂) / e_k(L). It is known before anything is drawn, and exponential in the rank for kernels far from symmetric.
 
-Cost: O(r³) to prepare, in addition to the tree; k · O(r² (log n + leaf)) per proposal.
+The paper draws the sets of L̂ through a tree over all items, k · O(r² log n) each. Here :class:`~ndpp.samplers.Exact` draws them, whose
+cost does not grow with n, so that times of this sampler are, if anything, too good to stand for the published algorithm.
+
+Cost: O(n r²) to prepare, as much again as the kernel; O(k r²) per proposal.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ import numpy as np
 from ndpp._types import FloatArray
 from ndpp._validation import check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, InvalidInputError
-from ndpp.items import ItemIndex, Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import dominating
+from ndpp.rows import Rows
+from ndpp.rows.scaled import Turned
 from ndpp.samplers.base import Draw, Sampler
-from ndpp.samplers.symmetric import SpectralDPP, decomposed
+from ndpp.samplers.exact import Exact
 
 BUDGET_FACTOR = 50
 """A draw gives up after this many times ``max_proposals``; since the mean is below that, with probability exp(−50) at most."""
@@ -47,20 +51,13 @@ class Rejection(Sampler):
 
     kernel: LowRankKernel
     size: int | None
-    proposal: SpectralDPP
+    proposal: Exact
     dominating: FloatArray
     expected_proposals: float
     max_proposals: float
 
     @classmethod
-    def prepare(
-        cls,
-        kernel: LowRankKernel,
-        *,
-        size: int | None = None,
-        max_proposals: float = 1e6,
-        index: ItemIndex | None = None,
-    ) -> Rejection:
+    def prepare(cls, kernel: LowRankKernel, *, size: int | None = None, max_proposals: float = 1e6) -> Rejection:
         """Build the proposal distribution.
 
         Parameters
@@ -70,8 +67,6 @@ class Rejection(Sampler):
             Number of items per set; any number if None.
         max_proposals : float
             Maximum expected number of proposals per draw.
-        index : ItemIndex, optional
-            Draws single items; a :class:`~ndpp.items.Tree` if None.
 
         Raises
         ------
@@ -84,8 +79,8 @@ class Rejection(Sampler):
         if size is not None:
             kernel.check_size(check_count(size, "size"))
         B_hat = dominating(kernel.coordinates.B)
-        vectors, choice = decomposed(B_hat, size)
-        log_expected = max(0.0, choice.log_normalizer - kernel.log_normalizer(size))
+        bound = _in_coordinates(kernel, B_hat)
+        log_expected = max(0.0, bound.log_normalizer(size) - kernel.log_normalizer(size))
         if log_expected > np.log(max_proposals):
             raise BudgetExceededError(
                 f"rejection would need 10^{log_expected / np.log(10):.1f} proposals per draw on average, above "
@@ -93,9 +88,7 @@ class Rejection(Sampler):
                 "size.",
                 count=0,
             )
-        index = Tree.prepare(kernel) if index is None else index  # only now: it is expensive
-        proposal = SpectralDPP(vectors, choice, index)
-        return cls(kernel, size, proposal, B_hat, float(np.exp(log_expected)), max_proposals)
+        return cls(kernel, size, Exact.prepare(bound, size=size), B_hat, float(np.exp(log_expected)), max_proposals)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set."""
@@ -106,12 +99,20 @@ class Rejection(Sampler):
             rows = self.proposal.draw(rng).rows
             Q = self.kernel.q_rows(rows)
             if rng.random() < minor_ratio(Q, self.kernel.coordinates.B, self.dominating):
-                return Draw(np.sort(rows), {"proposals": proposals, "rejections": proposals - 1})
+                return Draw(rows, {"proposals": proposals, "rejections": proposals - 1})
         raise BudgetExceededError(
             f"{proposals} proposals were all rejected; {self.expected_proposals:.3g} are needed on average. "
             "Raise max_proposals, or use Exact or Walk.",
             count=proposals,
         )
+
+
+def _in_coordinates(kernel: LowRankKernel, B: FloatArray) -> LowRankKernel:
+    """Return the kernel Q B Qᵀ of the same items."""
+    if kernel.rank == 0:
+        return kernel
+    Q = Turned(kernel.X, kernel.coordinates.to_q)
+    return LowRankKernel(Q if isinstance(kernel.X, Rows) else Q.read(), B, support=kernel.support)
 
 
 def minor_ratio(Q: FloatArray, B: FloatArray, B_hat: FloatArray) -> float:

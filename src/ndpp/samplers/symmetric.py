@@ -1,103 +1,23 @@
-"""Symmetric DPPs over the rows of Q, by a mixture of elementary DPPs [Han22, Alg. 3; Kulesza & Taskar 2012, Alg. 8].
+"""Symmetric DPPs as mixtures of projections [Kulesza & Taskar 2012, Alg. 8]: the choice of eigenvectors, and items through any index.
 
-Law: P(S) ∝ det(Q C Qᵀ)_S for a symmetric positive semidefinite C of order r, over all sets or those of one size. Exact.
+The kernel Σ_i λ_i v_i v_iᵀ gives a set E of eigenvectors with probability ∝ Π_{i ∈ E} λ_i: independent coins with the odds λ_i, for sets of
+one size given their number. Given E, the items are those of the projection DPP of V_E V_Eᵀ, drawn one after another with probability ∝
+q_aᵀ M q_a, where M projects onto the rest of span V_E: the direction of each item is removed after its draw.
 
-C = Σ_i λ_i v_i v_iᵀ. A set E of eigenvectors is drawn with probability ∝ Π_{i ∈ E} λ_i. Given E, the items are those of the
-projection DPP of V_E V_Eᵀ, drawn one after another with probability ∝ q_aᵀ M q_a, where M projects onto the rest of
-span V_E: the direction of each item is removed after its draw.
-
-The paper's Alg. 3 takes the eigenvectors of U XᵀX U and prints U = Ŵ^(−½); it must be U = Ŵ^½. In the coordinates used here
+The paper's Alg. 3 [Han22] takes the eigenvectors of U XᵀX U and prints U = Ŵ^(−½); it must be U = Ŵ^½. In the coordinates used here
 XᵀX = I, so U XᵀX U is Ŵ itself and its eigenvectors suffice: no square root is needed.
 
-Cost: O(r³ + r·size) to prepare; size · O(r² (log n + leaf)) per set through a tree.
+Cost: O(r·size) for the table of coins; size · O(r² (log n + leaf)) per set through a tree.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_count
-from ndpp.errors import ImpossibleSizeError, InvalidKernelError, PrecisionError
+from ndpp.errors import PrecisionError
 from ndpp.items import ItemDraws, ItemIndex
-from ndpp.linalg.tilts import tilt_of_coins
-
-NEGATIVE_TOLERANCE = 1e-8
-"""How far below zero, relative to the largest, rounding may move an eigenvalue of a positive semidefinite matrix."""
-
-
-@dataclass(frozen=True, eq=False)
-class SpectralDPP:
-    """The (k-)DPP with kernel Q C Qᵀ: orthonormal eigenvectors (r, p), the distribution of their choice, and an index of items."""
-
-    vectors: FloatArray
-    choice: EigenvectorLaw
-    index: ItemIndex
-
-    def draw(self, rng: np.random.Generator) -> ItemDraws:
-        """Draw one set, in the order of drawing."""
-        return draw_projection(rng, self.vectors[:, self.choice.draw(rng)], self.index)
-
-
-@dataclass(frozen=True, eq=False)
-class EigenvectorLaw:
-    """Sets E of eigenvectors with probability ∝ Π_{i ∈ E} λ_i, over all sets or those of one size.
-
-    For a size k, independent coins with probabilities p_i = ρλ_i / (1 + ρλ_i), Σp_i = k, are conditioned on k heads. The
-    distribution is the same for every ρ > 0, and the recursion is one of probabilities, none of which under- or
-    overflows on a path of relevant probability, whatever the spread of λ.
-
-    Examples
-    --------
-    >>> law = EigenvectorLaw.prepare(np.array([1e-12, 1.0, 1e12]), size=2)
-    >>> law.draw(np.random.default_rng(0))
-    array([1, 2])
-    >>> round(law.log_normalizer / float(np.log(1e12)), 6)
-    1.0
-    """
-
-    chance: FloatArray
-    heads: FloatArray
-    log_normalizer: float
-
-    @classmethod
-    def prepare(cls, eigenvalues: FloatArray, *, size: int | None = None) -> EigenvectorLaw:
-        """Run the recursion, in O(r · size)."""
-        positive = int(np.count_nonzero(eigenvalues))
-        if size is not None and check_count(size, "size") > positive:
-            raise ImpossibleSizeError(
-                f"size must be at most the rank, {positive} (the number of eigenvalues above rounding); got {size}"
-            )
-        with np.errstate(divide="ignore"):
-            logits = np.log(eigenvalues)
-        if size is None:
-            return cls(expit(logits), np.empty((0, 0)), float(np.logaddexp(0, logits).sum()))
-        tilt = tilt_of_coins(logits[logits > -np.inf], min(size, positive - 0.5)) if size else 0.0
-        logits = logits + tilt
-        heads = heads_table(expit(logits), expit(-logits), size)
-        log_normalizer = np.log(heads[-1, size]) + np.logaddexp(0, logits).sum() - size * tilt if size else 0.0
-        return cls(expit(logits), heads, float(log_normalizer))
-
-    def draw(self, rng: np.random.Generator) -> IntArray:
-        """Draw E, in ascending order."""
-        return choose(self.chance, self.heads, rng.random(self.chance.size))
-
-
-def decomposed(inner: FloatArray, size: int | None = None) -> tuple[FloatArray, EigenvectorLaw]:
-    """Return the eigenvectors of a symmetric positive semidefinite matrix, and the distribution of their choice."""
-    values, vectors = np.linalg.eigh(inner)
-    largest = float(values.max(initial=0.0))
-    if values.min(initial=0.0) < -NEGATIVE_TOLERANCE * largest:
-        raise InvalidKernelError(
-            f"the inner matrix must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}, "
-            f"its largest {largest:.3g}"
-        )
-    # Smaller eigenvalues are rounding errors of the large ones.
-    values[values <= len(values) * np.finfo(float).eps * largest] = 0.0
-    return vectors, EigenvectorLaw.prepare(values, size=size)
 
 
 def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -> ItemDraws:
@@ -121,11 +41,6 @@ def draw_projection(rng: np.random.Generator, V: FloatArray, index: ItemIndex) -
     if len(set(rows)) < len(rows):
         raise PrecisionError(f"a projection DPP drew an item twice ({rows}): its probability is nothing but rounding")
     return ItemDraws(np.array(rows, np.int64), proposals)
-
-
-def expit(x: FloatArray) -> FloatArray:
-    """Return 1 / (1 + e^−x) to full relative accuracy."""
-    return np.exp(-np.logaddexp(0, -x))
 
 
 @njit()

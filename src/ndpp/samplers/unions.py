@@ -105,11 +105,9 @@ class SizedUnion(NamedTuple):
 
     @classmethod
     def prepare(
-        cls, kernel: LowRankKernel, tied: IntArray, size: int | None, memory: int, device: str | None = None
+        cls, kernel: LowRankKernel, tied: IntArray, size: int, memory: int, device: str | None = None
     ) -> SizedUnion:
-        """Choose ρ for the size, or ρ = 1."""
-        if size is None:
-            return cls.of(kernel, tied, None, memory, kernel.log_mass(tied), device)
+        """Choose ρ for the size."""
         tilted = kernel.tilted_for(size, tied)
         log_mass = tilted.kernel.log_mass(tied) - size * tilted.log_tilt
         return cls.of(tilted.kernel, tied, size, memory, log_mass, device)
@@ -129,19 +127,17 @@ class SizedUnion(NamedTuple):
         return cls(ties, Alone.prepare(tilted.odds), size, log_mass)
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return S, as rows of the support, or None. Only where the numbers of items allow it T is drawn, which costs most."""
+        """Return S, as items of the catalogue, or None. Only where the numbers of items allow it T is drawn, which costs most."""
         if self.size is None:
-            return np.union1d(self.ties.draw(rng).rows, self.alone.draw(rng))
+            return joined(self, self.ties.draw(rng).rows, self.alone.draw(rng))
         if self.by_clock:
             apart = self.alone.draw(rng)
-            rows = None if len(apart) > self.size else np.union1d(self.ties.draw(rng).rows, apart)
-            return None if rows is None or len(rows) != self.size else rows
+            return None if len(apart) > self.size else joined(self, self.ties.draw(rng).rows, apart)
         m, apart = self.ties.draw_count(rng), self.alone.draw(rng)
         n_together = m + len(self.ties.given)
         if max(n_together, len(apart)) > self.size or n_together + len(apart) < self.size:
             return None
-        rows = np.union1d(self.ties.draw_rows(rng, m), apart)
-        return rows if len(rows) == self.size else None
+        return joined(self, self.ties.draw_rows(rng, m), apart)
 
 
 class DisjointParts(NamedTuple):
@@ -176,14 +172,18 @@ class DisjointParts(NamedTuple):
         return cls(ties, Alone.prepare(odds), size, log_mass, np.cumsum(weights))
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return S, as rows of the support, or None."""
-        m = int(look_up_cdf(self.cdf, rng.random(1))[0])
-        together = self.ties.draw_rows(rng, m)
-        rows = np.union1d(together, self.alone.draw_sized(rng, self.size - len(together)))
-        return rows if len(rows) == self.size else None
+        """Return S, as items of the catalogue, or None."""
+        together = self.ties.draw_rows(rng, int(look_up_cdf(self.cdf, rng.random(1))[0]))
+        return joined(self, together, self.alone.draw_sized(rng, self.size - len(together)))
 
 
 Proposal: TypeAlias = SizedUnion | DisjointParts
+
+
+def joined(parts: Proposal, together: IntArray, apart: IntArray) -> IntArray | None:
+    """Return the union of T and R, rows of the support, as items of the catalogue; None if it does not have the wanted size."""
+    rows = np.union1d(together, apart)
+    return parts.ties.kernel.catalogue_ids(rows) if parts.size in (None, len(rows)) else None
 
 
 def independent_sizes(odds: FloatArray) -> FloatArray:
@@ -200,7 +200,7 @@ def propose_from(
         ties = Exact.prepare(kernel, size=size, given=tied, memory=memory, device=device)
         return SizedUnion(ties, Alone.prepare(np.zeros(kernel.n_rows)), None, kernel.log_mass(tied, size))
     if size is None:
-        return SizedUnion.prepare(kernel, tied, None, memory, device)
+        return SizedUnion.of(kernel, tied, None, memory, kernel.log_mass(tied), device)
     union = SizedUnion.prepare(kernel, tied, kernel.check_size(size, given=tied), memory, device)
     if device not in (None, "cpu"):  # a GPU draws T without regard to its size
         return union

@@ -17,7 +17,7 @@ from ndpp.items import LeverageTable
 from ndpp.items.table import uniform
 from ndpp.linalg import symmetric_part
 from ndpp.rows.scaled import Scaled
-from ndpp.samplers import Exact, Rejection
+from ndpp.samplers import Exact, Naive
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import spectral
 from ndpp.samplers.symmetric import heads_table
@@ -117,10 +117,10 @@ def test_larger_sets_by_their_inclusion_probabilities():
 
 
 @pytest.mark.parametrize("size", [None, 2])
-def test_agrees_with_the_tree_and_with_the_general_route(size):
+def test_agrees_with_enumeration_and_with_the_general_route(size):
     sampler = Exact.prepare(GENERIC.kernel, size=size)
     draws = sampler.sample(DRAWS, rng=6).baskets
-    goodness.assert_same_law(draws, Rejection.prepare(GENERIC.kernel, size=size).sample(2_000, rng=7).baskets)
+    goodness.assert_same_law(draws, Naive.prepare(GENERIC.kernel, size=size).sample(2_000, rng=7).baskets)
     goodness.assert_same_law(draws, without(sampler).sample(1_000, rng=8).baskets)
 
 

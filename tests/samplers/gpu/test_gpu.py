@@ -43,7 +43,6 @@ from ndpp.samplers.gpu.laws import UnionEngine
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.schedule import PILOT_TOLERANCES, Stage
 from ndpp.samplers.gpu.sets import DeviceLost
-from ndpp.samplers.laws import Store
 from ndpp.samplers.unions import SizedUnion
 
 on = partial(drawn_by, ExactEngine)
@@ -57,12 +56,13 @@ def test_kernels_with_a_background(size: int | None, given: tuple[int, ...], dev
     kernel = LowRankKernel(case.X, case.W, background=odds)
     size = None if size is None else max(size, len(given) + 1)
     plain = kernel.sampler(size=size, given=given)
-    sets = plain.store.make
-    union = sets.proposal
+    union = plain.store[0]
     if not isinstance(union, SizedUnion):
-        union = SizedUnion.prepare(sets.kernel, np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24)
+        union = SizedUnion.prepare(
+            kernel.given_alone(given)[0], np.intersect1d(given, [0, 2, 7]), size - len(plain.given), 2**24
+        )
     union = union._replace(ties=on(device, union.ties))
-    sampler = dataclasses.replace(plain, store=Store(sets._replace(proposal=union), 1))
+    sampler = dataclasses.replace(plain, store=(union,))
     sampler = dataclasses.replace(sampler, engine=UnionEngine.prepare(sampler, union, torch.device(device)))
     draws = sampler.sample(1_000, rng=3)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L + np.diag(odds), size, given))

@@ -265,7 +265,7 @@ def test_mixtures_of_any_kernels(size: int | None, given: tuple[int, ...], devic
     """Component by component; the order of the samples is that of their indices."""
     sampler = general("several", "generic").sampler(size=size, given=given)
     if device == "cuda":
-        source = sampler.store.make._replace(device="cuda")
+        source = sampler.store.make._replace(asked=sampler.store.make.asked._replace(device="cuda"))
         sampler = dataclasses.replace(sampler, store=sampler_module.Store(source, 3))
     sampler = dataclasses.replace(sampler, engine=laws.prepare(sampler, torch.device(device)))
     draws = sampler.sample(2 * DRAWS, rng=4)

@@ -18,6 +18,7 @@ from ndpp.items import ItemDraws, ItemIndex, LeverageTable, Tree
 from ndpp.linalg import inclusion_matrix, quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk import up_direct
+from ndpp.samplers.walk.up import NaiveUp
 from ndpp.samplers.walk.up_direct import (
     DirectUp,
     choose,
@@ -27,7 +28,6 @@ from ndpp.samplers.walk.up_direct import (
     second_form,
     second_probabilities,
 )
-from ndpp.samplers.walk.up_naive import NaiveUp
 from scan import Scan
 
 SPREAD = [Case(f"spread 10^±{s}", *random_ndpp(7, 5, np.random.default_rng(s), spread=s)) for s in (1, 2, 3)]

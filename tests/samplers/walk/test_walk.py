@@ -18,8 +18,8 @@ from ndpp.samplers.naive import Naive
 from ndpp.samplers.walk import Walk, up_direct
 from ndpp.samplers.walk import sampler as walk
 from ndpp.samplers.walk.random_size import RandomSize
+from ndpp.samplers.walk.up import NaiveUp
 from ndpp.samplers.walk.up_direct import DirectUp
-from ndpp.samplers.walk.up_naive import NaiveUp
 from ndpp.samplers.walk.up_rejection import RejectionUp
 
 

@@ -19,7 +19,7 @@ from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.proposals import Streams, flipped
 from ndpp.samplers.gpu.sets import MAX_BATCH, Alone, BatchEngine, Drawn, LawEngine, items_of, look_up_component, union
 from ndpp.samplers.gpu.tied import TiedEngine
-from ndpp.samplers.laws import ComponentSource, FamilySource, KernelSets, LawSampler, TiedSource
+from ndpp.samplers.laws import ComponentSource, FamilySource, LawSampler, Store, TiedSource
 from ndpp.samplers.unions import SizedUnion
 
 COMPONENT_KEY = 0x9E3779B97F4A7C15
@@ -31,16 +31,15 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
     if isinstance(sampler, Exact):
         return ExactEngine.prepare(sampler, device)
     assert isinstance(sampler, LawSampler)
-    source = sampler.store.make
     if not len(sampler.cdf):
         return None
+    source = sampler.store.make if isinstance(sampler.store, Store) else sampler.store[0]
     if isinstance(source, TiedSource | FamilySource):
         return TiedEngine.prepare(sampler, source, device)
     if isinstance(source, ComponentSource):
         return ComponentEngine(sampler, device, source)
-    assert isinstance(source, KernelSets)
-    assert isinstance(source.proposal, SizedUnion)
-    return UnionEngine.prepare(sampler, source.proposal, device)
+    assert isinstance(source, SizedUnion)
+    return UnionEngine.prepare(sampler, source, device)
 
 
 @dataclass(eq=False)
@@ -93,7 +92,7 @@ class ComponentEngine(BatchEngine):
         return Drawn.scattered(found, len(numbers), self.sampler.kernel.n_items)
 
     def _of_component(self, c: int, key: AnyArray, numbers: Tensor) -> Drawn:
-        sampler = self.source.sampler(c)
+        sampler = self.source(c)
         if isinstance(sampler.engine, BatchEngine):
             return sampler.engine.drawn(Streams(key, self.device), key, numbers)
         draws = sampler._collect(sampler.draw_batch(key, numbers.tolist()))

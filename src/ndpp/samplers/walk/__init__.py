@@ -5,9 +5,8 @@
 
 from ndpp.samplers.walk.random_size import RandomSize
 from ndpp.samplers.walk.sampler import Walk, WalkState
-from ndpp.samplers.walk.up import PreparedUp, UpStep
+from ndpp.samplers.walk.up import NaiveUp, PreparedUp, UpStep
 from ndpp.samplers.walk.up_direct import DirectUp
-from ndpp.samplers.walk.up_naive import NaiveUp
 from ndpp.samplers.walk.up_rejection import RejectionUp
 
 __all__ = ["DirectUp", "NaiveUp", "PreparedUp", "RandomSize", "RejectionUp", "UpStep", "Walk", "WalkState"]

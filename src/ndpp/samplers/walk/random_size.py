@@ -51,18 +51,9 @@ class RandomSize(Sampler):
         steps: int | None = None,
         start: str = "uniform",
     ) -> RandomSize:
-        """Compute the size distribution and prepare the up-step.
+        """Compute the size distribution and prepare the up-step. Parameters as in :meth:`Walk.prepare`.
 
-        Parameters
-        ----------
-        kernel : LowRankKernel
-        up : UpStep
-            How two items are put back: ``DirectUp()``, ``RejectionUp()`` or ``NaiveUp()``.
-        steps : int, optional
-            Number of steps of every chain; the square of its size if None.
-        start : "uniform" or "greedy"
-            One greedy run serves all sizes: its first k items are the start of size k. If they have probability zero, the
-            start is uniform.
+        One greedy run serves all sizes: its first k items are the start of size k. If they have probability zero, the start is uniform.
         """
         if start not in ("uniform", "greedy"):
             raise InvalidInputError(f'start must be "uniform" or "greedy"; got {start!r}')

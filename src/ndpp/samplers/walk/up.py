@@ -1,21 +1,25 @@
 """The up-step of a walk: given the items kept, A, draw a pair {a, b} with probability ∝ det L_{A ∪ {a, b}}.
 
 An up-step holds only settings (``DirectUp()``, ``RejectionUp()``, ``NaiveUp()``); ``prepare`` computes what depends on
-the kernel alone.
+the kernel alone. Here are the two that always work: :func:`draw_safely`, one item at a time, for kept items whose L_A is singular, and
+:class:`NaiveUp`, by enumeration of all pairs, for small catalogues.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from ndpp._types import IntArray
-from ndpp.errors import PrecisionError, ZeroProbabilityError
+from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_count
+from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix
+from ndpp.samplers.naive import dense, weights
 
 
 class PreparedUp(Protocol):
@@ -49,3 +53,53 @@ def draw_safely(rng: np.random.Generator, index: ItemIndex, kept_rows: IntArray,
             "double precision is not enough for this step. Rescale X, or drop its smallest directions."
         )
     return index.draw_counted(rng, M)
+
+
+@dataclass(frozen=True)
+class NaiveUp:
+    """Enumerate all pairs, of at most ``max_items`` items: the oracle of the other up-steps. O(n² k³) per step.
+
+    Each minor is computed from scratch, so a singular L_A needs no special care.
+
+    Examples
+    --------
+    >>> import numpy as np, ndpp
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> NaiveUp().prepare(kernel, 3).pair(np.random.default_rng(0), np.array([2]))[0]  # 0 and 1 only come together
+    array([0, 1])
+    """
+
+    max_items: int = 500
+
+    def prepare(self, kernel: LowRankKernel, size: int) -> PreparedNaiveUp:
+        """Form the dense kernel."""
+        n = len(kernel.support)
+        if n > check_count(self.max_items, "max_items"):
+            raise InvalidInputError(
+                f"NaiveUp enumerates all pairs of items in every step and takes at most {self.max_items} items; this "
+                f"kernel has {n}. Use DirectUp or RejectionUp, whose cost does not grow with n, or raise max_items."
+            )
+        return PreparedNaiveUp(kernel, dense(kernel))
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedNaiveUp:
+    """The up-step for one kernel; ``L`` is dense, on the support."""
+
+    kernel: LowRankKernel
+    L: FloatArray
+
+    def law(self, kept_rows: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return all pairs of other rows, shape (p, 2), and their probabilities."""
+        free = np.delete(np.arange(len(self.L)), kept_rows)
+        pairs = free[np.column_stack(np.triu_indices(len(free), 1))]
+        sets = np.hstack([np.broadcast_to(kept_rows, (len(pairs), len(kept_rows))), pairs])
+        values = weights(self.kernel, self.L, [sets])
+        if not values.any():
+            raise no_pair()
+        return pairs, values / values.sum()
+
+    def pair(self, rng: np.random.Generator, kept_rows: IntArray) -> tuple[IntArray, dict[str, float]]:
+        """Draw a pair that completes the rows kept; nothing is rejected."""
+        pairs, law = self.law(kept_rows)
+        return pairs[rng.choice(len(pairs), p=law)], {"proposals": 1, "rejections": 0}

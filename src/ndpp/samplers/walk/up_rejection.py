@@ -7,8 +7,8 @@ accepted with probability det L^A_ab / det L̂^A_ab ≤ 1 [Thm. 1].
 B^A = TᵀBT with T = I − Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B. So factors of both parts of B, computed once, give those of B^A in
 O(k r²), and |skew(B^A)| takes one decomposition, of the order of the rank of the skew part. The 2-DPP takes none: for any
 Z with B̂ = Z Zᵀ it is a mixture of projections onto the spans of two columns of Z, chosen with probability ∝ their Gram
-determinant (Cauchy–Binet); the paper's Alg. 3 is the case of orthogonal columns. With a tree and Q in memory, all proposals of
-a step are one compiled call.
+determinant (Cauchy–Binet); the paper's Alg. 3 is the case of orthogonal columns. Items come from the paper's tree. With Q in memory, all
+proposals of a step are one compiled call; else the same loop is interpreted.
 
 Cost: O(r³) per step; O(r² (log n + leaf)) per proposal. The expected number of proposals is e_2(L̂^A) / e_2(L^A). |skew| is
 computed in orthonormal coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
@@ -22,16 +22,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
-from ndpp._compiled import njit
+from ndpp._compiled import interpreted, njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, PrecisionError
-from ndpp.items import ItemIndex, Tree
+from ndpp.items import Tree
 from ndpp.items.base import check_total, nonnegative
 from ndpp.items.tree import draw_one
 from ndpp.laws.kernel import LowRankKernel
@@ -39,20 +39,16 @@ from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.rejection import RATIO_TOLERANCE
-from ndpp.samplers.symmetric import draw_projection
 from ndpp.samplers.walk.up import draw_safely, no_pair
 from ndpp.samplers.walk.up_direct import condition
 
 AT_ONCE = 256
 """Proposals per compiled call; Ctrl-C is heard between calls. No draw depends on it."""
-ACCEPTANCE = "acceptance of a proposed set"
 
 
 @dataclass(frozen=True)
 class RejectionUp:
-    """The paper's up-step, with at most ``budget`` proposals per pair.
-
-    ``index`` builds what draws single items: the paper's tree, or another index of :mod:`ndpp.items`.
+    """The paper's up-step, with at most ``budget`` proposals per pair; ``index`` builds the tree that draws single items.
 
     Examples
     --------
@@ -64,7 +60,7 @@ class RejectionUp:
     (array([0, 1]), 1)
     """
 
-    index: Callable[[LowRankKernel], ItemIndex] = Tree.prepare
+    index: Callable[[LowRankKernel], Tree] = Tree.prepare
     budget: int = 1_000_000
 
     def prepare(self, kernel: LowRankKernel, size: int | None = None) -> PreparedRejectionUp:
@@ -111,7 +107,7 @@ class PreparedRejectionUp:
     """
 
     kernel: LowRankKernel
-    index: ItemIndex
+    index: Tree
     budget: int
     B: FloatArray
     S: FloatArray
@@ -131,7 +127,7 @@ class PreparedRejectionUp:
                 count=0,
             )
         for done in range(0, self.budget, AT_ONCE):
-            rows, used = self._propose(rng, step, min(AT_ONCE, self.budget - done))
+            rows, used = propose(rng, self.index, step, min(AT_ONCE, self.budget - done))
             if rows is not None:
                 return np.sort(rows), {"proposals": done + used, "rejections": done + used - 1}
         raise BudgetExceededError(
@@ -153,19 +149,6 @@ class PreparedRejectionUp:
         given = given / np.linalg.norm(given, axis=1, keepdims=True)
         S, F = (part - found.X.T @ (given @ part) for part in (self.S, self.F))
         return Step.of(S, F, absolute_root(F))
-
-    def _propose(self, rng: np.random.Generator, step: Step, most: int) -> tuple[IntArray | None, int]:
-        """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""
-        if type(self.index) is Tree and self.kernel.coordinates.Q is not None:
-            return propose_compiled(rng, self.index, step, most)
-        for proposals in range(1, most + 1):
-            V = choose_plane(step.columns, step.gram, step.cdf, *rng.random(2))
-            rows = draw_projection(rng, V.T, self.index).rows
-            q, other = self.kernel.q_rows(rows)
-            chance = np.array([pair_ratio(q, other, step.columns, step.n_symmetric)])
-            if rng.random() < clip_probabilities(chance, ACCEPTANCE, tolerance=RATIO_TOLERANCE)[0]:
-                return rows, proposals
-        return None, most + 1
 
 
 def factors(B: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -193,18 +176,31 @@ def absolute_root(F: FloatArray) -> FloatArray:
     return np.asarray(lapack.dormqr("L", "N", turns, tau, R, 64 * F.shape[1], overwrite_c=True)[0])
 
 
-def propose_compiled(rng: np.random.Generator, index: Tree, step: Step, most: int) -> tuple[IntArray | None, int]:
-    """Do what the loop of ``_propose`` does, in one compiled call for a tree with Q in memory, with the same draws."""
-    Q = index.kernel.coordinates.Q
-    assert Q is not None
-    rows, proposals, low, total, ratio = _propose(rng, index.sums, index.bounds, Q, *step[:4], most)
+class FetchedRows:
+    """Rows of Q that are not in memory, one or several in a row."""
+
+    def __init__(self, kernel: LowRankKernel) -> None:
+        self.kernel = kernel
+
+    def __getitem__(self, which: Any) -> FloatArray:
+        if isinstance(which, slice):
+            return self.kernel.q_rows(np.arange(which.start, which.stop))
+        return np.asarray(self.kernel.q_rows(np.array([which]))[0])
+
+
+def propose(rng: np.random.Generator, tree: Tree, step: Step, most: int) -> tuple[IntArray | None, int]:
+    """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""
+    Q: Any = tree.kernel.coordinates.Q
+    loop = _propose if Q is not None else interpreted(_propose)
+    Q = FetchedRows(tree.kernel) if Q is None else Q
+    rows, proposals, low, total, ratio = loop(rng, tree.sums, tree.bounds, Q, *step[:4], most)
     check_total(total)
     nonnegative(np.array([low]), total)
     if rows.min() < 0:
         raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
     if rows[0] == rows[1]:
         raise PrecisionError(f"item {rows[0]} was drawn twice: the probability of a pair is nothing but rounding")
-    clip_probabilities(np.array([ratio]), ACCEPTANCE, tolerance=RATIO_TOLERANCE)
+    clip_probabilities(np.array([ratio]), "acceptance of a proposed set", tolerance=RATIO_TOLERANCE)
     return (rows if proposals <= most else None), proposals
 
 
@@ -213,7 +209,7 @@ def _propose(
     rng: np.random.Generator,
     sums: FloatArray,
     bounds: IntArray,
-    Q: FloatArray,
+    Q: Any,
     columns: FloatArray,
     n_symmetric: int,
     gram: FloatArray,
