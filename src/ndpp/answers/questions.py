@@ -55,7 +55,7 @@ def recommend(
     own = Prepared.of(model)
     options: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
     rule, given = _rule(own, candidates, exclude, n=n, **options), own.ids(basket)
-    return _recommended(own, given, own.scorer.best(rule, given), rule.ranking, why=why, ids=ids)
+    return _recommended(own, given, rule.best_for(given), rule.ranking, why=why, ids=ids)
 
 
 def recommend_each(
@@ -81,7 +81,7 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
     given, chosen = own.ids(basket), own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
-    scores = own.scorer.scores(given, whole=kind is Ranking.COMPLETION)[chosen]
+    scores = kind.chances(own.law, given)[chosen]
     if not scores[0] > 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:

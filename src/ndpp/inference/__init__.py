@@ -9,7 +9,6 @@ from ndpp.inference.ranking import (
     recommend_many,
 )
 from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
-from ndpp.inference.scorer import Scorer
 from ndpp.inference.scores import next_item_scores, next_item_scores_many
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Ranking",
     "Recommendation",
     "Recommendations",
-    "Scorer",
     "continuation_scores",
     "continuation_scores_many",
     "greedy_map",

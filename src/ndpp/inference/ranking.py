@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
@@ -26,7 +26,6 @@ from ndpp.inference.scores import (
     next_item_scores_many,
     scores_or_nan,
 )
-from ndpp.laws.batched import Form
 from ndpp.laws.begun import Begun, parts
 from ndpp.laws.law import Law
 from ndpp.laws.shared import SharedTies
@@ -55,11 +54,13 @@ class Ranking(StrEnum):
         """What a score says, in a sentence."""
         return MEANINGS[self]
 
+    def chances(self, law: Law, basket: Items) -> FloatArray:
+        """Return next-item scores for completions, and P(a | J) otherwise."""
+        return next_item_scores(law, basket) if self is Ranking.COMPLETION else continuation_scores(law, basket)
+
     def scores(self, law: Law, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
-        if self is Ranking.COMPLETION:
-            return next_item_scores(law, basket)
-        return continuation_scores(law, basket) / self._unit(law)
+        return self.chances(law, basket) / self._unit(law)
 
     def scores_many(self, law: Law, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
@@ -140,6 +141,11 @@ class Rule(NamedTuple):
         if self.ranking is Ranking.COMPLETION:
             return scores_or_nan(self.law, baskets)
         return _continuation_or_nan(self.law, baskets, None if self.limit else (self.n, self.allowed, self.unit))
+
+    def best_for(self, basket: IntArray) -> Recommendation:
+        """Return the best items for one basket."""
+        chances = self.chances_or_nan(self.law.one_basket(basket))[0]
+        return self.best(self.ranking.chances(self.law, basket) if np.isnan(chances[0]) else chances)
 
     def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
@@ -222,8 +228,7 @@ def recommend(
     )
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
-    score = next_item_scores if rule.ranking is Ranking.COMPLETION else continuation_scores
-    return rule.best(score(law, basket))
+    return rule.best(rule.ranking.chances(law, basket))
 
 
 def recommend_many(
@@ -292,7 +297,7 @@ def _continuation_or_nan(
     """Return the scores; where only the ``best`` so many of some items matter, in these units, those of others may be 0."""
     check_catalogue(law, baskets)
     if not isinstance(law, SharedTies):  # what many baskets share exists only where components share their ties
-        return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)
+        return each_or_nan(law, baskets, continuation_scores, "marginal_form")
     out = np.empty((len(baskets), law.n_items))
     for part in parts(law, baskets):
         begun = Begun(law, baskets[part])

@@ -15,7 +15,7 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
-from ndpp.laws.batched import ZERO_SCORE, Form, scores
+from ndpp.laws.batched import ZERO_SCORE, scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
@@ -24,7 +24,6 @@ from ndpp.laws.shared import SharedTies
 from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.schur import ROUNDING, Remainder, eliminate
 
-ScoreMany = Callable[[Law, Baskets], FloatArray]
 MARGIN = 8.0
 """What one perturbation shows, times this, is taken for the rounding error."""
 
@@ -157,16 +156,14 @@ def scores_or_nan(law: Law, baskets: Baskets) -> FloatArray:
 
 @singledispatch
 def _scores_of_many(law: Law, baskets: Baskets) -> FloatArray:
-    return each_or_nan(law, baskets, next_item_scores, Form.of_kernel)
+    return each_or_nan(law, baskets, next_item_scores, "form")
 
 
-def each_or_nan(
-    law: Law, baskets: Baskets, score: Callable[[Law, IntArray], FloatArray], form: Callable[[LowRankKernel], Form]
-) -> FloatArray:
-    """Return ``score`` of each basket, NaN for impossible ones: of a kernel in stacked products with ``form``, where these are reliable."""
+def each_or_nan(law: Law, baskets: Baskets, score: Callable[[Law, IntArray], FloatArray], form: str) -> FloatArray:
+    """Return ``score`` of each basket, NaN for impossible ones: of a kernel in stacked products with its ``form``, where reliable."""
     out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
     if isinstance(law, LowRankKernel):  # a form is one matrix: that of a kernel
-        out, is_scored = scores(form(law), baskets)
+        out, is_scored = scores(getattr(law, form), baskets)
         out[~is_scored] = np.nan
     for i in np.flatnonzero(~is_scored):
         with suppress(ZeroProbabilityError):
@@ -191,17 +188,16 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
 
 
 @_scores_of_many.register
-def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = next_item_scores_many) -> FloatArray:
+def _shared_scores_of_many(mixture: SharedTies, baskets: Baskets) -> FloatArray:
     """Return popularity given the basket times ties, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J), NaN for impossible baskets.
 
-    G is that of the rows, and items of rows that the basket touches already do not change it. ``score_ties`` is what scores baskets
-    under the ties, if something is prepared for it.
+    G is that of the rows, and items of rows that the basket touches already do not change it.
     """
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
-    ties = score_ties(mixture.base, mixture.touched_rows(rest)[0])[:, mixture.base.support]
+    ties = next_item_scores_many(mixture.base, mixture.touched_rows(rest)[0])[:, mixture.base.support]
     probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
     found = posterior[:, probable] @ mixture.odds_alone[probable] * mixture.by_item(ties)
     at, items, scores = mixture.within_rows(rest, posterior, whole=True)
@@ -214,7 +210,7 @@ def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = n
 @_scores_of.register
 def _shared_scores(mixture: SharedTies, basket: Items) -> FloatArray:
     ids = check_items(basket, mixture, "basket")
-    return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
+    return np.asarray(next_item_scores_many(mixture, mixture.one_basket(ids))[0])
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:

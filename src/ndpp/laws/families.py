@@ -220,9 +220,7 @@ class FamilyMixture(SharedTies):
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        families, within = self.touched_rows(Baskets.from_lists([ids], n_items=self.n_items))
-        out = self.touched._log_started(families[0], None)
-        out = np.where(out > -np.inf, out + within[0], -np.inf)
+        out = self._log_contained(ids)
         if size is None:
             return out
         rest, left = self._given(ids), size - len(ids)
@@ -320,7 +318,7 @@ class FamilyMixture(SharedTies):
 
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items: again a mixture over the same families."""
-        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
+        one = self.patterns.touched(self.one_basket(ids))
         odds, scales = self._by_state.copy(), scaled(one.sums(self.patterns.log_odds))
         for slots, weights in zip(self.patterns.slots[one.families], scales):
             states = self._by_state[slots] * weights[:, None]
