@@ -11,7 +11,7 @@ import ndpp
 from kernels import AWKWARD, Case
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.errors import ZeroProbabilityError
-from ndpp.inference import Ranking, ranking, scores
+from ndpp.inference import Ranking, scores
 from ndpp.inference.ranking import ZERO_CHANCE, Rule
 from ndpp.laws import batched
 from servers import trips
@@ -62,7 +62,7 @@ def test_the_quick_way_is_taken_where_it_can_be(monkeypatch, whole: bool):
     kernel = make_kernel(300, 20, rng=0)
     expected = ROUTINES[whole](kernel, [3, 5])
     monkeypatch.setattr(scores, "next_item_scores", None)
-    monkeypatch.setattr(ranking, "continuation_scores", None)
+    monkeypatch.setattr(scores, "continuation_scores", None)
     np.testing.assert_allclose(scores_of(kernel, [3, 5], whole), expected, rtol=1e-9, atol=1e-9 * expected.max())
 
 

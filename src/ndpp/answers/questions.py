@@ -23,6 +23,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
 from ndpp.inference import PerCategory, Ranking, Recommendation
 from ndpp.inference.ranking import DAMPING, Rule
+from ndpp.inference.scores import scores_of_one
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
@@ -81,7 +82,7 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
     given, chosen = own.ids(basket), own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
-    scores = kind.chances(own.law, given)[chosen]
+    scores = scores_of_one(own.law, given, whole=kind.is_whole)[chosen]
     if not scores[0] > 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
