@@ -18,14 +18,14 @@ from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
-from ndpp.laws.batched import ZERO_SCORE, scores
+from ndpp.laws.batched import scores
 from ndpp.laws.begun import Begun, parts
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import ROUNDING, Remainder, eliminate
 
 Best: TypeAlias = tuple[int, BoolArray, FloatArray]
@@ -112,8 +112,7 @@ def _kernel_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
         raise _impossible(kernel.catalogue_ids(rows))
     gains = Gains.fresh(kernel, given)
     # A gain is zero if rounding explains it, compared both with all of L and with the bound from the item's own row.
-    allowed = np.concatenate([((Q * kernel.coordinates.scale) ** 2).sum(axis=1) for _, Q in kernel.q_blocks()])
-    is_zero = gains.values <= np.minimum(gains.noise, ZERO_SCORE * allowed)
+    is_zero = gains.values <= np.minimum(gains.noise, kernel.form.least)
     is_zero[rows] = True
     out = np.zeros(kernel.n_items)
     out[kernel.support] = np.where(is_zero, 0.0, gains.values)
@@ -283,11 +282,8 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
         rest = kernel.condition(kernel.catalogue_ids(rows))
     except (ZeroProbabilityError, NoConditionalKernelError):
         raise _impossible(kernel.catalogue_ids(rows)) from None
-    coords, Q = rest.low_rank.coordinates, np.concatenate([q for _, q in rest.low_rank.q_blocks()])
-    tied = quadratic_forms(Q, coords.B)
-    tied[tied <= ZERO_SCORE * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
-    odds = 0.0 if rest.background is None else rest.background[rest.support]
-    out[rest.support] = odds + (1 + odds) * tied
+    found = rest.form.factor * rest.form.own[0]
+    out[rest.support] = np.where(found > rest.form.least, found, 0.0)
     return out
 
 

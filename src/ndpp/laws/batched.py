@@ -23,8 +23,7 @@ import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.laws.union import WeighedSets
-from ndpp.linalg import Coordinates, resolvent
+from ndpp.laws.support import ItemRows
 from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 
@@ -46,43 +45,35 @@ KEPT_BYTES = 128 * 2**20
 class Form:
     """The matrix A = factor^½ (diag(diagonal) + Q core Qᵀ) factor^½ over the rows of the support; |core_ij| ≤ scale_i scale_j.
 
-    ``noise`` is the relative error of each direction. Threads may share it.
+    ``kept`` are lines of items that were asked for lately. Threads may share it.
     """
 
-    kernel: WeighedSets
+    kernel: ItemRows
     core: FloatArray
     scale: FloatArray
     diagonal: FloatArray
     factor: FloatArray
-    noise: FloatArray
     kept: dict[int, FloatArray] = field(default_factory=dict)
-
-    @classmethod
-    def of_kernel(cls, kernel: WeighedSets) -> Form:
-        """Return L."""
-        coords, odds = kernel.coordinates, kernel.odds
-        return cls(kernel, coords.B, coords.scale, odds / (1 + odds), 1 + odds, _noise(coords))
-
-    @classmethod
-    def of_marginal(cls, kernel: WeighedSets) -> Form:
-        """Return K."""
-        coords, odds = kernel.coordinates, kernel.odds
-        R, scale = resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0)
-        return cls(kernel, R, scale, odds, 1 / (1 + odds), _noise(coords))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"kept": {}}
 
     @cached_property
+    def noise(self) -> FloatArray:
+        """How much more the directions are off than rounding explains, relative to their scale."""
+        coords = self.kernel.coordinates
+        return (coords.noise - EPS).clip(0.0) + ROUNDING / 2 * (coords.excess**2 - 1)
+
+    @cached_property
     def own(self) -> FloatArray:
         """A_ii, without its factor, and the bound ‖q · scale‖² + diagonal of its terms, for every row of the support. O(n r²), once."""
         parts = self.kernel.q_map(partial(_own, core=self.core, scale=self.scale))
-        return np.concatenate([part for _, part in parts], axis=1) + self.diagonal
+        return np.asarray(np.concatenate([part for _, part in parts], axis=1) + self.diagonal)
 
     @cached_property
     def least(self) -> FloatArray:
         """The score below which that of a row counts as zero."""
-        return ZERO_SCORE * self.factor * self.own[1]
+        return np.asarray(ZERO_SCORE * self.factor * self.own[1])
 
     @cached_property
     def is_skew(self) -> bool:
@@ -228,12 +219,7 @@ def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
         yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
 
 
-def _noise(coords: Coordinates) -> FloatArray:
-    """Return how much more the directions are off than rounding explains, relative to their scale."""
-    return (coords.noise - EPS).clip(0.0) + ROUNDING / 2 * (coords.excess**2 - 1)
-
-
-def _possible(kernel: WeighedSets, baskets: Baskets) -> BoolArray:
+def _possible(kernel: ItemRows, baskets: Baskets) -> BoolArray:
     """Return which baskets are small enough and hold only items that can occur."""
     fits = np.asarray(baskets.sizes <= kernel.largest[0])
     if len(kernel.support) < kernel.n_items:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,9 +28,8 @@ from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
 from ndpp.linalg.schur import ROUNDING
 
-if TYPE_CHECKING:
-    from ndpp.laws.shared import SharedTies
-
+SharedTies: TypeAlias = Any
+"""A :class:`ndpp.laws.shared.SharedTies`, which is built upon this module."""
 LEFT_OUT = 1e-12
 """Total posterior of the components that are left out of the second part: both P_c(a ∈ S) and P_c(a ∈ S | J ⊆ S) are probabilities,
 so the error of a score is no larger."""
@@ -221,7 +220,7 @@ class Begun:
         """Return the same of all baskets, however large the error."""
         out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
         by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
-        for i in np.flatnonzero([len(places) for places in self.places]):
+        for i in np.flatnonzero([len(places) for places in self.places]).tolist():
             others, correction = by_row[~settled[i, by_row]], self._correction(i)
             for start in range(0, len(others), ITEMS):
                 items = others[start : start + ITEMS]

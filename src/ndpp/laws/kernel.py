@@ -18,7 +18,6 @@ from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
-from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
@@ -178,23 +177,6 @@ class LowRankKernel(WeighedSets, Law):
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         return self.log_dets(baskets)[:, None]
-
-    @cached_property
-    def form(self) -> Form:
-        """The kernel, prepared for minors and scores of many baskets."""
-        return Form.of_kernel(self)
-
-    @cached_property
-    def marginal_form(self) -> Form:
-        """The marginal kernel, prepared in the same way."""
-        return Form.of_marginal(self)
-
-    def log_dets(self, baskets: Baskets) -> FloatArray:
-        """Return log det(L_S) of many sets, −inf where it is zero."""
-        out = log_dets(self.form, baskets)
-        for i in np.flatnonzero(np.isnan(out)):
-            out[i] = self.log_det(baskets[i])
-        return out
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return np.array([self.log_det(ids)])

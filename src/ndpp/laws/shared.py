@@ -95,7 +95,7 @@ class SharedTies(Mixture):
         """Return log P_c(ids ⊆ S)."""
         begun = Begun(self, self.one_basket(ids))
         say_precision(float(begun.wrong[0]), "probabilities given these items")
-        return begun.log_mass[0]
+        return np.asarray(begun.log_mass[0])
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:

@@ -92,7 +92,6 @@ def solve_tilt(
     *,
     within: float = 0.3,
     deviations: float = 0.0,
-    max_steps: int = 100,
 ) -> float:
     """Return log ρ under which about ``target`` items are expected of one distribution; see :func:`solve_tilts`.
 
@@ -109,9 +108,7 @@ def solve_tilt(
         mean, variance = moments(float(log_tilt[0]))
         return np.array([mean]), np.array([variance])
 
-    found = solve_tilts(
-        of_one, target, np.array([start]), within=within, deviations=deviations, max_steps=max_steps
-    )  # fmt: skip
+    found = solve_tilts(of_one, target, np.array([start]), within=within, deviations=deviations)
     return float(found.log_tilt[0])
 
 
