@@ -82,7 +82,7 @@ class Form:
 
     def lines(self, rows: IntArray) -> FloatArray:
         """Return q_j core Qᵀ and q_j coreᵀ Qᵀ of a few rows j of the support, shape (len(rows), 2, n_rows). O(n r) for each new one."""
-        found = {j: self.kept[j] for j in rows.tolist() if j in self.kept}
+        found = {j: line for j in rows.tolist() if (line := self.kept.get(j)) is not None}
         new = np.array([j for j in rows.tolist() if j not in found], np.int64)
         if len(new):
             q = self.kernel.q_rows(new)

@@ -210,7 +210,7 @@ class Begun:
         sides = np.empty((2, *at.shape, self.q.shape[1]))
         self._left.reshape(flat).take(at, axis=0, out=sides[0])
         np.matmul(self.inverses[i][order], self._right.reshape(flat).take(at, axis=0), out=sides[1])
-        return Correction(self.mixture, self.ties.sides[0], order, self.posterior[i, order], sides)
+        return Correction(self.mixture, self.ties.all_rows, order, self.posterior[i, order], sides)
 
     def scores(self) -> FloatArray:
         """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
@@ -257,5 +257,5 @@ class Begun:
         pull = self.ties.pull
         if pull is None:
             return np.full((len(self.baskets), self.mixture.n_items), NO_BOUND)
-        squares = np.square(self.q @ pull @ self.ties.sides[0].T)
-        return self.mixture.by_item(np.stack([squares[places].sum(axis=0) for places in self.places]))
+        squares = np.square(self.q @ pull @ self.ties.all_rows.T)
+        return np.asarray(self.mixture.by_item(np.stack([squares[places].sum(axis=0) for places in self.places])))

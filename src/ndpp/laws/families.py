@@ -152,7 +152,7 @@ class FamilyMixture(SharedTies):
         return np.asarray(GRID[np.abs(untied * ratio[:, None] - max(size, 0.3)).argmin(axis=1)])
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
-        Q, families = self.touched.sides[0], np.arange(self.base.n_items)
+        Q, families = self.touched.all_rows, np.arange(self.base.n_items)
         groups = FamilyGroups(self.patterns, self.odds[c], float(np.exp(log_tilt)), Q, families, kept)
         logs, touched, at = groups.weights(np.ones(1))[0][:, 0].real, self.touched, c
         if log_tilt:

@@ -137,10 +137,9 @@ class TiedMixture(SharedTies):
         return 2 * self.base.coordinates.B
 
     @cached_property
-    def sides(self) -> tuple[FloatArray, FloatArray]:
-        """The rows q of the support, and q W: Σ p q (q W) is A W."""
-        Q = np.concatenate([q for _, q in self.base.q_blocks()])
-        return Q, Q @ self.core
+    def all_rows(self) -> FloatArray:
+        """The rows q of the support."""
+        return np.concatenate([q for _, q in self.base.q_blocks()])
 
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
