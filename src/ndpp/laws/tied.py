@@ -292,7 +292,7 @@ class TiedMixture(SharedTies):
             return mean, variance
 
         wanted, start = min(max(size, 0.3), self.base.n_rows - 0.3), np.zeros(len(self.odds))
-        return np.clip(solve_tilts(moments, wanted, start, max_step=2.0, max_steps=6).log_tilt, -50, 50)
+        return np.clip(solve_tilts(moments, wanted, start, max_step=2.0, max_steps=6), -50, 50)
 
 
 def _products(q: FloatArray) -> FloatArray:
