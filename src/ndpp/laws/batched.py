@@ -80,6 +80,11 @@ class Form:
         """Whether A_ij = −A_ji."""
         return not (self.core + self.core.T).any()
 
+    @property
+    def most(self) -> int:
+        """Number of items whose lines may be kept."""
+        return KEPT_BYTES // (16 * self.kernel.n_rows)
+
     def lines(self, rows: IntArray) -> FloatArray:
         """Return q_j core Qᵀ and q_j coreᵀ Qᵀ of a few rows j of the support, shape (len(rows), 2, n_rows). O(n r) for each new one."""
         found = {j: line for j in rows.tolist() if (line := self.kept.get(j)) is not None}
@@ -89,7 +94,7 @@ class Form:
             sides = np.stack([q @ self.core, q @ self.core.T], axis=1).reshape(2 * len(new), len(self.core))
             lines = self.kernel.q_times(sides.T).T.reshape(len(new), 2, self.kernel.n_rows)
             found |= {j: line.copy() for j, line in zip(new.tolist(), lines)}
-            if len(self.kept) + len(new) > KEPT_BYTES // (16 * self.kernel.n_rows):
+            if len(self.kept) + len(new) > self.most:
                 self.kept.clear()
             self.kept.update(found)
         return np.array([found[j] for j in rows.tolist()]).reshape(len(rows), 2, self.kernel.n_rows)
@@ -177,7 +182,7 @@ def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_
 def _lines(form: Form, table: ItemTable) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Yield some rows i of the support, and A_ji and A_ij of the items j of the table, in its scale and without the factor of i."""
     kernel = form.kernel
-    if len(table.rows) <= FEW and isinstance(kernel.X, np.ndarray):
+    if len(table.rows) <= min(FEW, form.most) and isinstance(kernel.X, np.ndarray):
         both = form.lines(table.rows)
         both /= table.norms[:, None, None]
         yield slice(0, kernel.n_rows), both[:, 0], both[:, 1]
