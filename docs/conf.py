@@ -47,7 +47,7 @@ nitpick_ignore_regex = [
     # Base classes that are not public, and properties that numpydoc lists among the attributes.
     (
         r"py:class",
-        r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|law\.Law|union\.WeighedSets|precision\.Judged|shared\.SharedTies)",
+        r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|law\.Law|union\.WeighedSets|shared\.SharedTies)",
     ),
     (r"py:class", r"ndpp\.(rows\.stores\.ChunkedRows|baskets\.shown\.Shown|samplers\.exact\.routes\.Target)"),
     (r"py:obj", r"(kernel|law)_"),

@@ -28,8 +28,8 @@ from ndpp.errors import (
     UnknownLabelError,
     ZeroProbabilityError,
 )
-from ndpp.inference.ranking import DAMPING, Ranking, continuation_scores, continuation_scores_many, recommend_many
-from ndpp.inference.scores import next_item_scores_many
+from ndpp.inference.ranking import DAMPING, Ranking, recommend_many
+from ndpp.inference.scores import continuation_scores, continuation_scores_many, next_item_scores_many
 
 TOLERANCE = 1e-8
 """Largest difference of a probability, of a log-probability, and of a score relative to the best of its basket."""

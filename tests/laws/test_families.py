@@ -180,7 +180,8 @@ def test_points_of_a_circle_against_the_plain_sum_over_families():
     law = FamilyMixture(odds, item_odds, families, np.arange(62), X, W, [1.0])
     sizes, z = law._tilted(0, 0.0, {}).law, np.exp(np.append(1e-3 + 1j * np.linspace(0.01, 3.1, 40), [-1.0, 0.5]))
     o = np.stack([a * (np.prod(1 + np.outer(item_odds[families == g], z), axis=0) - 1) for g, a in enumerate(odds[0])])
-    Q, QW = law.touched.sides
+    Q = law.touched.all_rows
+    QW = Q @ law.touched.core
     assert sum(len(groups.rows) for groups in sizes.heavy) in range(1, 30)
     plain = np.eye(4) + np.einsum("gm,ga,gb->mab", o / (1 + o), Q, QW)
     log_mean = np.log1p(o).sum(axis=0) + sum(NUMPY.log_det(plain)) - law.log_normalizers()[0]

@@ -16,7 +16,6 @@ from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
 from ndpp.errors import InvalidInputError
-from ndpp.inference import Scorer
 from ndpp.laws.law import Law
 
 T = TypeVar("T")
@@ -79,11 +78,6 @@ class Prepared:
     def popularity(self) -> FloatArray:
         """P(a) of every item."""
         return np.asarray(self.law.weights @ self.inclusions)
-
-    @once
-    def scorer(self) -> Scorer:
-        """The prepared scorer."""
-        return Scorer(self.law)
 
     @once
     def missions(self) -> tuple[Mission, ...]:

@@ -21,8 +21,9 @@ from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.answers.reasons import reasons
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import PerCategory, Ranking, Recommendation
-from ndpp.inference.ranking import DAMPING, Rule
+from ndpp.inference import Ranking, Recommendation
+from ndpp.inference.ranking import Rule
+from ndpp.inference.scores import scores_of_one
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
@@ -32,17 +33,15 @@ def recommend(
     model: Any,
     basket: Any,
     *,
-    n: int = 10,
-    ranking: str = Ranking.CONTINUATION,
-    damping: float = DAMPING,
-    support: float | None = None,
     candidates: Any = None,
     exclude: Any = (),
-    per_category: PerCategory | None = None,
     why: bool = False,
     ids: bool = False,
+    **options: Any,
 ) -> r.Recommended:
-    """Return the ``n`` best items for a basket; see :func:`ndpp.recommend`. With ``why``, what each score owes to what.
+    """Return the best items for a basket, of the candidates without excluded items; with ``why``, what each score owes to what.
+
+    ``options`` are those of :func:`ndpp.recommend`: ``n``, ``ranking``, ``damping``, ``support`` and ``per_category``.
 
     Examples
     --------
@@ -53,9 +52,8 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None
     """
     own = Prepared.of(model)
-    options: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support, "per_category": per_category}
-    rule, given = _rule(own, candidates, exclude, n=n, **options), own.ids(basket)
-    return _recommended(own, given, own.scorer.best(rule, given), rule.ranking, why=why, ids=ids)
+    rule, given = _rule(own, candidates, exclude, **options), own.ids(basket)
+    return _recommended(own, given, rule.best_for(given), rule.ranking, why=why, ids=ids)
 
 
 def recommend_each(
@@ -81,7 +79,7 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
     given, chosen = own.ids(basket), own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
-    scores = own.scorer.scores(given, whole=kind is Ranking.COMPLETION)[chosen]
+    scores = scores_of_one(own.law, given, whole=kind.is_whole)[chosen]
     if not scores[0] > 0:
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:

@@ -17,6 +17,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers.prepared import Prepared
 from ndpp.answers.records import TiedTo, Why
+from ndpp.baskets import Baskets
 from ndpp.inference import Ranking, Recommendation
 
 MOST = 1 - 1e-12
@@ -62,9 +63,8 @@ def _because(own: Prepared, shares: FloatArray) -> str | None:
 def _ties(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking, *, ids: bool) -> list[tuple[TiedTo, ...]]:
     """Return, for each item, its ties to each item of the basket alone, strongest first."""
     out: list[list[TiedTo]] = [[] for _ in items]
-    whole = ranking is Ranking.COMPLETION
-    kind = Ranking.COMPLETION if whole else Ranking.CONTINUATION  # P(a) cancels in lifts
-    alone = own.scorer.each_alone(basket, whole=whole)[:, items]
+    kind = Ranking.CONTINUATION if ranking is Ranking.LIFT else ranking  # P(a) cancels in lifts
+    alone = kind.scores_or_nan(own.law, Baskets.from_lists(basket[:, None], n_items=own.law.n_items))[:, items]
     for j, name, scores in zip(basket, own.names(basket, ids=ids), alone):
         if (scores > 0).all():
             factors = scores / _shares(own, np.array([j]), items, kind).sum(axis=0)

@@ -1,23 +1,20 @@
 """Likely sets without sampling: greedy MAP, scores of items, recommendations."""
 
 from ndpp.inference.greedy import greedy_map
-from ndpp.inference.ranking import (
-    Ranking,
+from ndpp.inference.ranking import Ranking, recommend, recommend_many
+from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
+from ndpp.inference.scores import (
     continuation_scores,
     continuation_scores_many,
-    recommend,
-    recommend_many,
+    next_item_scores,
+    next_item_scores_many,
 )
-from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
-from ndpp.inference.scorer import Scorer
-from ndpp.inference.scores import next_item_scores, next_item_scores_many
 
 __all__ = [
     "PerCategory",
     "Ranking",
     "Recommendation",
     "Recommendations",
-    "Scorer",
     "continuation_scores",
     "continuation_scores_many",
     "greedy_map",

@@ -8,7 +8,7 @@ again from scratch; those within rounding error of zero count as zero. [Gartrell
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial, singledispatch
+from functools import singledispatch
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 from ndpp.inference.scores import Gains, next_item_scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
-from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -149,17 +148,15 @@ def _sequence_with_background(kernel: LowRankKernel, rows: IntArray, allowed: Bo
     chosen = rows.tolist()
     if rest.background is not None:
         at = np.searchsorted(kernel.support, rest.support)
-        odds, ties, C = rest.background[rest.support], rest.low_rank, rest.low_rank.coordinates.B
-        p = odds / (1 + odds)
-        gains = p + np.concatenate([part for _, part in ties.q_map(partial(quadratic_forms, M=C))])
+        odds, C, p, gains = rest.odds, rest.coordinates.B, rest.form.diagonal, rest.form.own[0]
         while (allowed[at] & (odds > 0)).any():
             best = int(np.argmax(np.where(allowed[at], (1 + odds) * gains, -1.0)))
             yield (int(at[best]),)
             chosen.append(int(at[best]))
             allowed[at[best]] = False
-            q = ties.q_rows(np.array([best]))[0]
+            q = rest.q_rows(np.array([best]))[0]
             u, v, pivot = C @ q, q @ C, float(p[best] + q @ C @ q)
-            both = ties.q_times(np.column_stack([u, v]))
+            both = rest.q_times(np.column_stack([u, v]))
             gains = np.maximum(gains - both[:, 0] * both[:, 1] / pivot, p)
             C = C - np.outer(u, v / pivot)
     if not allowed.any():

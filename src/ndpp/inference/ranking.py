@@ -8,28 +8,18 @@ goes with this basket rather than with others: the score is P(a | J) / P(a), and
 
 from __future__ import annotations
 
-from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError
 from ndpp.inference.recommendation import Limit, PerCategory, Recommendation, Recommendations
-from ndpp.inference.scores import (
-    check_catalogue,
-    each_or_nan,
-    next_item_scores,
-    next_item_scores_many,
-    scores_or_nan,
-)
-from ndpp.laws.batched import Form
-from ndpp.laws.begun import Begun, parts
+from ndpp.inference.scores import scores_of_each, scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
-from ndpp.laws.shared import SharedTies
 
 DAMPING = 0.2
 """Default for γ, by which popularity counts less in continuations: 0 orders by P(a | J), 1 by lift."""
@@ -55,23 +45,22 @@ class Ranking(StrEnum):
         """What a score says, in a sentence."""
         return MEANINGS[self]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether scores are P(J ∪ a) / P(J), of baskets that lack one item, and not P(a | J)."""
+        return self is Ranking.COMPLETION
+
     def scores(self, law: Law, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
-        if self is Ranking.COMPLETION:
-            return next_item_scores(law, basket)
-        return continuation_scores(law, basket) / self._unit(law)
+        return scores_of_one(law, basket, whole=self.is_whole) / self._unit(law)
 
     def scores_many(self, law: Law, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
-        if self is Ranking.COMPLETION:
-            return next_item_scores_many(law, baskets)
-        return continuation_scores_many(law, baskets) / self._unit(law)
+        return scores_of_each(law, baskets, whole=self.is_whole) / self._unit(law)
 
     def scores_or_nan(self, law: Law, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, NaN for those that have probability zero."""
-        if self is Ranking.COMPLETION:
-            return scores_or_nan(law, baskets)
-        return _continuation_or_nan(law, baskets) / self._unit(law)
+        return scores_or_nan(law, baskets, whole=self.is_whole) / self._unit(law)
 
     def _unit(self, law: Law) -> FloatArray:
         """Return what P(a | J) is a multiple of: 1, or P(a) where it is positive."""
@@ -137,9 +126,15 @@ class Rule(NamedTuple):
 
     def chances_or_nan(self, baskets: Baskets) -> FloatArray:
         """Return what :meth:`best` takes for each basket, NaN for baskets of probability zero."""
-        if self.ranking is Ranking.COMPLETION:
-            return scores_or_nan(self.law, baskets)
-        return _continuation_or_nan(self.law, baskets, None if self.limit else (self.n, self.allowed, self.unit))
+        best = None if self.limit else (self.n, self.allowed, self.unit)
+        return scores_or_nan(self.law, baskets, whole=self.ranking.is_whole, best=best)
+
+    def best_for(self, basket: IntArray) -> Recommendation:
+        """Return the best items for one basket."""
+        chances = self.chances_or_nan(self.law.one_basket(basket))[0]
+        if np.isnan(chances[0]):
+            chances = scores_of_one(self.law, basket, whole=self.ranking.is_whole)  # raises, and says why
+        return self.best(chances)
 
     def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
@@ -152,7 +147,7 @@ class Rule(NamedTuple):
 
     def best(self, chances: FloatArray) -> Recommendation:
         """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
-        least_chance = 0.0 if self.ranking is Ranking.COMPLETION else ZERO_CHANCE
+        least_chance = 0.0 if self.ranking.is_whole else ZERO_CHANCE
         keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
         if self.limit is not None:
             self.limit.apply(keys)
@@ -222,25 +217,14 @@ def recommend(
     )
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
-    score = next_item_scores if rule.ranking is Ranking.COMPLETION else continuation_scores
-    return rule.best(score(law, basket))
+    return rule.best(scores_of_one(law, basket, whole=rule.ranking.is_whole))
 
 
-def recommend_many(
-    law: Law,
-    baskets: Baskets,
-    *,
-    n: int = 10,
-    candidates: Items | None = None,
-    ranking: Ranking = Ranking.CONTINUATION,
-    damping: float = DAMPING,
-    support: float | None = None,
-    per_category: PerCategory | None = None,
-) -> Recommendations:
+def recommend_many(law: Law, baskets: Baskets, **options: Any) -> Recommendations:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
-    The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. Parameters as
-    for :func:`recommend`.
+    The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. ``options`` are
+    those of :func:`recommend`, other than ``unknown``.
 
     Examples
     --------
@@ -249,55 +233,4 @@ def recommend_many(
     >>> [best.items.tolist() for best in recommend_many(kernel, Baskets.from_lists([[0], [2]]), n=1)]
     [[1], [0]]
     """
-    rule = Rule.of(
-        law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category
-    )
-    return Recommendations(rule.best_of_each(baskets), baskets.ids_or_numbers)
-
-
-def continuation_scores(law: Law, basket: Items) -> FloatArray:
-    """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will contain.
-
-    Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`.
-
-    Examples
-    --------
-    >>> import ndpp
-    >>> kernel = ndpp.LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    >>> continuation_scores(kernel, [0]).round(4)
-    array([0.    , 0.8333, 0.5   ])
-    """
-    ids = check_items(basket, law, "basket")
-    out = law.inclusion_probabilities(given=ids)
-    out[ids] = 0.0
-    return out
-
-
-def continuation_scores_many(law: Law, baskets: Baskets) -> FloatArray:
-    """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
-
-    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures with shared ties do so component by
-    component (``ndpp.laws.begun``), with an error of at most 1e-12 for components that are left out, and other mixtures score one
-    basket after another. For the best items only, :func:`recommend_many` is several times as fast.
-    """
-    out = _continuation_or_nan(law, baskets)
-    for i in np.flatnonzero(np.isnan(out[:, 0])):
-        continuation_scores(law, baskets[i])  # raises, and says why
-    return out
-
-
-def _continuation_or_nan(
-    law: Law, baskets: Baskets, best: tuple[int, BoolArray, FloatArray] | None = None
-) -> FloatArray:
-    """Return the scores; where only the ``best`` so many of some items matter, in these units, those of others may be 0."""
-    check_catalogue(law, baskets)
-    if not isinstance(law, SharedTies):  # what many baskets share exists only where components share their ties
-        return each_or_nan(law, baskets, continuation_scores, Form.of_marginal)
-    out = np.empty((len(baskets), law.n_items))
-    for part in parts(law, baskets):
-        begun = Begun(law, baskets[part])
-        out[part] = begun.scores() if best is None else begun.best(*best)
-    for i in np.flatnonzero(np.isnan(out[:, 0])):
-        with suppress(ZeroProbabilityError):
-            out[i] = continuation_scores(law, baskets[i])
-    return out
+    return Recommendations(Rule.of(law, **options).best_of_each(baskets), baskets.ids_or_numbers)

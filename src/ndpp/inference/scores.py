@@ -1,30 +1,35 @@
-"""Next-item scores: which item completes a basket best."""
+"""Scores of all items for a basket J, for one basket or many: P(J ∪ a) / P(J) of *whole* baskets, and P(a ∈ S | J ⊆ S) of begun ones.
+
+Many baskets are scored at once where a law has products that they share (:func:`_at_once`); what these leave out, and single baskets of
+kernels, is scored by careful routines, which warn if rounding matters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import logsumexp
 
-from ndpp._types import FloatArray, IntArray, Items
+from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
-from ndpp.laws.batched import ZERO_SCORE, Form, scores
+from ndpp.laws.batched import scores
+from ndpp.laws.begun import Begun, parts
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.precision import WARN_ERROR, say_precision
 from ndpp.laws.shared import SharedTies
-from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import ROUNDING, Remainder, eliminate
 
-ScoreMany = Callable[[Law, Baskets], FloatArray]
+Best: TypeAlias = tuple[int, BoolArray, FloatArray]
+"""How many of the best items matter, which items may be among them, and the units of their scores."""
 MARGIN = 8.0
 """What one perturbation shows, times this, is taken for the rounding error."""
 
@@ -83,7 +88,6 @@ def next_item_scores(kernel: Law, basket: Items) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     >>> next_item_scores(kernel, [0])
     array([0., 5., 1.])
@@ -108,8 +112,7 @@ def _kernel_scores(kernel: LowRankKernel, basket: Items) -> FloatArray:
         raise _impossible(kernel.catalogue_ids(rows))
     gains = Gains.fresh(kernel, given)
     # A gain is zero if rounding explains it, compared both with all of L and with the bound from the item's own row.
-    allowed = np.concatenate([((Q * kernel.coordinates.scale) ** 2).sum(axis=1) for _, Q in kernel.q_blocks()])
-    is_zero = gains.values <= np.minimum(gains.noise, ZERO_SCORE * allowed)
+    is_zero = gains.values <= np.minimum(gains.noise, kernel.form.least)
     is_zero[rows] = True
     out = np.zeros(kernel.n_items)
     out[kernel.support] = np.where(is_zero, 0.0, gains.values)
@@ -136,41 +139,93 @@ def _measured_error(kernel: LowRankKernel, rows: IntArray, values: FloatArray) -
     return MARGIN * float(np.abs(Gains.fresh(kernel, moved).values - values).max())
 
 
+def continuation_scores(law: Law, basket: Items) -> FloatArray:
+    """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will contain.
+
+    Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`.
+
+    Examples
+    --------
+    >>> kernel = LowRankKernel(np.eye(3), [[1.0, 2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> continuation_scores(kernel, [0]).round(4)
+    array([0.    , 0.8333, 0.5   ])
+    """
+    ids = check_items(basket, law, "basket")
+    out = law.inclusion_probabilities(given=ids)
+    out[ids] = 0.0
+    return out
+
+
 def next_item_scores_many(kernel: Law, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket as an array of shape (len(baskets), n_items).
 
     Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is close to
     singular are scored one by one.
     """
-    out = scores_or_nan(kernel, baskets)
+    return scores_of_each(kernel, baskets, whole=True)
+
+
+def continuation_scores_many(law: Law, baskets: Baskets) -> FloatArray:
+    """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
+
+    Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures with shared ties do so component by
+    component (``ndpp.laws.begun``), with an error of at most 1e-12 for components that are left out, and other mixtures score one
+    basket after another. For the best items only, :func:`recommend_many` is several times as fast.
+    """
+    return scores_of_each(law, baskets, whole=False)
+
+
+def scores_of_each(law: Law, baskets: Baskets, *, whole: bool) -> FloatArray:
+    """Return the scores of each basket; raise for baskets that never occur."""
+    out = scores_or_nan(law, baskets, whole=whole)
     for i in np.flatnonzero(np.isnan(out[:, 0])):
-        kernel.rows_of(baskets[i], "basket")  # raises if an item is excluded
-        raise _impossible(baskets[i])
+        scores_of_one(law, baskets[i], whole=whole)  # raises, and says why
     return out
 
 
-def scores_or_nan(law: Law, baskets: Baskets) -> FloatArray:
-    """Return :func:`next_item_scores` of each basket, shape (len(baskets), n_items); NaN for baskets that never occur by themselves."""
-    check_catalogue(law, baskets)
-    return _scores_of_many(law, baskets)
+def scores_of_one(law: Law, basket: Items, *, whole: bool) -> FloatArray:
+    """Return the scores of one basket."""
+    return next_item_scores(law, basket) if whole else continuation_scores(law, basket)
+
+
+def scores_or_nan(law: Law, baskets: Baskets, *, whole: bool = True, best: Best | None = None) -> FloatArray:
+    """Return the scores of each basket, shape (len(baskets), n_items); NaN for baskets that never occur.
+
+    Where only the ``best`` so many of some items matter, in these units, those of others may be 0.
+    """
+    if baskets.n_items != law.n_items:
+        raise InvalidInputError(
+            f"baskets and kernel must share one catalogue; the kernel has {law.n_items} items, "
+            f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
+        )
+    out = _at_once(law, baskets, whole, best)
+    for i in np.flatnonzero(np.isnan(out[:, 0])):
+        with suppress(ZeroProbabilityError):
+            out[i] = scores_of_one(law, baskets[i], whole=whole)
+    return out
 
 
 @singledispatch
-def _scores_of_many(law: Law, baskets: Baskets) -> FloatArray:
-    return each_or_nan(law, baskets, next_item_scores, Form.of_kernel)
+def _at_once(law: Law, baskets: Baskets, whole: bool, best: Best | None) -> FloatArray:
+    """Return the scores of baskets in products that they share, NaN for baskets that never occur or to which rounding matters."""
+    return np.full((len(baskets), law.n_items), np.nan)
 
 
-def each_or_nan(
-    law: Law, baskets: Baskets, score: Callable[[Law, IntArray], FloatArray], form: Callable[[LowRankKernel], Form]
-) -> FloatArray:
-    """Return ``score`` of each basket, NaN for impossible ones: of a kernel in stacked products with ``form``, where these are reliable."""
-    out, is_scored = np.full((len(baskets), law.n_items), np.nan), np.zeros(len(baskets), bool)
-    if isinstance(law, LowRankKernel):  # a form is one matrix: that of a kernel
-        out, is_scored = scores(form(law), baskets)
-        out[~is_scored] = np.nan
-    for i in np.flatnonzero(~is_scored):
-        with suppress(ZeroProbabilityError):
-            out[i] = score(law, baskets[i])
+@_at_once.register
+def _(kernel: LowRankKernel, baskets: Baskets, whole: bool, best: Best | None) -> FloatArray:
+    out, is_scored = scores(kernel.form if whole else kernel.marginal_form, baskets)
+    out[~is_scored] = np.nan
+    return out
+
+
+@_at_once.register
+def _(mixture: SharedTies, baskets: Baskets, whole: bool, best: Best | None) -> FloatArray:
+    if whole:
+        return _popularity_times_ties(mixture, baskets)
+    out = np.empty((len(baskets), mixture.n_items))
+    for part in parts(mixture, baskets):
+        begun = Begun(mixture, baskets[part])
+        out[part] = begun.scores() if best is None else begun.best(*best)
     return out
 
 
@@ -190,18 +245,16 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     return out
 
 
-@_scores_of_many.register
-def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = next_item_scores_many) -> FloatArray:
-    """Return popularity given the basket times ties, Σ_c P(c | J) o_ca · G(J ∪ a) / G(J), NaN for impossible baskets.
+def _popularity_times_ties(mixture: SharedTies, baskets: Baskets) -> FloatArray:
+    """Return Σ_c P(c | J) o_ca · G(J ∪ a) / G(J), NaN for impossible baskets.
 
-    G is that of the rows, and items of rows that the basket touches already do not change it. ``score_ties`` is what scores baskets
-    under the ties, if something is prepared for it.
+    G is that of the rows, and items of rows that the basket touches already do not change it.
     """
     log_posterior = mixture._log_weights + mixture.component_log_probs(baskets)
     total = logsumexp(log_posterior, axis=1, keepdims=True)
     out, possible = np.full((len(baskets), mixture.n_items), np.nan), np.flatnonzero(total[:, 0] > -np.inf)
     posterior, rest = np.exp(log_posterior[possible] - total[possible]), baskets[possible]
-    ties = score_ties(mixture.base, mixture.touched_rows(rest)[0])[:, mixture.base.support]
+    ties = next_item_scores_many(mixture.base, mixture.touched_rows(rest)[0])[:, mixture.base.support]
     probable = (posterior > NEGLIGIBLE_POSTERIOR).any(axis=0)
     found = posterior[:, probable] @ mixture.odds_alone[probable] * mixture.by_item(ties)
     at, items, scores = mixture.within_rows(rest, posterior, whole=True)
@@ -214,7 +267,10 @@ def bulk_scores(mixture: SharedTies, baskets: Baskets, score_ties: ScoreMany = n
 @_scores_of.register
 def _shared_scores(mixture: SharedTies, basket: Items) -> FloatArray:
     ids = check_items(basket, mixture, "basket")
-    return np.asarray(next_item_scores_many(mixture, Baskets.from_lists([ids], n_items=mixture.n_items))[0])
+    out: FloatArray = _popularity_times_ties(mixture, mixture.one_basket(ids))[0]
+    if np.isnan(out[0]):
+        raise _impossible(ids)
+    return out
 
 
 def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray:
@@ -226,21 +282,9 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
         rest = kernel.condition(kernel.catalogue_ids(rows))
     except (ZeroProbabilityError, NoConditionalKernelError):
         raise _impossible(kernel.catalogue_ids(rows)) from None
-    coords, Q = rest.low_rank.coordinates, np.concatenate([q for _, q in rest.low_rank.q_blocks()])
-    tied = quadratic_forms(Q, coords.B)
-    tied[tied <= ZERO_SCORE * ((Q * coords.scale) ** 2).sum(axis=1)] = 0.0
-    odds = 0.0 if rest.background is None else rest.background[rest.support]
-    out[rest.support] = odds + (1 + odds) * tied
+    found = rest.form.factor * rest.form.own[0]
+    out[rest.support] = np.where(found > rest.form.least, found, 0.0)
     return out
-
-
-def check_catalogue(law: Law, baskets: Baskets) -> None:
-    """Raise unless law and baskets are over the same items."""
-    if baskets.n_items != law.n_items:
-        raise InvalidInputError(
-            f"baskets and kernel must share one catalogue; the kernel has {law.n_items} items, "
-            f"the baskets have {baskets.n_items}. Give the baskets n_items= or the kernel's labels."
-        )
 
 
 def _impossible(ids: IntArray) -> ZeroProbabilityError:

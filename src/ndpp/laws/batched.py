@@ -7,23 +7,24 @@ of S, rows q and B, R = B(I + B)⁻¹, with background δ (zero if there is none
     L = (1 + δ)^½ (diag(δ/(1 + δ)) + Q B Qᵀ) (1 + δ)^½,        K = (1 + δ)^−½ (diag(δ) + Q R Qᵀ) (1 + δ)^−½.
 
 Baskets of one size form one stack of matrices. The columns A_·j and rows A_j· of the distinct items j of all baskets are computed once:
-O(n r) per distinct item and O(n |J|²) per basket, compared with O(n r |J|) for a single basket. Rows are scaled to norm one. Baskets
-whose matrix is still too close to singular are left to the slower routines for single baskets.
+O(n r) per distinct item and O(n |J|²) per basket. Where only a few are asked for, they are kept for the next baskets. Rows are scaled to
+norm one. Baskets whose matrix is still too close to singular are left to the slower routines for single baskets, which cost O(n r²).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
-from ndpp.laws.union import WeighedSets
-from ndpp.linalg import Coordinates, resolvent
-from ndpp.linalg.scaling import EPS
+from ndpp.laws.support import ItemRows
+from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING
 
 CHUNK_ITEMS = 50_000
@@ -34,39 +35,80 @@ STACK_ENTRIES = 2**16
 """Entries of the arrays of the innermost loop, which should stay in the cache."""
 BLOCK_ROWS = 1024
 """Items of the catalogue that are scored at a time."""
+FEW = 64
+"""Columns and rows of A are kept if so many distinct items are asked for, or fewer."""
+KEPT_BYTES = 128 * 2**20
+"""Bytes of them that are kept."""
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Form:
     """The matrix A = factor^½ (diag(diagonal) + Q core Qᵀ) factor^½ over the rows of the support; |core_ij| ≤ scale_i scale_j.
 
-    ``noise`` is the relative error of each direction.
+    ``kept`` are lines of items that were asked for lately. Threads may share it.
     """
 
-    kernel: WeighedSets
+    kernel: ItemRows
     core: FloatArray
     scale: FloatArray
     diagonal: FloatArray
     factor: FloatArray
-    noise: FloatArray
+    kept: dict[int, FloatArray] = field(default_factory=dict)
 
-    @classmethod
-    def of_kernel(cls, kernel: WeighedSets) -> Form:
-        """Return L."""
-        coords, odds = kernel.coordinates, kernel.odds
-        return cls(kernel, coords.B, coords.scale, odds / (1 + odds), 1 + odds, _noise(coords))
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"kept": {}}
 
-    @classmethod
-    def of_marginal(cls, kernel: WeighedSets) -> Form:
-        """Return K."""
-        coords, odds = kernel.coordinates, kernel.odds
-        R, scale = resolvent(coords, np.ones(1))[0][0], np.minimum(coords.scale, 1.0)
-        return cls(kernel, R, scale, odds, 1 / (1 + odds), _noise(coords))
+    @cached_property
+    def noise(self) -> FloatArray:
+        """How much more the directions are off than rounding explains, relative to their scale."""
+        coords = self.kernel.coordinates
+        return (coords.noise - EPS).clip(0.0) + ROUNDING / 2 * (coords.excess**2 - 1)
+
+    @cached_property
+    def own(self) -> FloatArray:
+        """A_ii, without its factor, and the bound ‖q · scale‖² + diagonal of its terms, for every row of the support. O(n r²), once."""
+        parts = self.kernel.q_map(partial(_own, core=self.core, scale=self.scale))
+        return np.asarray(np.concatenate([part for _, part in parts], axis=1) + self.diagonal)
+
+    @cached_property
+    def least(self) -> FloatArray:
+        """The score below which that of a row counts as zero."""
+        return np.asarray(ZERO_SCORE * self.factor * self.own[1])
+
+    @cached_property
+    def is_skew(self) -> bool:
+        """Whether A_ij = −A_ji."""
+        return not (self.core + self.core.T).any()
+
+    @property
+    def most(self) -> int:
+        """Number of items whose lines may be kept."""
+        return KEPT_BYTES // (16 * self.kernel.n_rows)
+
+    def lines(self, rows: IntArray) -> FloatArray:
+        """Return q_j core Qᵀ and q_j coreᵀ Qᵀ of a few rows j of the support, shape (len(rows), 2, n_rows). O(n r) for each new one."""
+        found = {j: line for j in rows.tolist() if (line := self.kept.get(j)) is not None}
+        new = np.array([j for j in rows.tolist() if j not in found], np.int64)
+        if len(new):
+            q = self.kernel.q_rows(new)
+            sides = np.stack([q @ self.core, q @ self.core.T], axis=1).reshape(2 * len(new), len(self.core))
+            lines = self.kernel.q_times(sides.T).T.reshape(len(new), 2, self.kernel.n_rows)
+            found |= {j: line.copy() for j, line in zip(new.tolist(), lines)}
+            if len(self.kept) + len(new) > self.most:
+                self.kept.clear()
+            self.kept.update(found)
+        return np.array([found[j] for j in rows.tolist()]).reshape(len(rows), 2, self.kernel.n_rows)
+
+
+def _own(Q: FloatArray, core: FloatArray, scale: FloatArray) -> FloatArray:
+    return np.stack([quadratic_forms(Q, core), ((Q * scale) ** 2).sum(axis=1)])
 
 
 class ItemTable(NamedTuple):
-    """The distinct items of some baskets: rows of Q and the diagonal, scaled to norm one, the norms, their relative errors, and the
-    place of each entry."""
+    """The distinct items of some baskets: rows of the support, of Q and the diagonal, scaled to norm one, the norms, their relative errors,
+    and the place of each entry."""
 
+    rows: IntArray
     q: FloatArray
     norms: FloatArray
     noise: FloatArray
@@ -84,9 +126,9 @@ class Stack(NamedTuple):
     log_dets: FloatArray
 
 
-def log_dets(kernel: WeighedSets, baskets: Baskets) -> FloatArray:
-    """Return log det L_J of each basket J, −inf where it is zero and NaN where its matrix is too close to singular."""
-    form, possible = Form.of_kernel(kernel), _possible(kernel, baskets)
+def log_dets(form: Form, baskets: Baskets) -> FloatArray:
+    """Return log det A_J of each basket J, −inf where it is zero and NaN where its matrix is too close to singular."""
+    possible = _possible(form.kernel, baskets)
     out = np.where(possible, np.nan, -np.inf)
     for chosen in _chunks(baskets.sizes, possible):
         part = baskets[chosen]
@@ -101,55 +143,56 @@ def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
     Items of the basket and excluded items score zero, as do all items if J is as large as a sample can be. A basket is not scored, and
     its row is zero, if it is impossible, if its matrix is too close to singular, or if rounding matters compared with its best score.
     """
-    out, most = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.largest[0]
+    out, most, sizes = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.largest[0], baskets.sizes
     is_scored = np.zeros(len(baskets), bool)
-    for chosen in _chunks(baskets.sizes, _possible(form.kernel, baskets)):
-        least = _score(form, baskets[chosen], chosen, out, is_scored)
-        order = np.argsort(-least, kind="stable")
+    for chosen in _chunks(sizes, _possible(form.kernel, baskets)):
+        _score(form, baskets[chosen], chosen, out, is_scored)
         # Scores below ``least`` were set to zero, which is only acceptable if the best score is far larger.
-        doubtful = (baskets.sizes[chosen] < most) & (least.max(initial=0.0) > MAX_LOSS * out[chosen].max(axis=1))
+        doubtful = (sizes[chosen] < most) & (form.least.max() > MAX_LOSS * out[chosen].max(axis=1))
         for i in chosen[is_scored[chosen] & doubtful]:
-            first = order[: baskets.sizes[i] + 1]
-            if least[first[~np.isin(first, baskets[i])]].max(initial=0.0) > MAX_LOSS * out[i].max():
-                is_scored[i] = False
-    out[~is_scored | (baskets.sizes == most)] = 0.0
-    out[np.repeat(np.arange(len(baskets)), baskets.sizes), baskets.indices] = 0.0
+            others = np.delete(form.least, form.kernel.rows_of(baskets[i]))
+            is_scored[i] = others.max(initial=0.0) <= MAX_LOSS * out[i].max()
+    out[~is_scored | (sizes == most)] = 0.0
+    out[np.repeat(np.arange(len(baskets)), sizes), baskets.indices] = 0.0
     return out, is_scored
 
 
-def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_scored: BoolArray) -> FloatArray:
-    """Write the scores of baskets that are not close to singular to their rows ``numbers`` of ``out``, and mark these.
-
-    Returns for each item the value below which a score counts as zero.
-    """
+def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_scored: BoolArray) -> None:
+    """Write the scores of baskets that are not close to singular to their rows ``numbers`` of ``out``, and mark these."""
     kernel, table = form.kernel, _table(form, baskets)
-    stacks, thresholds = list(_stacks(form, baskets, table)), np.zeros(kernel.n_items)
-    left, right = table.q @ form.core.T, table.q @ form.core
-    is_skew, is_whole = not (form.core + form.core.T).any(), len(kernel.support) == kernel.n_items
+    stacks = list(_stacks(form, baskets, table))
+    is_whole = len(kernel.support) == kernel.n_items
     for stack in stacks:
         is_scored[numbers[stack.numbers]] = True
+    for here, lines, columns in _lines(form, table):
+        diagonal, items, factor, least = form.own[0, here], kernel.support[here], form.factor[here], form.least[here]
+        for stack in stacks:
+            step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(items)))
+            for part in (slice(i, i + step) for i in range(0, len(stack.numbers), step)):
+                picked = lines[stack.places[part]]
+                other = picked if form.is_skew else columns[stack.places[part]]
+                explained = np.einsum("bki,bki->bi", stack.inverse[part] @ picked, other)
+                found = factor * (diagonal + explained if form.is_skew else diagonal - explained)
+                found[found <= least] = 0.0
+                # A slice of columns is written much faster than a list of them.
+                to = numbers[stack.numbers[part]]
+                out[(to, here) if is_whole else np.ix_(to, items)] = found
+
+
+def _lines(form: Form, table: ItemTable) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    """Yield some rows i of the support, and A_ji and A_ij of the items j of the table, in its scale and without the factor of i."""
+    kernel = form.kernel
+    if len(table.rows) <= min(FEW, form.most) and isinstance(kernel.X, np.ndarray):
+        both = form.lines(table.rows)
+        both /= table.norms[:, None, None]
+        yield slice(0, kernel.n_rows), both[:, 0], both[:, 1]
+        return
+    left, right = table.q @ form.core.T, table.q @ form.core
     for block, Q in kernel.q_blocks():
         for start in range(block.start, block.stop, BLOCK_ROWS):
-            here = slice(start, min(start + BLOCK_ROWS, block.stop))
-            rows, items, factor = Q[start - block.start :][:BLOCK_ROWS], kernel.support[here], form.factor[here]
-            lines = right @ rows.T  # A_ji, j over the table
-            columns = lines if is_skew else left @ rows.T  # A_ij; its negative if the core is skew
-            diagonal = form.diagonal[here] + np.einsum("ij,ij->i", rows @ form.core, rows)
-            thresholds[items] = least = (
-                ZERO_SCORE * factor * (((rows * form.scale) ** 2).sum(axis=1) + form.diagonal[here])
-            )
-            for stack in stacks:
-                step = max(1, STACK_ENTRIES // max(1, stack.places.shape[1] * len(rows)))
-                for part in (slice(i, i + step) for i in range(0, len(stack.numbers), step)):
-                    picked = lines[stack.places[part]]
-                    other = picked if is_skew else columns[stack.places[part]]
-                    explained = np.einsum("bki,bki->bi", stack.inverse[part] @ picked, other)
-                    found = factor * (diagonal + explained if is_skew else diagonal - explained)
-                    found[found <= least] = 0.0
-                    # A slice of columns is written much faster than a list of them.
-                    to = numbers[stack.numbers[part]]
-                    out[(to, here) if is_whole else np.ix_(to, items)] = found
-    return thresholds
+            here, rows = slice(start, min(start + BLOCK_ROWS, block.stop)), Q[start - block.start :][:BLOCK_ROWS]
+            lines = right @ rows.T
+            yield here, lines, lines if form.is_skew else left @ rows.T
 
 
 def _table(form: Form, baskets: Baskets) -> ItemTable:
@@ -160,14 +203,14 @@ def _table(form: Form, baskets: Baskets) -> ItemTable:
     norms = np.sqrt(squares.sum(axis=1) + form.diagonal[at])
     norms[norms == 0] = 1.0
     noise = np.sqrt(squares @ form.noise**2) / norms + form.kernel.row_noise(at, norms)
-    return ItemTable(q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
+    return ItemTable(at, q / norms[:, None], norms, noise, form.diagonal[at] / norms**2, form.factor[at], places)
 
 
 def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
     """Yield the baskets whose A_J is not close to singular, those of one size together."""
-    right = table.q @ form.core
-    for size in np.unique(baskets.sizes):
-        numbers = np.flatnonzero(baskets.sizes == size)
+    right, sizes = table.q @ form.core, baskets.sizes
+    for size in np.unique(sizes):
+        numbers = np.flatnonzero(sizes == size)
         places = table.places[baskets.indptr[numbers][:, None] + np.arange(size)]
         A = right[places] @ table.q[places].swapaxes(1, 2)
         A[:, np.arange(size), np.arange(size)] += table.diagonal[places]
@@ -181,12 +224,7 @@ def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
         yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
 
 
-def _noise(coords: Coordinates) -> FloatArray:
-    """Return how much more the directions are off than rounding explains, relative to their scale."""
-    return (coords.noise - EPS).clip(0.0) + ROUNDING / 2 * (coords.excess**2 - 1)
-
-
-def _possible(kernel: WeighedSets, baskets: Baskets) -> BoolArray:
+def _possible(kernel: ItemRows, baskets: Baskets) -> BoolArray:
     """Return which baskets are small enough and hold only items that can occur."""
     fits = np.asarray(baskets.sizes <= kernel.largest[0])
     if len(kernel.support) < kernel.n_items:

@@ -19,16 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
-from ndpp.laws.shared import SharedTies
 from ndpp.linalg.schur import ROUNDING
 
+SharedTies: TypeAlias = Any
+"""A :class:`ndpp.laws.shared.SharedTies`, which is built upon this module."""
 LEFT_OUT = 1e-12
 """Total posterior of the components that are left out of the second part: both P_c(a ∈ S) and P_c(a ∈ S | J ⊆ S) are probabilities,
 so the error of a score is no larger."""
@@ -120,20 +121,20 @@ class Correction(NamedTuple):
         products = sides.reshape(int(np.prod(sides.shape[:3])), sides.shape[3]) @ self.rows[rows].T
         left, right = products.reshape(*sides.shape[:3], len(rows))
         explained = (left * right).sum(axis=1)
-        shares = self.posterior[group] * self.mixture.tables.slopes[items[:, None], components]
+        shares = self.posterior[group] * self.mixture.slope_table[items[:, None], components]
         return np.asarray((shares * explained.T[at]).sum(axis=1))
 
     def contenders(
         self, items: IntArray, scores: FloatArray, least: FloatArray, pulls: FloatArray
     ) -> tuple[IntArray, FloatArray]:
         """Return the items that score at least so much, and their scores, from their first parts."""
-        tables, bounded = self.mixture.tables, np.zeros(len(self.mixture.weights))
+        mixture, bounded = self.mixture, np.zeros(len(self.mixture.weights))
         bounded[self.components] = self.posterior
         start, stop = 0, GROUP
         while start < len(self.components) and len(items):
             scores = scores - self.of(items, slice(start, stop))
             bounded[self.components[start:stop]] = 0.0
-            room = tables.gaps[items] @ bounded + (tables.slopes[items] @ bounded) * pulls
+            room = mixture.room_table[items] @ bounded + (mixture.slope_table[items] @ bounded) * pulls
             kept = scores + room >= least
             items, scores, least, pulls = items[kept], scores[kept], least[kept], pulls[kept]
             start, stop = stop, 2 * stop
@@ -141,9 +142,9 @@ class Correction(NamedTuple):
 
 
 class Begun:
-    """Baskets J over the catalogue of a mixture. ``posterior`` is P(c | J), zero for all components where J never occurs.
+    """Baskets J over the catalogue of a mixture, one or many. ``posterior`` is P(c | J), zero for all components where J never occurs.
 
-    ``wrong`` bounds the relative error that rounding causes in the scores of each basket.
+    ``log_mass`` is log P_c(J ⊆ S), and ``wrong`` bounds the relative error that rounding causes in the scores of each basket.
     """
 
     def __init__(self, mixture: SharedTies, baskets: Baskets) -> None:
@@ -156,27 +157,29 @@ class Begun:
         self.q = base.q_rows(base.rows_of(self.distinct))
         self.odds = np.asarray(self.ties.odds[:, self.distinct], np.float64)
         self.places = [np.searchsorted(self.distinct, items) for items in tied]
-        log_mass = np.zeros((len(tied), len(mixture.weights))) + log_within + mixture._log_weights
+        log_mass = np.zeros((len(tied), len(mixture.weights))) + log_within
         impossible = np.repeat(np.arange(len(tied)), tied.sizes)[~can_occur]
         log_mass[impossible] = -np.inf
         for i in impossible:
             self.places[i] = self.places[i][:0]
         errors, self.inverses = np.zeros(log_mass.shape), []
         for i, places in enumerate(self.places):
-            started = Started.of(self.q[places], self.odds[:, places], self._sides[1].take(places, axis=1))
+            started = Started.of(self.q[places], self.odds[:, places], self._right.take(places, axis=1))
             log_mass[i] += started.log_mass
             errors[i] = started.errors
             self.inverses.append(started.inverses)
-        self.posterior, self.wrong = posteriors(log_mass, errors)
+        self.posterior, self.wrong = posteriors(log_mass + mixture._log_weights, errors)
+        self.log_mass = np.where(errors < np.inf, log_mass, -np.inf)
 
     @cached_property
-    def _sides(self) -> FloatArray:
-        """N_c x_j and N_cᵀ x_j of the distinct items of all baskets, shape (2, C, items, r)."""
-        N = self.ties._state.N
-        out = np.empty((2, len(N), *self.q.shape))
-        np.matmul(self.q, N.swapaxes(1, 2), out=out[0])
-        np.matmul(self.q, N, out=out[1])
-        return out
+    def _left(self) -> FloatArray:
+        """N_c x_j of the distinct items of all baskets, shape (C, items, r)."""
+        return np.asarray(self.q @ self.ties._state.N.swapaxes(1, 2))
+
+    @cached_property
+    def _right(self) -> FloatArray:
+        """N_cᵀ x_j."""
+        return np.asarray(self.q @ self.ties._state.N)
 
     @cached_property
     def _settled(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -193,7 +196,7 @@ class Begun:
 
     def _first_parts(self) -> FloatArray:
         """Return Σ_c P(c | J) P_c(a ∈ S), and the scores of settled items."""
-        out = self.posterior @ self.mixture.tables.inclusions.T
+        out = self.posterior @ self.mixture.inclusion_table.T
         baskets, items, values = self._settled
         out[baskets, items] = values
         return np.asarray(out)
@@ -203,21 +206,26 @@ class Begun:
         order = np.argsort(-self.posterior[i])
         order = order[self.posterior[i, order] > LEFT_OUT / len(order)]
         at = order[:, None] * len(self.distinct) + self.places[i]
-        flat = self._sides.reshape(2, len(self.posterior[i]) * len(self.distinct), self.q.shape[1])
-        sides = flat.take(at, axis=1)
-        sides[1] = self.inverses[i][order] @ sides[1]
-        return Correction(self.mixture, self.ties.sides[0], order, self.posterior[i, order], sides)
+        flat = len(self.posterior[i]) * len(self.distinct), self.q.shape[1]
+        sides = np.empty((2, *at.shape, self.q.shape[1]))
+        self._left.reshape(flat).take(at, axis=0, out=sides[0])
+        np.matmul(self.inverses[i][order], self._right.reshape(flat).take(at, axis=0), out=sides[1])
+        return Correction(self.mixture, self.ties.all_rows, order, self.posterior[i, order], sides)
 
     def scores(self) -> FloatArray:
         """Return P(a ∈ S | J ⊆ S), shape (len(baskets), n_items), 0 for items of J and NaN for baskets that are not answered."""
+        return self._answered(self.chances())
+
+    def chances(self) -> FloatArray:
+        """Return the same of all baskets, however large the error."""
         out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
         by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
-        for i, row in enumerate(out):
+        for i in np.flatnonzero([len(places) for places in self.places]).tolist():
             others, correction = by_row[~settled[i, by_row]], self._correction(i)
             for start in range(0, len(others), ITEMS):
                 items = others[start : start + ITEMS]
-                row[items] -= correction.of(items)
-        return self._answered(out)
+                out[i, items] -= correction.of(items)
+        return out
 
     def _is_settled(self) -> BoolArray:
         out = np.zeros((len(self.baskets), self.mixture.n_items), bool)
@@ -226,11 +234,11 @@ class Begun:
 
     def best(self, n: int, allowed: BoolArray, unit: FloatArray) -> FloatArray:
         """Return :meth:`scores` of the allowed items that may be among the ``n`` best in these units, 0 for all others."""
-        first, settled, tables = self._first_parts(), self._is_settled(), self.mixture.tables
+        first, settled, mixture = self._first_parts(), self._is_settled(), self.mixture
         first[:, ~allowed] = 0.0
         known, unit = settled & allowed, np.broadcast_to(unit, allowed.shape)
         pulls, out, n = self._pulls(), np.where(known, first, 0.0), min(n, len(allowed))
-        bounds = first + self.posterior @ tables.gaps.T + (self.posterior @ tables.slopes.T) * pulls
+        bounds = first + self.posterior @ mixture.room_table.T + (self.posterior @ mixture.slope_table.T) * pulls
         for i, row in enumerate(out):
             correction = self._correction(i)
             top = np.argpartition(first[i] / unit, -n)[-n:]
@@ -249,5 +257,5 @@ class Begun:
         pull = self.ties.pull
         if pull is None:
             return np.full((len(self.baskets), self.mixture.n_items), NO_BOUND)
-        squares = np.square(self.q @ pull @ self.ties.sides[0].T)
-        return self.mixture.by_item(np.stack([squares[places].sum(axis=0) for places in self.places]))
+        squares = np.square(self.q @ pull @ self.ties.all_rows.T)
+        return np.asarray(self.mixture.by_item(np.stack([squares[places].sum(axis=0) for places in self.places])))

@@ -142,11 +142,12 @@ class FamilyMixture(SharedTies):
     def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
         """Yield all families; their sizes have the derivatives of log(1 + o) by log ρ as mean and variance."""
         below, at, above = (self._log_touched(log_tilt + step, which) for step in (-STEP, 0.0, STEP))
-        Q = self.touched.sides[0]
-        yield Untied(Q, -np.expm1(-at), (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2)
+        yield Untied(
+            self.touched.all_rows, -np.expm1(-at), (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
+        )
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
-        Q, families = self.touched.sides[0], np.arange(self.base.n_items)
+        Q, families = self.touched.all_rows, np.arange(self.base.n_items)
         groups = FamilyGroups(self.patterns, self.odds[c], float(np.exp(log_tilt)), Q, families, kept)
         logs, touched, at = groups.weights(np.ones(1))[0][:, 0].real, self.touched, c
         if log_tilt:
@@ -222,9 +223,7 @@ class FamilyMixture(SharedTies):
         return Baskets._trusted(np.concatenate([[0], ends]), touched.families, self.base.n_items, None)
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
-        families, within = self.touched_rows(Baskets.from_lists([ids], n_items=self.n_items))
-        out = self.touched._log_started(families[0], None)
-        out = np.where(out > -np.inf, out + within[0], -np.inf)
+        out = self._log_contained(ids)
         if size is None:
             return out
         rest, left = self._given(ids), size - len(ids)
@@ -322,7 +321,7 @@ class FamilyMixture(SharedTies):
 
     def _given(self, ids: IntArray) -> FamilyMixture:
         """Return all components given items: again a mixture over the same families."""
-        one = self.patterns.touched(Baskets.from_lists([ids], n_items=self.n_items))
+        one = self.patterns.touched(self.one_basket(ids))
         odds, scales = self._by_state.copy(), scaled(one.sums(self.patterns.log_odds))
         for slots, weights in zip(self.patterns.slots[one.families], scales):
             states = self._by_state[slots] * weights[:, None]

@@ -18,7 +18,6 @@ from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
-from ndpp.laws import batched
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.law import Law
@@ -178,13 +177,6 @@ class LowRankKernel(WeighedSets, Law):
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         return self.log_dets(baskets)[:, None]
-
-    def log_dets(self, baskets: Baskets) -> FloatArray:
-        """Return log det(L_S) of many sets, −inf where it is zero."""
-        out = batched.log_dets(self, baskets)
-        for i in np.flatnonzero(np.isnan(out)):
-            out[i] = self.log_det(baskets[i])
-        return out
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return np.array([self.log_det(ids)])

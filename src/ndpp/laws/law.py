@@ -106,7 +106,11 @@ class Law(ABC):
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         """Return the log weight of one set in each component."""
-        return np.asarray(self._log_whole(Baskets.from_lists([ids], n_items=self.n_items))[0])
+        return np.asarray(self._log_whole(self.one_basket(ids))[0])
+
+    def one_basket(self, ids: IntArray) -> Baskets:
+        """Return distinct items of the catalogue as a batch of one basket."""
+        return Baskets._trusted(np.array([0, len(ids)]), np.sort(ids), self.n_items, None)
 
     @property
     def size_bound(self) -> str:

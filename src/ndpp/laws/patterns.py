@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
@@ -19,7 +20,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.size_law import nodes
-from ndpp.linalg.sizes import CHUNK, LOG_RADIUS, N_TERMS, ROUNDED, Series, complex_forms, complex_log1p
+from ndpp.linalg.sizes import CHUNK, LOG_RADIUS, N_TERMS, ROUNDED, Series, complex_forms
 
 NEGLIGIBLE = 1e-17
 """Terms with smaller contributions to a matrix are left out."""
@@ -113,7 +114,7 @@ class Patterns:
         of_state = self.slots[self.families[item], column]
         one = np.ones(len(item))
         sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
-        return np.asarray(sums @ complex_log1p(np.multiply.outer(self.odds[item, column], z)))
+        return np.asarray(sums @ log1p(np.multiply.outer(self.odds[item, column], z)))
 
     def by_family(self, values: AnyArray) -> AnyArray:
         """Return the sum over the states of each family of ``values`` (M, m), shape (F, m)."""

@@ -3,47 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from functools import cached_property
 
-import numpy as np
-
-from ndpp._types import FloatArray
 from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, ZeroProbabilityError
-from ndpp.laws.support import ItemRows
-from ndpp.linalg import TiltedLaw, rounding_error, tilted_law
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors above which a :class:`PrecisionWarning` is given and a :class:`PrecisionError` raised."""
-FREE = "the probabilities of sets of any size"
-
-
-class Judged(ItemRows):
-    """The distribution of T, the items that come together, and what rounding does to it."""
-
-    @cached_property
-    def _law(self) -> TiltedLaw:
-        return tilted_law(self.coordinates, 1.0)
-
-    @cached_property
-    def _free_error(self) -> float:
-        return rounding_error(self.coordinates, 1.0)
-
-    def check_precision(self) -> None:
-        """Warn or raise if rounding matters to the distribution of all sets. O(r³), once."""
-        say_precision(self._free_error, FREE, stacklevel=4)
-
-    def free_law(self, given: FloatArray | None = None, *, factor: float = 1.0) -> TiltedLaw:
-        """Return the distribution of the number of items beside those with rows ``given`` of Q; warn or raise if it is inaccurate.
-
-        The error of what is computed from it is larger by ``factor``. For items that never occur together, it is that of all sets.
-        """
-        law, error = self._law, self._free_error
-        if given is not None and len(given):
-            law = tilted_law(self.coordinates, 1.0, given)
-            error = rounding_error(self.coordinates, 1.0, given) if law.log_weight > -np.inf else error
-        say_precision(factor * error, FREE, stacklevel=4)
-        return law
 
 
 def say_precision(error: float, what: str, *, stacklevel: int = 3) -> None:

@@ -12,9 +12,11 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.baskets import Baskets
+from ndpp.laws.begun import Begun
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.precision import say_precision
 from ndpp.linalg.sizes import Tilted, tilted_to
 from ndpp.linalg.tilts import solve_tilts
 
@@ -32,17 +34,6 @@ class Components(Sequence[Any]):
         if isinstance(which, slice):
             return [self[c] for c in range(len(self))[which]]
         return self.mixture.single(range(len(self))[which])
-
-
-class Tables(NamedTuple):
-    """What begun baskets look up for every item and component, each of shape (n_items, C); see :mod:`ndpp.laws.begun`.
-
-    P_c(a ∈ S); its derivative by x_aᵀ N_c x_a; and by how much P_c(a ∈ S) may exceed its first value given items that do not pull a.
-    """
-
-    inclusions: FloatArray
-    slopes: FloatArray
-    gaps: FloatArray
 
 
 class Untied(NamedTuple):
@@ -113,18 +104,16 @@ class SharedTies(Mixture):
 
     # -- inclusions ------------------------------------------------------------------------------------------------------------
 
+    def _log_contained(self, ids: IntArray) -> FloatArray:
+        """Return log P_c(ids ⊆ S)."""
+        begun = Begun(self, self.one_basket(ids))
+        say_precision(float(begun.wrong[0]), "probabilities given these items")
+        return np.asarray(begun.log_mass[0])
+
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         if size is not None:
             return self._sized_inclusions(ids, size - len(ids), active, shares)
-        basket, forms = Baskets.from_lists([ids], n_items=self.n_items), self.ties._forms[active]
-        if len(ids):
-            forms = forms - self.ties._explained(self.touched_rows(basket)[0][0], active)
-        out = shares @ self._inclusions(forms, active)
-        posterior = np.zeros((1, len(self.weights)))
-        posterior[0, active] = shares
-        _, items, values = self.within_rows(basket, posterior)
-        out[items] = values
-        return np.asarray(out)
+        return np.asarray(Begun(self, self.one_basket(ids)).chances()[0])
 
     @abstractmethod
     def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
@@ -139,12 +128,22 @@ class SharedTies(Mixture):
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
         return clip_probabilities(self._inclusions(self.ties._forms), "inclusion probabilities")
 
+    # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
+
     @cached_property
-    def tables(self) -> Tables:
-        """Tables for baskets that have begun. O(C n r²), once."""
-        slopes = self.masses() / self.by_item((1 + self.ties.tilted_odds(0.0)) ** 2)
-        gaps = slopes * self.by_item(self.ties.gaps)
-        return Tables(*(np.ascontiguousarray(table.T) for table in (self.component_inclusions(), slopes, gaps)))
+    def inclusion_table(self) -> FloatArray:
+        """P_c(a ∈ S)."""
+        return np.ascontiguousarray(self.component_inclusions().T)
+
+    @cached_property
+    def slope_table(self) -> FloatArray:
+        """The derivative of P_c(a ∈ S) by x_aᵀ N_c x_a."""
+        return np.ascontiguousarray((self.masses() / self.by_item((1 + self.ties.tilted_odds(0.0)) ** 2)).T)
+
+    @cached_property
+    def room_table(self) -> FloatArray:
+        """By how much P_c(a ∈ S) may exceed its first value given items that do not pull a."""
+        return self.slope_table * np.ascontiguousarray(self.by_item(self.ties.gaps).T)
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
@@ -189,7 +188,7 @@ class SharedTies(Mixture):
             return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
 
         most = int(self.largest.max()) - 0.3
-        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds))).log_tilt.clip(-80, 80)
+        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds))).clip(-80, 80)
 
     @cached_property
     def _sizes(self) -> FloatArray:

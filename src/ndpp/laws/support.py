@@ -102,6 +102,16 @@ class ItemRows:
         """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
         return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
 
+    @property
+    def rank(self) -> int:
+        """Rank of X W Xᵀ. A background allows larger samples."""
+        return self.coordinates.rank
+
+    @property
+    def largest(self) -> IntArray:
+        """The size of the largest set: the rank, if there is no background."""
+        return np.array([min(self.n_rows, int(np.count_nonzero(self.odds)) + self.rank)])
+
     def x_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of X, in double precision."""
         return _take(self.X, self.catalogue_ids(rows))

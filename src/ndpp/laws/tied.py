@@ -24,10 +24,8 @@ from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.laws.begun import Started, posteriors
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies, Untied
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
@@ -35,8 +33,6 @@ from ndpp.rows.scaled import Scaled
 
 BLOCK_ENTRIES = 2**21
 """Number of products q_a q_b in memory at a time (16 MB)."""
-COLUMNS = 320
-"""Columns of a matrix product, which is slow with few. It affects speed only."""
 
 
 class _State(NamedTuple):
@@ -141,10 +137,9 @@ class TiedMixture(SharedTies):
         return 2 * self.base.coordinates.B
 
     @cached_property
-    def sides(self) -> tuple[FloatArray, FloatArray]:
-        """The rows q of the support, and q W: Σ p q (q W) is A W."""
-        Q = np.concatenate([q for _, q in self.base.q_blocks()])
-        return Q, Q @ self.core
+    def all_rows(self) -> FloatArray:
+        """The rows q of the support."""
+        return np.concatenate([q for _, q in self.base.q_blocks()])
 
     def _system(self, A: FloatArray) -> FloatArray:
         return np.eye(len(self.core)) + A @ self.core
@@ -218,18 +213,12 @@ class TiedMixture(SharedTies):
         if size is not None and len(ids) == 0:
             return super()._log_started(ids, size)
         if size is not None:
-            within = self._log_started(ids, None)
+            within = self._log_contained(ids)
             rest = self._rest(ids, within)
             if rest is None:
                 return np.where(size == len(ids), within, -np.inf)
             return within + rest._log_sizes(size - len(ids))
-        if len(ids) == 0 or not self.base.can_occur(ids).all():
-            return np.full(len(self.odds), 0.0 if len(ids) == 0 else -np.inf)
-        q = self.base.q_rows(self.base.rows_of(ids))
-        started = Started.of(q, np.asarray(self.odds[:, ids], np.float64), q @ self._state.N)
-        _, wrong = posteriors((started.log_mass + self._log_weights)[None], started.errors[None])
-        say_precision(float(wrong[0]), "probabilities given these items")
-        return np.where(started.errors < np.inf, started.log_mass, -np.inf)
+        return self._log_contained(ids)
 
     def _rest(self, ids: IntArray, log_contained: FloatArray) -> TiedMixture | None:
         """Return all components given items, from log P_c(ids ⊆ S); None if nothing is left, or if the items never occur together."""
@@ -284,20 +273,6 @@ class TiedMixture(SharedTies):
             return np.zeros(self._forms.shape)
         rest = solved.T @ (W + W.T) @ solved / 2  # Zᵀ T Z
         return self._quadratic_forms(Z.T @ self._state.A @ Z + rest) - self._forms
-
-    def _explained(self, ids: IntArray, active: IntArray) -> FloatArray:
-        """Return x_aᵀ (N_c − N_c^J) x_a of some components, shape (len(active), items of the support). O(n r |J|) each."""
-        N, q = self._state.N[active], self.base.q_rows(self.base.rows_of(ids))
-        sides = q @ N
-        inverses = Started.of(q, np.asarray(self.odds[active][:, ids], np.float64), sides).inverses
-        left, right = (N @ q.T).swapaxes(0, 1), (inverses @ sides).transpose(2, 0, 1)
-        out, step = np.empty((len(active), self.base.n_rows)), max(1, COLUMNS // len(ids))
-        for block, Q in self.base.q_blocks():
-            for start in range(0, len(active), step):  # products of several components at once, which are much faster
-                pair = (side[:, start : start + step] for side in (left, right))
-                first, second = (Q @ side.reshape(len(side), side.shape[1] * len(ids)) for side in pair)
-                out[start : start + step, block] = (first * second).reshape(len(Q), -1, len(ids)).sum(axis=2).T
-        return out
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 

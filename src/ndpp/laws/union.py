@@ -22,12 +22,17 @@ import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
-from ndpp.laws.precision import Judged, never_together, say_precision
+from ndpp.baskets import Baskets
+from ndpp.laws.batched import Form, log_dets
+from ndpp.laws.precision import never_together, say_precision
+from ndpp.laws.support import ItemRows
 from ndpp.linalg import (
     ZERO_WEIGHT,
+    TiltedLaw,
     coordinates,
     inclusion_matrix,
     log_elementary,
+    resolvent,
     rounding_error,
     tilted_law,
 )
@@ -36,8 +41,10 @@ from ndpp.linalg.schur import condition_inner_with_background, judged_minor
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted, tilted_to
 from ndpp.linalg.tilts import tilt_of_coins
 
+FREE = "the probabilities of sets of any size"
 
-class WeighedSets(Judged):
+
+class WeighedSets(ItemRows):
     """The weights of the sets of a kernel: of one, of all that contain some items, and of all of one size."""
 
     _normalizers: dict[int, tuple[float, float]]
@@ -47,16 +54,6 @@ class WeighedSets(Judged):
         self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
     ) -> Self:
         """Return the kernel with another W on part of the catalogue, and its background times ``rho``."""
-
-    @property
-    def rank(self) -> int:
-        """Rank of X W Xᵀ. A background allows larger samples."""
-        return self.coordinates.rank
-
-    @property
-    def largest(self) -> IntArray:
-        """The size of the largest set: the rank, if there is no background."""
-        return np.array([min(self.n_rows, int(np.count_nonzero(self.odds)) + self.rank)])
 
     # -- one set -------------------------------------------------------------------------------------------------------------
 
@@ -90,7 +87,52 @@ class WeighedSets(Judged):
         assert coords.Q is not None
         return popularity + tilted_law(coords, 1.0, coords.Q[~alone]).log_weight, 0.0
 
+    # -- many sets -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def form(self) -> Form:
+        """L, prepared for minors and scores of many baskets."""
+        odds = self.odds
+        return Form(self, self.coordinates.B, self.coordinates.scale, odds / (1 + odds), 1 + odds)
+
+    @cached_property
+    def marginal_form(self) -> Form:
+        """K = L(I + L)⁻¹, prepared in the same way."""
+        R, scale = resolvent(self.coordinates, np.ones(1))[0][0], np.minimum(self.coordinates.scale, 1.0)
+        return Form(self, R, scale, self.odds, 1 / (1 + self.odds))
+
+    def log_dets(self, baskets: Baskets) -> FloatArray:
+        """Return log det(L_S) of many sets, −inf where it is zero."""
+        out = log_dets(self.form, baskets)
+        for i in np.flatnonzero(np.isnan(out)):
+            out[i] = self.log_det(baskets[i])
+        return out
+
     # -- all sets that contain some items ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _law(self) -> TiltedLaw:
+        return tilted_law(self.coordinates, 1.0)
+
+    @cached_property
+    def _free_error(self) -> float:
+        return rounding_error(self.coordinates, 1.0)
+
+    def check_precision(self) -> None:
+        """Warn or raise if rounding matters to the distribution of all sets. O(r³), once."""
+        say_precision(self._free_error, FREE, stacklevel=4)
+
+    def free_law(self, given: FloatArray | None = None, *, factor: float = 1.0) -> TiltedLaw:
+        """Return the distribution of the number of items beside those with rows ``given`` of Q; warn or raise if it is inaccurate.
+
+        The error of what is computed from it is larger by ``factor``. For items that never occur together, it is that of all sets.
+        """
+        law, error = self._law, self._free_error
+        if given is not None and len(given):
+            law = tilted_law(self.coordinates, 1.0, given)
+            error = rounding_error(self.coordinates, 1.0, given) if law.log_weight > -np.inf else error
+        say_precision(factor * error, FREE, stacklevel=4)
+        return law
 
     @cached_property
     def _log_alone(self) -> float:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
@@ -98,7 +99,7 @@ class Coins(NamedTuple):
     def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return log f(z) and u(z)."""
         change = np.multiply.outer(self.p, z - 1)
-        return complex_log1p(change), (z - 1) / (1 + change)
+        return log1p(change), (z - 1) / (1 + change)
 
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
         """Return Σ_z w P_z(i ∈ S). For light items, the sums over z come first."""
@@ -253,11 +254,3 @@ def _product(left: AnyArray, right: FloatArray) -> AnyArray:
     out = np.empty((len(left), right.shape[1]), complex)
     out.real, out.imag = left.real @ right, left.imag @ right
     return out
-
-
-def complex_log1p(values: AnyArray) -> AnyArray:
-    """Return log(1 + x) to full accuracy for small x, which NumPy's function has for real numbers only."""
-    if not np.iscomplexobj(values):
-        return np.log1p(values)
-    a, b = values.real, values.imag
-    return np.asarray(0.5 * np.log1p(a * (2 + a) + b * b) + 1j * np.arctan2(b, 1 + a))

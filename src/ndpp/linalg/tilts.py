@@ -7,7 +7,6 @@ this size is typical. The expected size increases with log ρ, and its derivativ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +15,6 @@ from ndpp._types import FloatArray, IntArray
 
 LEAST_VARIANCE = 1e-3
 """A smaller variance counts as this: where sizes hardly vary, steps are bounded by ``max_step``."""
-
-
-class Tilts(NamedTuple):
-    """log ρ, and the mean and the variance of the size under it, of several distributions."""
-
-    log_tilt: FloatArray
-    mean: FloatArray
-    variance: FloatArray
 
 
 def solve_tilts(
@@ -36,7 +27,7 @@ def solve_tilts(
     max_step: float = 3.0,
     unit: float = 0.0,
     max_steps: int = 100,
-) -> Tilts:
+) -> FloatArray:
     """Return log ρ under which about ``target`` items are expected of each of several distributions.
 
     Parameters
@@ -58,11 +49,11 @@ def solve_tilts(
     """
     x = np.array(start, np.float64)
     low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
-    mean, variance, moving = np.zeros_like(x), np.ones_like(x), np.arange(len(x))
+    moving = np.arange(len(x))
     for _ in range(max_steps):
         look()
-        mean[moving], variance[moving] = moments(x[moving], moving)
-        excess, spread = mean[moving] - target, np.maximum(variance[moving], LEAST_VARIANCE)
+        mean, variance = moments(x[moving], moving)
+        excess, spread = mean - target, np.maximum(variance, LEAST_VARIANCE)
         step = np.nan_to_num(np.clip(-excess / spread, -max_step, max_step))
         if unit:
             step = unit * np.round(step / unit)
@@ -75,7 +66,7 @@ def solve_tilts(
         if not len(moving):
             break
         x[moving] = _between(x[moving] + step, low[moving], high[moving], unit)
-    return Tilts(x, mean, variance)
+    return x
 
 
 def _between(x: FloatArray, low: FloatArray, high: FloatArray, unit: float) -> FloatArray:
@@ -94,7 +85,6 @@ def solve_tilt(
     *,
     within: float = 0.3,
     deviations: float = 0.0,
-    max_steps: int = 100,
 ) -> float:
     """Return log ρ under which about ``target`` items are expected of one distribution; see :func:`solve_tilts`.
 
@@ -111,10 +101,7 @@ def solve_tilt(
         mean, variance = moments(float(log_tilt[0]))
         return np.array([mean]), np.array([variance])
 
-    found = solve_tilts(
-        of_one, target, np.array([start]), within=within, deviations=deviations, max_steps=max_steps
-    )  # fmt: skip
-    return float(found.log_tilt[0])
+    return float(solve_tilts(of_one, target, np.array([start]), within=within, deviations=deviations)[0])
 
 
 def tilt_of_coins(log_odds: FloatArray, target: float, *, within: float = 0.1) -> float:

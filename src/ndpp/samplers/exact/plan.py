@@ -95,7 +95,7 @@ def centre(
         return mean[which], variance[which]
 
     found = solve_tilts(on_rungs, left, RUNG_STEP * rungs.astype(np.float64), max_step=12 * RUNG_STEP, unit=RUNG_STEP)
-    rungs = np.round(found.log_tilt / RUNG_STEP).astype(np.int64)
+    rungs = np.round(found / RUNG_STEP).astype(np.int64)
     return rungs, np.nan_to_num(mean, nan=1.0), np.maximum(np.nan_to_num(variance, nan=1.0), LEAST_VARIANCE)
 
 
