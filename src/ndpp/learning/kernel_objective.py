@@ -1,9 +1,7 @@
-"""The objective of a single kernel.
+"""The objective of a single kernel: :class:`~ndpp.learning.likelihood.KernelLoss` with noise.
 
-    −mean log det(L_Y) + log det(L + I) + α Σ ‖v_i‖²/μ_i + β Σ ‖b_i‖²/μ_i + γ Σ log(1 + 2σ_j/(σ_j² + 1))
-
-with μ_i the count of item i [Han et al., ICLR 2022, appendix]. Gradients are evaluated at X̂ plus fresh Gaussian noise, which is larger for
-rare items: it suppresses fine structure that would only memorise the training baskets.
+Gradients are evaluated at X̂ plus fresh Gaussian noise, which is larger for rare items: it suppresses fine structure that would only
+memorise the training baskets.
 """
 
 from __future__ import annotations
@@ -18,48 +16,10 @@ from torch import Tensor
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.learning.batches import Batch, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.likelihood import Likelihood
+from ndpp.learning.likelihood import KernelLoss, packed
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
-from ndpp.learning.objective import LESS, Loss, Narrower, Objective
-
-CUDA_MULTIPLE = 16
-"""On a GPU, basket sizes are rounded up to a multiple of this."""
-
-
-@dataclass(frozen=True)
-class KernelLoss:
-    """The loss as a function: ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i."""
-
-    form: KernelForm
-    likelihood: Likelihood
-    penalties: Tensor
-    noise: Tensor | None
-    gamma: float
-
-    def at(self, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None) -> Loss[Parameters]:
-        """Return the loss and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
-
-        The noise may be in single precision.
-        """
-        form, likelihood = self.form, self.likelihood
-        X, A = parameters.X, form.matrix(parameters.skew)
-        shrink = X.new_ones(1) if noise is None or self.noise is None else (1 + self.noise**2).rsqrt()
-        at = X if noise is None else (X + noise).mul_(shrink)
-        above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
-        decay = self.penalties * X
-        in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
-        penalty, in_penalty = form.penalty(parameters.skew)
-        in_skew = form.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + self.gamma * in_penalty
-        value = above.value - (below.value + likelihood.log_scales(batch).sum()) / batch.n_baskets
-        value = value + torch.dot(decay.view(-1), X.reshape(-1)) + self.gamma * penalty
-        return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
-
-    def log_probs(self, parameters: Parameters, baskets: Baskets) -> FloatArray:
-        """Return log P of each basket, in order; −inf for impossible baskets."""
-        X, A = parameters.X, self.form.matrix(parameters.skew)
-        return evaluated(baskets.sizes, lambda which: self.likelihood.log_probs(X, A, _packed(baskets, which, X)))
+from ndpp.learning.objective import Loss, Objective
 
 
 @dataclass(eq=False)
@@ -96,7 +56,8 @@ class KernelObjective(Objective[Parameters]):
         noise = self.noise / (1 + (counts[:, None] / self.rank) ** 2)
         self.function = KernelLoss(
             self.form,
-            Likelihood(self._scale, self._n_sym),
+            self._scale,
+            self._n_sym,
             self._tensor(penalties),
             self._tensor(noise) if noise.any() else None,
             self.gamma,
@@ -118,7 +79,7 @@ class KernelObjective(Objective[Parameters]):
 
     def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
         """Return the loss with fresh noise, and its gradient along the constraints."""
-        loss = self.function.at(at, _packed(self.training, which, at.X), noise=self.draw_noise(at.X))
+        loss = self.function.at(at, packed(self.training, which, at.X), noise=self.draw_noise(at.X))
         in_X = self.form.tangent(at, loss.gradient.X, self._scale, self._n_sym)
         return loss._replace(gradient=loss.gradient._replace(X=in_X))
 
@@ -154,15 +115,13 @@ class KernelObjective(Objective[Parameters]):
         W = inner_matrix(self.form, exact.skew, self._n_sym)
         return LowRankKernel((exact.X * scale[:, None]).numpy(), W, labels=labels)
 
-    def narrower(self) -> Narrower[Parameters] | None:
+    def narrower(self) -> KernelObjective | None:
         """Return an objective of about half the rank, for the baskets that are small enough."""
         rank = max(self.rank // 2, self.form.ranks(self.training.n_items)[0])
         training, validation = (part.select(max_size=rank) for part in (self.training, self.validation))
         if rank >= self.rank or not len(training) or not len(validation):
             return None
-        lost = self.n_baskets - len(training)
-        cost = f"it would drop {lost:,} of {self.n_baskets:,} baskets, which are larger" if lost else LESS
-        return Narrower(rank, replace(self, rank=rank, training=training, validation=validation), cost)
+        return replace(self, rank=rank, training=training, validation=validation)
 
     def state(self) -> Checkpoint:
         """Return the state of the generator of noise."""
@@ -171,7 +130,3 @@ class KernelObjective(Objective[Parameters]):
     def restore(self, saved: Checkpoint) -> None:
         """Restore the generator of noise."""
         self.generator.set_state(saved.tensors["generator"])
-
-
-def _packed(baskets: Baskets, which: IntArray, like: Tensor) -> Batch:
-    return pack(baskets, which, device=like.device, multiple=1 if like.device.type == "cpu" else CUDA_MULTIPLE)

@@ -1,7 +1,9 @@
-"""The log-likelihood of baskets under L = X W Xᵀ, W = Diag(I, A), A skew, and its gradient, written out.
+"""The loss of a single kernel L = X W Xᵀ, W = Diag(I, A), A skew, and its gradient, written out.
 
-Rows are scaled, x_i = s_i x̂_i, with larger s_i for popular items, so that all x̂_i have similar norms. All functions here
-take X̂. For a basket Y and C = Σ s_i² x̂_i x̂_iᵀ
+    −mean log det(L_Y) + log det(L + I) + α Σ ‖v_i‖²/μ_i + β Σ ‖b_i‖²/μ_i + γ Σ log(1 + 2σ_j/(σ_j² + 1))
+
+with μ_i the count of item i [Han et al., ICLR 2022, appendix]. Rows are scaled, x_i = s_i x̂_i, with larger s_i for popular items, so that
+all x̂_i have similar norms. All functions here take X̂. For a basket Y and C = Σ s_i² x̂_i x̂_iᵀ
 
     log P(Y) = Σ_{i∈Y} 2 log s_i + log det(X̂_Y W X̂_Yᵀ) − log det(I + W C).
 
@@ -12,14 +14,22 @@ and O(Σ k² d + k³) for the baskets. [Gartrell et al., ICLR 2021; Han et al., 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ndpp.learning.batches import Batch
+from ndpp._types import FloatArray, IntArray
+from ndpp.baskets import Baskets
+from ndpp.learning.batches import Batch, evaluated, pack
+from ndpp.learning.models import KernelForm, Parameters
+from ndpp.learning.objective import Loss
 
+CUDA_MULTIPLE = 16
+"""On a GPU, basket sizes are rounded up to a multiple of this."""
 JITTER = 1e-5
 """Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
 
@@ -33,37 +43,61 @@ class Gradient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Likelihood:
-    """The log-likelihood for row scales ``scale`` (n,) and ``n_sym`` symmetric columns, which come first in X̂.
+class KernelLoss:
+    """The loss for row scales ``scale`` (n,) and ``n_sym`` symmetric columns, which come first in X̂.
+
+    ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from ndpp import Baskets
-    >>> from ndpp.learning.batches import pack
-    >>> likelihood = Likelihood(torch.ones(2, dtype=torch.float64), 2)  # symmetric, L = I: all four sets alike
-    >>> X, A = torch.eye(2, dtype=torch.float64), torch.zeros(0, 0, dtype=torch.float64)
-    >>> batch = pack(Baskets.from_lists([[0], [0, 1]]), np.arange(2))
-    >>> likelihood.log_probs(X, A, batch).exp()
-    tensor([0.2500, 0.2500], dtype=torch.float64)
+    >>> from ndpp.learning.models import NoSkew
+    >>> X = torch.eye(2, dtype=torch.float64)  # symmetric, L = I: all four sets alike
+    >>> loss = KernelLoss(NoSkew(), torch.ones(2, dtype=torch.float64), 2, 0 * X, None, 0.0)
+    >>> np.exp(loss.log_probs(Parameters(X, X.new_zeros(0, 0)), Baskets.from_lists([[0], [0, 1]])))
+    array([0.25, 0.25])
     """
 
+    form: KernelForm
     scale: Tensor
     n_sym: int
+    penalties: Tensor
+    noise: Tensor | None
+    gamma: float
 
-    def log_probs(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
-        """Return log P of each basket, in the order of the batch; −inf for impossible baskets."""
-        rows, right, padding = self._gather(X, A, batch)
-        shifts = self.log_scales(batch)
+    def at(self, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None) -> Loss[Parameters]:
+        """Return the loss and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
+
+        The noise may be in single precision.
+        """
+        X, A = parameters.X, self.form.matrix(parameters.skew)
+        shrink = X.new_ones(1) if noise is None or self.noise is None else (1 + self.noise**2).rsqrt()
+        at = X if noise is None else (X + noise).mul_(shrink)
+        above, below = self.log_normalizer_gradient(at, A), self.log_dets_gradient(at, A, batch)
+        decay = self.penalties * X
+        in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
+        penalty, in_penalty = self.form.penalty(parameters.skew)
+        in_skew = self.form.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + self.gamma * in_penalty
+        value = above.value - (below.value + self._log_scales(batch).sum()) / batch.n_baskets
+        value = value + torch.dot(decay.view(-1), X.reshape(-1)) + self.gamma * penalty
+        return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
+
+    def log_probs(self, parameters: Parameters, baskets: Baskets) -> FloatArray:
+        """Return log P of each basket, in order; −inf for impossible baskets."""
+        X, A = parameters.X, self.form.matrix(parameters.skew)
+        log_normalizer: Tensor = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
+        return evaluated(baskets.sizes, lambda which: self._log_dets(X, A, packed(baskets, which, X)) - log_normalizer)
+
+    def _log_dets(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
+        """Return log det L_Y of each basket, in the order of the batch."""
+        shifts = self._log_scales(batch)
         n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
         out = [torch.zeros(n_empty, dtype=torch.float64, device=X.device)]
-        for start, m, k in batch.blocks:
-            block = slice(start, start + m * k)
-            sign, log_abs = torch.linalg.slogdet(self._minors(rows, right, padding, (start, m, k), 0.0))
+        for here, G in self._minors(_rows(X, batch), A, batch, 0.0):
+            sign, log_abs = torch.linalg.slogdet(G)
             # A determinant of zero may come out as a small number of either sign.
-            out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[block].view(m, k).sum(1))
-        log_normalizer: Tensor = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
-        return torch.cat(out) - log_normalizer
+            out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[here].view(G.shape[:2]).sum(1))
+        return torch.cat(out)
 
     def log_normalizer_gradient(self, X: Tensor, A: Tensor) -> Gradient:
         """Return log det(I + W C) and its gradient."""
@@ -78,55 +112,35 @@ class Likelihood:
 
     def log_dets_gradient(self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER) -> Gradient:
         """Return Σ_Y log det(G + jitter I) over the batch and its gradient, without the constant row scales."""
-        h = self.n_sym
-        rows, right, padding = self._gather(X, A, batch)
+        h, rows = self.n_sym, _rows(X, batch)
         total = torch.zeros((), dtype=torch.float64, device=X.device)
         SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
-        for start, m, k in batch.blocks:
-            block = slice(start, start + m * k)
-            LU, pivots, _ = torch.linalg.lu_factor_ex(self._minors(rows, right, padding, (start, m, k), jitter))
+        for here, G in self._minors(rows, A, batch, jitter):
+            m, k, _ = G.shape
+            LU, pivots, _ = torch.linalg.lu_factor_ex(G)
             total += LU.diagonal(dim1=-2, dim2=-1).abs().log().sum()
             identity = torch.eye(k, dtype=LU.dtype, device=LU.device).expand(m, k, k)
             inverse = torch.linalg.lu_solve(LU, pivots, identity).to(X.dtype)
-            Y = rows[block].view(m, k, -1)
-            SV[block] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
-            TB[block] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)
-        # The gradient of padding is zero, so it can be added to any item.
-        in_X = torch.zeros_like(X).index_add_(0, self._places(batch)[0], torch.cat([SV, TB @ A], 1))
-        return Gradient(total, in_X, -(rows[:, h:].T @ TB) / 2)
+            Y = rows[here].view(m, k, -1)
+            SV[here] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
+            TB[here] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)
+        in_X = X.new_zeros(len(X) + batch.padded, X.shape[1]).index_add_(0, batch.items, torch.cat([SV, TB @ A], 1))
+        return Gradient(total, in_X[: len(X)], -(rows[:, h:].T @ TB) / 2)
 
-    def log_scales(self, batch: Batch) -> Tensor:
+    def _log_scales(self, batch: Batch) -> Tensor:
         """Return 2 log s_i of each entry of the batch in double precision, and zero for padding."""
-        places, padding = self._places(batch)
-        shifts = 2 * torch.log(self.scale[places].double())
-        return shifts if padding is None else shifts.masked_fill_(padding, 0.0)
+        return 2 * torch.log(F.pad(self.scale, (0, 1), value=1.0)[batch.items].double())
 
-    def _places(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return the items of the batch, with a valid id in place of padding, and the mask of the padding."""
-        if not batch.padded:
-            return batch.items, None
-        return batch.items.clamp(max=len(self.scale) - 1), batch.items == len(self.scale)
-
-    def _gather(self, X: Tensor, A: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the rows of X̂ for the batch (zero for padding), the same times W, and the mask of the padding."""
-        places, padding = self._places(batch)
-        rows = X[places]
-        if padding is not None:
-            rows.masked_fill_(padding[:, None], 0.0)
-        return rows, torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1), padding
-
-    def _minors(
-        self, rows: Tensor, right: Tensor, padding: Tensor | None, block: tuple[int, int, int], jitter: float
-    ) -> Tensor:
-        """Return G + jitter I of the baskets of one block in double precision; padding is an identity."""
-        start, m, k = block
-        here = slice(start, start + m * k)
-        G = (right[here].view(m, k, -1) @ rows[here].view(m, k, -1).mT).double()
-        diagonal = G.diagonal(dim1=-2, dim2=-1)
-        diagonal.add_(jitter)
-        if padding is not None:
-            diagonal.masked_fill_(padding[here].view(m, k), 1.0)
-        return G
+    def _minors(self, rows: Tensor, A: Tensor, batch: Batch, jitter: float) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the place of the baskets of each size in the batch, and their G + jitter I in double precision; padding is an identity."""
+        right = torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1)
+        for start, m, k in batch.blocks:
+            here = slice(start, start + m * k)
+            G = (right[here].view(m, k, -1) @ rows[here].view(m, k, -1).mT).double()
+            diagonal = G.diagonal(dim1=-2, dim2=-1).add_(jitter)
+            if batch.padded:
+                diagonal.masked_fill_((batch.items[here] == len(self.scale)).view(m, k), 1.0)
+            yield here, G
 
     def _gram(self, X: Tensor) -> tuple[Tensor, Tensor]:
         scaled = X * self.scale[:, None]
@@ -138,3 +152,13 @@ class Likelihood:
         M = torch.cat([C[: self.n_sym], A.double() @ C[self.n_sym :]])
         M.diagonal().add_(1.0)
         return M
+
+
+def _rows(X: Tensor, batch: Batch) -> Tensor:
+    """Return the rows of X̂ for each entry of the batch, of zeros for padding."""
+    return (F.pad(X, (0, 0, 0, 1)) if batch.padded else X)[batch.items]
+
+
+def packed(baskets: Baskets, which: IntArray, like: Tensor) -> Batch:
+    """Return some of the baskets as a batch on the device of ``like``."""
+    return pack(baskets, which, device=like.device, multiple=1 if like.device.type == "cpu" else CUDA_MULTIPLE)

@@ -17,9 +17,6 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.laws.law import Law
 from ndpp.learning.checkpoint import Checkpoint
 
-LESS = "it fits as well or worse, more so in large catalogues"
-"""What a smaller rank costs, as far as it was measured (docs/learning.md)."""
-
 
 class Tensors(Protocol):
     """Parameters, or their gradient: a named tuple of tensors."""
@@ -47,14 +44,6 @@ class Loss(NamedTuple, Generic[P]):
         return bool(torch.isfinite(self.value + sum(tensor.sum() for tensor in self.gradient)))
 
 
-class Narrower(NamedTuple, Generic[P]):
-    """An objective of a smaller rank, to be timed, and what that rank costs, in words."""
-
-    rank: int
-    objective: Objective[P]
-    cost: str
-
-
 class Objective(ABC, Generic[P]):
     """What a :class:`~ndpp.learning.trainer.Trainer` minimises: a mean over ``n_baskets`` training baskets, from ``start`` on.
 
@@ -72,6 +61,7 @@ class Objective(ABC, Generic[P]):
     rates: tuple[float, ...]
     """Learning rate of each tensor, relative to that of training."""
     n_baskets: int
+    rank: int
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
@@ -86,8 +76,8 @@ class Objective(ABC, Generic[P]):
         """Return the distribution, in double precision."""
 
     @abstractmethod
-    def narrower(self) -> Narrower[P] | None:
-        """Return an objective of about half the rank; None if the rank cannot be smaller."""
+    def narrower(self) -> Objective[P] | None:
+        """Return an objective of about half the rank, perhaps of fewer baskets; None if the rank cannot be smaller."""
 
     @abstractmethod
     def state(self) -> Checkpoint:
