@@ -19,6 +19,7 @@ from ndpp.errors import PrecisionError
 from ndpp.learning import NDPP, checkpoint
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import Parameters
+from ndpp.learning.objective import clone
 from ndpp.learning.trainer import Trainer
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
@@ -95,7 +96,7 @@ def test_weights_and_noise_follow_the_counts(baskets: Baskets):
 
 def test_noise_is_relative_to_what_it_is_added_to(baskets: Baskets):
     objective = _objective(baskets)
-    now, h, noise = objective.start.clone(), objective.function.n_sym, objective.function.noise
+    now, h, noise = clone(objective.start), objective.function.n_sym, objective.function.noise
     now.X[:, :h], now.X[:, h:] = 2.0, 3.0
     objective.begin_epoch(now)
     sizes = objective.deviations

@@ -19,7 +19,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.likelihood import KernelLoss, packed
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
-from ndpp.learning.objective import Loss, Objective
+from ndpp.learning.objective import Loss, Objective, clone
 
 
 @dataclass(eq=False)
@@ -97,7 +97,7 @@ class KernelObjective(Objective[Parameters]):
 
     def finish(self, mean: Parameters) -> Parameters:
         """Return the mean, corrected for the noise, with the constraints imposed."""
-        mean = mean.clone()
+        mean = clone(mean)
         if self.function.noise is not None:
             self.form.correct_for_noise(mean, self.function.noise, self._scale, self._n_sym)
         self.project(mean)
@@ -109,7 +109,7 @@ class KernelObjective(Objective[Parameters]):
 
     def law(self, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
         """Return the kernel, with the constraints imposed in double precision."""
-        exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
+        exact = clone(Parameters(*(tensor.detach().cpu().double() for tensor in parameters)))
         scale = self._scale.cpu().double()
         self.form.constrain(exact, scale, self._n_sym)
         W = inner_matrix(self.form, exact.skew, self._n_sym)

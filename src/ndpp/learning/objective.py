@@ -7,8 +7,7 @@ items and over families of :mod:`~ndpp.learning.mixture_objective`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,20 +16,13 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.laws.law import Law
 from ndpp.learning.checkpoint import Checkpoint
 
-
-class Tensors(Protocol):
-    """Parameters, or their gradient: a named tuple of tensors."""
-
-    def clone(self) -> Self:
-        """Return a copy that shares no memory."""
-        ...
-
-    def _asdict(self) -> dict[str, Any]: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
+P = TypeVar("P", bound=NamedTuple)
+"""Parameters, or their gradient: a named tuple of tensors."""
 
 
-P = TypeVar("P", bound=Tensors)
+def clone(parameters: P) -> P:
+    """Return a copy that shares no memory."""
+    return parameters._make(tensor.clone() for tensor in parameters)
 
 
 class Loss(NamedTuple, Generic[P]):
@@ -89,7 +81,7 @@ class Objective(ABC, Generic[P]):
 
     def finish(self, mean: P) -> P:
         """Return a running mean of the parameters in the form that is kept."""
-        return mean.clone()
+        return clone(mean)
 
     # What an objective may do between steps and epochs; by default nothing.
 

@@ -41,10 +41,6 @@ class Components(NamedTuple):
     levels: Tensor
     shares: Tensor
 
-    def clone(self) -> Components:
-        """Return a copy that shares no memory."""
-        return Components(*(tensor.clone() for tensor in self))
-
     def log_odds(self) -> Tensor:
         """Return log Δ, shape (C, n)."""
         return torch.addmm(self.bias + self.levels[:, None], self.missions, self.factors.T)
