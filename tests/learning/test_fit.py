@@ -22,7 +22,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, trainer
 from ndpp.learning.base import set_aside
-from ndpp.learning.likelihood import KernelLoss
+from ndpp.learning.kernel_objective import KernelLoss
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 30, "random_state": 0}
 

@@ -14,7 +14,7 @@ import torch
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
-from ndpp.learning.likelihood import KernelLoss
+from ndpp.learning.kernel_objective import KernelLoss
 from ndpp.learning.models import FreeSkew, KernelForm, NoSkew, OrthogonalPairs, Parameters, inner_matrix
 
 FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]

@@ -172,12 +172,9 @@ class Trainer(Generic[P]):
             tensor.copy_(saved.tensors[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        out: dict[str, Tensor] = {}
-        for name, parameters in {"now": self.now, "before": self.before, "mean": self.mean, "best": self.best}.items():
-            out |= {f"{name}.{part}": tensor for part, tensor in parameters._asdict().items()}
-        for part, moments in self.adam.items():
-            out |= {f"adam.{part}.{name}": tensor for name, tensor in moments.items()}
-        return out
+        groups: dict[str, dict[str, Tensor]] = {f"adam.{part}": moments for part, moments in self.adam.items()}
+        groups |= {name: getattr(self, name)._asdict() for name in ("now", "before", "mean", "best")}
+        return {f"{group}.{name}": tensor for group, own in groups.items() for name, tensor in own.items()}
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
         """Return the tensors that Adam updates, which must not be empty."""
