@@ -205,7 +205,12 @@ def test_explanations_are_found_at_their_old_names(old: str, new: str) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "instead"),
-    [("explain", "reasons", "why=True"), ("explain", "popularity", "describe"), ("metrics", "SizeClass", "select")],
+    [
+        ("explain", "reasons", "why=True"),
+        ("explain", "popularity", "describe"),
+        ("metrics", "SizeClass", "select"),
+        ("metrics", "LargestId", "largest-id"),
+    ],
 )
 def test_names_that_are_gone_say_what_to_use(module: str, name: str, instead: str) -> None:
     with pytest.raises(AttributeError, match=rf"ndpp\.{module}\.{name} is gone; use .*{instead}"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,6 @@ import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
 from ndpp.learning.kernel_objective import KernelLoss
-from ndpp.learning.likelihood import Likelihood
 from ndpp.learning.models import FreeSkew, KernelForm, NoSkew, OrthogonalPairs, Parameters, inner_matrix
 
 FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
@@ -27,15 +28,15 @@ def problem_of(form: KernelForm, *, n_items: int = 6, rank: int = 6, seed: int =
     parameters = Parameters(
         torch.from_numpy(rng.standard_normal((n_items, rank))), torch.from_numpy(form.random(rng, n_skew, 0.7))
     )
-    likelihood = Likelihood(torch.from_numpy(rng.uniform(0.3, 2.0, n_items)), n_sym)
+    scale = torch.from_numpy(rng.uniform(0.3, 2.0, n_items))
     weights = rng.uniform(0.0, 0.2, (n_items, rank))
     noise = rng.uniform(0.1, 0.9, (n_items, 1))
-    return KernelLoss(form, likelihood, torch.from_numpy(weights), torch.from_numpy(noise), GAMMA), parameters
+    return KernelLoss(form, scale, n_sym, torch.from_numpy(weights), torch.from_numpy(noise), GAMMA), parameters
 
 
-def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]) -> torch.Tensor:
+def plain_log_probs(problem: KernelLoss, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]) -> torch.Tensor:
     """Return log P of each basket from the dense kernel."""
-    scaled, h = likelihood.scale[:, None] * X, likelihood.n_sym
+    scaled, h = problem.scale[:, None] * X, problem.n_sym
     L = scaled[:, :h] @ scaled[:, :h].T + scaled[:, h:] @ A @ scaled[:, h:].T
     log_normalizer = torch.logdet(L + torch.eye(len(L), dtype=X.dtype))
     log_dets = [torch.logdet(L[items][:, items]) if items else 0 * log_normalizer for items in baskets]
@@ -44,7 +45,7 @@ def plain_log_probs(likelihood: Likelihood, X: torch.Tensor, A: torch.Tensor, ba
 
 def plain_loss(problem: KernelLoss, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
     A = problem.form.matrix(parameters.skew)
-    value = -plain_log_probs(problem.likelihood, parameters.X, A, sets).mean()
+    value = -plain_log_probs(problem, parameters.X, A, sets).mean()
     if isinstance(problem.form, OrthogonalPairs):
         sigma = parameters.skew.exp()
         value = value + GAMMA * torch.log(1 + 2 * sigma / (sigma**2 + 1)).sum()
@@ -58,8 +59,8 @@ def batch_of(sets: list[list[int]], multiple: int = 1) -> Batch:
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_log_probs_are_the_enumerated_ones(form: KernelForm):
     problem, parameters = problem_of(form, rank=6)
-    scaled = (problem.likelihood.scale[:, None] * parameters.X).numpy()
-    L = scaled @ inner_matrix(form, parameters.skew, problem.likelihood.n_sym) @ scaled.T
+    scaled = (problem.scale[:, None] * parameters.X).numpy()
+    L = scaled @ inner_matrix(form, parameters.skew, problem.n_sym) @ scaled.T
     law = oracles.enumerate_law(L)
     sets = oracles.subsets(6)
     values = problem.log_probs(parameters, Baskets.from_lists(sets, n_items=6))
@@ -69,7 +70,7 @@ def test_log_probs_are_the_enumerated_ones(form: KernelForm):
 
 def test_impossible_sets_have_log_probability_minus_infinity():
     X = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    loss = KernelLoss(NoSkew(), Likelihood(torch.ones(3, dtype=torch.float64), 2), torch.zeros_like(X), None, 0.0)
+    loss = KernelLoss(NoSkew(), torch.ones(3, dtype=torch.float64), 2, torch.zeros_like(X), None, 0.0)
     values = loss.log_probs(Parameters(X, X.new_zeros(0, 0)), Baskets.from_lists([[0, 1], [0, 2]]))
     assert values[0] == -np.inf
     assert values[1] == pytest.approx(-np.log(3 * 2))
@@ -78,7 +79,7 @@ def test_impossible_sets_have_log_probability_minus_infinity():
 @pytest.mark.parametrize("multiple", [1, 4])
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_loss_and_gradient_are_those_of_autograd(form: KernelForm, multiple: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Likelihood.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
+    monkeypatch.setattr(KernelLoss.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
     problem, parameters = problem_of(form)
     loss = problem.at(parameters, batch_of(SETS, multiple))
     leaves = Parameters(*(tensor.clone().requires_grad_() for tensor in parameters))
@@ -118,17 +119,17 @@ def test_a_wrong_gradient_is_noticed():
 
 
 def test_jitter_gives_forbidden_baskets_a_gradient():
-    likelihood = Likelihood(torch.ones(6, dtype=torch.float64), 2)
     X, A = torch.ones(6, 2, dtype=torch.float64), torch.zeros(0, 0, dtype=torch.float64)
-    gradient = likelihood.log_dets_gradient(X, A, batch_of([[0, 1]]))
+    gradient = KernelLoss(NoSkew(), torch.ones(6, dtype=torch.float64), 2, 0 * X, None, 0.0).log_dets_gradient(
+        X, A, batch_of([[0, 1]])
+    )
     assert torch.isfinite(gradient.X).all()
     assert torch.isfinite(gradient.value)
 
 
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
-    likelihood = Likelihood(problem.likelihood.scale.float(), problem.likelihood.n_sym)
-    single = KernelLoss(problem.form, likelihood, problem.penalties.float(), problem.noise, GAMMA)
+    single = replace(problem, scale=problem.scale.float(), penalties=problem.penalties.float())
     exact = problem.at(parameters, batch_of(SETS))
     near = single.at(Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32
@@ -142,8 +143,8 @@ def test_single_precision_parameters_are_enough():
 def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(form: KernelForm):
     """Single precision for the parameters, double for the determinants."""
     problem, parameters = problem_of(form)
-    likelihood = Likelihood(problem.likelihood.scale.float().cuda(), problem.likelihood.n_sym)
-    there = KernelLoss(form, likelihood, problem.penalties.float().cuda(), None, GAMMA)
+    scale, penalties = (tensor.float().cuda() for tensor in (problem.scale, problem.penalties))
+    there = replace(problem, scale=scale, penalties=penalties, noise=None)
     batch = batch_of(SETS, 16)
     exact = problem.at(parameters, batch_of(SETS))
     near = there.at(Parameters(*(t.float().cuda() for t in parameters)), batch._replace(items=batch.items.cuda()))

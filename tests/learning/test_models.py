@@ -22,6 +22,7 @@ from ndpp.learning.models import (
     _orthonormal,
     inner_matrix,
 )
+from ndpp.learning.objective import clone
 
 FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 COUNTS = np.array([0.0, 1.0, 5.0, 200.0, 990.0, 1000.0, 30.0, 30.0])
@@ -111,7 +112,7 @@ def test_orthogonal_constraints_hold(start: TrainingStart):
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_rescaling_multiplies_the_kernel(form: KernelForm):
     parameters, scale, n_sym = started(form, PopularityStart())
-    before = kernel_of(form, parameters.clone(), scale, n_sym).to_dense()
+    before = kernel_of(form, clone(parameters), scale, n_sym).to_dense()
     form.rescale(parameters, 3.0, n_sym)
     np.testing.assert_allclose(kernel_of(form, parameters, scale, n_sym).to_dense(), 3 * before, rtol=1e-12, atol=1e-14)
 

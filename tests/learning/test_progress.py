@@ -16,9 +16,8 @@ pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 from ndpp import Baskets
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest
-from ndpp.learning.contest import Contest
+from ndpp.learning.contest import LESS, Contest
 from ndpp.learning.mixture_objective import MixtureObjective
-from ndpp.learning.objective import LESS
 from ndpp.learning.trainer import Trainer
 
 rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 from ndpp import Baskets, LowRankKernel, Mixture, metrics
 from ndpp.datasets import make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, PrecisionError
-from ndpp.metrics import LargestId, models
+from ndpp.metrics import models
 from ndpp.metrics.likelihood import random_sets
 from ndpp.metrics.models import log_size_probabilities
 
@@ -273,7 +273,7 @@ def test_only_rankers():
 
 def test_no_model_and_no_basket_of_two():
     assert str(metrics.compare_models({}, TEST)).startswith("400 baskets")
-    found = metrics.compare_models({"popular": POPULAR}, TEST.select(max_size=1), rng=0, holdout=LargestId())
+    found = metrics.compare_models({"popular": POPULAR}, TEST.select(max_size=1), rng=0, holdout="largest-id")
     assert found.n_held_out == 0
     assert np.isnan(found.rows[0].hit_rate.value)
     assert np.isfinite(found.rows[0].log_likelihood.value)

@@ -57,12 +57,10 @@ def evaluate(
       ndpp evaluate model.safetensors test.txt --json -o result.json
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
-    from ndpp import metrics
 
     check_output(output, inputs=(model, baskets, train, validation))
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
-    rule = metrics.LargestId() if holdout == "largest-id" else metrics.RandomHoldout()
-    options: dict[str, Any] = {"k": top, "holdout": rule, "level": level, "n_boot": bootstrap, "rng": seed}
+    options: dict[str, Any] = {"k": top, "holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
     law, source = load_model(model), Source(baskets, reading)
     with working("evaluating"):
         _, found, notes = compare(law, source, train, validation, ids=ids, **options)

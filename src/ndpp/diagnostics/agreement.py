@@ -11,13 +11,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 
 MIN_DRAWS = 20
 """With fewer draws, standard errors mean little."""
+N_GROUPS, SIGMAS = 12, 4.0
+"""Number of groups of items, and the limit for a single comparison, in standard errors."""
 MAX_CLASSES, DRAWS_PER_CLASS = 6, 25
 """Maximum number of classes of sizes, and draws expected in each, enough for its share to be nearly normal."""
 
@@ -26,19 +27,17 @@ MAX_CLASSES, DRAWS_PER_CLASS = 6, 25
 class Agreement:
     """Differences between two distributions in several statistics. ``str`` says in words whether they agree.
 
-    ``z`` holds the differences in standard errors, ``names`` the statistics, ``n_draws`` the number of draws of each
-    sample. ``sigmas`` would be the limit for a single comparison.
+    ``z`` holds the differences in standard errors, ``names`` the statistics, ``n_draws`` the number of draws of each sample.
     """
 
     names: tuple[str, ...]
     z: FloatArray
-    sigmas: float
     n_draws: tuple[int, ...]
 
     @property
     def limit(self) -> float:
-        """Largest |z| allowed, which keeps the false-alarm rate of all comparisons at that of one at ``sigmas``."""
-        return float(-ndtri(ndtr(-self.sigmas) / max(1, len(self.z))))
+        """Largest |z| allowed, which keeps the false-alarm rate of all comparisons at that of one at four standard errors."""
+        return float(-ndtri(ndtr(-SIGMAS) / max(1, len(self.z))))
 
     @property
     def largest(self) -> float:
@@ -63,21 +62,15 @@ class Agreement:
         )
 
 
-def compare_samples(
-    kernel: LowRankKernel, first: Baskets, second: Baskets, *, n_groups: int = 12, sigmas: float = 4.0
-) -> Agreement:
+def compare_samples(kernel: LowRankKernel, first: Baskets, second: Baskets) -> Agreement:
     """Compare two samples: size distribution, items of each group, mean size and mean log det.
 
     Parameters
     ----------
     kernel : LowRankKernel
-        Defines log det, and groups of items with similar inclusion probabilities.
+        Defines log det, and groups of items with similar inclusion probabilities and equal shares of all items drawn.
     first, second : Baskets
         Independent draws. Draws of a walk must be far enough apart; see :func:`effective_sample_size`.
-    n_groups : int
-        Number of groups, which have equal shares of all items drawn.
-    sigmas : float
-        Limit for a single comparison, in standard errors; adjusted for the number of comparisons.
 
     Examples
     --------
@@ -85,23 +78,21 @@ def compare_samples(
     >>> from ndpp.datasets import make_kernel
     >>> kernel = make_kernel(30, 6, rng=0)
     >>> draws = ndpp.samplers.Cholesky.prepare(kernel).sample(200, rng=1).baskets
-    >>> compare_samples(kernel, kernel.sample(200, rng=2), draws, n_groups=5).agrees
+    >>> compare_samples(kernel, kernel.sample(200, rng=2), draws).agrees
     True
     """
     samples = (first, second)
     _check_samples(kernel, samples)
-    groups, edges = _groups(kernel, n_groups), _size_edges(kernel, samples)
+    groups, edges = _groups(kernel), _size_edges(kernel, samples)
     values = [np.column_stack([_statistics(baskets, groups, edges), kernel.log_dets(baskets)]) for baskets in samples]
     if not all(np.isfinite(sample).all() for sample in values):
         raise InvalidInputError("a basket has probability zero under the kernel, so it was drawn from another one")
     error = np.sqrt(sum(sample.var(axis=0, ddof=1) / len(sample) for sample in values))
     z = _in_errors(values[0].mean(axis=0) - values[1].mean(axis=0), error)
-    return Agreement((*_names(groups, edges), "log det"), z, sigmas, (len(first), len(second)))
+    return Agreement((*_names(groups, edges), "log det"), z, (len(first), len(second)))
 
 
-def compare_with_law(
-    kernel: LowRankKernel, baskets: Baskets, *, size: int | None = None, n_groups: int = 12, sigmas: float = 4.0
-) -> Agreement:
+def compare_with_law(kernel: LowRankKernel, baskets: Baskets, *, size: int | None = None) -> Agreement:
     """Compare independent draws with the closed forms of the kernel: size distribution, and items of each group.
 
     ``size`` is that of the sampler, None for sets of all sizes; the other parameters are those of
@@ -112,15 +103,15 @@ def compare_with_law(
     >>> import ndpp
     >>> from ndpp.datasets import make_kernel
     >>> kernel = make_kernel(30, 6, rng=0)
-    >>> compare_with_law(kernel, kernel.sample(200, size=3, rng=2), size=3, n_groups=5).agrees
+    >>> compare_with_law(kernel, kernel.sample(200, size=3, rng=2), size=3).agrees
     True
-    >>> print(compare_with_law(kernel, kernel.sample(200, size=3, rng=2), n_groups=5))
+    >>> print(compare_with_law(kernel, kernel.sample(200, size=3, rng=2)))
     The distributions differ: ...
     """
     _check_samples(kernel, (baskets,))
     if size is not None and np.any(baskets.sizes != size):
         raise InvalidInputError(f"expected sets of {size} items; one has {baskets.sizes[baskets.sizes != size][0]}")
-    groups = _groups(kernel, n_groups)
+    groups = _groups(kernel)
     edges = _size_edges(kernel, (baskets,)) if size is None else np.empty(0, np.int64)
     tails = np.cumsum(kernel.size_distribution()[::-1])[::-1][edges]
     items = np.bincount(groups, kernel.inclusion_probabilities(size=size), groups.max() + 1)
@@ -132,7 +123,7 @@ def compare_with_law(
     variance[: len(edges)] = least[: len(edges)]  # exact for indicators
     error = np.sqrt(variance / len(values))
     z = _in_errors(values.mean(axis=0) - expected, error)
-    return Agreement(_names(groups, edges), z, sigmas, (len(baskets),))
+    return Agreement(_names(groups, edges), z, (len(baskets),))
 
 
 def _check_samples(kernel: LowRankKernel, samples: tuple[Baskets, ...]) -> None:
@@ -143,14 +134,13 @@ def _check_samples(kernel: LowRankKernel, samples: tuple[Baskets, ...]) -> None:
             raise InvalidInputError(f"the baskets are over {baskets.n_items} items; the kernel has {kernel.n_items}")
 
 
-def _groups(kernel: LowRankKernel, n_groups: int) -> IntArray:
+def _groups(kernel: LowRankKernel) -> IntArray:
     """Return the group of each item: similar inclusion probabilities, equal shares of all items drawn."""
-    n_groups = check_count(n_groups, "n_groups", least=1)
     inclusion = kernel.inclusion_probabilities()
     order = np.argsort(-inclusion, kind="stable")
     mass = np.cumsum(inclusion[order]) - inclusion[order] / 2
     groups = np.empty(kernel.n_items, np.int64)
-    groups[order] = np.minimum((n_groups * mass / (inclusion.sum() or 1.0)).astype(np.int64), n_groups - 1)
+    groups[order] = np.minimum((N_GROUPS * mass / (inclusion.sum() or 1.0)).astype(np.int64), N_GROUPS - 1)
     return np.unique(groups, return_inverse=True)[1]
 
 

@@ -1,7 +1,7 @@
 """Mini-batches: baskets sorted by size, so that the baskets of each size form a dense block.
 
-A CPU needs no padding. On a GPU, where kernel launches cost more than arithmetic, sizes are rounded up, and the padding
-refers to a row of zeros after the last item.
+A CPU needs no padding, though larger blocks may pay. On a GPU, where kernel launches cost more than arithmetic, sizes are rounded up,
+and the padding refers to a row of zeros after the last item.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import torch
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 
+CUDA_MULTIPLE = 16
+"""On a GPU, sizes of baskets are rounded up to a multiple of this."""
 EVALUATED = 2000
 """Baskets whose probabilities are computed at a time."""
 
@@ -34,7 +36,7 @@ class Batch(NamedTuple):
 
 
 def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> Batch:
-    """Return the baskets at the indices ``which`` as one batch, with sizes rounded up to a multiple of ``multiple``.
+    """Return the baskets at the indices ``which`` as one batch, with sizes rounded up to a multiple of ``multiple`` on the CPU.
 
     Examples
     --------
@@ -45,6 +47,7 @@ def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu
     [1, 5, 0, 3]
     """
     chosen = baskets[which[np.argsort(baskets.sizes[which], kind="stable")]]
+    multiple = multiple if torch.device(device).type == "cpu" else CUDA_MULTIPLE
     room = -(-chosen.sizes // multiple) * multiple
     items = np.full(room.sum(), baskets.n_items, np.int64)
     begin = np.cumsum(room) - room

@@ -28,6 +28,8 @@ MARGIN = 0.01
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
 TIMED = 4
 """Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
+LESS = "it fits as well or worse, more so in large catalogues"
+"""What a smaller rank costs, as far as it was measured (docs/learning.md)."""
 WORTH_ASKING = 10.0
 """Seconds of training below which a smaller rank is not considered."""
 WORTH_SAYING = 0.9
@@ -142,11 +144,14 @@ class Contest(Generic[P]):
         if len(found) < len(goals):
             return
         try:
-            less = self.seconds_left([seconds_per_epoch(one.objective, lead.settings, lead.seed) for one in found])
+            less = self.seconds_left([seconds_per_epoch(one, lead.settings, lead.seed) for one in found])
         except PrecisionError:
             return
         if less < WORTH_SAYING * total:
-            yield f"with rank {found[0].rank} at most about {duration(less)}; {found[0].cost}"
+            before = lead.objective.n_baskets
+            lost = before - found[0].n_baskets
+            cost = f"it would drop {lost:,} of {before:,} baskets, which are larger" if lost else LESS
+            yield f"with rank {found[0].rank} at most about {duration(less)}; {cost}"
 
     def state(self) -> Checkpoint:
         """Return a checkpoint: of the one candidate, with its name, or of all, with the name of each before those of its tensors."""

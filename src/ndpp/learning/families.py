@@ -166,7 +166,7 @@ class FamilyData(NamedTuple):
     def pack(self, which: IntArray, like: Tensor) -> FamilyBatch:
         """Return some of the baskets as a batch on the device of ``like``."""
         order = which[np.argsort(self.touched.sizes[which], kind="stable")]
-        families = pack(self.touched, order, device=like.device, multiple=tied.MULTIPLE[like.device.type])
+        families = pack(self.touched, order, device=like.device, multiple=tied.MULTIPLE)
         counts = self.first[order + 1] - self.first[order]
         rows = np.repeat(self.first[order] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         owner = torch.from_numpy(np.repeat(np.arange(len(order)), counts)).to(like.device)

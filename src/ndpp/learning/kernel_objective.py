@@ -1,18 +1,29 @@
-"""The objective of a single kernel.
+"""The objective of a single kernel L = X W Xᵀ, W = Diag(I, A), A skew, and its gradient, written out.
 
     −mean log det(L_Y) + log det(L + I) + α Σ ‖v_i‖²/μ_i + β Σ ‖b_i‖²/μ_i + γ Σ log(1 + 2σ_j/(σ_j² + 1))
 
-with μ_i the count of item i [Han et al., ICLR 2022, appendix]. Gradients are evaluated at X̂ plus fresh Gaussian noise, which is larger for
-rare items: it suppresses fine structure that would only memorise the training baskets.
+with μ_i the count of item i [Han et al., ICLR 2022, appendix]. Rows are scaled, x_i = s_i x̂_i, with larger s_i for popular items, so that
+all x̂_i have similar norms. All functions here take X̂. For a basket Y and C = Σ s_i² x̂_i x̂_iᵀ
+
+    log P(Y) = Σ_{i∈Y} 2 log s_i + log det(X̂_Y W X̂_Yᵀ) − log det(I + W C).
+
+With G = X̂_Y W X̂_Yᵀ, S = G⁻¹ + G⁻ᵀ and T = G⁻¹ − G⁻ᵀ the gradient of log det G is S V̂_Y in the symmetric columns,
+T B̂_Y A in the skew ones, and −½ B̂_Yᵀ T B̂_Y in A. A step costs O(n d²) for C and its gradient, two matrix products,
+and O(Σ k² d + k³) for the baskets. [Gartrell et al., ICLR 2021; Han et al., ICLR 2022]
+
+Training adds fresh Gaussian noise to X̂ in every step, which is larger for rare items: it suppresses fine structure that would only memorise
+the training baskets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
@@ -20,20 +31,40 @@ from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.batches import Batch, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.likelihood import Likelihood
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
-from ndpp.learning.objective import LESS, Loss, Narrower, Objective
+from ndpp.learning.objective import Loss, Objective, clone
 
-CUDA_MULTIPLE = 16
-"""On a GPU, basket sizes are rounded up to a multiple of this."""
+JITTER = 1e-5
+"""Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
+
+
+class Gradient(NamedTuple):
+    """A value with its gradients in X̂ and in A, the latter as a skew matrix: dvalue = Σ_ij A'_ij dA_ij for skew dA."""
+
+    value: Tensor
+    X: Tensor
+    A: Tensor
 
 
 @dataclass(frozen=True)
 class KernelLoss:
-    """The loss as a function: ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i."""
+    """The loss for row scales ``scale`` (n,) and ``n_sym`` symmetric columns, which come first in X̂.
+
+    ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ndpp.learning.models import NoSkew
+    >>> X = torch.eye(2, dtype=torch.float64)  # symmetric, L = I: all four sets alike
+    >>> loss = KernelLoss(NoSkew(), torch.ones(2, dtype=torch.float64), 2, 0 * X, None, 0.0)
+    >>> np.exp(loss.log_probs(Parameters(X, X.new_zeros(0, 0)), Baskets.from_lists([[0], [0, 1]])))
+    array([0.25, 0.25])
+    """
 
     form: KernelForm
-    likelihood: Likelihood
+    scale: Tensor
+    n_sym: int
     penalties: Tensor
     noise: Tensor | None
     gamma: float
@@ -43,23 +74,92 @@ class KernelLoss:
 
         The noise may be in single precision.
         """
-        form, likelihood = self.form, self.likelihood
-        X, A = parameters.X, form.matrix(parameters.skew)
+        X, A = parameters.X, self.form.matrix(parameters.skew)
         shrink = X.new_ones(1) if noise is None or self.noise is None else (1 + self.noise**2).rsqrt()
         at = X if noise is None else (X + noise).mul_(shrink)
-        above, below = likelihood.log_normalizer_gradient(at, A), likelihood.log_dets_gradient(at, A, batch)
+        above, below = self.log_normalizer_gradient(at, A), self.log_dets_gradient(at, A, batch)
         decay = self.penalties * X
         in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
-        penalty, in_penalty = form.penalty(parameters.skew)
-        in_skew = form.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + self.gamma * in_penalty
-        value = above.value - (below.value + likelihood.log_scales(batch).sum()) / batch.n_baskets
+        penalty, in_penalty = self.form.penalty(parameters.skew)
+        in_skew = self.form.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + self.gamma * in_penalty
+        value = above.value - (below.value + self._log_scales(batch).sum()) / batch.n_baskets
         value = value + torch.dot(decay.view(-1), X.reshape(-1)) + self.gamma * penalty
         return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
 
     def log_probs(self, parameters: Parameters, baskets: Baskets) -> FloatArray:
         """Return log P of each basket, in order; −inf for impossible baskets."""
         X, A = parameters.X, self.form.matrix(parameters.skew)
-        return evaluated(baskets.sizes, lambda which: self.likelihood.log_probs(X, A, _packed(baskets, which, X)))
+        log_normalizer: Tensor = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
+
+        def log_probs(which: IntArray) -> Tensor:
+            return self._log_dets(X, A, pack(baskets, which, device=X.device)) - log_normalizer
+
+        return evaluated(baskets.sizes, log_probs)
+
+    def _log_dets(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
+        """Return log det L_Y of each basket, in the order of the batch."""
+        shifts = self._log_scales(batch)
+        n_empty = batch.n_baskets - sum(m for _, m, _ in batch.blocks)
+        out = [torch.zeros(n_empty, dtype=torch.float64, device=X.device)]
+        for here, G in self._minors(_rows(X, batch), A, batch, 0.0):
+            sign, log_abs = torch.linalg.slogdet(G)
+            # A determinant of zero may come out as a small number of either sign.
+            out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[here].view(G.shape[:2]).sum(1))
+        return torch.cat(out)
+
+    def log_normalizer_gradient(self, X: Tensor, A: Tensor) -> Gradient:
+        """Return log det(I + W C) and its gradient."""
+        h = self.n_sym
+        scaled, C = self._gram(X)
+        LU, pivots, _ = torch.linalg.lu_factor_ex(self._inner(C, A))
+        inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(len(C), dtype=LU.dtype, device=LU.device))
+        K = torch.cat([inverse[:, :h], inverse[:, h:] @ A.double()], 1)  # (I + WC)⁻¹ W
+        in_A = (C.double() @ inverse)[h:, h:].T
+        in_X = (scaled @ (K + K.T).to(X.dtype)).mul_(self.scale[:, None])
+        return Gradient(LU.diagonal().abs().log().sum(), in_X, ((in_A - in_A.T) / 2).to(X.dtype))
+
+    def log_dets_gradient(self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER) -> Gradient:
+        """Return Σ_Y log det(G + jitter I) over the batch and its gradient, without the constant row scales."""
+        h, rows = self.n_sym, _rows(X, batch)
+        total = torch.zeros((), dtype=torch.float64, device=X.device)
+        SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
+        for here, G in self._minors(rows, A, batch, jitter):
+            m, k, _ = G.shape
+            LU, pivots, _ = torch.linalg.lu_factor_ex(G)
+            total += LU.diagonal(dim1=-2, dim2=-1).abs().log().sum()
+            identity = torch.eye(k, dtype=LU.dtype, device=LU.device).expand(m, k, k)
+            inverse = torch.linalg.lu_solve(LU, pivots, identity).to(X.dtype)
+            Y = rows[here].view(m, k, -1)
+            SV[here] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
+            TB[here] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)
+        in_X = X.new_zeros(len(X) + batch.padded, X.shape[1]).index_add_(0, batch.items, torch.cat([SV, TB @ A], 1))
+        return Gradient(total, in_X[: len(X)], -(rows[:, h:].T @ TB) / 2)
+
+    def _log_scales(self, batch: Batch) -> Tensor:
+        """Return 2 log s_i of each entry of the batch in double precision, and zero for padding."""
+        return 2 * torch.log(F.pad(self.scale, (0, 1), value=1.0)[batch.items].double())
+
+    def _minors(self, rows: Tensor, A: Tensor, batch: Batch, jitter: float) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the place of the baskets of each size in the batch, and their G + jitter I in double precision; padding is an identity."""
+        right = torch.cat([rows[:, : self.n_sym], rows[:, self.n_sym :] @ A], 1)
+        for start, m, k in batch.blocks:
+            here = slice(start, start + m * k)
+            G = (right[here].view(m, k, -1) @ rows[here].view(m, k, -1).mT).double()
+            diagonal = G.diagonal(dim1=-2, dim2=-1).add_(jitter)
+            if batch.padded:
+                diagonal.masked_fill_((batch.items[here] == len(self.scale)).view(m, k), 1.0)
+            yield here, G
+
+    def _gram(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        scaled = X * self.scale[:, None]
+        return scaled, scaled.T @ scaled
+
+    def _inner(self, C: Tensor, A: Tensor) -> Tensor:
+        """Return I + W C in double precision."""
+        C = C.double()
+        M = torch.cat([C[: self.n_sym], A.double() @ C[self.n_sym :]])
+        M.diagonal().add_(1.0)
+        return M
 
 
 @dataclass(eq=False)
@@ -96,7 +196,8 @@ class KernelObjective(Objective[Parameters]):
         noise = self.noise / (1 + (counts[:, None] / self.rank) ** 2)
         self.function = KernelLoss(
             self.form,
-            Likelihood(self._scale, self._n_sym),
+            self._scale,
+            self._n_sym,
             self._tensor(penalties),
             self._tensor(noise) if noise.any() else None,
             self.gamma,
@@ -118,7 +219,8 @@ class KernelObjective(Objective[Parameters]):
 
     def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
         """Return the loss with fresh noise, and its gradient along the constraints."""
-        loss = self.function.at(at, _packed(self.training, which, at.X), noise=self.draw_noise(at.X))
+        batch = pack(self.training, which, device=at.X.device)
+        loss = self.function.at(at, batch, noise=self.draw_noise(at.X))
         in_X = self.form.tangent(at, loss.gradient.X, self._scale, self._n_sym)
         return loss._replace(gradient=loss.gradient._replace(X=in_X))
 
@@ -136,7 +238,7 @@ class KernelObjective(Objective[Parameters]):
 
     def finish(self, mean: Parameters) -> Parameters:
         """Return the mean, corrected for the noise, with the constraints imposed."""
-        mean = mean.clone()
+        mean = clone(mean)
         if self.function.noise is not None:
             self.form.correct_for_noise(mean, self.function.noise, self._scale, self._n_sym)
         self.project(mean)
@@ -148,21 +250,19 @@ class KernelObjective(Objective[Parameters]):
 
     def law(self, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
         """Return the kernel, with the constraints imposed in double precision."""
-        exact = Parameters(*(tensor.detach().cpu().double() for tensor in parameters)).clone()
+        exact = clone(Parameters(*(tensor.detach().cpu().double() for tensor in parameters)))
         scale = self._scale.cpu().double()
         self.form.constrain(exact, scale, self._n_sym)
         W = inner_matrix(self.form, exact.skew, self._n_sym)
         return LowRankKernel((exact.X * scale[:, None]).numpy(), W, labels=labels)
 
-    def narrower(self) -> Narrower[Parameters] | None:
+    def narrower(self) -> KernelObjective | None:
         """Return an objective of about half the rank, for the baskets that are small enough."""
         rank = max(self.rank // 2, self.form.ranks(self.training.n_items)[0])
         training, validation = (part.select(max_size=rank) for part in (self.training, self.validation))
         if rank >= self.rank or not len(training) or not len(validation):
             return None
-        lost = self.n_baskets - len(training)
-        cost = f"it would drop {lost:,} of {self.n_baskets:,} baskets, which are larger" if lost else LESS
-        return Narrower(rank, replace(self, rank=rank, training=training, validation=validation), cost)
+        return replace(self, rank=rank, training=training, validation=validation)
 
     def state(self) -> Checkpoint:
         """Return the state of the generator of noise."""
@@ -173,5 +273,6 @@ class KernelObjective(Objective[Parameters]):
         self.generator.set_state(saved.tensors["generator"])
 
 
-def _packed(baskets: Baskets, which: IntArray, like: Tensor) -> Batch:
-    return pack(baskets, which, device=like.device, multiple=1 if like.device.type == "cpu" else CUDA_MULTIPLE)
+def _rows(X: Tensor, batch: Batch) -> Tensor:
+    """Return the rows of X̂ for each entry of the batch, of zeros for padding."""
+    return (F.pad(X, (0, 0, 0, 1)) if batch.padded else X)[batch.items]

@@ -20,7 +20,7 @@ from ndpp.learning import tied
 from ndpp.learning.batches import evaluated
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.families import FamilyBatch, FamilyData
-from ndpp.learning.objective import LESS, Loss, Narrower, Objective
+from ndpp.learning.objective import Loss, Objective
 from ndpp.learning.tied import Components, Expansion
 
 RENEWAL = 4
@@ -50,6 +50,7 @@ class MixtureObjective(Objective[Components]):
     def __post_init__(self) -> None:
         self.penalties = list(self.least)
         self.rates, self.n_baskets = (1.0,) * len(self.start), len(self.training.touched)
+        self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
 
     def log_odds(self, at: Components) -> Tensor:
@@ -117,12 +118,10 @@ class MixtureObjective(Objective[Components]):
         assert isinstance(mixture, TiedMixture)  # for the type checker: `tied` is declared to return a Mixture
         return mixture.prepared()
 
-    def narrower(self) -> Narrower[Components] | None:
+    def narrower(self) -> MixtureObjective | None:
         """Return the same objective with half the columns of X."""
-        rank = 2 * (self.start.X.shape[1] // 4)
-        if not rank:
-            return None
-        return Narrower(rank, replace(self, start=self.start._replace(X=self.start.X[:, :rank])), LESS)
+        rank = 2 * (self.rank // 4)
+        return replace(self, start=self.start._replace(X=self.start.X[:, :rank])) if rank else None
 
     def state(self) -> Checkpoint:
         """Return the penalties in force."""

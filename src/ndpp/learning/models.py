@@ -17,6 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from scipy.linalg import block_diag
 from torch import Tensor
 
 from ndpp._types import FloatArray
@@ -27,10 +28,6 @@ class Parameters(NamedTuple):
 
     X: Tensor
     skew: Tensor
-
-    def clone(self) -> Parameters:
-        """Return a copy that shares no memory."""
-        return Parameters(self.X.clone(), self.skew.clone())
 
 
 class KernelForm(ABC):
@@ -235,10 +232,7 @@ class LiteratureStart(TrainingStart):
 
 def inner_matrix(form: KernelForm, skew: Tensor, n_sym: int) -> FloatArray:
     """Return W = Diag(I, A)."""
-    A: FloatArray = form.matrix(skew.double()).cpu().numpy()
-    W = np.eye(n_sym + len(A))
-    W[n_sym:, n_sym:] = A
-    return W
+    return np.asarray(block_diag(np.eye(n_sym), form.matrix(skew.double()).cpu().numpy()))
 
 
 def _orthonormal(B: Tensor) -> Tensor:

@@ -7,8 +7,7 @@ items and over families of :mod:`~ndpp.learning.mixture_objective`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,23 +16,13 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.laws.law import Law
 from ndpp.learning.checkpoint import Checkpoint
 
-LESS = "it fits as well or worse, more so in large catalogues"
-"""What a smaller rank costs, as far as it was measured (docs/learning.md)."""
+P = TypeVar("P", bound=NamedTuple)
+"""Parameters, or their gradient: a named tuple of tensors."""
 
 
-class Tensors(Protocol):
-    """Parameters, or their gradient: a named tuple of tensors."""
-
-    def clone(self) -> Self:
-        """Return a copy that shares no memory."""
-        ...
-
-    def _asdict(self) -> dict[str, Any]: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-P = TypeVar("P", bound=Tensors)
+def clone(parameters: P) -> P:
+    """Return a copy that shares no memory."""
+    return parameters._make(tensor.clone() for tensor in parameters)
 
 
 class Loss(NamedTuple, Generic[P]):
@@ -45,14 +34,6 @@ class Loss(NamedTuple, Generic[P]):
     def is_finite(self) -> bool:
         """Return whether the value and all entries of the gradient are finite."""
         return bool(torch.isfinite(self.value + sum(tensor.sum() for tensor in self.gradient)))
-
-
-class Narrower(NamedTuple, Generic[P]):
-    """An objective of a smaller rank, to be timed, and what that rank costs, in words."""
-
-    rank: int
-    objective: Objective[P]
-    cost: str
 
 
 class Objective(ABC, Generic[P]):
@@ -72,6 +53,7 @@ class Objective(ABC, Generic[P]):
     rates: tuple[float, ...]
     """Learning rate of each tensor, relative to that of training."""
     n_baskets: int
+    rank: int
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
@@ -86,8 +68,8 @@ class Objective(ABC, Generic[P]):
         """Return the distribution, in double precision."""
 
     @abstractmethod
-    def narrower(self) -> Narrower[P] | None:
-        """Return an objective of about half the rank; None if the rank cannot be smaller."""
+    def narrower(self) -> Objective[P] | None:
+        """Return an objective of about half the rank, perhaps of fewer baskets; None if the rank cannot be smaller."""
 
     @abstractmethod
     def state(self) -> Checkpoint:
@@ -99,7 +81,7 @@ class Objective(ABC, Generic[P]):
 
     def finish(self, mean: P) -> P:
         """Return a running mean of the parameters in the form that is kept."""
-        return mean.clone()
+        return clone(mean)
 
     # What an objective may do between steps and epochs; by default nothing.
 

@@ -22,8 +22,8 @@ from torch import Tensor
 from ndpp._types import FloatArray
 from ndpp.learning.batches import Batch
 
-MULTIPLE = {"cpu": 4, "cuda": 16}
-"""What sizes of baskets are rounded up to: fewer blocks, each a stack of larger matrices."""
+MULTIPLE = 4
+"""What sizes of baskets are rounded up to on a CPU: fewer blocks, each a stack of larger matrices."""
 CHUNK = {"cpu": 2**22, "cuda": 2**28}
 """Products of columns of X, for some of the items, that are in memory at a time."""
 
@@ -40,10 +40,6 @@ class Components(NamedTuple):
     missions: Tensor
     levels: Tensor
     shares: Tensor
-
-    def clone(self) -> Components:
-        """Return a copy that shares no memory."""
-        return Components(*(tensor.clone() for tensor in self))
 
     def log_odds(self) -> Tensor:
         """Return log Δ, shape (C, n)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Any, Generic
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from ndpp._types import IntArray
 from ndpp.errors import PrecisionError
 from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.objective import Loss, Objective, P
+from ndpp.learning.objective import Loss, Objective, P, clone
 
 MIN_STEPS = 50
 """Least number of steps of an epoch, which repeats passes over the baskets until it has so many."""
@@ -34,6 +34,9 @@ TOLERANCE = 1e-4
 """Smallest relative increase of the validation log-likelihood that counts as an improvement."""
 MEAN_DECAY = 0.995
 """Decay of the running mean of the parameters, per step."""
+ADAM: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "weight_decay": 0.0}
+ADAM |= {"beta1": 0.9, "beta2": 0.999, "eps": 1e-14}
+"""Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them."""
 STATE = ("best_value", "rate", "bad", "drops", "step", "history")
 """Attributes of :class:`Trainer` that a checkpoint stores as JSON."""
 
@@ -48,34 +51,17 @@ class TrainingSettings:
     patience: int
 
 
-class _Moments(NamedTuple):
-    """The state of Adam for one tensor."""
-
-    step: Tensor
-    exp_avg: Tensor
-    exp_avg_sq: Tensor
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> _Moments:
-        """Return the state before the first step."""
-        return cls(tensor.new_zeros((), dtype=torch.float32), torch.zeros_like(tensor), torch.zeros_like(tensor))
-
-    def move(self, tensor: Tensor, gradient: Tensor, rate: float) -> None:
-        """Take one step, in place."""
-        # Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them.
-        adam(
-            [tensor], [gradient], [self.exp_avg], [self.exp_avg_sq], [], [self.step],
-            fused=True, amsgrad=False, maximize=False, lr=rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-14,
-        )  # fmt: skip
-
-
 class Trainer(Generic[P]):
     """The state that changes while an objective is trained: the parameters now, one step ago, on average, and at their best."""
 
     def __init__(self, objective: Objective[P], settings: TrainingSettings, seed: int) -> None:
         self.objective, self.settings, self.seed = objective, settings, seed
-        self.now, self.before, self.mean, self.best = (objective.start.clone() for _ in range(4))
-        self.adam = {part: _Moments.of(tensor) for part, tensor in self._optimized()}
+        self.now, self.before, self.mean, self.best = (clone(objective.start) for _ in range(4))
+        self.adam: dict[str, dict[str, Tensor]] = {}
+        for part, tensor in self._optimized():
+            step = tensor.new_zeros((), dtype=torch.float32)
+            moments = {"exp_avg": torch.zeros_like(tensor), "exp_avg_sq": torch.zeros_like(tensor)}
+            self.adam[part] = {"step": step, **moments}
         self.rng = np.random.default_rng(seed)
         self.best_value, self.rate, self.bad, self.drops, self.step = -np.inf, 1.0, 0, 0, 0
         self.history: list[dict[str, float]] = []
@@ -135,7 +121,8 @@ class Trainer(Generic[P]):
         for now, before in zip(self.now, self.before):
             before.copy_(now)
         for (part, tensor), gradient, rate in zip(self._optimized(), loss.gradient, self.objective.rates):
-            self.adam[part].move(tensor, gradient, self.learning_rate * rate)
+            step, mean, square = ([state] for state in self.adam[part].values())
+            adam([tensor], [gradient], mean, square, [], step, lr=self.learning_rate * rate, **ADAM)
         self.objective.project(self.now)
         self.step += 1
         weight = max(1 - MEAN_DECAY, 9 / (self.step + 9))  # larger at first, to forget the start sooner
@@ -185,12 +172,9 @@ class Trainer(Generic[P]):
             tensor.copy_(saved.tensors[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        out: dict[str, Tensor] = {}
-        for name, parameters in {"now": self.now, "before": self.before, "mean": self.mean, "best": self.best}.items():
-            out |= {f"{name}.{part}": tensor for part, tensor in parameters._asdict().items()}
-        for part, moments in self.adam.items():
-            out |= {f"adam.{part}.{name}": tensor for name, tensor in moments._asdict().items()}
-        return out
+        groups: dict[str, dict[str, Tensor]] = {f"adam.{part}": moments for part, moments in self.adam.items()}
+        groups |= {name: getattr(self, name)._asdict() for name in ("now", "before", "mean", "best")}
+        return {f"{group}.{name}": tensor for group, own in groups.items() for name, tensor in own.items()}
 
     def _optimized(self) -> list[tuple[str, Tensor]]:
         """Return the tensors that Adam updates, which must not be empty."""

@@ -12,15 +12,13 @@ from ndpp.metrics.estimates import Estimate
 from ndpp.metrics.likelihood import auc, log_likelihood_gain, mean_log_likelihood
 from ndpp.metrics.models import (
     IndependentItems,
-    ItemItemCosine,
+    ItemWeights,
     independent_items,
     independent_margins,
     item_item_cosine,
     log_likelihoods,
 )
 from ndpp.metrics.ranking import (
-    LargestId,
-    RandomHoldout,
     hit_rate_at,
     mean_percentile_rank,
     mean_reciprocal_rank,
@@ -33,10 +31,8 @@ __all__ = [
     "Ease",
     "Estimate",
     "IndependentItems",
-    "ItemItemCosine",
-    "LargestId",
+    "ItemWeights",
     "ModelScores",
-    "RandomHoldout",
     "auc",
     "compare_models",
     "ease",
@@ -53,5 +49,15 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers see the new names only
-    _gone = {"SizeClass": "a metric of baskets.select(min_size=…, max_size=…)"}
-    __getattr__ = renamed(__name__, _gone, compare="compare_models", Row="ModelScores", precision_at="hit_rate_at")
+    _gone = {
+        "SizeClass": "a metric of baskets.select(min_size=…, max_size=…)",
+        "LargestId": "holdout='largest-id'",
+        "RandomHoldout": "holdout='random'",
+    }
+    _now = {
+        "compare": "compare_models",
+        "precision_at": "hit_rate_at",
+        "Row": "ModelScores",
+        "ItemItemCosine": "ItemWeights",
+    }
+    __getattr__ = renamed(__name__, _gone, **_now)

@@ -132,7 +132,7 @@ def compare_models(
     *,
     base: str | None = None,
     k: int = 10,
-    holdout: Holdout | None = None,
+    holdout: Holdout = "random",
     level: float = 0.95,
     n_boot: int = 1000,
     rng: RngLike = None,

@@ -67,15 +67,6 @@ class ItemWeights:
         return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
 
-class ItemItemCosine(ItemWeights):
-    """Scores an item by the sum of its cosine similarities to the items of the basket. Has no probabilities."""
-
-    @property
-    def similarity(self) -> Any:
-        """The weights, by their old name."""
-        return self.weights
-
-
 def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> IndependentItems:
     """Fit independent items to baskets: p = (count + s)/(n_baskets + 2s), where s is ``smoothing``.
 
@@ -106,7 +97,7 @@ def independent_margins(kernel: LowRankKernel | Mixture) -> IndependentItems:
     return IndependentItems(np.clip(kernel.inclusion_probabilities(), 1e-12, 1 - 1e-12))
 
 
-def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
+def item_item_cosine(baskets: Baskets) -> ItemWeights:
     """Fit cosine similarities to baskets: (baskets with both items) / √(baskets with one · baskets with the other).
 
     Examples
@@ -115,7 +106,7 @@ def item_item_cosine(baskets: Baskets) -> ItemItemCosine:
     >>> model.scores(Baskets.from_lists([[2]], n_items=3)).round(4)
     array([[0.    , 0.8165, 0.    ]])
     """
-    return ItemItemCosine(cosines(baskets))
+    return ItemWeights(cosines(baskets))
 
 
 def cosines(baskets: Baskets, *, extra: float = 0.0) -> Any:
@@ -134,7 +125,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
     ``kernel`` is a :class:`ndpp.LowRankKernel`, a fitted estimator, or a model with a method ``log_likelihoods``.
     """
     model = _model(kernel, baskets)
-    if Law.of(model) is not None:
+    if isinstance(model, Law):
         return np.asarray(model.log_probs(baskets))
     if not has_probabilities(model):
         raise InvalidInputError(f"{type(model).__name__} ranks items but has no probabilities")
@@ -144,7 +135,7 @@ def log_likelihoods(kernel: Any, baskets: Baskets) -> FloatArray:
 def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
     """Return log P(|S| = k) for the size k of each basket; None if the model cannot say, or not precisely."""
     model = _model(kernel, baskets)
-    if Law.of(model) is None:
+    if not isinstance(model, Law):
         found = getattr(model, "log_size_probabilities", None)
         return None if found is None else np.asarray(found(baskets.sizes), np.float64)
     law, (sizes, where) = model.size_distribution(), np.unique(baskets.sizes, return_inverse=True)
@@ -159,8 +150,7 @@ def log_size_probabilities(kernel: Any, baskets: Baskets) -> FloatArray | None:
 
 def has_probabilities(kernel: Any) -> bool:
     """Return whether the model assigns probabilities to baskets."""
-    model = _law(kernel)
-    return Law.of(model) is not None or hasattr(model, "log_likelihoods")
+    return Law.of(kernel) is not None or hasattr(kernel, "log_likelihoods")
 
 
 def scores(kernel: Any, baskets: Baskets) -> FloatArray:
@@ -170,20 +160,16 @@ def scores(kernel: Any, baskets: Baskets) -> FloatArray:
     ``scores``.
     """
     model = _model(kernel, baskets)
-    if Law.of(model) is not None:
+    if isinstance(model, Law):
         return scores_or_nan(model, baskets)
     return np.asarray(model.scores(baskets), np.float64)
 
 
-def _law(model: Any) -> Any:
-    """Return the law of a fitted estimator, or the model itself."""
-    return getattr(model, "law_", getattr(model, "kernel_", model))
-
-
 def _model(kernel: Any, baskets: Baskets) -> Any:
     """Return the law of a fitted estimator, or the model itself; raise unless it matches the baskets."""
-    model = _law(kernel)
-    if Law.of(model) is None and not hasattr(model, "scores"):
+    law = Law.of(kernel)
+    model = kernel if law is None else law
+    if law is None and not hasattr(model, "scores"):
         raise InvalidInputError(
             f"expected a kernel, a fitted estimator or a baseline of ndpp.metrics; got {type(kernel).__name__}. "
             "An estimator must be fitted first."

@@ -7,18 +7,15 @@ the same items for all models and all metrics.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 import numpy as np
 from scipy.special import digamma
 
 from ndpp._types import BoolArray, FloatArray, IntArray
-from ndpp._validation import check_count
+from ndpp._validation import check_choice, check_count
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
 from ndpp.metrics.estimates import Bootstrap, Estimate, Resampling, mean_estimate
 from ndpp.metrics.models import check_baskets, scores
 
@@ -26,39 +23,15 @@ CHUNK_SCORES = 8_000_000
 """Number of scores in memory at a time."""
 
 
-class Holdout(ABC):
-    """A rule that chooses the item to hold out."""
-
-    @abstractmethod
-    def positions(self, rng: np.random.Generator, sizes: IntArray) -> IntArray:
-        """Return a position in 0..size−1 for each basket; its items are sorted by id."""
-
-
-@dataclass(frozen=True)
-class RandomHoldout(Holdout):
-    """Holds out a uniformly random item."""
-
-    def positions(self, rng: np.random.Generator, sizes: IntArray) -> IntArray:
-        """Return uniform positions."""
-        return rng.integers(sizes)
-
-
-@dataclass(frozen=True)
-class LargestId(Holdout):
-    """Holds out the item with the largest id, as the public code of the literature does.
-
-    Ids often reflect the age or popularity of items, so the results do not apply to items in general.
-    """
-
-    def positions(self, rng: np.random.Generator, sizes: IntArray) -> IntArray:
-        """Return the last positions."""
-        return sizes - 1
+Holdout: TypeAlias = Literal["random", "largest-id"]
+"""Which item is held out. The public code of the literature holds out the one with the largest id. Ids often reflect the age or popularity
+of items, so such results do not apply to items in general."""
 
 
 class Ranking(Resampling, total=False):
     """The options of metrics of ranks: what is held out, and those of :class:`~ndpp.metrics.estimates.Bootstrap`."""
 
-    holdout: Holdout | None
+    holdout: Holdout
 
 
 class HeldOut(NamedTuple):
@@ -106,14 +79,14 @@ def mean_percentile_rank(kernel: Any, baskets: Baskets, **options: Unpack[Rankin
     """Return the mean percentage of items ranked at or below the held-out item: about 50 by chance, at most 100.
 
     Baskets of fewer than two items are excluded, and so are those whose rest has probability zero, which ``n_zero``
-    counts. The same seed ``rng`` holds out the same items for all models and metrics. ``holdout`` is ``RandomHoldout()`` by
-    default; published results use ``LargestId()``. The other parameters are those of :func:`mean_log_likelihood`.
+    counts. The same seed ``rng`` holds out the same items for all models and metrics. ``holdout`` is "random" by
+    default; published results use "largest-id". The other parameters are those of :func:`mean_log_likelihood`.
 
     Examples
     --------
     >>> from ndpp.metrics import independent_items
     >>> baskets = Baskets.from_lists([[0, 1], [0, 2], [0, 1, 3]])
-    >>> print(mean_percentile_rank(independent_items(baskets), baskets, holdout=LargestId(), n_boot=0))
+    >>> print(mean_percentile_rank(independent_items(baskets), baskets, holdout="largest-id", n_boot=0))
     MPR 75 on 3 baskets
     """
     return _mean_over_ranks("MPR", Ranks.percentile, kernel, baskets, **options)
@@ -147,7 +120,7 @@ def _mean_over_ranks(
     value: Callable[[Ranks], FloatArray],
     kernel: Any,
     baskets: Baskets,
-    holdout: Holdout | None = None,
+    holdout: Holdout = "random",
     **resampling: Unpack[Resampling],
 ) -> Estimate:
     bootstrap = Bootstrap(**resampling)
@@ -155,13 +128,11 @@ def _mean_over_ranks(
     return mean_estimate(name, value(held_out_ranks(kernel, held)), bootstrap)
 
 
-def hold_out(baskets: Baskets, rng: np.random.Generator, holdout: Holdout | None = None) -> HeldOut:
+def hold_out(baskets: Baskets, rng: np.random.Generator, holdout: Holdout = "random") -> HeldOut:
     """Hold one item of each basket of two or more out."""
-    rule = RandomHoldout() if holdout is None else holdout
-    if not isinstance(rule, Holdout):
-        raise InvalidInputError(f"holdout must be RandomHoldout() or LargestId(); got {rule!r}")
     baskets = check_baskets(baskets).select(min_size=2)
-    return without(baskets, rule.positions(rng, baskets.sizes))
+    is_random = check_choice(holdout, "holdout", get_args(Holdout)) == "random"
+    return without(baskets, rng.integers(baskets.sizes) if is_random else baskets.sizes - 1)
 
 
 def without(baskets: Baskets, positions: IntArray) -> HeldOut:

@@ -6,7 +6,7 @@ returns is checked here: errors name the rows concerned if blocks do not fit tog
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -33,32 +33,10 @@ class RowSource(Protocol):
     may repeat. Entries are real numbers; all types other than float32 are converted to float64.
     """
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of items and of columns."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the entries."""
-
-    def blocks(self) -> Blocks:
-        """Yield all rows, block by block."""
-
-    def rows(self, ids: IntArray) -> AnyArray:
-        """Return some rows."""
-
-
-class Rows(ABC):
-    """A row source whose results are checked. Immutable; open files are not pickled but opened again where they are needed.
-
-    ``name`` is what messages call the store.
-    """
-
     shape: tuple[int, int]
+    """Number of items and of columns."""
     dtype: np.dtype[Any]
-    name: str
-    is_shared: bool = False
-    """Whether many kernels share these rows, so that none of them should keep a copy."""
+    """Type of the entries."""
 
     @abstractmethod
     def blocks(self) -> Blocks:
@@ -67,6 +45,17 @@ class Rows(ABC):
     @abstractmethod
     def rows(self, ids: IntArray) -> AnyArray:
         """Return the rows of these ids."""
+
+
+class Rows(RowSource):
+    """A row source whose results are checked. Immutable; open files are not pickled but opened again where they are needed.
+
+    ``name`` is what messages call the store.
+    """
+
+    name: str
+    is_shared: bool = False
+    """Whether many kernels share these rows, so that none of them should keep a copy."""
 
     def map_blocks(
         self, function: Callable[[AnyArray], Result], ids: IntArray | None = None
