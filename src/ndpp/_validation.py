@@ -87,6 +87,11 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     return str(value)
 
 
+def owned(array: Array) -> Array:
+    """Return a read-only array that nobody else can change: a copy, unless it is read-only already."""
+    return frozen(array.copy()) if array.flags.writeable else array
+
+
 def frozen(array: Array) -> Array:
     """Return a read-only view."""
     view = array.view()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from typing import ClassVar
+from unittest.mock import patch
 
 import numpy as np
 
@@ -20,6 +21,8 @@ VERBS = (
     *("next_item_scores_many", "continuation_scores", "recommend_by_completion", "recommend_by_continuation"),
 )
 """The verbs whose answers are numbers."""
+RARE = 1e-8
+"""What has a smaller probability may be refused as impossible, and its logarithm may be off by more."""
 
 
 class Tally:
@@ -99,7 +102,8 @@ def ask(entry: Entry, name: str) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrecisionWarning)
         try:
-            law_verbs.VERBS[name](entry)
+            with patch.multiple(law_verbs, LEAST=RARE, NEGLIGIBLE=RARE):
+                law_verbs.VERBS[name](entry)
         except PrecisionError:
             return name
         except Exception as error:

@@ -35,6 +35,8 @@ TOLERANCE = 1e-8
 """Largest difference of a probability, of a log-probability, and of a score relative to the best of its basket."""
 NEGLIGIBLE = 1e-13
 """Probabilities up to this may be taken for zero."""
+LEAST = 0.0
+"""Baskets and sizes of a probability up to this are not asked for."""
 Check = Callable[[Entry], None]
 VERBS: dict[str, Check] = {}
 
@@ -78,17 +80,17 @@ def some_sets(entry: Entry, *, most: int = 2) -> list[Items]:
 
 def begun(entry: Entry) -> list[Items]:
     """Some baskets that a set may contain."""
-    return [S for S in some_sets(entry) if entry.truth.mass(S) > 0]
+    return [S for S in some_sets(entry) if entry.truth.mass(S) > LEAST]
 
 
 def whole(entry: Entry) -> list[Items]:
     """Some baskets that are possible by themselves."""
-    return [S for S in some_sets(entry) if entry.truth.p[oracles.mask_of(S)] > 0]
+    return [S for S in some_sets(entry) if entry.truth.p[oracles.mask_of(S)] > LEAST]
 
 
 def sized(entry: Entry, J: Items) -> list[int]:
     """The least, a middle and the largest size of sets that contain a basket."""
-    sizes = [k for k in range(len(J), entry.truth.n_items + 1) if entry.truth.mass(J, k) > 0]
+    sizes = [k for k in range(len(J), entry.truth.n_items + 1) if entry.truth.mass(J, k) > LEAST]
     return sorted({sizes[0], sizes[len(sizes) // 2], sizes[-1]})
 
 
@@ -230,7 +232,7 @@ def check_responsibilities(entry: Entry) -> None:
 def check_component_log_probs(entry: Entry) -> None:
     found = by_name(entry, entry.law.component_log_probs(baskets_of(entry, entry.truth.sets)).T)
     for name, row, expected in zip(entry.truth.names, found, entry.truth.given_component):
-        assert not np.isnan(row).any() or not entry.truth.weights[entry.truth.names.index(name)], name
+        assert not np.isnan(row).any() or entry.truth.weights[entry.truth.names.index(name)] <= NEGLIGIBLE, name
         if not np.isnan(row).any() and not np.isnan(expected).any():
             close_logs(row, expected, name)
 

@@ -69,7 +69,7 @@ def test_lost_precision_is_said():
 def test_a_probability_of_the_wrong_sign_is_refused(monkeypatch: pytest.MonkeyPatch):
     mixture = tied("several", "generic")
     of = Started.of
-    monkeypatch.setattr(Started, "of", lambda q, odds, sides: of(q, odds, -1e6 * q))
+    monkeypatch.setattr(Started, "of", lambda q, odds, sides, noise: of(q, odds, -1e6 * q, noise))
     with pytest.raises(PrecisionError, match="relative error about inf"):
         mixture.responsibilities([1])
 

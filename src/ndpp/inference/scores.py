@@ -23,15 +23,13 @@ from ndpp.laws.begun import Begun, parts
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import NEGLIGIBLE_POSTERIOR, Law
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.precision import WARN_ERROR, say_precision
+from ndpp.laws.precision import MARGIN, WARN_ERROR, say_precision
 from ndpp.laws.shared import SharedTies
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import ROUNDING, Remainder, eliminate
 
 Best: TypeAlias = tuple[int, BoolArray, FloatArray]
 """How many of the best items matter, which items may be among them, and the units of their scores."""
-MARGIN = 8.0
-"""What one perturbation shows, times this, is taken for the rounding error."""
 
 
 class Gains(NamedTuple):
@@ -237,9 +235,11 @@ def _mixture_scores(mixture: Mixture, basket: Items) -> FloatArray:
     out, log_total = np.zeros(mixture.n_items), mixture.log_prob(ids)
     others = np.setdiff1d(np.arange(mixture.n_items), ids)
     for kernel, weight, share in zip(mixture.components, mixture.weights, posterior):
-        if share > 0:
-            out += share * next_item_scores(kernel, ids)
-        elif weight > 0:  # one that lacks the basket may hold it with one more item
+        with suppress(ZeroProbabilityError):
+            if share > 0:
+                out += share * next_item_scores(kernel, ids)
+                continue
+        if weight > 0:  # one that lacks the basket, up to rounding, may hold it with one more item
             more = Baskets.from_lists([[*ids, a] for a in others], n_items=mixture.n_items)
             out[others] += weight * np.exp(kernel.log_probs(more) - log_total)
     return out
@@ -282,8 +282,12 @@ def _scores_with_background(kernel: LowRankKernel, rows: IntArray) -> FloatArray
         rest = kernel.condition(kernel.catalogue_ids(rows))
     except (ZeroProbabilityError, NoConditionalKernelError):
         raise _impossible(kernel.catalogue_ids(rows)) from None
-    found = rest.form.factor * rest.form.own[0]
-    out[rest.support] = np.where(found > rest.form.least, found, 0.0)
+    form = rest.form
+    found = form.factor * form.own[0]
+    out[rest.support] = np.where(found > form.least, found, 0.0)
+    say_precision(form.blur / max(out.max(), np.finfo(float).tiny), "the scores of items")
+    if rest.coordinates.core.rank > rest.rank:  # a direction was dropped
+        rest.check_precision()
     return out
 
 

@@ -76,6 +76,12 @@ class Form:
         return np.asarray(ZERO_SCORE * self.factor * self.own[1])
 
     @cached_property
+    def blur(self) -> float:
+        """The largest error of A_ii that follows from that of the directions."""
+        parts = self.kernel.q_map(partial(_own, core=self.core, scale=self.scale * np.sqrt(2 * self.noise)))
+        return float((self.factor * np.concatenate([part[1] for _, part in parts])).max())
+
+    @cached_property
     def is_skew(self) -> bool:
         """Whether A_ij = −A_ji."""
         return not (self.core + self.core.T).any()
@@ -118,12 +124,13 @@ class ItemTable(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """Baskets of one size: their numbers, places of their items, A_J⁻¹ in the scale of the table, and log det A_J."""
+    """Baskets of one size: their numbers, places of their items, A_J⁻¹ in the scale of the table, log det A_J, and its error."""
 
     numbers: IntArray
     places: IntArray
     inverse: FloatArray
     log_dets: FloatArray
+    loss: FloatArray
 
 
 def log_dets(form: Form, baskets: Baskets) -> FloatArray:
@@ -145,10 +152,14 @@ def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
     """
     out, most, sizes = np.zeros((len(baskets), form.kernel.n_items)), form.kernel.largest[0], baskets.sizes
     is_scored = np.zeros(len(baskets), bool)
+    losses, largest = np.full(len(baskets), np.inf), (form.factor * form.own[1]).max()
     for chosen in _chunks(sizes, _possible(form.kernel, baskets)):
-        _score(form, baskets[chosen], chosen, out, is_scored)
+        _score(form, baskets[chosen], chosen, out, losses)
         # Scores below ``least`` were set to zero, which is only acceptable if the best score is far larger.
-        doubtful = (sizes[chosen] < most) & (form.least.max() > MAX_LOSS * out[chosen].max(axis=1))
+        best = out[chosen].max(axis=1)
+        errors = form.blur + losses[chosen] * largest
+        is_scored[chosen] = (errors <= MAX_LOSS * best) | ((losses[chosen] < np.inf) & (sizes[chosen] == most))
+        doubtful = (sizes[chosen] < most) & (form.least.max() > MAX_LOSS * best)
         for i in chosen[is_scored[chosen] & doubtful]:
             others = np.delete(form.least, form.kernel.rows_of(baskets[i]))
             is_scored[i] = others.max(initial=0.0) <= MAX_LOSS * out[i].max()
@@ -157,13 +168,13 @@ def scores(form: Form, baskets: Baskets) -> tuple[FloatArray, BoolArray]:
     return out, is_scored
 
 
-def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, is_scored: BoolArray) -> None:
-    """Write the scores of baskets that are not close to singular to their rows ``numbers`` of ``out``, and mark these."""
+def _score(form: Form, baskets: Baskets, numbers: IntArray, out: FloatArray, losses: FloatArray) -> None:
+    """Write the scores of baskets that are not close to singular, and their losses, to their rows ``numbers`` of ``out``."""
     kernel, table = form.kernel, _table(form, baskets)
     stacks = list(_stacks(form, baskets, table))
     is_whole = len(kernel.support) == kernel.n_items
     for stack in stacks:
-        is_scored[numbers[stack.numbers]] = True
+        losses[numbers[stack.numbers]] = stack.loss
     for here, lines, columns in _lines(form, table):
         diagonal, items, factor, least = form.own[0, here], kernel.support[here], form.factor[here], form.least[here]
         for stack in stacks:
@@ -219,9 +230,10 @@ def _stacks(form: Form, baskets: Baskets, table: ItemTable) -> Iterator[Stack]:
         numbers, places, log_det, inverse = numbers[keep], places[keep], log_det[keep], np.linalg.inv(A[keep])
         # A change δA of the matrix changes log det by tr A⁻¹δA; entries are of order one, so rounding is of order ε and their noise.
         errors = np.abs(inverse).sum(axis=2)
-        sure = (errors * (ROUNDING + 2 * table.noise[places])).sum(axis=1) <= MAX_LOSS
+        loss = (errors * (ROUNDING + 2 * table.noise[places])).sum(axis=1)
+        sure = loss <= MAX_LOSS
         log_det = log_det + np.log(table.norms[places] ** 2 * table.factor[places]).sum(axis=1)
-        yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure])
+        yield Stack(numbers[sure], places[sure], inverse[sure], log_det[sure], loss[sure])
 
 
 def _possible(kernel: ItemRows, baskets: Baskets) -> BoolArray:

@@ -75,8 +75,8 @@ class Started(NamedTuple):
     inverses: FloatArray
 
     @classmethod
-    def of(cls, q: FloatArray, odds: FloatArray, sides: FloatArray) -> Started:
-        """Return it from the rows x of J, its odds, shape (C, k), and x N_c, shape (C, k, r)."""
+    def of(cls, q: FloatArray, odds: FloatArray, sides: FloatArray, noise: FloatArray) -> Started:
+        """Return it from the rows x of J, its odds, shape (C, k), x N_c, shape (C, k, r), and the relative errors of N_c."""
         scale = 1 / np.sqrt(1 + odds)
         scales = scale[:, :, None] * scale[:, None, :]
         inside = np.eye(len(q)) + scales * (sides @ q.T)
@@ -87,7 +87,8 @@ class Started(NamedTuple):
         inverses = np.linalg.inv(inside)
         # A change δA of a matrix changes log det by tr A⁻¹δA.
         worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
-        return cls(log_mass, np.where(sign > 0, (ROUNDING * worst).clip(max=1.0), np.inf), scales * inverses)
+        errors = noise + (ROUNDING + noise) * worst
+        return cls(log_mass, np.where(sign > 0, errors.clip(max=1.0), np.inf), scales * inverses)
 
 
 def posteriors(log_mass: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -163,8 +164,9 @@ class Begun:
         for i in impossible:
             self.places[i] = self.places[i][:0]
         errors, self.inverses = np.zeros(log_mass.shape), []
+        noise = 10 * self.ties._state.errors  # a probability is a derivative of log Z, with a larger error
         for i, places in enumerate(self.places):
-            started = Started.of(self.q[places], self.odds[:, places], self._right.take(places, axis=1))
+            started = Started.of(self.q[places], self.odds[:, places], self._right.take(places, axis=1), noise)
             log_mass[i] += started.log_mass
             errors[i] = started.errors
             self.inverses.append(started.inverses)

@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_matrix, frozen
+from ndpp._validation import check_matrix, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled, touch_weights
+from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies, Untied
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.sizes import STEP, SizeLaw, Tilted
@@ -95,7 +96,7 @@ class FamilyMixture(SharedTies):
         self._set(weights, len(odds), names)
 
     def _fill(self, odds: Any, patterns: Patterns, base: LowRankKernel, catalogue: Catalogue) -> None:
-        self.odds, self.patterns, self.base, self.catalogue = frozen(odds), patterns, base, catalogue
+        self.odds, self.patterns, self.base, self.catalogue = owned(odds), patterns, base, catalogue
 
     def _changed(
         self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
@@ -152,6 +153,7 @@ class FamilyMixture(SharedTies):
         logs, touched, at = groups.weights(np.ones(1))[0][:, 0].real, self.touched, c
         if log_tilt:
             touched, at = TiedMixture(np.expm1(logs.clip(0.0, MOST_LOG))[None], self.base, np.ones(1)), 0
+        touched.check_precision([at], factor=10.0)
         log_det = touched._state.log_z[at] - np.log1p(touched.odds[at]).sum()
         law = SizeLaw.prepare(touched._state.N[at], lambda: [groups], int(self.largest[c]))
         return Tilted(law, log_tilt, float(logs.sum() + log_det))
@@ -210,6 +212,7 @@ class FamilyMixture(SharedTies):
         return out
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
+        self.touched.check_precision()
         touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))
         values = self._log_sums(touched, touched.sums(self.patterns.log_odds))
         first = np.flatnonzero(np.diff(touched.baskets, prepend=-1))
@@ -229,7 +232,9 @@ class FamilyMixture(SharedTies):
         rest, left = self._given(ids), size - len(ids)
         out[rest.largest < left] = -np.inf
         for c in np.flatnonzero(out > -np.inf).tolist():
-            out[c] += (rest._tilted_to(c, left).log_weight_of(left) if left else 0.0) - rest.log_normalizers()[c]
+            value, error = rest._tilted_to(c, left).log_weight_of(left) if left else (0.0, 0.0)
+            say_precision(error, f"sets of size {size}")
+            out[c] += value - rest.log_normalizers()[c]
         return out
 
     def _log_inside(self, touched: Touched) -> FloatArray:

@@ -26,7 +26,7 @@ from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
-RARE_SIZE = 1e-6
+RARE_SIZE = 1e-4
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
 MEMORY = 2**31
 """Default for the maximum number of bytes of prepared components."""

@@ -9,6 +9,9 @@ from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, Z
 
 WARN_ERROR, REFUSE_ERROR = 5e-8, 1e-3
 """Relative errors above which a :class:`PrecisionWarning` is given and a :class:`PrecisionError` raised."""
+MARGIN = 8.0
+"""What one perturbation shows, times this, is taken for the rounding error."""
+FREE = "the probabilities of sets of any size"
 
 
 def say_precision(error: float, what: str, *, stacklevel: int = 3) -> None:

@@ -20,6 +20,9 @@ from ndpp.laws.precision import say_precision
 from ndpp.linalg.sizes import Tilted, tilted_to
 from ndpp.linalg.tilts import solve_tilts
 
+MOST_TILT = 690.0
+"""Largest |log ρ|, just within double precision."""
+
 
 class Components(Sequence[Any]):
     """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
@@ -126,6 +129,7 @@ class SharedTies(Mixture):
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
+        self.ties.check_precision(factor=10.0)
         return clip_probabilities(self._inclusions(self.ties._forms), "inclusion probabilities")
 
     # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
@@ -147,6 +151,7 @@ class SharedTies(Mixture):
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
+        self.ties.check_precision(factor=10.0)
         at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
         for c, (weight, N) in enumerate(zip(self.weights, self.ties._state.N)):
@@ -188,10 +193,17 @@ class SharedTies(Mixture):
             return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
 
         most = int(self.largest.max()) - 0.3
-        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds))).clip(-80, 80)
+        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds)), max_step=10.0).clip(
+            -MOST_TILT, MOST_TILT
+        )
+
+    @property
+    def _sizes(self) -> FloatArray:
+        self.ties.check_precision(factor=10.0)
+        return self._all_sizes
 
     @cached_property
-    def _sizes(self) -> FloatArray:
+    def _all_sizes(self) -> FloatArray:
         kept: dict[bytes, AnyArray] = {}
         out = np.zeros((len(self.odds), int(self.largest.max()) + 1))
         for c, most in enumerate(self.largest):

@@ -117,14 +117,11 @@ class ItemRows:
         return _take(self.X, self.catalogue_ids(rows))
 
     def known_rows(self, rows: IntArray) -> FloatArray:
-        """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row.
-
-        For kernels without a background.
-        """
+        """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row."""
         x, Q = self.x_rows(rows), self.coordinates.Q
         if Q is not None:
-            total, most = self._probe
-            changed = np.abs(x @ total - Q[rows].sum(axis=1)) > CHANGED_SUM * (np.abs(x) @ most)
+            (total, most), scale = self._probe, 1 / np.sqrt(1 + self.odds[rows])
+            changed = np.abs((x @ total) * scale - Q[rows].sum(axis=1)) > CHANGED_SUM * (np.abs(x) @ most) * scale
             if changed.any():
                 raise self._changed(rows[changed])
         return x

@@ -21,26 +21,31 @@ from scipy.special import logsumexp
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_matrix, frozen
+from ndpp._validation import check_matrix, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import SharedTies, Untied
-from ndpp.linalg.schur import MAX_LOSS
+from ndpp.linalg.scaling import EPS
+from ndpp.linalg.schur import MAX_LOSS, rounding_of
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
 from ndpp.rows.scaled import Scaled
 
+MOST_ODDS = 1e300
+"""Larger odds count as these: the item is in for certain."""
 BLOCK_ENTRIES = 2**21
 """Number of products q_a q_b in memory at a time (16 MB)."""
 
 
 class _State(NamedTuple):
-    """A_c and N_c, shape (C, r, r), and log Z_c."""
+    """A_c and N_c, shape (C, r, r), log Z_c, and an estimate of its rounding error."""
 
     A: FloatArray
     N: FloatArray
     log_z: FloatArray
+    errors: FloatArray
 
 
 class TiedMixture(SharedTies):
@@ -72,7 +77,7 @@ class TiedMixture(SharedTies):
         if (odds < 0).any():
             c, i = np.argwhere(odds < 0)[0]
             raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and item {i} are {odds[c, i]:g}")
-        self.odds, self.base, self.catalogue = frozen(odds), base, base.catalogue
+        self.odds, self.base, self.catalogue = owned(odds), base, base.catalogue
         self._set(weights, len(odds), names)
         self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
         if self.known is not None and self.known.shape != self.weights.shape:
@@ -128,8 +133,24 @@ class TiedMixture(SharedTies):
     @cached_property
     def _state(self) -> _State:
         A = self._grams(0.0)
-        N = self.core @ np.linalg.inv(self._system(A))
-        return _State(A, N, self._log_ones(0.0) + _log_dets(self._system(A)))
+        system = self._system(A)
+        inverse = np.linalg.inv(system)
+        errors = self._rounding(A, system, inverse)
+        return _State(A, self.core @ inverse, self._log_ones(0.0) + _log_dets(system), errors)
+
+    def _rounding(self, A: FloatArray, system: FloatArray, inverse: FloatArray) -> FloatArray:
+        """Estimate the error of log det(I + A W): that of the elimination, and tr (I + A W)⁻¹ A δW with rounding errors δW."""
+        coords = self.base.coordinates
+        scale, noise = coords.scale * coords.excess, coords.noise[:, None] + coords.noise + rounding_of(coords.rank)
+        change = 2 * np.outer(scale, scale) * noise
+        elimination = EPS * np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
+        dropped = self.base._free_error if coords.core.rank > coords.rank else 0.0
+        return np.asarray(elimination + np.einsum("cij,ij->c", np.abs(inverse @ A), change) + dropped)
+
+    def check_precision(self, components: Any = slice(None), *, factor: float = 1.0) -> None:
+        """Warn or raise if rounding matters to the distribution of all sets of some components that can be."""
+        errors = np.where(self.weights > 0, self._state.errors, 0.0)[components]
+        say_precision(factor * float(errors.max(initial=0.0)), FREE, stacklevel=4)
 
     @cached_property
     def core(self) -> FloatArray:
@@ -153,7 +174,8 @@ class TiedMixture(SharedTies):
     def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
         """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
         odds = np.asarray(self.odds[components][:, self.base.support[rows]], np.float64)
-        return odds * np.exp(np.reshape(log_tilt, (-1, 1)))
+        with np.errstate(over="ignore"):
+            return np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS)
 
     def _log_ones(self, log_tilt: Any) -> FloatArray:
         parts = (np.log1p(self.tilted_odds(log_tilt, rows=rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
@@ -190,8 +212,10 @@ class TiedMixture(SharedTies):
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         if log_tilt:
-            odds = np.exp(log_tilt) * np.asarray(self.odds[[c]], np.float64)
+            with np.errstate(over="ignore"):
+                odds = np.minimum(np.exp(log_tilt) * np.asarray(self.odds[[c]], np.float64), MOST_ODDS)
             return TiedMixture(odds, self.base, np.ones(1))._tilted(0, 0.0, kept)._replace(log_tilt=log_tilt)
+        self.check_precision([c], factor=10.0)
         law = SizeLaw.prepare(self._state.N[c], partial(self._coins, c), int(self.largest[c]))
         return Tilted(law, 0.0, float(self._state.log_z[c]))
 
@@ -206,6 +230,8 @@ class TiedMixture(SharedTies):
         distinct = np.unique(baskets.indices)
         with np.errstate(divide="ignore"):
             log_odds = np.log(np.asarray(self.odds[:, distinct], np.float64))
+        if self.known is None:
+            self.check_precision()
         popularity = baskets.to_csr()[:, distinct].astype(np.float64) @ log_odds.T
         return np.asarray(self.base.log_dets(baskets)[:, None] + popularity - self.log_normalizers())
 

@@ -20,11 +20,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
-from ndpp.laws.precision import never_together, say_precision
+from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
 from ndpp.linalg import (
     ZERO_WEIGHT,
@@ -36,12 +36,10 @@ from ndpp.linalg import (
     rounding_error,
     tilted_law,
 )
-from ndpp.linalg.scaling import quadratic_forms
+from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted, tilted_to
 from ndpp.linalg.tilts import tilt_of_coins
-
-FREE = "the probabilities of sets of any size"
 
 
 class WeighedSets(ItemRows):
@@ -71,21 +69,34 @@ class WeighedSets(ItemRows):
         return self._log_det(self.catalogue_ids(rows))[0] > -np.inf
 
     def _log_det(self, ids: IntArray) -> tuple[float, float]:
-        """Return log det(L_S) and an estimate of its error, none with a background."""
+        """Return log det(L_S) and an estimate of its error."""
         if self.background is None:
             return judged_minor(self.known_rows(self.rows_of(ids)), self.W, magnitudes=self._magnitudes)
         if len(ids) == 0:
             return 0.0, 0.0
         # With rows x_i / √δ_i, det L_S / Πδ_i sums the minors of the low-rank part over all sets that hold the items with δ = 0.
-        odds, x = self.background[ids], np.array(self.x_rows(self.rows_of(ids)))
+        odds, x = self.background[ids], np.array(self.known_rows(self.rows_of(ids)))
         alone = odds > 0
         x[alone] /= np.sqrt(odds[alone])[:, None]
+        value, error = self._log_sum(x, alone)
+        if (
+            error > WARN_ERROR
+        ):  # a bound, usually far too high: see how far the result moves with roundings of another kind
+            rng = np.random.default_rng(0)
+            nearby = [x * (1 + EPS * rng.integers(-2, 3, x.shape)) for _ in range(2)]
+            moved = [abs(self._log_sum(near[::-1], alone[::-1])[0] - value) for near in nearby]
+            error = min(error, MARGIN * max(moved))
+        return float(np.log(odds[alone]).sum()) + value, error
+
+    def _log_sum(self, x: FloatArray, alone: BoolArray) -> tuple[float, float]:
+        """Return log of the sum of the minors of x W xᵀ over all sets that hold the items that do not come alone, and its error."""
         coords = coordinates(x, self.W, magnitudes=self._magnitudes)
-        popularity = float(np.log(odds[alone]).sum())
         if coords.rank == 0:
-            return popularity if alone.all() else -np.inf, 0.0
+            return 0.0 if alone.all() else -np.inf, 0.0
         assert coords.Q is not None
-        return popularity + tilted_law(coords, 1.0, coords.Q[~alone]).log_weight, 0.0
+        tied = coords.Q[~alone]
+        log_weight = tilted_law(coords, 1.0, tied).log_weight
+        return log_weight, rounding_error(coords, 1.0, tied) if log_weight > -np.inf else 0.0
 
     # -- many sets -----------------------------------------------------------------------------------------------------------
 
@@ -150,7 +161,7 @@ class WeighedSets(ItemRows):
     def _given_alone(self, ids: IntArray) -> Self:
         """Return the kernel given items with δ > 0: W' = W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows x_i / √δ_i."""
         assert self.background is not None
-        x = self.x_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
+        x = self.known_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
         W, magnitudes = condition_inner_with_background(np.asarray(self.W, np.float64), x, self._magnitudes)
         return self._with(W, np.setdiff1d(self.support, ids), np.maximum(self._magnitudes, magnitudes))
 

@@ -15,7 +15,7 @@ import scipy.linalg as sl
 from scipy.linalg.blas import dtrmm, strmm
 
 from ndpp._types import AnyArray, FloatArray
-from ndpp.errors import InvalidKernelError
+from ndpp.errors import InvalidKernelError, NDPPError
 from ndpp.linalg.factor import cached_blocks, factor
 from ndpp.linalg.scaling import EPS, congruence, entry_magnitudes
 from ndpp.rows import Rows
@@ -91,11 +91,27 @@ class Coordinates:
 
 
 def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | None = None) -> Coordinates:
-    """Return the coordinates of L = X W Xᵀ; raise if its symmetric part is not positive semidefinite.
+    """Return the coordinates of L = X W Xᵀ; raise if its symmetric part is not positive semidefinite, or if L overflows.
 
     ``magnitudes`` are the :func:`entry_magnitudes` that rounding is judged against. A conditional passes those of the kernel that its W was
     computed from; by default they are those of W.
     """
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _coordinates(X, W, magnitudes)
+            if np.isfinite(found.B).all():
+                return found
+    except NDPPError:
+        raise
+    except ValueError:  # SciPy's, about what has overflowed
+        pass
+    raise InvalidKernelError(
+        "the entries of L = X W Xᵀ must be within double precision; those of X and W are too large or too small. Rescale them: "
+        "L stays the same if X is multiplied by a number and W is divided by its square."
+    )
+
+
+def _coordinates(X: AnyArray | Rows, W: AnyArray, magnitudes: FloatArray | None) -> Coordinates:
     dense = X.size <= DENSE_ENTRIES and not (isinstance(X, Rows) and X.is_shared)
     if dense and isinstance(X, Rows):
         X = X.read()

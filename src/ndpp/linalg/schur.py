@@ -206,9 +206,13 @@ def condition_inner_with_background(
 
 def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | float) -> tuple[FloatArray, FloatArray]:
     """Return W − W Y(corner + YᵀWY)⁻¹YᵀW and the magnitudes of the terms it is made of."""
-    left, right = W @ Y, Y.T @ W
-    inverse = np.linalg.inv(corner + Y.T @ left)
-    return W - left @ inverse @ right, entry_magnitudes(np.abs(W) + np.abs(left) @ np.abs(inverse) @ np.abs(right))
+    left, right, length = W @ Y, Y.T @ W, np.abs(Y)
+    inverse = np.linalg.inv(corner + congruence(Y.T, W))
+    # What the pivots are sums of; skew parts leave their diagonals without rounding.
+    symmetric, skew = (length.T @ np.abs(W + sign * W.T) @ length / 2 for sign in (1, -1))
+    np.fill_diagonal(skew, 0.0)
+    pivots = np.abs(inverse) @ (corner + symmetric + skew) @ np.abs(inverse)
+    return W - left @ inverse @ right, entry_magnitudes(np.abs(W) + np.abs(left) @ pivots @ np.abs(right))
 
 
 class Remainder(NamedTuple):

@@ -24,6 +24,7 @@ from scipy.special import log1p  # NumPy's is inaccurate for small complex numbe
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.errors import PrecisionError
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
 from ndpp.linalg.size_law import nodes
@@ -179,6 +180,8 @@ class SizeLaw(NamedTuple):
         room, variance = np.log(2 / MAX_MISSED), self.mean_and_variance()[1]
         theta = THETAS * min(MAX_THETA, float(np.sqrt(2 * room / max(variance, 1e-3))))
         upper, lower = np.split(self.log_mean(np.exp(np.concatenate([theta, -theta]))).real, 2)
+        if not np.isfinite([*upper, *lower]).all():
+            raise PrecisionError("the odds of items are beyond double precision; sizes cannot be computed")
         high = min(self.most, int(np.min((upper + room) / theta)) + 1)
         low = max(0, int(np.max(-(lower + room) / theta)))
         return low, 2 * ((high - low) // 2 + 1)
@@ -217,10 +220,13 @@ class Tilted(NamedTuple):
     log_weight: float
     kernel: Any = None
 
-    def log_weight_of(self, size: int) -> float:
-        """Return log of the weight, with the odds as they were, of all sets of one size."""
-        chance = self.law.distribution()[size]
-        return float(np.log(chance)) + self.log_weight - size * self.log_tilt if chance > ROUNDED else -np.inf
+    def log_weight_of(self, size: int) -> tuple[float, float]:
+        """Return log of the weight, with the odds as they were, of all sets of one size, and its error: that of the sum of all sizes."""
+        chances = self.law.distribution()
+        if chances[size] <= ROUNDED:  # possible, as all sizes are, but lost in rounding
+            return -np.inf, np.inf
+        value = float(np.log(chances[size])) + self.log_weight - size * self.log_tilt
+        return value, (abs(float(chances.sum()) - 1) + EPS) / float(chances[size])
 
 
 def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0) -> Tilted:
