@@ -15,6 +15,9 @@ Array = TypeVar("Array", bound=AnyArray)
 PROBABILITY_TOLERANCE = 1e-8
 """How far outside [0, 1] a probability may be before it is an error rather than rounding."""
 
+LEAST_ODDS, MOST_ODDS = 1e-150, 1e150
+"""Range of odds that are not zero."""
+
 
 def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] = (None, None)) -> AnyArray:
     """Return ``value`` as a finite two-dimensional float32 or float64 array (other kinds become float64)."""
@@ -45,6 +48,20 @@ def check_matrix(value: Any, name: str, *, shape: tuple[int | None, int | None] 
             "Drop or repair those rows."
         )
     return array
+
+
+def check_odds(
+    value: Any, name: str, *, of: tuple[str, str], shape: tuple[int | None, int | None] = (None, None)
+) -> AnyArray:
+    """Return ``value`` as a matrix of odds: 0, or within a range that leaves room for products. ``of`` names its rows and columns."""
+    odds = check_matrix(value, name, shape=shape)
+    bad = (odds < 0) | (odds > MOST_ODDS) | ((odds > 0) & (odds < LEAST_ODDS))
+    if bad.any():
+        i, j = np.argwhere(bad)[0]
+        raise InvalidInputError(
+            f"{name} must be 0 or between {LEAST_ODDS:g} and {MOST_ODDS:g}; those of {of[0]} {i} and {of[1]} {j} are {odds[i, j]:g}"
+        )
+    return odds
 
 
 def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:

@@ -3,6 +3,8 @@
 kernels   Random kernels with exact entries, badly scaled on purpose. Every public probability is compared with rational
           arithmetic: it must be right to 1e-8, or come with a :class:`PrecisionWarning`, or be refused. At most one in a hundred
           kernels with columns of one scale may be warned about.
+laws      Random laws of every kind over a few items, over 10^±8 in every direction, plain or changed: every verb of the contract of laws
+          (:mod:`law_verbs`) against rational arithmetic, by the same rule.
 models    Model files with bytes changed, cut off, repeated or inserted. Loading gives the same model or one of our errors.
 folders   Folders of shards, treated alike.
 baskets   Baskets with awkward labels, written and read again in every format; then files with bytes changed.
@@ -31,6 +33,7 @@ from typing import NamedTuple
 from fuzz_commands import KILLED, KINDS, command_case, kill_case, writers_case
 from fuzz_files import Failure, basket_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
+from fuzz_laws import law_case
 
 MOST_NEEDLESS = 0.01
 """Largest share of harmless kernels that may be warned about."""
@@ -39,6 +42,7 @@ SLOW, SLOW_CHILDREN = 5.0, 120.0
 
 CASES: dict[str, Callable[[int], None]] = {
     "kernels": kernel_case,
+    "laws": law_case,
     "models": model_case,
     "folders": folder_case,
     "baskets": basket_case,
@@ -122,6 +126,10 @@ def main() -> int:
             f"kernels: {len(Tally.warned)} warned about, {len(needless)} of them among {Tally.harmless} harmless ones: {needless}"
         )
         if len(needless) > MOST_NEEDLESS * Tally.harmless:
+            return 1
+    if LawTally.harmless:
+        print(f"laws: {len(LawTally.warned)} of {LawTally.harmless} harmless ones were warned about: {LawTally.warned}")
+        if len(LawTally.warned) > MOST_NEEDLESS * LawTally.harmless:
             return 1
     return 1 if failures else 0
 

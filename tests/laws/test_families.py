@@ -211,7 +211,7 @@ def test_files_and_pickles(tmp_path):
         ({"odds": [[-1.0] * 5]}, "component 0 and state 0 are -1"),
         ({"odds": [[1.0] * 4]}, r"odds must have shape \('any', 5\)"),
         ({"odds": [[np.inf] * 5]}, "odds must be finite"),
-        ({"item_odds": [[1.0, -2.0]] * 6}, "that of item 0 in state 1 is -2"),
+        ({"item_odds": [[1.0, -2.0]] * 6}, "those of item 0 and state 1 are -2"),
         ({"item_odds": [[1.0]] * 6}, "one has 2 states, and there are 1 columns"),
         ({"item_odds": [[1.0, 1.0]] * 5}, "one per row of item_odds; got 6 for 5"),
         ({"families": [0, 1, 0, 3, 1, 0]}, "families must be in 0..2, as X has 3 rows; they are in 0..3"),

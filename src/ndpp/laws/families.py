@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_matrix, owned
+from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
@@ -88,10 +87,7 @@ class FamilyMixture(SharedTies):
     ) -> None:  # fmt: skip
         base = LowRankKernel(check_matrix(X, "X"), W, background=np.ones(len(X)), magnitudes=magnitudes)
         patterns = Patterns.checked(families, states, item_odds, base.n_items)
-        odds = check_matrix(odds, "odds", shape=(None, len(patterns.states)))
-        if (odds < 0).any():
-            c, s = np.argwhere(odds < 0)[0]
-            raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and state {s} are {odds[c, s]:g}")
+        odds = check_odds(odds, "odds", of=("component", "state"), shape=(None, len(patterns.states)))
         self._fill(odds, patterns, base, Catalogue.checked(len(patterns.odds), labels))
         self._set(weights, len(odds), names)
 

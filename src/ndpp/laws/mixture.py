@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_matrix, frozen
+from ndpp._validation import check_matrix, check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
@@ -121,6 +121,7 @@ class Mixture(Law):
             Names of the items.
         """
         base = LowRankKernel(X, W, labels=labels, background=np.ones(np.shape(X)[0]))
+        odds = check_odds(odds, "odds", of=("component", "item"))
         return Mixture._make_tied(odds, base, weights, names=names)
 
     def __repr__(self) -> str:

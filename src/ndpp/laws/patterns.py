@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_matrix, frozen
+from ndpp._validation import check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.linalg.scaling import EPS
@@ -63,13 +63,10 @@ class Patterns:
     @classmethod
     def checked(cls, families: Any, states: Any, odds: Any, n_families: int) -> Patterns:
         """Return the record; raise unless families and states are below ``n_families`` and odds are ≥ 0."""
-        odds = check_matrix(odds, "item_odds").astype(np.float64)
+        odds = check_odds(odds, "item_odds", of=("item", "state")).astype(np.float64)
         families, states = _numbers(families, "families", n_families), _numbers(states, "states", n_families)
         if len(families) != len(odds) or not len(odds):
             raise InvalidInputError(f"families must be one per row of item_odds; got {len(families)} for {len(odds)}")
-        if (odds < 0).any():
-            i, k = np.argwhere(odds < 0)[0]
-            raise InvalidInputError(f"item_odds must be ≥ 0; that of item {i} in state {k} is {odds[i, k]:g}")
         most = int(np.bincount(states, minlength=1).max(initial=0))
         if most > odds.shape[1]:
             raise InvalidInputError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
+
 from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, PrecisionError, PrecisionWarning, ZeroProbabilityError
 
@@ -16,6 +18,8 @@ FREE = "the probabilities of sets of any size"
 
 def say_precision(error: float, what: str, *, stacklevel: int = 3) -> None:
     """Warn or raise if the estimated relative error of ``what`` is too large."""
+    if error == np.inf:
+        raise PrecisionError(f"{what} are beyond double precision; ask for others, or rescale the distribution")
     if error > REFUSE_ERROR:
         raise PrecisionError(
             f"{what} depend on directions of X too small for double precision (relative error about {error:.1g}). "

@@ -20,9 +20,6 @@ from ndpp.laws.precision import say_precision
 from ndpp.linalg.sizes import Tilted, tilted_to
 from ndpp.linalg.tilts import solve_tilts
 
-MOST_TILT = 690.0
-"""Largest |log ρ|, just within double precision."""
-
 
 class Components(Sequence[Any]):
     """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
@@ -167,7 +164,7 @@ class SharedTies(Mixture):
         """Return the size of the sets of component c with its odds times ρ; calls with the same ρ share what they keep in ``kept``."""
 
     def _tilted_to(self, c: int, size: int, start: float = 0.0) -> Tilted:
-        return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), start)
+        return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), start, max_step=10.0)
 
     @abstractmethod
     def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
@@ -193,9 +190,7 @@ class SharedTies(Mixture):
             return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
 
         most = int(self.largest.max()) - 0.3
-        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds)), max_step=10.0).clip(
-            -MOST_TILT, MOST_TILT
-        )
+        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds)), max_step=10.0)
 
     @property
     def _sizes(self) -> FloatArray:

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import check_matrix, frozen, owned
+from ndpp._validation import check_matrix, check_odds, frozen, owned
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.header import ModelHeader
@@ -74,9 +74,6 @@ class TiedMixture(SharedTies):
         log_normalizers: Any = None,
     ) -> None:
         odds = check_matrix(odds, "odds", shape=(None, base.n_items))
-        if (odds < 0).any():
-            c, i = np.argwhere(odds < 0)[0]
-            raise InvalidInputError(f"odds must be ≥ 0; those of component {c} and item {i} are {odds[c, i]:g}")
         self.odds, self.base, self.catalogue = owned(odds), base, base.catalogue
         self._set(weights, len(odds), names)
         self.known = None if log_normalizers is None else frozen(np.asarray(log_normalizers, np.float64))
@@ -89,8 +86,9 @@ class TiedMixture(SharedTies):
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> TiedMixture:
         base = LowRankKernel._from_arrays({**arrays, "background": np.ones(header.n_items)}, header)
+        odds = check_odds(arrays["odds"], "odds", of=("component", "item"))
         options = {"names": header.names, "log_normalizers": arrays.get("log_normalizers")}
-        return cls(arrays["odds"], base, arrays["component_weights"], **options)
+        return cls(odds, base, arrays["component_weights"], **options)
 
     def prepared(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
@@ -134,7 +132,7 @@ class TiedMixture(SharedTies):
     def _state(self) -> _State:
         A = self._grams(0.0)
         system = self._system(A)
-        inverse = np.linalg.inv(system)
+        inverse = np.asarray(np.linalg.inv(system), np.float64)
         errors = self._rounding(A, system, inverse)
         return _State(A, self.core @ inverse, self._log_ones(0.0) + _log_dets(system), errors)
 

@@ -229,7 +229,7 @@ class Tilted(NamedTuple):
         return value, (abs(float(chances.sum()) - 1) + EPS) / float(chances[size])
 
 
-def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0) -> Tilted:
+def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0, *, max_step: float = 3.0) -> Tilted:
     """Return ``at(log ρ)`` with about ``size`` items expected."""
     found: Tilted | None = None
 
@@ -238,7 +238,7 @@ def tilted_to(size: int, at: Callable[[float], Tilted], start: float = 0.0) -> T
         found = at(log_tilt)
         return found.law.mean_and_variance()
 
-    solve_tilt(moments, size, start, deviations=0.3)
+    solve_tilt(moments, size, start, deviations=0.3, max_step=max_step)
     assert found is not None
     return found
 

@@ -13,6 +13,8 @@ import numpy as np
 from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 
+MOST_TILT = 690.0
+"""Largest |log ρ|, just within double precision."""
 LEAST_VARIANCE = 1e-3
 """A smaller variance counts as this: where sizes hardly vary, steps are bounded by ``max_step``."""
 
@@ -65,7 +67,7 @@ def solve_tilts(
         moving, step = moving[apart], step[apart]
         if not len(moving):
             break
-        x[moving] = _between(x[moving] + step, low[moving], high[moving], unit)
+        x[moving] = _between(x[moving] + step, low[moving], high[moving], unit).clip(-MOST_TILT, MOST_TILT)
     return x
 
 
@@ -85,6 +87,7 @@ def solve_tilt(
     *,
     within: float = 0.3,
     deviations: float = 0.0,
+    max_step: float = 3.0,
 ) -> float:
     """Return log ρ under which about ``target`` items are expected of one distribution; see :func:`solve_tilts`.
 
@@ -101,7 +104,10 @@ def solve_tilt(
         mean, variance = moments(float(log_tilt[0]))
         return np.array([mean]), np.array([variance])
 
-    return float(solve_tilts(of_one, target, np.array([start]), within=within, deviations=deviations)[0])
+    found = solve_tilts(
+        of_one, target, np.array([start]), within=within, deviations=deviations, max_step=max_step
+    )  # fmt: skip
+    return float(found[0])
 
 
 def tilt_of_coins(log_odds: FloatArray, target: float, *, within: float = 0.1) -> float:
