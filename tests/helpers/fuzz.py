@@ -12,6 +12,8 @@ commands  Command lines of random options, with good, damaged and missing files.
           exception it does not know.
 kills     ``fit``, ``sample`` and ``complete``, or one of them (``--command fit``), killed at random times and resumed: the same bytes
           as without.
+service   Ordinary and hostile clients at once, and a signal to stop in the middle: no status 500, no ordinary request waits for a second,
+          memory stays, and the process ends in time. ``python tests/helpers/fuzz_service.py --seconds 3600`` goes on for an hour.
 writers   Two commands that write one file at once: it is that of one of them, whole.
 
 A case is a number: ``--only kernels 17`` repeats case 17. The exit status is 1 if any case failed.
@@ -33,7 +35,9 @@ from typing import NamedTuple
 from fuzz_commands import KILLED, KINDS, command_case, kill_case, writers_case
 from fuzz_files import Failure, basket_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
+from fuzz_laws import Tally as LawTally
 from fuzz_laws import law_case
+from fuzz_service import service_case
 
 MOST_NEEDLESS = 0.01
 """Largest share of harmless kernels that may be warned about."""
@@ -48,6 +52,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "baskets": basket_case,
     "commands": command_case,
     "kills": kill_case,
+    "service": service_case,
     "writers": writers_case,
 }
 
@@ -73,7 +78,7 @@ def run_case(kind: str, seed: int) -> Result | None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Result(kind, seed, f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})")
     took = time.perf_counter() - began
-    limit = SLOW_CHILDREN if kind in ("kills", "writers") else SLOW
+    limit = SLOW_CHILDREN if kind in ("kills", "service", "writers") else SLOW
     return Result(kind, seed, f"took {took:.1f} s") if took > limit else None
 
 

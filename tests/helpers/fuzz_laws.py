@@ -12,7 +12,7 @@ import numpy as np
 import law_verbs
 from fuzz_files import Failure
 from law_table import CHANGES, KINDS, Base, Entry, changed, fits
-from ndpp.errors import PrecisionError, PrecisionWarning
+from ndpp.errors import NoConditionalKernelError, PrecisionError, PrecisionWarning, ZeroProbabilityError
 
 VERBS = (
     *("log_prob", "log_prob_of_a_size", "log_probs", "log_normalizer", "log_mass", "size_distribution"),
@@ -85,7 +85,7 @@ def law_case(seed: int) -> None:
             change = draw.choice(CHANGES)
             if draw.random() < 1 / 2 and entry is not None and fits(change, base.n_items):
                 entry = changed(entry, change) or entry
-        except PrecisionError:
+        except (PrecisionError, NoConditionalKernelError, ZeroProbabilityError):
             entry = None
     if entry is None or caught:
         note(seed, spread, "construction" if entry is None or caught else "")

@@ -396,3 +396,18 @@ def test_scores_equal_up_to_rounding_come_in_the_order_of_the_catalogue(name):
         assert found is not None
         assert found.scores == pytest.approx(1.0, abs=1e-12)
         np.testing.assert_array_equal(found.items, possible[:4])
+
+
+def test_lift_of_items_that_hardly_ever_occur_is_the_same_in_bulk():
+    rng, n = np.random.default_rng(5), 12
+    odds = rng.uniform(0.1, 1.0, (3, n))
+    odds[:, 0] = [1e-14, 4e-13, 1e-12]
+    odds[2, 1:4] = 1e-9
+    skew = rng.normal(size=(4, 4))
+    law = Mixture.tied(odds, rng.normal(size=(n, 4)), np.eye(4) + skew - skew.T, [0.6, 0.4 - 1e-10, 1e-10])
+    baskets = Baskets.from_lists([[1, 2, 3], [4]], n_items=n)
+    many = recommend_many(law, baskets, n=n, ranking="lift", support=0.0)
+    for basket, found in zip(baskets, many):
+        one = recommend(law, basket, n=n, ranking="lift", support=0.0)
+        assert found.items.tolist() == one.items.tolist()
+        assert found.scores == pytest.approx(one.scores, rel=1e-8)

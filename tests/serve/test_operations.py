@@ -127,6 +127,15 @@ def test_quick_questions_do_not_wait_for_draws(model, endless):
         assert {future.result().status_code for future in asked} == {503}
 
 
+def test_more_items_than_an_answer_holds_are_refused_before_they_are_drawn(model, monkeypatch):
+    monkeypatch.setattr("ndpp.serve.app.DRAWN_ITEMS", 20)
+    with serving(create_app(model)) as url:
+        assert post(f"{url}/api/sample", json={"n": 5, "size": 4}).status_code == 200
+        refused = post(f"{url}/api/sample", json={"n": 6, "size": 4})
+    assert refused.status_code == 422
+    assert "n must be at most 5 for baskets of about 4 items" in refused.json()["detail"]
+
+
 def test_the_process_ends_although_a_thread_does_not(model):
     script = f"""
 import time

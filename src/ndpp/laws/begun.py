@@ -203,10 +203,10 @@ class Begun:
         out[baskets, items] = values
         return np.asarray(out)
 
-    def _correction(self, i: int) -> Correction:
-        """Return the second part of basket i; the components of the largest posterior come first."""
+    def _correction(self, i: int, unit: float = 1.0) -> Correction:
+        """Return the second part of basket i; the components of the largest posterior come first. ``unit`` is the smallest of an item."""
         order = np.argsort(-self.posterior[i])
-        order = order[self.posterior[i, order] > LEFT_OUT / len(order)]
+        order = order[self.posterior[i, order] > LEFT_OUT * unit / len(order)]
         at = order[:, None] * len(self.distinct) + self.places[i]
         flat = len(self.posterior[i]) * len(self.distinct), self.q.shape[1]
         sides = np.empty((2, *at.shape, self.q.shape[1]))
@@ -239,10 +239,11 @@ class Begun:
         first, settled, mixture = self._first_parts(), self._is_settled(), self.mixture
         first[:, ~allowed] = 0.0
         known, unit = settled & allowed, np.broadcast_to(unit, allowed.shape)
+        smallest = min(1.0, float(unit[allowed].min(initial=1.0)))
         pulls, out, n = self._pulls(), np.where(known, first, 0.0), min(n, len(allowed))
         bounds = first + self.posterior @ mixture.room_table.T + (self.posterior @ mixture.slope_table.T) * pulls
         for i, row in enumerate(out):
-            correction = self._correction(i)
+            correction = self._correction(i, smallest)
             top = np.argpartition(first[i] / unit, -n)[-n:]
             new = top[allowed[top] & ~settled[i, top]]
             row[new] = first[i, new] - correction.of(new)

@@ -27,7 +27,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
-from ndpp.serve.limits import LABEL_LENGTH, RESULTS, Limits
+from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS, Limits
 from ndpp.serve.model import Holder, Served
 from ndpp.serve.operations import Metrics
 from ndpp.serve.work import Work
@@ -106,8 +106,11 @@ def create_app(
 
 async def ask(request: Request, answer: Callable[[Served], Record], *, slow: bool = False) -> Response:
     """Have the current model answer a question in a thread, one for draws if it is ``slow``; return the answer as JSON."""
-    found = await request.app.state.work.run(request, partial(answer, request.app.state.holder.current), slow=slow)
-    return Response(found.to_json().encode("utf-8", "replace"), media_type="application/json")
+    model = request.app.state.holder.current
+    body = await request.app.state.work.run(
+        request, lambda: answer(model).to_json().encode("utf-8", "replace"), slow=slow
+    )
+    return Response(body, media_type="application/json")
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------------
@@ -171,13 +174,27 @@ async def why(request: Request, question: s.WhyAsk) -> Response:
 @api.post("/complete", response_model=records.Completed, summary="Complete a basket")
 async def complete(request: Request, question: s.CompleteAsk) -> Response:
     """Exact samples that contain the basket."""
+    _check_drawn(request, question)
     return await ask(request, lambda model: answers.complete(model, **vars(question)), slow=True)
 
 
 @api.post("/sample", response_model=records.Completed, summary="Draw baskets")
 async def sample(request: Request, question: s.DrawAsk) -> Response:
     """Exact samples."""
+    _check_drawn(request, question)
     return await ask(request, lambda model: answers.complete(model, **vars(question)), slow=True)
+
+
+def _check_drawn(request: Request, question: s.DrawAsk) -> None:
+    """Refuse to draw more items than an answer may hold."""
+    expected = question.size if question.size is not None else request.app.state.holder.current.popularity.sum()
+    most = max(1, int(DRAWN_ITEMS / max(expected, 1)))
+    if question.n > most:
+        raise InvalidInputError(
+            f"must be at most {most} for baskets of about {expected:.0f} items: an answer holds {DRAWN_ITEMS:,} items; "
+            f"got {question.n}",
+            argument="n",
+        )
 
 
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")

@@ -12,6 +12,8 @@ LISTED_ITEMS = 100_000
 """Most items of ``exclude`` and of ``candidates``."""
 SAMPLES = 1000
 """Most baskets drawn by one request."""
+DRAWN_ITEMS = 100_000
+"""Most items of all these baskets together."""
 RESULTS = 1000
 """Most items that a search, a recommendation or a list of related items returns."""
 BATCH_BASKETS = 10_000

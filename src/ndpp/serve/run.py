@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging.config
 import os
 import socket
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -28,6 +30,8 @@ SETTINGS = "NDPP_SERVE"
 """Environment variable by which the first process tells the others what to serve."""
 LAST_SECONDS = 5.0
 """How long the process may take to end after its last answer."""
+SWITCH_SECONDS = 0.0005
+"""How long a thread that draws may hold the interpreter while others, with quick answers, wait for it."""
 START_SECONDS = 60
 """How long one of several processes may take until it can say that it is alive."""
 GRACE_SECONDS = 20
@@ -104,7 +108,8 @@ class PatientProtocol(HttpToolsProtocol):
                 f"content-type: {problems.MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
-            self.transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has gone
+                self.transport.write_eof()
             self.loop.call_later(
                 DISCARD_SECONDS, self.transport.close
             )  # until then the rest is read, so that the answer arrives
@@ -137,6 +142,7 @@ class Settings(NamedTuple):
         """Return the application, with a thread for each core that is its share."""
         threadpoolctl.threadpool_limits(1, user_api="blas")  # requests run side by side instead
         logging.captureWarnings(True)  # into the log, as JSON
+        sys.setswitchinterval(SWITCH_SECONDS)
         token = None if self.token_file is None else read_token(Path(self.token_file))
         threads = max(1, joblib.cpu_count() // self.workers)
         limits = Limits(self.seconds, threads)
