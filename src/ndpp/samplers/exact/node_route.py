@@ -1,4 +1,4 @@
-"""The route ``nodes``: items one by one from circles of node matrices (:mod:`.nodes`), for every kernel and every index of items.
+"""The route ``nodes``: items one by one from circles of node matrices (:mod:`.nodes`), for every kernel.
 
 It also draws what other routes leave unfinished.
 """
@@ -85,7 +85,7 @@ class NodesRoute:
         proposals, index = 0, self.target.index
         while len(state.rows) < self.wanted:
             drawn = index.draw_counted(rng, state.inclusion.M)
-            state, proposals = self.add(state, int(drawn.rows[0])), proposals + drawn.proposals
+            state, proposals = self.add(state, drawn.row), proposals + drawn.proposals
         return state, proposals
 
     def start(self) -> State:

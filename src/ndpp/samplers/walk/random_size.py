@@ -59,7 +59,7 @@ class RandomSize(Sampler):
             raise InvalidInputError(f'start must be "uniform" or "greedy"; got {start!r}')
         rank = kernel.without_background().rank
         prepared = up.prepare(kernel, rank) if rank > 1 else None
-        index = LeverageTable.prepare(kernel) if rank else None
+        index = LeverageTable.prepare(kernel)
         starts = nested_starts(kernel) if start == "greedy" else (None,) * (rank + 1)
         steps = None if steps is None else check_count(steps, "steps")
         walks = (Walk(kernel, k, prepared, index, k**2 if steps is None else steps, starts[k]) for k in range(rank + 1))

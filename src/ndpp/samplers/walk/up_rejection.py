@@ -14,7 +14,7 @@ Cost: O(r³) per step; O(r² (log n + leaf)) per proposal. The expected number o
 computed in orthonormal coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
 
 If L_A is singular, B^A does not exist although the pair has a distribution, and if it nearly is, T has too few digits. The pair is then
-drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.draw_safely`).
+drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.safe_form`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.rejection import RATIO_TOLERANCE
-from ndpp.samplers.walk.up import draw_safely, no_pair
+from ndpp.samplers.walk.up import no_pair, safe_form
 from ndpp.samplers.walk.up_direct import condition
 
 AT_ONCE = 256
@@ -117,9 +117,9 @@ class PreparedRejectionUp:
         """Draw a pair that completes the rows kept, in ascending order, and return it with the counters."""
         step = self._step(self.kernel.q_rows(kept_rows))
         if step is None:
-            first = draw_safely(rng, self.index, kept_rows, 2).rows
-            second = draw_safely(rng, self.index, np.append(kept_rows, first), 1).rows
-            return np.sort(np.append(first, second)), {"proposals": 1, "rejections": 0}
+            first = self.index.draw(rng, safe_form(self.kernel, kept_rows, 2))
+            second = self.index.draw(rng, safe_form(self.kernel, np.append(kept_rows, first), 1))
+            return np.sort([first, second]), {"proposals": 1, "rejections": 0}
         if step.expected_proposals > self.budget:
             raise BudgetExceededError(
                 f"this step needs {step.expected_proposals:.3g} proposals on average, above its budget of "
