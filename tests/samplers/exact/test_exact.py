@@ -219,7 +219,7 @@ def test_negative_control_sizes_off_by_a_tenth():
 def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatch):
     """The same poor plan with the monitors on: the sampler mends it."""
     case = BY_NAME["generic"]
-    monkeypatch.setattr(node_route, "plan_steps", lambda *_: (0, 2))
+    monkeypatch.setattr(node_route, "plan_next", lambda *_: (0, 2))
     sampler = Exact.prepare(case.kernel, size=3)
     for state in walk_down(sampler, 3, np.random.default_rng(0)):
         expected = oracles.inclusion_probabilities(case.L, 3, given=tuple(state.rows))

@@ -21,9 +21,8 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray, IntArray
-from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
 from ndpp.samplers.exact.nodes import RETIRED, retire
-from ndpp.samplers.exact.plan import NOISE, Targets, plan_steps, remaining_size_law
+from ndpp.samplers.exact.plan import RUNG_STEP, Targets, Tolerances, plan_next, unbiased_count
 from ndpp.samplers.exact.rows import LEFT, RIGHT, apply
 
 TARGETS = Targets(1e-11, 1e-4)
@@ -131,7 +130,7 @@ def advance(
     good = safe and _accepts(weights, missing, request.tolerances)
     steps, count = 0, 0
     if not good or _is_worth(ring.live.size, 2, m, D, missing):
-        steps, count = plan_steps(remaining_size_law(ring.log_w, missing), missing, NOISE, request.targets)
+        steps, count = plan_next(ring.log_w, missing, request.targets)
     if count == 0 or (good and not _is_worth(ring.live.size, count // 2, m, D, missing)):
         return ring, weights, good, 0
     new, its_weights, is_good = begin(values, request, ring.rung + steps, count, left, right, done)
@@ -173,7 +172,7 @@ def begin(
         good = _accepts(weights, missing, request.tolerances)
         if good or count > left.shape[1]:
             return ring, weights, good
-        count = min(2 * count, 2 * (left.shape[1] // 2 + 1))
+        count = min(2 * count, unbiased_count(left.shape[1]))
 
 
 @njit(error_model="numpy")
