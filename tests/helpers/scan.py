@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from ndpp._types import FloatArray
-from ndpp.items.base import check_query, check_total, invert_cdf, nonnegative
+from ndpp.items.base import check_query, check_total, look_up_cdf, nonnegative
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
 
@@ -41,4 +41,4 @@ class Scan:
         weights = self.weights(M)
         total = float(weights.sum())
         check_total(total)
-        return int(invert_cdf(nonnegative(weights, total), rng.random(1))[0])
+        return look_up_cdf(np.cumsum(nonnegative(weights, total)), rng.random())

@@ -100,7 +100,7 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
     for i in range(n):
         look()
         rng = stream(key, i)
-        more = size - len(rows) if size is not None else int(look_up_cdf(sizes, rng.random(1))[0])
+        more = size - len(rows) if size is not None else look_up_cdf(sizes, rng.random())
         total, found = len(rows) + more, rows
         if more:
             if total not in states:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._compiled import jitable
+from ndpp._types import FloatArray
 from ndpp._validation import PROBABILITY_TOLERANCE, frozen
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 
@@ -48,13 +49,9 @@ def nonnegative(weights: FloatArray, total: float) -> FloatArray:
     return np.maximum(weights, 0.0)
 
 
-def invert_cdf(weights: FloatArray, uniforms: FloatArray) -> IntArray:
-    """Return an index for each uniform in [0, 1), with probability ∝ its weight; never one of weight zero."""
-    return look_up_cdf(np.cumsum(weights), uniforms)
-
-
-def look_up_cdf(cdf: FloatArray, uniforms: FloatArray) -> IntArray:
-    """Return :func:`invert_cdf` of the weights whose sums are ``cdf``."""
-    places = np.searchsorted(cdf, uniforms * cdf[-1], side="right")
+@jitable(error_model="numpy")
+def look_up_cdf(cdf: FloatArray, uniform: float) -> int:
+    """Return an index with probability ∝ its weight, given the sums of all weights and a uniform in [0, 1); never one of weight zero."""
+    place = np.searchsorted(cdf, uniform * cdf[-1], side="right")
     # A uniform just below one may round to the total itself; it gets the last index that has any weight.
-    return np.asarray(np.minimum(places, np.searchsorted(cdf, cdf[-1], side="left")))
+    return int(min(place, np.searchsorted(cdf, cdf[-1])))

@@ -21,7 +21,7 @@ from ndpp._compiled import interruptible, jitable, njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
-from ndpp.items.base import ReadOnly, check_query, check_total, nonnegative
+from ndpp.items.base import ReadOnly, check_query, check_total, look_up_cdf, nonnegative
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
 
@@ -193,4 +193,4 @@ def _pick(weights: FloatArray, uniform: float) -> int:
     cdf = np.cumsum(weights)
     if not cdf[-1] > 0.0:
         return -1
-    return int(min(np.searchsorted(cdf, uniform * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1])))
+    return look_up_cdf(cdf, uniform)

@@ -33,7 +33,7 @@ def is_symmetric(kernel: LowRankKernel) -> bool:
 
 
 class CircleReport(NamedTuple):
-    """How many circles a sample used after its first, and the worst values of their monitors."""
+    """How many circles a sample used after its first, and the worst values of their monitors, as in the ``info`` of draws."""
 
     recentred: int = 0
     trace_error: float = 0.0

@@ -17,7 +17,7 @@ from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
-from ndpp.items.base import invert_cdf
+from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.walk.sampler import Walk
@@ -67,7 +67,7 @@ class RandomSize(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw a size, then the last set of a chain of that size."""
-        return self.walks[int(invert_cdf(self.law, rng.random(1))[0])].draw(rng)
+        return self.walks[look_up_cdf(np.cumsum(self.law), rng.random())].draw(rng)
 
 
 def nested_starts(kernel: LowRankKernel) -> tuple[IntArray | None, ...]:

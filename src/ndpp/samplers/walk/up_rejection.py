@@ -32,7 +32,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import Tree
-from ndpp.items.base import check_total, nonnegative
+from ndpp.items.base import check_total, look_up_cdf, nonnegative
 from ndpp.items.tree import draw_one
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
@@ -238,12 +238,12 @@ def _propose(
 @njit(error_model="numpy")
 def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: float, second: float) -> FloatArray:
     """Choose two columns with probability ∝ their Gram determinant; return an orthonormal basis of their span, as rows."""
-    i = _place(cdf, first)
+    i = look_up_cdf(cdf, first)
     sums, total = np.empty(len(gram)), 0.0
     for j in range(len(gram)):
         total += max(gram[i, i] * gram[j, j] - gram[i, j] * gram[i, j], 0.0)
         sums[j] = total
-    j = _place(sums, second)
+    j = look_up_cdf(sums, second)
     V, same = np.empty((2, len(columns))), gram[i, j] / gram[i, i]
     for c in range(len(columns)):
         V[0, c] = columns[c, i]
@@ -252,15 +252,6 @@ def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: 
     V[1] -= np.dot(V[0], V[1]) * V[0]  # once more, in case the columns are close
     V[1] /= math.sqrt(np.dot(V[1], V[1]))
     return V
-
-
-@njit()
-def _place(cdf: FloatArray, uniform: float) -> int:
-    """Return an index with probability ∝ its weight, given the sums of all weights; never one of weight zero."""
-    place = 0
-    while place + 1 < len(cdf) and cdf[place] <= uniform * cdf[-1] and cdf[place] < cdf[-1]:
-        place += 1
-    return place
 
 
 @njit(error_model="numpy")
