@@ -91,9 +91,8 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         if law.log_weight == -np.inf:
             raise PrecisionError
         sizes = np.cumsum(law.law)
-        clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
-        clock = None if clock is None else replace(clock, given=rows)
-        if clock is not None and clock.suits(mean):
+        clock = None if sampler.clock is None else replace(sampler.clock, given=rows)
+        if clock is not None and clock.suits(law.law):
             return [_run_down(sampler, clock, stream(key, i)) for i in range(n)]
     states: dict[int, Any] = {}
     drawn = []

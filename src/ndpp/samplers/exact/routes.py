@@ -87,11 +87,6 @@ class Target:
             return None
         return cache.remember("eigen", lambda: EigenRows.of(self.kernel, basis, cache.memory), pinned=True)
 
-    @property
-    def mean(self) -> float:
-        """Expected number of further items."""
-        return float(self.size_law @ np.arange(len(self.size_law)))
-
 
 Self = TypeVar("Self")
 
