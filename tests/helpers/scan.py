@@ -12,13 +12,13 @@ import numpy as np
 from numpy.random import Generator
 
 from ndpp._types import FloatArray
-from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, invert_cdf, nonnegative
+from ndpp.items.base import check_query, check_total, look_up_cdf, nonnegative
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import quadratic_forms
 
 
 @dataclass(frozen=True, eq=False)
-class Scan(ItemIndex):
+class Scan:
     """All weights, computed again for each M."""
 
     kernel: LowRankKernel
@@ -35,12 +35,10 @@ class Scan(ItemIndex):
             weights[block] = part
         return weights
 
-    def draw_counted(
-        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
-    ) -> ItemDraws:
-        """Draw a row by inverting the distribution function; see :meth:`ItemIndex.draw_counted`."""
+    def draw(self, rng: Generator, M: FloatArray) -> int:
+        """Draw a row by inverting the distribution function."""
         check_query(M, self.kernel.rank)
         weights = self.weights(M)
         total = float(weights.sum())
         check_total(total)
-        return ItemDraws(invert_cdf(nonnegative(weights, total), rng.random(1)), 1)
+        return look_up_cdf(np.cumsum(nonnegative(weights, total)), rng.random())

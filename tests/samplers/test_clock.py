@@ -14,7 +14,6 @@ from ndpp.errors import BudgetExceededError, InvalidInputError, PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.linalg import quadratic_forms
 from ndpp.samplers.clock import Clock
-from scan import Scan
 
 
 @pytest.mark.parametrize("case", AWKWARD, ids=str)
@@ -58,12 +57,6 @@ def test_law(name, n_draws):
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 
-def test_another_index():
-    case = BY_NAME["generic"]
-    draws = Clock.prepare(case.kernel, index=Scan.prepare(case.kernel)).sample(900, rng=2)
-    goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
-
-
 def test_law_check_rejects_a_clock_that_is_slow(monkeypatch):
     """Negative control: the clock begins late, at s = exp(−0.3)."""
     case, coming = BY_NAME["generic"], Clock._remaining
@@ -78,9 +71,9 @@ def test_items_that_appear_late_are_drawn_as_fast():
     kernel, seen = BY_NAME["generic"].kernel, []
 
     class Late(LeverageTable):
-        def draw_counted(self, rng, M, *, bound=1.0, **settings):
+        def draw_counted(self, rng, M, *, bound=1.0):
             seen.append(bound / np.trace(M))
-            return super().draw_counted(rng, M, bound=bound, **settings)
+            return super().draw_counted(rng, M, bound=bound)
 
     table = LeverageTable.prepare(kernel)
     Clock.prepare(kernel, index=Late(**vars(table))).sample(50, rng=5)

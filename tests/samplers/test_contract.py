@@ -15,10 +15,8 @@ import goodness
 from contract import Variant, any_size, some_size
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
-from ndpp.items import Tree
 from ndpp.samplers import (
     Cholesky,
-    DirectUp,
     Exact,
     Naive,
     NaiveUp,
@@ -172,7 +170,6 @@ OF_SIZE_3 = {
     "Rejection": lambda kernel: Rejection.prepare(kernel, size=3),
     "Naive": lambda kernel: Naive.prepare(kernel, size=3),
     "DirectUp": lambda kernel: Walk.prepare(kernel, size=3, steps=2),
-    "DirectUp, tree": lambda kernel: Walk.prepare(kernel, size=3, up=DirectUp(index=Tree.prepare), steps=2),
     "RejectionUp": lambda kernel: Walk.prepare(kernel, size=3, up=RejectionUp(), steps=2),
     "NaiveUp": lambda kernel: Walk.prepare(kernel, size=3, up=NaiveUp(), steps=2),
 }

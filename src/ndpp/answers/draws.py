@@ -91,16 +91,15 @@ def _shared(sampler: Exact, given: IntArray, size: int | None, n: int, seed: int
         if law.log_weight == -np.inf:
             raise PrecisionError
         sizes = np.cumsum(law.law)
-        clock, mean = sampler.clock, float(law.law @ np.arange(len(law.law)))
-        clock = None if clock is None else replace(clock, given=rows)
-        if clock is not None and clock.suits(mean):
+        clock = None if sampler.clock is None else replace(sampler.clock, given=rows)
+        if clock is not None and clock.suits(law.law):
             return [_run_down(sampler, clock, stream(key, i)) for i in range(n)]
     states: dict[int, Any] = {}
     drawn = []
     for i in range(n):
         look()
         rng = stream(key, i)
-        more = size - len(rows) if size is not None else int(look_up_cdf(sizes, rng.random(1))[0])
+        more = size - len(rows) if size is not None else look_up_cdf(sizes, rng.random())
         total, found = len(rows) + more, rows
         if more:
             if total not in states:

@@ -1,4 +1,7 @@
-"""Indexes that draw one item with probability ∝ qᵀMq, behind one interface.
+"""Two indexes that draw one item a with probability ∝ q_aᵀ M q_a.
+
+q_a is row a of Q, the kernel's coordinates (L = Q B Qᵀ, orthonormal columns), and M a positive semidefinite matrix of order r; only its
+symmetric part matters. Exact samplers and the up-steps of the walk all reduce to such draws, with one M after another.
 
 ================  ==========================  =======================  ====================
 index             memory in addition to X     cost per draw            use
@@ -8,8 +11,7 @@ Tree              O(n r² / leaf)              O(r² (log n + leaf))     M of sm
 ================  ==========================  =======================  ====================
 """
 
-from ndpp.items.base import ItemDraws, ItemIndex
-from ndpp.items.table import LeverageTable
+from ndpp.items.table import ItemDraw, LeverageTable
 from ndpp.items.tree import Tree
 
-__all__ = ["ItemDraws", "ItemIndex", "LeverageTable", "Tree"]
+__all__ = ["ItemDraw", "LeverageTable", "Tree"]

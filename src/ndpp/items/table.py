@@ -21,14 +21,21 @@ from numpy.random import Generator
 from ndpp._compiled import interruptible, njit
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities, frozen
+from ndpp._validation import check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
-from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, row_weights
+from ndpp.items.base import ReadOnly, check_query, check_total
 from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
 """Most proposals made at once. It affects speed only."""
 ACCEPTANCE = "acceptance of an item proposed by its leverage"
+
+
+class ItemDraw(NamedTuple):
+    """A row of the kernel's support, and how many rows were proposed to obtain it."""
+
+    row: int
+    proposals: int
 
 
 class TableArrays(NamedTuple):
@@ -42,7 +49,7 @@ class TableArrays(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LeverageTable(ItemIndex):
+class LeverageTable(ReadOnly):
     """An alias table over the leverages of a kernel's items.
 
     Attributes
@@ -85,10 +92,12 @@ class LeverageTable(ItemIndex):
         """What compiled code needs."""
         return TableArrays(self.threshold, self.alias, self.leverage, self.total, self.budget)
 
-    def draw_counted(
-        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
-    ) -> ItemDraws:
-        """Draw a row by rejection; see :meth:`ItemIndex.draw_counted`.
+    def draw(self, rng: Generator, M: FloatArray) -> int:
+        """Draw row a with probability ∝ q_aᵀ M q_a, where M ⪯ I."""
+        return self.draw_counted(rng, M).row
+
+    def draw_counted(self, rng: Generator, M: FloatArray, *, bound: float = 1.0) -> ItemDraw:
+        """Draw a row as :meth:`draw` does, where ``M ⪯ bound · I``, and count the proposals.
 
         Raises
         ------
@@ -103,12 +112,12 @@ class LeverageTable(ItemIndex):
         total = float(np.trace(M))
         check_total(total)
         expected = bound * self.total / total
-        judge = partial(self._accepted, M, factor, bound)
+        judge = partial(self._accepted, np.ascontiguousarray(M), bound)
         return self.draw_by(rng, proposals_at_once(expected, self.budget), judge, expected)
 
     def draw_by(
         self, rng: Generator, at_once: int, judge: Callable[[IntArray, FloatArray], int], expected: float
-    ) -> ItemDraws:
+    ) -> ItemDraw:
         """Propose rows by their leverage, ``at_once`` together, until one is accepted.
 
         ``judge(rows, uniforms)`` returns the place of the first row that is accepted, −1 if none is; ``expected`` proposals are needed on
@@ -120,7 +129,7 @@ class LeverageTable(ItemIndex):
             rows = look_up(self.threshold, self.alias, uniforms)
             place = judge(rows, uniforms[2])
             if place >= 0:
-                return ItemDraws(rows[place : place + 1], done + place + 1)
+                return ItemDraw(int(rows[place]), done + place + 1)
         raise self.over_budget(expected)
 
     def over_budget(self, expected: float, proposals: int | None = None) -> BudgetExceededError:
@@ -131,26 +140,15 @@ class LeverageTable(ItemIndex):
             count=self.budget if proposals is None else proposals,
         )
 
-    def _accepted(
-        self, M: FloatArray, factor: FloatArray | None, bound: float, rows: IntArray, uniforms: FloatArray
-    ) -> int:
+    def _accepted(self, M: FloatArray, bound: float, rows: IntArray, uniforms: FloatArray) -> int:
         """Return the place of the first row that is accepted, −1 if none is."""
-        ceiling = bound * self.leverage[rows]
-        if factor is not None:
-            return first_below(uniforms, row_weights(self.kernel, rows, M, factor) / ceiling)
         Q, places = self.kernel.coordinates.Q, rows
         if Q is None:
             Q, places = self.kernel.q_rows(rows), np.arange(len(rows))
-        place, low, high = accept(Q, places, np.ascontiguousarray(M), uniforms, ceiling)
+        place, low, high = accept(Q, places, M, uniforms, bound * self.leverage[rows])
         if not (low >= 0 and high <= 1):
             clip_probabilities(np.array([low, high]), ACCEPTANCE)
         return place
-
-
-def first_below(uniforms: FloatArray, chances: FloatArray, *, tolerance: float = PROBABILITY_TOLERANCE) -> int:
-    """Return the place of the first uniform below its chance, −1 if there is none; chances are checked and clipped."""
-    below = uniforms < clip_probabilities(chances, ACCEPTANCE, tolerance=tolerance)
-    return int(np.argmax(below)) if below.any() else -1
 
 
 def alias_table(weights: FloatArray) -> tuple[FloatArray, AnyArray]:

@@ -21,8 +21,9 @@ from ndpp._compiled import interruptible, jitable, njit
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
-from ndpp.items.base import ItemDraws, ItemIndex, check_query, check_total, nonnegative, row_weights
+from ndpp.items.base import ReadOnly, check_query, check_total, look_up_cdf, nonnegative
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.linalg import quadratic_forms
 
 LEAST_LEAF = 8
 """With fewer rows per leaf, another level of nodes would cost more than it saves."""
@@ -30,7 +31,7 @@ BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
-class Tree(ItemIndex):
+class Tree(ReadOnly):
     """A binary tree over the rows of Q, in two flat arrays.
 
     Attributes
@@ -79,10 +80,8 @@ class Tree(ItemIndex):
                 _carry(sums, n_leaves + j, total)
         return cls(kernel, frozen(sums), frozen(bounds))
 
-    def draw_counted(
-        self, rng: Generator, M: FloatArray, *, bound: float = 1.0, factor: FloatArray | None = None
-    ) -> ItemDraws:
-        """Draw a row by descent; see :meth:`ItemIndex.draw_counted`."""
+    def draw(self, rng: Generator, M: FloatArray) -> int:
+        """Draw row a with probability ∝ q_aᵀ M q_a."""
         check_query(M, self.kernel.rank)
         query = _pack_query(np.ascontiguousarray(M, dtype=np.float64))
         total = float(self.sums[0] @ query)
@@ -90,10 +89,10 @@ class Tree(ItemIndex):
         leaf, low = _descend(self.sums, query, total, rng.random())
         nonnegative(np.array([low]), total)
         rows = np.arange(self.bounds[leaf], self.bounds[leaf + 1])
-        place = _pick(nonnegative(row_weights(self.kernel, rows, M, factor), total), rng.random())
+        place = _pick(nonnegative(quadratic_forms(self.kernel.q_rows(rows), M), total), rng.random())
         if place < 0:
             raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
-        return ItemDraws(rows[place : place + 1], 1)
+        return int(rows[place])
 
 
 def _leaf_sums(kernel: LowRankKernel, bounds: IntArray) -> Iterator[FloatArray]:
@@ -137,7 +136,7 @@ def _pack_query(M: FloatArray) -> FloatArray:
 
 @jitable(error_model="numpy")
 def draw_one(rng: Generator, sums: FloatArray, bounds: IntArray, Q: Any, V: FloatArray) -> tuple[int, float, float]:
-    """Do what :meth:`Tree.draw_counted` does for one row and M = VᵀV, V having few rows; Q is an array, or fetches its rows.
+    """Do what :meth:`Tree.draw` does for one row and M = VᵀV, V having few rows; Q is an array, or fetches its rows.
 
     Returns the row (−1 if its leaf has no weight), the most negative weight, and the sum of all weights; the caller checks them.
     """
@@ -194,4 +193,4 @@ def _pick(weights: FloatArray, uniform: float) -> int:
     cdf = np.cumsum(weights)
     if not cdf[-1] > 0.0:
         return -1
-    return int(min(np.searchsorted(cdf, uniform * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1])))
+    return look_up_cdf(cdf, uniform)

@@ -34,7 +34,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, PrecisionError
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import condition_on, rank_one_condition, resolvent
 from ndpp.samplers.base import Draw, Sampler
@@ -61,15 +61,15 @@ class Clock(Sampler):
     """
 
     kernel: LowRankKernel
-    index: ItemIndex | None  # None for a kernel of rank zero, whose only sample is the empty set
+    index: LeverageTable
     budget: int
 
     @classmethod
-    def prepare(cls, kernel: LowRankKernel, *, index: ItemIndex | None = None, budget: int = 100_000) -> Clock:
-        """Build the index of items; ``budget`` is the maximum number of moves of the clock per sample."""
+    def prepare(cls, kernel: LowRankKernel, *, index: LeverageTable | None = None, budget: int = 100_000) -> Clock:
+        """Build the table of items, unless there is one; ``budget`` is the maximum number of moves of the clock per sample."""
         kernel.without_background()
         kernel.check_precision()
-        index = LeverageTable.prepare(kernel) if index is None and kernel.rank else index
+        index = LeverageTable.prepare(kernel) if index is None else index
         return cls(kernel, index, check_count(budget, "budget", least=1))
 
     def draw(self, rng: np.random.Generator) -> Draw:
@@ -92,10 +92,9 @@ class Clock(Sampler):
                     "precision is not enough for this kernel. Rescale X, or drop its smallest directions."
                 )
             if rng.random() * bound < rate:
-                assert self.index is not None
                 drawn = self.index.draw_counted(rng, Z, bound=min(1.0, rate))  # 0 ⪯ Z ⪯ tr Z, and ⪯ I
-                rows, proposals = np.append(rows, drawn.rows), proposals + drawn.proposals
-                rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(drawn.rows)[0])[0]))
+                rows, proposals = np.append(rows, drawn.row), proposals + drawn.proposals
+                rate = float(np.trace(rank_one_condition(Z, self.kernel.q_rows(rows[-1:])[0])[0]))
             if rate <= NEGLIGIBLE_RATE:
                 break
             if moves == self.budget:

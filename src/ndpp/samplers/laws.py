@@ -105,7 +105,7 @@ class LawSampler(Sampler):
             return Draw(np.sort(self.given), {"proposals": 0, "rejections": 0})
         for proposals in range(1, self._most_proposals + 1):
             look()
-            c = int(look_up_cdf(self.cdf, rng.random(1))[0]) if len(self.cdf) > 1 else 0
+            c = look_up_cdf(self.cdf, rng.random()) if len(self.cdf) > 1 else 0
             ids = self.store[c].propose(rng)
             if ids is not None:
                 return Draw(

@@ -173,7 +173,7 @@ class DisjointParts(NamedTuple):
 
     def propose(self, rng: np.random.Generator) -> IntArray | None:
         """Return S, as items of the catalogue, or None."""
-        together = self.ties.draw_rows(rng, int(look_up_cdf(self.cdf, rng.random(1))[0]))
+        together = self.ties.draw_rows(rng, look_up_cdf(self.cdf, rng.random()))
         return joined(self, together, self.alone.draw_sized(rng, self.size - len(together)))
 
 

@@ -21,7 +21,7 @@ from ndpp.errors import (
     PrecisionWarning,
     ZeroProbabilityError,
 )
-from ndpp.items import ItemDraws, LeverageTable
+from ndpp.items import ItemDraw, LeverageTable
 from ndpp.items.table import look_up
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import Exact, node_route
@@ -183,8 +183,8 @@ def test_candidates_are_the_only_other_items():
 class LeverageAlone(LeverageTable):
     """An index that forgets the acceptance test."""
 
-    def draw_counted(self, rng, M, *, bound=1.0, factor=None):
-        return ItemDraws(look_up(self.threshold, self.alias, rng.random((2, 1))), 1)
+    def draw_counted(self, rng, M, *, bound=1.0):
+        return ItemDraw(int(look_up(self.threshold, self.alias, rng.random((2, 1)))[0]), 1)
 
 
 def test_negative_control_proposals_without_acceptance(monkeypatch: pytest.MonkeyPatch):
@@ -219,7 +219,7 @@ def test_negative_control_sizes_off_by_a_tenth():
 def test_monitors_widen_a_rule_with_too_few_nodes(monkeypatch: pytest.MonkeyPatch):
     """The same poor plan with the monitors on: the sampler mends it."""
     case = BY_NAME["generic"]
-    monkeypatch.setattr(node_route, "plan_steps", lambda *_: (0, 2))
+    monkeypatch.setattr(node_route, "plan_next", lambda *_: (0, 2))
     sampler = Exact.prepare(case.kernel, size=3)
     for state in walk_down(sampler, 3, np.random.default_rng(0)):
         expected = oracles.inclusion_probabilities(case.L, 3, given=tuple(state.rows))

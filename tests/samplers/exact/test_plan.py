@@ -13,9 +13,9 @@ from ndpp.samplers import Exact
 from ndpp.samplers.exact import node_route
 from ndpp.samplers.exact import plan as planning
 from ndpp.samplers.exact import sampler as exact
-from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 from ndpp.samplers.exact.node_route import NodesRoute
 from ndpp.samplers.exact.nodes import Nodes
+from ndpp.samplers.exact.plan import NODE_COUNTS, RUNG_STEP
 
 
 def circle(case: Case, radius: float, count: int, size: int) -> Nodes:
@@ -69,7 +69,8 @@ def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     kernel = make_kernel(500, 40, rng=0)
     planned = Exact.prepare(kernel, size=11)
     drawn = planned.sample(100, rng=0).baskets
-    monkeypatch.setattr(node_route, "PLANNED", planning.Targets(1e-15, 1e-2))
+    for module in (planning, node_route):
+        monkeypatch.setattr(module, "PLANNED", planning.Targets(1e-15, 1e-2))
     others = Exact.prepare(kernel, size=11)
     assert others.sample(100, rng=0).baskets == drawn
     assert len(others.nodes(11).start().nodes.log_w) != len(planned.nodes(11).start().nodes.log_w)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 
 import numpy as np
@@ -14,13 +15,13 @@ from kernels import Case, eighths, pair_blocks
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidKernelError, PrecisionError, PrecisionWarning
 from ndpp.items import LeverageTable
-from ndpp.items.table import uniform
+from ndpp.items.table import seed_words, uniform
 from ndpp.linalg import symmetric_part
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact, Naive
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact import spectral
-from ndpp.samplers.symmetric import heads_table
+from ndpp.samplers.exact.spectral import choose, heads_table
 
 DRAWS = 1_000
 """As many as the negative controls below need."""
@@ -149,6 +150,17 @@ def test_a_symmetric_kernel_with_a_background(size):
     kernel = LowRankKernel(GENERIC.X, GENERIC.W, background=odds)
     draws = kernel.sample(3_000, size=size, rng=10)
     goodness.assert_law(draws, oracles.enumerate_law(GENERIC.L + np.diag(odds), size))
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 2, 4, 5])
+def test_sets_of_eigenvectors(size):
+    values = np.array([0.0, 1e-3, 0.5, 0.5, 2.0, 30.0])
+    sets = [E for k in range(6) for E in itertools.combinations(range(6), k) if size in (None, k)]
+    weight = {E: float(np.prod(values[list(E)])) for E in sets}
+    law = {E: w / sum(weight.values()) for E, w in weight.items() if w}
+    p, seed = values / (1 + values), seed_words(np.random.default_rng(5))
+    heads = np.empty((0, 0)) if size is None else heads_table(p, 1 - p, size)
+    goodness.assert_law([choose(seed, p, heads) for _ in range(2_000)], law)
 
 
 # ---- negative controls ----------------------------------------------------------------------------------------------

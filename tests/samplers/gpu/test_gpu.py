@@ -25,7 +25,7 @@ from ndpp.datasets import make_kernel
 from ndpp.errors import BudgetExceededError, DeviceError, InvalidInputError
 from ndpp.samplers import Exact
 from ndpp.samplers.base import cuda_device, stream_key
-from ndpp.samplers.exact.monitors import unbiased_count
+from ndpp.samplers.exact.plan import unbiased_count
 from ndpp.samplers.gpu import exact as exact_engine
 from ndpp.samplers.gpu import group as group_module
 from ndpp.samplers.gpu import laws, memory, proposals, run

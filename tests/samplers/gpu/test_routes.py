@@ -23,7 +23,7 @@ from ndpp.errors import PrecisionError
 from ndpp.linalg import Coordinates
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream_key
-from ndpp.samplers.exact.spectral import Spectrum
+from ndpp.samplers.exact.spectral import Spectrum, given_heads, heads_table
 from ndpp.samplers.gpu import clock, projections, schedule, spectra
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
@@ -32,7 +32,6 @@ from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.propose import choose, choose_plain, uniforms
 from ndpp.samplers.gpu.proposals import Streams
 from ndpp.samplers.gpu.schedule import Stage
-from ndpp.samplers.symmetric import given_heads, heads_table
 
 on = partial(drawn_by, ExactEngine)
 DRAWS = 1000

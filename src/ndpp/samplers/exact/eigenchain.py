@@ -23,8 +23,7 @@ from ndpp.items.table import TableArrays, look_up, proposals_at_once
 from ndpp.linalg.schur import row_basis
 from ndpp.samplers.exact.eigenring import TARGETS, Request, Ring, Weights, advance, begin, forms_of, weigh, with_space
 from ndpp.samplers.exact.ladder import n_bytes_of
-from ndpp.samplers.exact.monitors import Tolerances
-from ndpp.samplers.exact.node_route import plan
+from ndpp.samplers.exact.plan import Tolerances, plan_anew
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 from ndpp.samplers.exact.rows import EigenRows, Sides, fetch, suited
 
@@ -62,7 +61,7 @@ class EigenChain:
             return None
         request = Request(len(given) + wanted, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.to_sides
-        circle = plan(target.ladder, wanted)
+        circle = plan_anew(target.ladder.coords, given, wanted)
         ring, _, good = begin(eigen.values, request, *circle, left, right, 0)
         # Only the dyads of given items are kept: a draw makes space for its own.
         return cls(target.index, eigen, request, left, right, with_space(ring, len(left), len(left))) if good else None

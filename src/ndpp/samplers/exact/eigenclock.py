@@ -53,10 +53,11 @@ class EigenClock:
         if eigen is None:
             return None
         clock = cls(target.index, eigen, target.given)
-        return clock if clock.suits(target.mean) else None
+        return clock if clock.suits(target.size_law) else None
 
-    def suits(self, mean: float) -> bool:
-        """Return whether samples have ``mean`` items on average in addition to the given ones."""
+    def suits(self, size_law: FloatArray) -> bool:
+        """Return whether the mean number of items in addition to the given ones is that of its distribution."""
+        mean = float(size_law @ np.arange(len(size_law)))
         rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given))[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 

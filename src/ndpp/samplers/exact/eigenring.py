@@ -21,10 +21,9 @@ import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import ComplexArray, FloatArray, IntArray
-from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
 from ndpp.samplers.exact.nodes import RETIRED, retire
-from ndpp.samplers.exact.plan import NOISE, Targets, plan_steps, remaining_size_law
-from ndpp.samplers.exact.rows import LEFT, RIGHT, apply
+from ndpp.samplers.exact.plan import RUNG_STEP, Targets, Tolerances, plan_next, unbiased_count
+from ndpp.samplers.exact.rows import LEFT, RIGHT, apply, write_resolvent
 
 TARGETS = Targets(1e-11, 1e-4)
 """For a new circle. These circles are left as soon as others pay, so they need less margin than those of :mod:`.nodes`."""
@@ -131,13 +130,11 @@ def advance(
     good = safe and _accepts(weights, missing, request.tolerances)
     steps, count = 0, 0
     if not good or _is_worth(ring.live.size, 2, m, D, missing):
-        steps, count = plan_steps(remaining_size_law(ring.log_w, missing), missing, NOISE, request.targets)
+        steps, count = plan_next(ring.log_w, missing, request.targets)
     if count == 0 or (good and not _is_worth(ring.live.size, count // 2, m, D, missing)):
         return ring, weights, good, 0
     new, its_weights, is_good = begin(values, request, ring.rung + steps, count, left, right, done)
-    if is_good:
-        return new, its_weights, True, 1
-    return ring, weights, good, 1
+    return (new, its_weights, True, 1) if is_good else (ring, weights, good, 1)
 
 
 @njit()
@@ -173,7 +170,7 @@ def begin(
         good = _accepts(weights, missing, request.tolerances)
         if good or count > left.shape[1]:
             return ring, weights, good
-        count = min(2 * count, 2 * (left.shape[1] // 2 + 1))
+        count = min(2 * count, unbiased_count(left.shape[1]))
 
 
 @njit(error_model="numpy")
@@ -186,7 +183,7 @@ def _open(
     zeta, eta = np.empty((2 * h * space, D)), np.empty((2 * h * space, D))
     for j in range(h):
         log_t = complex(rung * RUNG_STEP, math.pi * (j + 0.5) / h)
-        log_w[j] = _resolvent(values, np.exp(log_t), F[j]) - power * log_t
+        log_w[j] = write_resolvent(values, np.exp(log_t), F[j]) - power * log_t
         trace[j] = 2 * complex(F[j, 0, : D - K].sum(), F[j, 1, : D - K].sum())
         trace[j] += complex(F[j, 0, D - K : K].sum(), F[j, 1, D - K : K].sum())
         for i in range(m):
@@ -205,7 +202,8 @@ def _open(
                 inverse[j] = np.nan
     retire(log_w, log_w, log_w.real.max())
     ring = _compact(Ring(rung, K, F, trace, zeta, eta, log_w, np.arange(h)), m)
-    _fill_eta(ring, inverse, left)
+    if m:
+        _fill_eta(ring, inverse, left)
     return ring
 
 
@@ -213,8 +211,6 @@ def _open(
 def _fill_eta(ring: Ring, inverse: ComplexArray, left: FloatArray) -> None:
     """Write η = G⁻¹ l F of the live nodes, and subtract their dyads from the traces."""
     (m, D), L, K = left.shape, ring.live.size, ring.K
-    if m == 0:
-        return
     parts, row = np.empty((2, m, D)), np.empty(D)
     for j in range(L):
         node = inverse[ring.live[j]]
@@ -229,28 +225,6 @@ def _fill_eta(ring: Ring, inverse: ComplexArray, left: FloatArray) -> None:
             apply(ring.F[j, 1], K, LEFT, parts[0, i], row)
             ring.eta[at + 1] += row
             ring.trace[j] -= _product(ring.zeta[at], ring.zeta[at + 1], ring.eta[at], ring.eta[at + 1])
-
-
-@njit(error_model="numpy")
-def _resolvent(values: ComplexArray, t: complex, F: FloatArray) -> complex:
-    """Write F = tD/(1 + tD) as (g, h), real and imaginary parts (2, D); return log det(I + tD)."""
-    K, total, product = values.size, 0j, 1 + 0j
-    for k in range(K):
-        a = t * values[k]
-        f = a / (1 + a)
-        product *= 1 + a
-        g = f
-        if k < F.shape[1] - K:
-            b = t * np.conj(values[k])
-            other = b / (1 + b)
-            product *= 1 + b
-            g, skew = (f + other) / 2, (f - other) / 2j
-            F[0, K + k], F[1, K + k] = skew.real, skew.imag
-        F[0, k], F[1, k] = g.real, g.imag
-        if not 1e-60 < abs(product) < 1e60:
-            total += np.log(product)
-            product = 1 + 0j
-    return complex(total + np.log(product))
 
 
 @njit(error_model="numpy")

@@ -12,7 +12,7 @@ import numpy as np
 from ndpp._types import ComplexArray, FloatArray
 from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
 from ndpp.linalg.operations import NUMPY, Array, Operations
-from ndpp.samplers.exact.monitors import RUNG_STEP
+from ndpp.samplers.exact.plan import RUNG_STEP
 
 Value = TypeVar("Value")
 

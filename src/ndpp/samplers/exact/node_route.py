@@ -1,11 +1,10 @@
-"""The route ``nodes``: items one by one from circles of node matrices (:mod:`.nodes`), for every kernel and every index of items.
+"""The route ``nodes``: items one by one from circles of node matrices (:mod:`.nodes`), for every kernel.
 
 It also draws what other routes leave unfinished.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -13,12 +12,10 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
-from ndpp.linalg import Coordinates, symmetric_part, tilt_for, tilted_law
+from ndpp.linalg import Coordinates, symmetric_part
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
-from ndpp.samplers.exact.ladder import Ladder
-from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items
-from ndpp.samplers.exact.plan import LEAST, NOISE, PLANNED, plan_steps, remaining_size_law
+from ndpp.samplers.exact.plan import PLANNED, Tolerances, plan_anew, plan_next, unbiased_count
 from ndpp.samplers.exact.routes import CircleReport, Done, Target, Unfinished
 
 TOLERANCES = Tolerances()
@@ -85,7 +82,7 @@ class NodesRoute:
         proposals, index = 0, self.target.index
         while len(state.rows) < self.wanted:
             drawn = index.draw_counted(rng, state.inclusion.M)
-            state, proposals = self.add(state, int(drawn.rows[0])), proposals + drawn.proposals
+            state, proposals = self.add(state, drawn.row), proposals + drawn.proposals
         return state, proposals
 
     def start(self) -> State:
@@ -126,7 +123,9 @@ class NodesRoute:
     def _recentre(self, state: State) -> tuple[State, int]:
         """Return the state rebuilt at a radius that suits the items chosen; add nodes until the monitors pass."""
         left, ladder = self.wanted - len(state.rows), self.target.ladder
-        rung, count = plan(ladder, left, state)
+        chosen = np.concatenate([ladder.given, state.q])
+        steps, count = plan_next(state.nodes.log_w, left, PLANNED)
+        rung, count = (state.rung + steps, count) if count else plan_anew(ladder.coords, chosen, left)
         inclusion = NO_INCLUSION
         for attempt in range(MAX_CIRCLES):
             nodes = self._nodes(state, rung, count)
@@ -139,7 +138,7 @@ class NodesRoute:
                 count = min(2 * count, unbiased_count(ladder.coords.rank))
             else:
                 rung += (1, -2, 3, -4, 5, -6, 7, -8)[attempt]
-        last = last_inclusion(ladder.coords, np.concatenate([ladder.given, state.q])) if left == 1 else None
+        last = last_inclusion(ladder.coords, chosen) if left == 1 else None
         if last is not None:
             return state._replace(inclusion=last).monitored(left, recentred=True), count
         raise PrecisionError(
@@ -157,20 +156,6 @@ class NodesRoute:
                 f"M q must be zero for every item already chosen; it is off by {excess:.1g}. "
                 "Double precision is not enough for this kernel at this size; rescale X, or use a smaller size."
             )
-
-
-def plan(ladder: Ladder, left: int, state: State | None = None) -> tuple[int, int]:
-    """Return the rung and the number of nodes of a circle for ``left`` more items than the given ones and those of a state."""
-    coords, given, rung, steps, count = ladder.coords, ladder.given, 0, 0, 0
-    if state is not None:
-        given, rung = np.concatenate([given, state.q]), state.rung
-        steps, count = plan_steps(remaining_size_law(state.nodes.log_w, left), left, NOISE, PLANNED)
-    if count == 0:
-        # The rung on which about as many items are expected.
-        rung = 2 * (round(math.log(tilt_for(coords, len(given) + left, given)) / RUNG_STEP) // 2)
-        law = tilted_law(coords, math.exp(rung * RUNG_STEP), given).law
-        steps, count = plan_steps(law, left, LEAST, PLANNED)
-    return rung + steps, count or unbiased_count(coords.rank)
 
 
 def _trustworthy(inclusion: Inclusion, left: int) -> bool:

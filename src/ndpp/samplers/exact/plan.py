@@ -8,27 +8,52 @@ The weights of the current circle give this distribution by a Fourier sum; witho
 mean and variance. The monitors check the result, so a poor plan costs time but not correctness.
 
 Re-centring finds the rung to plan from: the one on which about as many items are expected as are missing. It is written for many samples
-and for arrays of any kind; the CPU has one sample, the GPU all those that left their circle.
+and for arrays of any kind; the CPU has one sample, the GPU all those that left their circle. Both have the same monitors.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ndpp._compiled import njit
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
+from ndpp._validation import PROBABILITY_TOLERANCE
+from ndpp.linalg import Coordinates, tilt_for, tilted_law
 from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
-from ndpp.samplers.exact.monitors import NODE_COUNTS, RUNG_STEP
 
+RUNG_STEP = 0.35
+"""Step of the ladder in log ρ. One step changes the mean size by about RUNG_STEP times its variance."""
+NODE_COUNTS = np.array(
+    [4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024]
+)
+"""Numbers of nodes to choose from: few, so that samples share circles."""
 MODELLED_BIAS, MODELLED_FRACTION = 1e-12, 1e-3
 """Targets for a new circle if the distribution is modelled."""
 NOISE, LEAST = 1e-12, float(np.finfo(float).tiny)
 """Probabilities below these are rounding: of a distribution computed from weights, and of one that is known."""
+
+
+class Tolerances(NamedTuple):
+    """Bounds of the monitors.
+
+    ``trace``: |tr M − number of remaining items|; divided by the number of nodes, this bounds the bias of the rule. ``fraction``: smallest
+    surviving fraction; rounding errors are divided by it. ``chance``: how far acceptance probabilities may lie outside [0, 1].
+    ``chosen``: largest entry of M q for an item already chosen, which is zero in exact arithmetic.
+    """
+
+    trace: float = 2e-8
+    fraction: float = 1e-5
+    chance: float = PROBABILITY_TOLERANCE
+    chosen: float = 1e-6
+
+    def accepts(self, trace_error: Any, fraction: Any) -> Any:
+        """Tell whether M may be drawn from; takes numbers, or arrays with one entry per sample."""
+        return (trace_error <= self.trace) & (fraction >= self.fraction)
 
 
 class Targets(NamedTuple):
@@ -40,6 +65,21 @@ class Targets(NamedTuple):
 
 PLANNED = Targets(1e-13, 1e-4)
 """If the distribution is known, with a margin for the drift as items are added."""
+
+
+@njit()
+def unbiased_count(rank: int) -> int:
+    """Return the smallest even number of nodes for which the rule is unbiased: more than the rank."""
+    return 2 * (rank // 2 + 1)
+
+
+def plan_anew(coords: Coordinates, given: FloatArray, left: int) -> tuple[int, int]:
+    """Return the rung and the number of nodes of a circle for ``left`` items in addition to those with rows ``given``."""
+    # The rung on which about as many items are expected.
+    rung = 2 * (round(math.log(tilt_for(coords, len(given) + left, given)) / RUNG_STEP) // 2)
+    law = tilted_law(coords, math.exp(rung * RUNG_STEP), given).law
+    steps, count = plan_steps(law, left, LEAST, PLANNED)
+    return rung + steps, count or unbiased_count(coords.rank)
 
 
 def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
@@ -111,6 +151,12 @@ def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Arr
     square = (R * R.T).sum() - 2 * ops.trace(second) + (first * first.mT).sum((1, 2))
     mean = ops.trace(R) - ops.trace(first)
     return mean, mean - square
+
+
+@njit()
+def plan_next(log_w: ComplexArray, left: int, targets: Targets) -> tuple[int, int]:
+    """Return :func:`plan_steps` from the circle with these weights."""
+    return plan_steps(remaining_size_law(log_w, left), left, NOISE, targets)
 
 
 @njit()

@@ -33,7 +33,7 @@ def is_symmetric(kernel: LowRankKernel) -> bool:
 
 
 class CircleReport(NamedTuple):
-    """How many circles a sample used after its first, and the worst values of their monitors."""
+    """How many circles a sample used after its first, and the worst values of their monitors, as in the ``info`` of draws."""
 
     recentred: int = 0
     trace_error: float = 0.0
@@ -86,11 +86,6 @@ class Target:
         if basis is None:
             return None
         return cache.remember("eigen", lambda: EigenRows.of(self.kernel, basis, cache.memory), pinned=True)
-
-    @property
-    def mean(self) -> float:
-        """Expected number of further items."""
-        return float(self.size_law @ np.arange(len(self.size_law)))
 
 
 Self = TypeVar("Self")

@@ -2,6 +2,8 @@
 
 A loop is written once. With rows in memory it is compiled, and so is :func:`take`; with rows in a store, the same loop is interpreted
 (:func:`suited`), and what it calls is still compiled. Draws do not depend on where rows are kept.
+
+In eigencoordinates, a row has two sides, and between them stands a diagonal matrix F: :func:`write_resolvent` and :func:`apply`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 from numba.extending import overload
 
 from ndpp._compiled import Function, interpreted, jitable, njit
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import EigenBasis
 from ndpp.rows.scaled import Scaled
@@ -132,6 +134,28 @@ class EigenRows(NamedTuple):
         left, right = np.empty((2, len(which), self.to_sides.shape[2]))
         fetch(which, self.source, left, right)
         return left, right
+
+
+@njit(error_model="numpy")
+def write_resolvent(values: ComplexArray, t: complex, F: FloatArray) -> complex:
+    """Write F = tD/(1 + tD) of these eigenvalues as (g, h), real and imaginary parts (2, D); return log det(I + tD)."""
+    K, total, product = values.size, 0j, 1 + 0j
+    for k in range(K):
+        a = t * values[k]
+        f = a / (1 + a)
+        product *= 1 + a
+        g = f
+        if k < F.shape[1] - K:
+            b = t * np.conj(values[k])
+            other = b / (1 + b)
+            product *= 1 + b
+            g, skew = (f + other) / 2, (f - other) / 2j
+            F[0, K + k], F[1, K + k] = skew.real, skew.imag
+        F[0, k], F[1, k] = g.real, g.imag
+        if not 1e-60 < abs(product) < 1e60:
+            total += np.log(product)
+            product = 1 + 0j
+    return complex(total + np.log(product))
 
 
 @njit(fastmath={"contract"}, error_model="numpy")

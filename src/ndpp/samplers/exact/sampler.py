@@ -35,10 +35,10 @@ from ndpp._types import IntArray, Items
 from ndpp._validation import check_count, check_items
 from ndpp.errors import ZeroProbabilityError
 from ndpp.items import LeverageTable
-from ndpp.items.base import invert_cdf
+from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import tilted_law
-from ndpp.samplers.base import Draw, Engine, Monitor, Sampler, with_engine
+from ndpp.samplers.base import Draw, Engine, Sampler, with_engine
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock
 from ndpp.samplers.exact.ladder import Ladder
@@ -121,13 +121,12 @@ class Exact(Target, Sampler):
         done = self._draw(rng, None if self.size is None else self.size - len(self.given))
         info: dict[str, float] = {"proposals": done.proposals, "rejections": done.proposals - len(done.rows)}
         if done.circles is not None:
-            recentred, trace_error, fraction = done.circles
-            info |= {"recentred": recentred, Monitor.TRACE_ERROR: trace_error, Monitor.FRACTION: fraction}
+            info |= done.circles._asdict()
         return Draw(np.sort(np.concatenate([self.given, done.rows])), info)
 
     def draw_count(self, rng: np.random.Generator) -> int:
         """Draw the number of items in addition to the given ones."""
-        return int(invert_cdf(self.size_law, rng.random(1))[0])
+        return look_up_cdf(np.cumsum(self.size_law), rng.random())
 
     def draw_rows(self, rng: np.random.Generator, wanted: int) -> IntArray:
         """Draw a set of ``wanted`` items in addition to the given ones, as rows in any order."""

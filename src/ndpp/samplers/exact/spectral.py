@@ -36,7 +36,6 @@ from ndpp.linalg.schur import ROUNDING, condition_or_zero
 from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.routes import Done, Target
 from ndpp.samplers.exact.rows import Rows, rows_of, suited, take
-from ndpp.samplers.symmetric import choose, heads_table
 
 BLOCK = 32
 """Candidates that are fetched together. No draw depends on it."""
@@ -123,7 +122,7 @@ def _draw(
     table: TableArrays,
 ) -> tuple[IntArray, int, int, float]:
     """Return the items, how many of them were found within the budget, the proposals, and the largest acceptance probability."""
-    V = _choose(seed, vectors, chance, heads)
+    V = vectors[choose(seed, chance, heads)]  # a copy
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
     x = np.empty((BLOCK, vectors.shape[1]))
     while done < len(V) and proposals < table.budget * len(V) and not math.isnan(largest):
@@ -135,12 +134,36 @@ def _draw(
 
 
 @njit()
-def _choose(seed: AnyArray, vectors: FloatArray, chance: FloatArray, heads: FloatArray) -> FloatArray:
-    """Return a copy of the eigenvectors that are chosen."""
+def heads_table(p: FloatArray, q: FloatArray, most: int) -> FloatArray:
+    """Return P(j heads among the first i coins) for 0 ≤ i ≤ r, 0 ≤ j ≤ most; q is 1 − p."""
+    heads = np.zeros((p.size + 1, most + 1))
+    heads[0, 0] = 1.0
+    for i in range(p.size):
+        heads[i + 1, 0] = heads[i, 0] * q[i]
+        for j in range(1, min(most, i + 1) + 1):
+            heads[i + 1, j] = heads[i, j] * q[i] + heads[i, j - 1] * p[i]
+    return heads
+
+
+@njit()
+def choose(seed: AnyArray, chance: FloatArray, heads: FloatArray) -> IntArray:
+    """Return which coins show heads; ``heads`` is empty for any number of them."""
     uniforms = np.empty(chance.size)
     for i in range(chance.size):
         uniforms[i] = uniform(seed)
-    return vectors[choose(chance, heads, uniforms)]
+    return given_heads(chance, heads, uniforms) if heads.size else np.flatnonzero(uniforms < chance)
+
+
+@njit()
+def given_heads(p: FloatArray, heads: FloatArray, uniforms: FloatArray) -> IntArray:
+    """Return which coins show heads, given their number, from the last coin to the first."""
+    left = heads.shape[1] - 1
+    chosen = np.empty(left, np.int64)
+    for i in range(p.size - 1, -1, -1):
+        if left > i or (left and uniforms[i] * heads[i + 1, left] < p[i] * heads[i, left - 1]):
+            left -= 1
+            chosen[left] = i
+    return chosen
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")

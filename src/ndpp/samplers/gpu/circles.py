@@ -13,8 +13,7 @@ from torch import Tensor
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg import nodes
 from ndpp.samplers.exact.ladder import Cache, Ladder
-from ndpp.samplers.exact.monitors import RUNG_STEP
-from ndpp.samplers.exact.plan import centre, moments
+from ndpp.samplers.exact.plan import RUNG_STEP, centre, moments
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.diagonal import Diagonal, Peak
 from ndpp.samplers.gpu.memory import DeviceRows

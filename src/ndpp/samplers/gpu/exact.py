@@ -26,7 +26,7 @@ from ndpp._types import AnyArray
 from ndpp.samplers.base import stream
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.exact.monitors import Tolerances
+from ndpp.samplers.exact.plan import Tolerances
 from ndpp.samplers.gpu import spectra
 from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import draw_by_clocks

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances
+from ndpp.samplers.exact.plan import RUNG_STEP, Tolerances
 from ndpp.samplers.exact.routes import Done
 from ndpp.samplers.gpu.circles import Circles, DeviceCircle
 from ndpp.samplers.gpu.diagonal import Ceiling

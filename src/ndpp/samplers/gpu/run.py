@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp.samplers.exact.monitors import unbiased_count
-from ndpp.samplers.exact.plan import plan_from_moments
+from ndpp.samplers.exact.plan import plan_from_moments, unbiased_count
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group, Samples

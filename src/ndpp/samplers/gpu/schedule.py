@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from ndpp._types import IntArray
-from ndpp.samplers.exact.monitors import NODE_COUNTS, Tolerances, unbiased_count
-from ndpp.samplers.exact.plan import plan_from_moments
+from ndpp.samplers.exact.plan import NODE_COUNTS, Tolerances, plan_from_moments, unbiased_count
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.group import Context, Group, Samples
 from ndpp.samplers.gpu.proposals import ceiling_pays

@@ -17,7 +17,7 @@ from ndpp._validation import check_count
 from ndpp.errors import ImpossibleSizeError, InvalidInputError
 from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
-from ndpp.items.base import invert_cdf
+from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.walk.sampler import Walk
@@ -59,7 +59,7 @@ class RandomSize(Sampler):
             raise InvalidInputError(f'start must be "uniform" or "greedy"; got {start!r}')
         rank = kernel.without_background().rank
         prepared = up.prepare(kernel, rank) if rank > 1 else None
-        index = LeverageTable.prepare(kernel) if rank else None
+        index = LeverageTable.prepare(kernel)
         starts = nested_starts(kernel) if start == "greedy" else (None,) * (rank + 1)
         steps = None if steps is None else check_count(steps, "steps")
         walks = (Walk(kernel, k, prepared, index, k**2 if steps is None else steps, starts[k]) for k in range(rank + 1))
@@ -67,7 +67,7 @@ class RandomSize(Sampler):
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw a size, then the last set of a chain of that size."""
-        return self.walks[int(invert_cdf(self.law, rng.random(1))[0])].draw(rng)
+        return self.walks[look_up_cdf(np.cumsum(self.law), rng.random())].draw(rng)
 
 
 def nested_starts(kernel: LowRankKernel) -> tuple[IntArray | None, ...]:

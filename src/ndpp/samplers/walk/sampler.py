@@ -24,7 +24,7 @@ from ndpp._types import AnyArray, IntArray, Items, Jobs, RngLike
 from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.inference import greedy_map
-from ndpp.items import ItemIndex, LeverageTable
+from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import symmetric_part
 from ndpp.samplers._dispatch import dispatch
@@ -70,7 +70,7 @@ class Walk(Sampler):
     kernel: LowRankKernel
     size: int
     up: PreparedUp | None
-    index: ItemIndex | None
+    index: LeverageTable | None
     steps: int
     start: IntArray | None
     burn_in: int = 0

@@ -1,7 +1,7 @@
 """The up-step of a walk: given the items kept, A, draw a pair {a, b} with probability ∝ det L_{A ∪ {a, b}}.
 
 An up-step holds only settings (``DirectUp()``, ``RejectionUp()``, ``NaiveUp()``); ``prepare`` computes what depends on
-the kernel alone. Here are the two that always work: :func:`draw_safely`, one item at a time, for kept items whose L_A is singular, and
+the kernel alone. Here is what always works: :func:`safe_form`, one item at a time, for kept items whose L_A is singular, and
 :class:`NaiveUp`, by enumeration of all pairs, for small catalogues.
 """
 
@@ -16,7 +16,6 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
-from ndpp.items import ItemDraws, ItemIndex
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import inclusion_matrix
 from ndpp.samplers.naive import dense, weights
@@ -41,9 +40,8 @@ def no_pair() -> ZeroProbabilityError:
     return ZeroProbabilityError("no pair of items completes those kept: no set of this size contains them")
 
 
-def draw_safely(rng: np.random.Generator, index: ItemIndex, kept_rows: IntArray, missing: int) -> ItemDraws:
-    """Draw one of the ``missing`` items that complete the rows kept, without L_A⁻¹: L_A may be singular. O(r⁴)."""
-    kernel = index.kernel
+def safe_form(kernel: LowRankKernel, kept_rows: IntArray, missing: int) -> FloatArray:
+    """Return M of one of the ``missing`` items that complete the rows kept, without L_A⁻¹: L_A may be singular. O(r⁴)."""
     M, surviving = inclusion_matrix(kernel.coordinates, len(kept_rows) + missing, kernel.q_rows(kept_rows))
     if surviving == 0:
         raise no_pair()
@@ -52,7 +50,7 @@ def draw_safely(rng: np.random.Generator, index: ItemIndex, kept_rows: IntArray,
             f"inclusion probabilities given {len(kept_rows)} items sum to {np.trace(M):.6g}, not to {missing}: "
             "double precision is not enough for this step. Rescale X, or drop its smallest directions."
         )
-    return index.draw_counted(rng, M)
+    return M
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ table accepts 2 and 1 out of r proposals on average. No eigendecomposition, no c
 Cost: O(kr²) per step.
 
 B^A does not exist if L_A is singular, and loses digits if it nearly is, or if L is far larger than what A leaves of it.
-The loss is estimated at each step. Above ``MAX_LOSS``, :func:`~ndpp.samplers.walk.up.draw_safely` draws without L_A⁻¹, in O(r⁴) and with
-the same law; the counter ``fallbacks`` says how often.
+The loss is estimated at each step. Above ``MAX_LOSS``, :func:`~ndpp.samplers.walk.up.safe_form` does without L_A⁻¹, in O(r⁴) and with the
+same law; the counter ``fallbacks`` says how often.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.items import ItemDraws, ItemIndex, LeverageTable
-from ndpp.items.table import first_below
+from ndpp._validation import clip_probabilities
+from ndpp.items import ItemDraw, LeverageTable
+from ndpp.items.table import ACCEPTANCE
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import unit_of
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
-from ndpp.samplers.walk.up import draw_safely
+from ndpp.samplers.walk.up import safe_form
 
 BLOCK = 0.5
 """Items proposed at once, as a fraction of the expected number needed. No distribution depends on it."""
@@ -41,7 +42,7 @@ BLOCK = 0.5
 
 @dataclass(frozen=True)
 class DirectUp:
-    """Draw the pair as two items, from the :class:`~ndpp.items.ItemIndex` that ``index`` builds. The default of :class:`Walk`.
+    """Draw the pair as two items, proposed by their leverage. The default of :class:`Walk`.
 
     Examples
     --------
@@ -51,13 +52,11 @@ class DirectUp:
     array([0, 1])
     """
 
-    index: Callable[[LowRankKernel], ItemIndex] = LeverageTable.prepare
-
     def prepare(self, kernel: LowRankKernel, size: int) -> PreparedDirectUp:
-        """Build the index, in O(n). For small catalogues, whose Q is in memory, also compute QB and QBᵀ."""
-        index, Q = self.index(kernel), kernel.coordinates.Q
+        """Build the leverage table, in O(n). For small catalogues, whose Q is in memory, also compute QB and QBᵀ."""
+        index, Q = LeverageTable.prepare(kernel), kernel.coordinates.Q
         B = np.asarray(kernel.coordinates.B / unit_of(kernel.coordinates.B))
-        if Q is None or not isinstance(index, LeverageTable):
+        if Q is None:
             return PreparedDirectUp(kernel, index, B, None)
         left = Q @ B
         return PreparedDirectUp(kernel, index, B, Factors(Q, left, Q @ B.T, np.einsum("ij,ij->i", left, Q)))
@@ -104,11 +103,11 @@ class PreparedDirectUp:
     """The up-step for one kernel.
 
     ``B`` is the kernel's, scaled to order one: no product over- or underflows, and probabilities do not depend on the scale. ``factors``
-    exist for small catalogues with a leverage table.
+    exist for small catalogues.
     """
 
     kernel: LowRankKernel
-    index: ItemIndex
+    index: LeverageTable
     B: FloatArray
     factors: Factors | None
 
@@ -121,21 +120,21 @@ class PreparedDirectUp:
         given = condition(self.B, self.kernel.q_rows(kept_rows))
         if given.loss <= MAX_LOSS:
             first = self._first(rng, given)
-            second = self._second(rng, given, int(first.rows[0]))
+            second = self._second(rng, given, first.row)
         if first is None:
-            first, fallbacks = draw_safely(rng, self.index, kept_rows, 2), 1
+            first, fallbacks = self.index.draw_counted(rng, safe_form(self.kernel, kept_rows, 2)), 1
         if second is None:
-            second = draw_safely(rng, self.index, np.append(kept_rows, first.rows), 1)
-            fallbacks += 1
+            form = safe_form(self.kernel, np.append(kept_rows, first.row), 1)
+            second, fallbacks = self.index.draw_counted(rng, form), fallbacks + 1
         counters = {"proposals": 1, "rejections": 0, "item_proposals": first.proposals + second.proposals}
-        return np.sort(np.append(first.rows, second.rows)), {**counters, "fallbacks": fallbacks}
+        return np.sort([first.row, second.row]), {**counters, "fallbacks": fallbacks}
 
-    def _first(self, rng: np.random.Generator, given: Given) -> ItemDraws:
+    def _first(self, rng: np.random.Generator, given: Given) -> ItemDraw:
         if self.factors is None:
             return self.index.draw_counted(rng, first_form(given))
         return self._accept(rng, 2, partial(first_probabilities, self.factors, given))
 
-    def _second(self, rng: np.random.Generator, given: Given, row: int) -> ItemDraws | None:
+    def _second(self, rng: np.random.Generator, given: Given, row: int) -> ItemDraw | None:
         """Draw the second item; return None if too few digits are left after the first."""
         chosen = choose(given, self.kernel.q_rows(np.array([row]))[0])
         if chosen.loss > MAX_LOSS:
@@ -146,15 +145,16 @@ class PreparedDirectUp:
 
     def _accept(
         self, rng: np.random.Generator, trace: int, probabilities: Callable[[IntArray], FloatArray]
-    ) -> ItemDraws:
+    ) -> ItemDraw:
         """Propose items by leverage and accept one; ``probabilities(rows)`` are q_aᵀMq_a for an M of this trace."""
-        table: LeverageTable = self.index  # type: ignore[assignment]
         expected = self.kernel.rank / trace
 
         def judge(rows: IntArray, uniforms: FloatArray) -> int:
-            return first_below(uniforms, probabilities(rows) / table.leverage[rows], tolerance=MAX_LOSS)
+            chances = probabilities(rows) / self.index.leverage[rows]
+            accepted = np.flatnonzero(uniforms < clip_probabilities(chances, ACCEPTANCE, tolerance=MAX_LOSS))
+            return int(accepted[0]) if len(accepted) else -1
 
-        return table.draw_by(rng, int(np.clip(BLOCK * expected, 16, 1024)), judge, expected)
+        return self.index.draw_by(rng, int(np.clip(BLOCK * expected, 16, 1024)), judge, expected)
 
 
 def condition(B: FloatArray, rows: FloatArray) -> Given:

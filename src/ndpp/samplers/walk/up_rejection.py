@@ -14,7 +14,7 @@ Cost: O(r³) per step; O(r² (log n + leaf)) per proposal. The expected number o
 computed in orthonormal coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
 
 If L_A is singular, B^A does not exist although the pair has a distribution, and if it nearly is, T has too few digits. The pair is then
-drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.draw_safely`).
+drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.safe_form`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import Tree
-from ndpp.items.base import check_total, nonnegative
+from ndpp.items.base import check_total, look_up_cdf, nonnegative
 from ndpp.items.tree import draw_one
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.rejection import RATIO_TOLERANCE
-from ndpp.samplers.walk.up import draw_safely, no_pair
+from ndpp.samplers.walk.up import no_pair, safe_form
 from ndpp.samplers.walk.up_direct import condition
 
 AT_ONCE = 256
@@ -117,9 +117,9 @@ class PreparedRejectionUp:
         """Draw a pair that completes the rows kept, in ascending order, and return it with the counters."""
         step = self._step(self.kernel.q_rows(kept_rows))
         if step is None:
-            first = draw_safely(rng, self.index, kept_rows, 2).rows
-            second = draw_safely(rng, self.index, np.append(kept_rows, first), 1).rows
-            return np.sort(np.append(first, second)), {"proposals": 1, "rejections": 0}
+            first = self.index.draw(rng, safe_form(self.kernel, kept_rows, 2))
+            second = self.index.draw(rng, safe_form(self.kernel, np.append(kept_rows, first), 1))
+            return np.sort([first, second]), {"proposals": 1, "rejections": 0}
         if step.expected_proposals > self.budget:
             raise BudgetExceededError(
                 f"this step needs {step.expected_proposals:.3g} proposals on average, above its budget of "
@@ -238,12 +238,12 @@ def _propose(
 @njit(error_model="numpy")
 def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: float, second: float) -> FloatArray:
     """Choose two columns with probability ∝ their Gram determinant; return an orthonormal basis of their span, as rows."""
-    i = _place(cdf, first)
+    i = look_up_cdf(cdf, first)
     sums, total = np.empty(len(gram)), 0.0
     for j in range(len(gram)):
         total += max(gram[i, i] * gram[j, j] - gram[i, j] * gram[i, j], 0.0)
         sums[j] = total
-    j = _place(sums, second)
+    j = look_up_cdf(sums, second)
     V, same = np.empty((2, len(columns))), gram[i, j] / gram[i, i]
     for c in range(len(columns)):
         V[0, c] = columns[c, i]
@@ -252,15 +252,6 @@ def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: 
     V[1] -= np.dot(V[0], V[1]) * V[0]  # once more, in case the columns are close
     V[1] /= math.sqrt(np.dot(V[1], V[1]))
     return V
-
-
-@njit()
-def _place(cdf: FloatArray, uniform: float) -> int:
-    """Return an index with probability ∝ its weight, given the sums of all weights; never one of weight zero."""
-    place = 0
-    while place + 1 < len(cdf) and cdf[place] <= uniform * cdf[-1] and cdf[place] < cdf[-1]:
-        place += 1
-    return place
 
 
 @njit(error_model="numpy")

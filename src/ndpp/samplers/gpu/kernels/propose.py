@@ -141,7 +141,7 @@ def choose(chance: Tensor, heads: Tensor, index: Tensor, key: tuple[int, int], w
 
     These are the eigenvectors that samples choose, conditioned on their number. Coins are tossed from the last to the first: with j heads
     still to come among the first i + 1, coin i shows heads with probability p_i P(j − 1 among the first i) / P(j among the first i + 1), as
-    in :func:`ndpp.samplers.symmetric.given_heads`.
+    in :func:`ndpp.samplers.exact.spectral.given_heads`.
 
     ``index`` (S,), ``key`` and ``where`` as for :func:`propose`; coin i takes the i-th uniform.
     """
