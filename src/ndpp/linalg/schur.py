@@ -187,7 +187,7 @@ def condition_inner(W: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatA
     leaves the given items no component.
     """
     basis = np.linalg.qr(rows.T)[0]
-    rest, magnitudes = _without(W, basis, 0.0)
+    rest, magnitudes = _without(W, basis)
     rest = rest - basis @ (basis.T @ rest)
     return rest - (rest @ basis) @ basis.T, magnitudes
 
@@ -204,14 +204,16 @@ def condition_inner_with_background(
     return _without(W, directions.T * (norms / balance), np.diag(balance**-2.0))
 
 
-def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+def _without(W: FloatArray, Y: FloatArray, corner: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return W − W Y(corner + YᵀWY)⁻¹YᵀW and the magnitudes of the terms it is made of."""
-    left, right, length = W @ Y, Y.T @ W, np.abs(Y)
-    inverse = np.linalg.inv(corner + congruence(Y.T, W))
-    # What the pivots are sums of; skew parts leave their diagonals without rounding.
-    symmetric, skew = (length.T @ np.abs(W + sign * W.T) @ length / 2 for sign in (1, -1))
-    np.fill_diagonal(skew, 0.0)
-    pivots = np.abs(inverse) @ (corner + symmetric + skew) @ np.abs(inverse)
+    left, right = W @ Y, Y.T @ W
+    inverse = np.linalg.inv(congruence(Y.T, W) if corner is None else corner + congruence(Y.T, W))
+    pivots = np.abs(inverse)
+    if corner is not None:
+        # What the pivots are sums of may be far larger than they are; skew parts leave the diagonal without rounding.
+        symmetric, skew = (np.abs(Y).T @ np.abs(W + sign * W.T) @ np.abs(Y) / 2 for sign in (1, -1))
+        np.fill_diagonal(skew, 0.0)
+        pivots = pivots @ (corner + symmetric + skew) @ pivots
     return W - left @ inverse @ right, entry_magnitudes(np.abs(W) + np.abs(left) @ pivots @ np.abs(right))
 
 
