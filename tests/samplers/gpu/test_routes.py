@@ -24,7 +24,7 @@ from ndpp.linalg import Coordinates
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.spectral import Spectrum
-from ndpp.samplers.gpu import clock, projections, schedule, spectra
+from ndpp.samplers.gpu import clock, exact, schedule, spectra
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group, Samples
@@ -154,7 +154,7 @@ def test_negative_control_eigenvectors_chosen_by_other_weights(chance: str, monk
 
 def test_a_symmetric_sample_that_draws_an_item_twice_is_refused(monkeypatch: pytest.MonkeyPatch):
     """A projection that is not updated."""
-    monkeypatch.setattr(projections, "orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
+    monkeypatch.setattr(exact, "orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
     with pytest.raises(PrecisionError, match="drew an item twice"):
         on("cpu", Exact.prepare(BY_NAME["symmetric"].kernel, size=3)).sample(200, rng=3)
 

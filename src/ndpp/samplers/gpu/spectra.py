@@ -61,7 +61,7 @@ def n_bytes(n_rows: int, rank: int) -> int:
     return n_rows * (24 * rank + 48)
 
 
-def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
+def of_components(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
     """Decompose the components with these odds (C, n), given the rows q (n, r) and W, both on the device."""
     (C, n), r, device = odds.shape, q.shape[1], q.device
     p = torch.from_numpy(odds / (1 + odds)).to(device)
