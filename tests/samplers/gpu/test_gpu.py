@@ -36,7 +36,7 @@ from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction, weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces
+from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
 from ndpp.samplers.gpu.kernels.runtime import tight
 from ndpp.samplers.gpu.laws import UnionEngine
@@ -509,10 +509,6 @@ def _minors_at_nodes(factors, items):
     return out
 
 
-def _traces(n):
-    return lambda one, other: node_traces(one, other, n)
-
-
 def _weighted(table, rows, w, minus=None):
     return weighted_rows(table, (rows.abs() * 10).long() % len(table), w, minus)
 
@@ -534,8 +530,6 @@ FUSED = {
     "node_products of more columns than one program": (_products_at_nodes, [(4, 9, 32), (2, 2, 6, 32), (2, 2, 32, 32)]),
     "node_products of minors": (_minors_at_nodes, [(4, 3, 32), (2, 3, 11, 32)]),
     "node_products of large minors": (_minors_at_nodes, [(4, 2, 48), (2, 2, 40, 48)]),
-    "node_traces": (_traces(5), [(4, 2, 6, 6), (4, 2, 8, 8)]),
-    "node_traces of large matrices": (_traces(40), [(3, 2, 40, 40), (3, 2, 40, 40)]),
     "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
     "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),
