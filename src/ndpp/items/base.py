@@ -16,7 +16,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, frozen
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 
 
 class ItemDraws(NamedTuple):

@@ -20,7 +20,7 @@ from devices import drawn_by, on_devices
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.errors import PrecisionError
-from ndpp.linalg import Coordinates
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.spectral import Spectrum

@@ -13,8 +13,10 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
-from ndpp.linalg import Coordinates, symmetric_part, tilt_for, tilted_law
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
+from ndpp.linalg.size_law import tilt_for, tilted_law
+from ndpp.linalg.skew import symmetric_part
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.monitors import RUNG_STEP, Tolerances, unbiased_count
 from ndpp.samplers.exact.nodes import Inclusion, Nodes, given_items

@@ -18,7 +18,7 @@ from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.items import ItemDraws, ItemIndex
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import inclusion_matrix
+from ndpp.linalg.size_law import inclusion_matrix
 from ndpp.samplers.naive import dense, weights
 
 

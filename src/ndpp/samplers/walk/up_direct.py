@@ -30,8 +30,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.items import ItemDraws, ItemIndex, LeverageTable
 from ndpp.items.table import first_below
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import unit_of
-from ndpp.linalg.scaling import EPS
+from ndpp.linalg.scaling import EPS, unit_of
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk.up import draw_safely
 
