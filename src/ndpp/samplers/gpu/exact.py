@@ -40,7 +40,7 @@ from ndpp.samplers.gpu.kernels.runtime import usable
 from ndpp.samplers.gpu.memory import DeviceRows, free_memory, samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept, first_round, look_up_cdf
 from ndpp.samplers.gpu.run import Run
-from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
+from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner
 from ndpp.samplers.gpu.sets import BatchEngine, Drawn, items_of
 
 MAX_SAMPLES, MAX_OF_ANY_SIZE = 2**16, 2**18
@@ -101,10 +101,6 @@ class ExactEngine(BatchEngine):
         """Return what groups with these streams share."""
         return Context(self.sampler, self.device_rows, self.circles, streams, self.tolerances)
 
-    def schedule(self, wanted: int) -> list[Stage]:
-        """Return the circles for samples of ``wanted`` items."""
-        return self.planner.schedule(wanted)
-
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
         """Draw the samples with these numbers."""
         given, sampler = torch.from_numpy(self.sampler.given).to(self.device), self.sampler
@@ -127,7 +123,7 @@ class ExactEngine(BatchEngine):
             if count and self.route == "projection":
                 drawer: Projections | Run = Projections(context, rng, count)
             else:
-                drawer = Run(context, rng, count, self.schedule(count))
+                drawer = Run(context, rng, count, self.planner.schedule(count))
             for part in torch.split((wanted == count).nonzero()[:, 0], min(MAX_SAMPLES, drawer.fit)):
                 samples, at = drawer.draw(numbers[part]), torch.empty_like(part)
                 at[samples.numbers.argsort()] = part[numbers[part].argsort()]  # samples come in any order
