@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-from ndpp.linalg import tilted_law
+from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp_experiments.kernels import from_files

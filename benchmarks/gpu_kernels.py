@@ -94,7 +94,7 @@ def parts(engine: ExactEngine, S: int, wanted: int, n: int, half: int, capacity:
 def replay(engine: ExactEngine, wanted: int, ceiling: Json, S: int, stride: int) -> list[Json]:
     """Add up the times of every operation of a sample: all changes of circle, and every ``stride``-th other step."""
     total: dict[str, list[float]] = {}
-    for first, stop, circle in engine.schedule(wanted):
+    for first, stop, circle in engine.planner.schedule(wanted):
         steps = [(first, True, 1.0)]
         rest = list(range(first + 1, stop))
         steps += [(n, False, len(rest) / len(rest[::stride])) for n in rest[::stride]]

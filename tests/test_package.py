@@ -28,7 +28,6 @@ ROOMS = (
     "plots",
     "items",
     "rows",
-    "linalg",
 )
 """Packages that list their public names in ``__all__``."""
 QUESTIONS = {"recommend": "ndpp.recommend"}

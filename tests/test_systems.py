@@ -128,7 +128,7 @@ def test_models_are_saved_and_replaced(tmp_path):
 @on_linux
 @pytest.mark.usefixtures("windows")
 def test_folders_are_replaced_unless_they_are_in_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["ndpp.laws.shards"], "SHARD_BYTES", 4096)
+    monkeypatch.setattr(sys.modules["ndpp.laws.files"], "SHARD_BYTES", 4096)
     target = tmp_path / "model"
     kernel = LowRankKernel(mapped(tmp_path), np.eye(D))
     for _ in range(2):

@@ -9,6 +9,7 @@ import pytest
 
 import ndpp
 from kernels import BY_NAME
+from ndpp._stop import stopping
 from ndpp.answers.draws import Drawer, Wanted
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
@@ -86,5 +87,5 @@ def test_draws_stop_when_they_are_told():
     def stop() -> None:
         raise TimeoutError
 
-    with pytest.raises(TimeoutError):
-        Drawer(make_kernel(20, 4, rng=0)).draw(wanted(size=2), 1, 0, stop)
+    with pytest.raises(TimeoutError), stopping(stop):
+        Drawer(make_kernel(20, 4, rng=0)).draw(wanted(size=2), 1, 0)

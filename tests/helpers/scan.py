@@ -14,7 +14,7 @@ from numpy.random import Generator
 from ndpp._types import FloatArray
 from ndpp.items.base import check_query, check_total, look_up_cdf, nonnegative
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from ndpp import (
 from ndpp.datasets import make_kernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.inference.ranking import DAMPING
+from ndpp.inference.scores import scores_or_nan
 from ndpp.laws.begun import NO_BOUND, Begun, parts
 from oracles import subsets
 
@@ -91,7 +92,7 @@ def test_what_else_a_basket_that_has_begun_will_hold(name: str):
 def test_what_goes_with_a_basket_in_particular(name: str):
     law, p = LAWS[name], LAWS[name].inclusion_probabilities()
     baskets = Baskets.from_lists([[], [3], [2, 4]], n_items=N)
-    possible = [i for i, S in enumerate(baskets) if not np.isnan(Ranking.LIFT.scores_or_nan(law, baskets[[i]])[0, 0])]
+    possible = [i for i, S in enumerate(baskets) if not np.isnan(scores_or_nan(law, baskets[[i]], whole=False)[0, 0])]
     assert possible[:2] == [0, 1]
     for i, many in zip(possible, Ranking.LIFT.scores_many(law, baskets[possible])):
         expected = [chance / p[a] if p[a] > 0 else 0.0 for a, chance in enumerate(continuation_scores(law, baskets[i]))]

@@ -21,7 +21,8 @@ from ndpp.errors import (
     ZeroProbabilityError,
 )
 from ndpp.inference import greedy_map, next_item_scores, next_item_scores_many
-from ndpp.linalg import coordinates, resolvent
+from ndpp.linalg.coordinates import coordinates
+from ndpp.linalg.size_law import resolvent
 from ndpp.linalg.sizes import SMALL_P, Coins, SizeLaw
 from ndpp.samplers import registry
 from ndpp.samplers.unions import independent_sizes

@@ -9,8 +9,8 @@ import pytest
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, learned
-from ndpp.linalg import coordinates, inclusion_matrix, nodes
-from ndpp.linalg.size_law import node_count
+from ndpp.linalg.coordinates import coordinates
+from ndpp.linalg.size_law import inclusion_matrix, node_count, nodes
 
 
 def test_nodes_are_half_of_a_circle():

@@ -9,8 +9,11 @@ import pytest
 
 from kernels import AWKWARD, Case, random_ndpp
 from ndpp.errors import InvalidKernelError
-from ndpp.linalg import Coordinates, coordinates, factor, log_elementary, rounding_error, row_blocks
+from ndpp.linalg import factor
+from ndpp.linalg.coordinates import Coordinates, coordinates
+from ndpp.linalg.factor import row_blocks
 from ndpp.linalg.scaling import EPS
+from ndpp.linalg.size_law import log_elementary, rounding_error
 
 module = sys.modules["ndpp.linalg.coordinates"]  # the package's attribute of that name is the function
 

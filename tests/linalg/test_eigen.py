@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from kernels import AWKWARD, Case, eighths, skew
-from ndpp.linalg import EigenBasis, coordinates, resolvent
 from ndpp.linalg import eigen as module
+from ndpp.linalg.coordinates import coordinates
+from ndpp.linalg.eigen import EigenBasis
+from ndpp.linalg.size_law import resolvent
 
 RNG = np.random.default_rng(30)
 GENERIC = Case("generic", eighths(RNG, 8, 5), np.diag([1.0, 2.0, 0.5, 0.25, 3.0]) + skew(eighths(RNG, 5, 5)))

@@ -7,21 +7,19 @@ import pytest
 
 import oracles
 from kernels import AWKWARD, Case, random_ndpp
-from ndpp.linalg import (
-    condition_on,
-    entry_magnitudes,
-    rank_one_condition,
-    resolvent,
-)
+from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import (
     ROUNDING,
     condition_inner,
+    condition_on,
     condition_or_zero,
     eliminate,
     judged_minor,
     log_det_or_zero,
+    rank_one_condition,
     schur_complement,
 )
+from ndpp.linalg.size_law import resolvent
 
 
 def test_schur_complement_is_that_of_the_block_matrix():

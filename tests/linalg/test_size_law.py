@@ -8,8 +8,8 @@ import pytest
 
 import oracles
 from kernels import AWKWARD, Case, pair_blocks, random_ndpp
-from ndpp.linalg import coordinates, log_elementary, resolvent, rounding_error, tilt_for, tilted_law
-from ndpp.linalg.size_law import law_of_sum
+from ndpp.linalg.coordinates import coordinates
+from ndpp.linalg.size_law import law_of_sum, log_elementary, resolvent, rounding_error, tilt_for, tilted_law
 
 every_case = pytest.mark.parametrize("case", AWKWARD, ids=str)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from kernels import AWKWARD, BY_NAME, Case, pair_blocks, random_vbd
-from ndpp.linalg import dominating, skew_part, symmetric_part, youla
+from ndpp.linalg.skew import dominating, skew_part, symmetric_part, youla
 
 
 def turned(sigma: list[float], order: int, seed: int) -> np.ndarray:

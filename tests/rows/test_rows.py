@@ -375,7 +375,7 @@ def test_shapes_and_kinds_that_no_kernel_has(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(sys.modules["ndpp.laws.shards"], "SHARD_BYTES", 4096)
+    monkeypatch.setattr(sys.modules["ndpp.laws.files"], "SHARD_BYTES", 4096)
     X, W = factors()
     model_files.save(
         LowRankKernel(memmap(X, tmp_path), W, labels=[f"item {i}" for i in range(N)]),

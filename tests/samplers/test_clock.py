@@ -12,7 +12,7 @@ import oracles
 from kernels import AWKWARD, BY_NAME, learned
 from ndpp.errors import BudgetExceededError, InvalidInputError, PrecisionError
 from ndpp.items import LeverageTable
-from ndpp.linalg import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 from ndpp.samplers.clock import Clock
 
 

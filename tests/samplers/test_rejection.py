@@ -13,7 +13,7 @@ import oracles
 from kernels import BY_NAME, learned, random_ndpp, skew
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
-from ndpp.linalg import dominating
+from ndpp.linalg.skew import dominating
 from ndpp.samplers import rejection
 from ndpp.samplers.rejection import Rejection
 

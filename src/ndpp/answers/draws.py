@@ -16,7 +16,7 @@ from ndpp._stop import look, stopping
 from ndpp._types import IntArray
 from ndpp.errors import NDPPError, PrecisionError
 from ndpp.items.base import look_up_cdf
-from ndpp.linalg import tilted_law
+from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import Draws, stream, stream_key
 from ndpp.samplers.exact.eigenclock import EigenClock

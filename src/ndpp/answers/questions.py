@@ -29,19 +29,11 @@ PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
 
 
-def recommend(
-    model: Any,
-    basket: Any,
-    *,
-    candidates: Any = None,
-    exclude: Any = (),
-    why: bool = False,
-    ids: bool = False,
-    **options: Any,
-) -> r.Recommended:
-    """Return the best items for a basket, of the candidates without excluded items; with ``why``, what each score owes to what.
+def recommend(model: Any, basket: Any, *, why: bool = False, ids: bool = False, **options: Any) -> r.Recommended:
+    """Return the best items for a basket; with ``why``, what each score owes to what.
 
-    ``options`` are those of :func:`ndpp.recommend`: ``n``, ``ranking``, ``damping``, ``support`` and ``per_category``.
+    ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support`` and ``per_category``;
+    and ``exclude``, items that are never recommended.
 
     Examples
     --------
@@ -52,23 +44,16 @@ def recommend(
     tomato sauce  0.3174      0.3174        1      1     None  None
     """
     own = Prepared.of(model)
-    rule, given = _rule(own, candidates, exclude, **options), own.ids(basket)
+    rule, given = _rule(own, **options), own.ids(basket)
     return _recommended(own, given, rule.best_for(given), rule.ranking, why=why, ids=ids)
 
 
 def recommend_each(
-    model: Any,
-    baskets: Baskets,
-    *,
-    candidates: Any = None,
-    exclude: Any = (),
-    why: bool = False,
-    ids: bool = False,
-    **options: Any,
+    model: Any, baskets: Baskets, *, why: bool = False, ids: bool = False, **options: Any
 ) -> list[r.Recommended | None]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
     own = Prepared.of(model)
-    rule = _rule(own, candidates, exclude, **options)
+    rule = _rule(own, **options)
     found = zip(baskets, rule.best_of_each(baskets))
     return [best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found]
 
@@ -87,7 +72,7 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
     return reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)[0]
 
 
-def _rule(own: Prepared, candidates: Any, exclude: Any, **options: Any) -> Rule:
+def _rule(own: Prepared, *, candidates: Any = None, exclude: Any = (), **options: Any) -> Rule:
     """Return how items are ranked, and that the candidates without the excluded items may be listed."""
     never = own.ids(exclude, "exclude")
     allowed = None if candidates is None else own.ids(candidates, "candidates")

@@ -19,6 +19,7 @@ from ndpp.answers.prepared import Prepared
 from ndpp.answers.records import TiedTo, Why
 from ndpp.baskets import Baskets
 from ndpp.inference import Ranking, Recommendation
+from ndpp.inference.scores import scores_or_nan
 
 MOST = 1 - 1e-12
 """Probabilities are taken to be no larger, so that odds are finite."""
@@ -64,7 +65,8 @@ def _ties(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking, *,
     """Return, for each item, its ties to each item of the basket alone, strongest first."""
     out: list[list[TiedTo]] = [[] for _ in items]
     kind = Ranking.CONTINUATION if ranking is Ranking.LIFT else ranking  # P(a) cancels in lifts
-    alone = kind.scores_or_nan(own.law, Baskets.from_lists(basket[:, None], n_items=own.law.n_items))[:, items]
+    singles = Baskets.from_lists(basket[:, None], n_items=own.law.n_items)
+    alone = scores_or_nan(own.law, singles, whole=kind.is_whole)[:, items]
     for j, name, scores in zip(basket, own.names(basket, ids=ids), alone):
         if (scores > 0).all():
             factors = scores / _shares(own, np.array([j]), items, kind).sum(axis=0)

@@ -58,10 +58,6 @@ class Ranking(StrEnum):
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
         return scores_of_each(law, baskets, whole=self.is_whole) / self._unit(law)
 
-    def scores_or_nan(self, law: Law, baskets: Baskets) -> FloatArray:
-        """Return the scores of many baskets, NaN for those that have probability zero."""
-        return scores_or_nan(law, baskets, whole=self.is_whole) / self._unit(law)
-
     def _unit(self, law: Law) -> FloatArray:
         """Return what P(a | J) is a multiple of: 1, or P(a) where it is positive."""
         return powers(law.inclusion_probabilities(), 1.0) if self is Ranking.LIFT else np.ones(1)

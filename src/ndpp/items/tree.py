@@ -23,7 +23,7 @@ from ndpp._validation import check_count, frozen
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import ReadOnly, check_query, check_total, look_up_cdf, nonnegative
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 
 LEAST_LEAF = 8
 """With fewer rows per leaf, another level of nodes would cost more than it saves."""

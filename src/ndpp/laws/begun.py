@@ -150,7 +150,7 @@ class Begun:
 
     def __init__(self, mixture: SharedTies, baskets: Baskets) -> None:
         self.mixture, self.baskets = mixture, baskets
-        self.ties = mixture.ties
+        self.ties = mixture.touched
         tied, log_within = mixture.touched_rows(baskets)
         base = self.ties.base
         can_occur = base.can_occur(tied.indices)

@@ -258,11 +258,6 @@ class FamilyMixture(SharedTies):
         return out
 
     @property
-    def ties(self) -> TiedMixture:
-        """The mixture of the families."""
-        return self.touched
-
-    @property
     def row_of(self) -> IntArray:
         """The family of each item."""
         return self.patterns.families

@@ -18,7 +18,6 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,29 +30,22 @@ from ndpp._show import plain
 from ndpp._types import AnyArray
 from ndpp.errors import InvalidInputError
 from ndpp.laws.families import FamilyMixture
-from ndpp.laws.header import FORMAT, NO_DIGEST, ModelHeader, Shard, bad, parse, seal
+from ndpp.laws.header import FORMAT, INDEX, MOST, NO_DIGEST, ModelHeader, Shard, bad, inside, open_model, read_raw, seal
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.shards import crc32, inside, open_shards, open_tensor, write_shards
 from ndpp.laws.tied import TiedMixture
-from ndpp.rows import Rows
+from ndpp.rows import FileRows, Rows, Stacked
 
-INDEX = "kernel.safetensors"
-"""The file of a folder that holds everything except X."""
 DTYPES = {"F16", "F32", "F64", "I64"}
 """Types of arrays, as safetensors names them."""
+MATRIX_DTYPES = {"F32": np.float32, "F64": np.float64}
+"""Types of an X that is not read at once."""
+SHARD_BYTES = 128 * 2**20
+"""Bytes of a shard of X; at most one is in memory."""
 KINDS: dict[str, type[LowRankKernel | Mixture]] = {
     kind.parametrisation: kind for kind in (LowRankKernel, Mixture, TiedMixture, FamilyMixture)
 }
 """What the header calls each kind of distribution."""
-
-_OTHER_FORMATS = {
-    b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
-    b"PK": "it looks like a zip archive (.npz, .pt); load X and W with its own tool and build LowRankKernel(X, W)",
-    b"\x93NUMPY": "it looks like a .npy file; load it with numpy and build LowRankKernel(X, W)",
-    b"\x89HDF": "it looks like an HDF5 file",
-    b"\x1f\x8b": "it looks like a gzip file; unpack it first",
-}
 
 
 def save(
@@ -87,7 +79,7 @@ def save(
     arrays = {name: np.ascontiguousarray(array) for name, array in stored.items() if not isinstance(array, Rows)}
     if isinstance(X := stored.get("X"), Rows):
         with replacing_folder(path, INDEX) as folder, disk_errors(path):
-            shards = write_shards(X, folder)
+            shards = _write_shards(X, folder)
             _write(folder / INDEX, law, arrays, metadata, shards)
         return
     if Path(path).exists() and not Path(path).is_file():
@@ -140,7 +132,7 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
     ModelFileError
         The file is empty, truncated, corrupt, foreign, or of a newer format than this library knows.
     """
-    with _open(path) as (file, header):
+    with open_model(path) as (file, header):
         kind = KINDS[header.parametrisation]
         wanted, optional = (_names(names, header) for names in kind.stored)
         wanted -= {"X"} if header.shards else set()
@@ -155,10 +147,10 @@ def load(path: str | os.PathLike[str], *, lazy: bool = False) -> Any:
         arrays = {name: file.get_tensor(name) for name in names if name != "X" or not lazy}
     try:
         if lazy:
-            arrays["X"] = open_tensor(path, "X")
+            arrays["X"] = _open_x(path)
         crc = _crc32(arrays)
         if header.shards:
-            arrays["X"] = open_shards(Path(path), header.shards)
+            arrays["X"] = _open_shards(Path(path), header.shards)
     except (OSError, InvalidInputError, ValueError, KeyError) as reason:
         raise bad(path, f"its X cannot be read: {reason}. Copy it again") from reason
     for name, n_rows in {"X": header.n_families or header.n_items, "W": header.n_columns}.items():
@@ -185,39 +177,8 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_header(path: str | os.PathLike[str]) -> ModelHeader:
     """Return the header of a model file, without reading the arrays."""
-    with _open(path) as (_, header):
+    with open_model(path) as (_, header):
         return header
-
-
-@contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[tuple[Any, ModelHeader]]:
-    name = path
-    if not Path(path).exists():
-        raise FileNotFoundError(f"no model file at {str(path)!r}")
-    if (Path(path) / INDEX).is_file():
-        if not inside(Path(path), INDEX):
-            raise bad(path, f"its {INDEX} is a link to another folder")
-        path = Path(path) / INDEX
-    if not Path(path).is_file():
-        raise bad(path, "it is not a plain file")
-    if not Path(path).stat().st_size:
-        raise bad(path, "it is empty; the copy or download that made it failed")
-    try:
-        with safe_open(path, framework="np") as file:
-            yield file, parse(path, name)
-    except SafetensorError as reason:
-        with open(path, "rb") as raw:
-            start = raw.read(8)
-        hint = next((hint for magic, hint in _OTHER_FORMATS.items() if start.startswith(magic)), None)
-        raise bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
-
-
-def _crc32(arrays: Mapping[str, Any]) -> int:
-    crc = 0
-    for name in sorted(arrays):
-        array = arrays[name]
-        crc = crc32(array, crc) if isinstance(array, Rows) else zlib.crc32(array.data, crc)
-    return crc
 
 
 def _json(value: Any, name: str) -> str:
@@ -227,3 +188,65 @@ def _json(value: Any, name: str) -> str:
         raise InvalidInputError(
             f"{name} must be plain JSON (text, finite numbers, lists, mappings): {reason}"
         ) from None
+
+
+def _write_shards(X: Rows, folder: Path) -> list[Shard]:
+    """Write the rows of X to files of about ``SHARD_BYTES``."""
+    shards = []
+    for i, part in enumerate(_regrouped(X, max(1, SHARD_BYTES // (X.shape[1] * X.dtype.itemsize)))):
+        name = f"X-{i:05}.safetensors"
+        save_file({"X": part}, folder / name)
+        shards.append(Shard(name, len(part), _crc32({"X": part})))
+    return shards
+
+
+def _regrouped(X: Rows, n_rows: int) -> Iterator[AnyArray]:
+    """Yield the rows of X, ``n_rows`` at a time. Each array overwrites the one before."""
+    space, filled = np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype), 0
+    for _, block in X.stream():
+        while len(block):
+            taken = min(len(block), len(space) - filled)
+            space[filled : filled + taken] = block[:taken]
+            block, filled = block[taken:], filled + taken
+            if filled == len(space):
+                yield space
+                filled = 0
+    if filled:
+        yield space[:filled]
+
+
+def _open_shards(folder: Path, shards: Sequence[Shard]) -> Rows:
+    """Return the X of a folder as a row source; raise if a shard is missing, truncated or corrupt."""
+    for shard in shards:
+        if not inside(folder, shard.name):
+            raise InvalidInputError(f"{shard.name!r} is a link to another folder")
+    parts = [_open_x(folder / shard.name) for shard in shards]
+    for shard, part in zip(shards, parts):
+        if len(part) != shard.n_rows:
+            raise InvalidInputError(f"{part.name} should hold {shard.n_rows} rows; it holds {len(part)}")
+        if _crc32({"X": part}) != shard.crc32:
+            raise InvalidInputError(f"{part.name} does not match its checksum; it is corrupt")
+    return Stacked(parts)
+
+
+def _open_x(path: str | os.PathLike[str]) -> FileRows:
+    """Return the X of a safetensors file as a row source."""
+    header, start = read_raw(path)
+    try:
+        with safe_open(path, framework="np"):  # checks types, shapes and places
+            entry: dict[str, Any] = header.get("X", {"dtype": "missing", "shape": []})
+    except SafetensorError as reason:
+        raise InvalidInputError(f"{str(path)!r} is truncated, corrupt or no safetensors file ({reason})") from None
+    shape = entry["shape"]
+    if entry["dtype"] not in MATRIX_DTYPES or len(shape) != 2 or not all(0 < n <= MOST for n in shape):
+        raise InvalidInputError(f"X in {str(path)!r} should be a matrix of floats; it is {entry['dtype']}, {shape}")
+    return FileRows(str(path), tuple(shape), MATRIX_DTYPES[entry["dtype"]], start + entry["data_offsets"][0])
+
+
+def _crc32(arrays: Mapping[str, Any]) -> int:
+    """Return the checksum of all arrays; rows that are not in memory are read block by block."""
+    crc = 0
+    for _, array in sorted(arrays.items()):
+        for _, block in array.blocks() if isinstance(array, Rows) else [(None, array)]:
+            crc = zlib.crc32(block.data, crc)
+    return crc

@@ -1,4 +1,4 @@
-"""The header of a model file: what it says, and a digest that shows whether any of it has changed."""
+"""The header of a model file: opening one, what it says, and a digest that shows whether any of it has changed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import json
 import os
 import stat
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
 
 from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 
@@ -24,6 +28,16 @@ NO_DIGEST = "0" * 64
 """The digest of a file while it is computed."""
 MOST = 2**48
 """More items, columns or rows than any file can hold."""
+INDEX = "kernel.safetensors"
+"""The file of a folder that holds everything except X."""
+
+_OTHER_FORMATS = {
+    b"\x80": "it looks like a pickle, which is never loaded; save the kernel again with ndpp.save",
+    b"PK": "it looks like a zip archive (.npz, .pt); load X and W with its own tool and build LowRankKernel(X, W)",
+    b"\x93NUMPY": "it looks like a .npy file; load it with numpy and build LowRankKernel(X, W)",
+    b"\x89HDF": "it looks like an HDF5 file",
+    b"\x1f\x8b": "it looks like a gzip file; unpack it first",
+}
 
 
 class Shard(NamedTuple):
@@ -49,6 +63,35 @@ class ModelHeader(NamedTuple):
     n_components: int = 1
     names: tuple[str, ...] | None = None
     n_families: int | None = None
+
+
+@contextmanager
+def open_model(path: str | os.PathLike[str]) -> Iterator[tuple[Any, ModelHeader]]:
+    """Yield the open file and its checked header; raise if it is none, or a damaged one."""
+    name = path
+    if not Path(path).exists():
+        raise FileNotFoundError(f"no model file at {str(path)!r}")
+    if (Path(path) / INDEX).is_file():
+        if not inside(Path(path), INDEX):
+            raise bad(path, f"its {INDEX} is a link to another folder")
+        path = Path(path) / INDEX
+    if not Path(path).is_file():
+        raise bad(path, "it is not a plain file")
+    if not Path(path).stat().st_size:
+        raise bad(path, "it is empty; the copy or download that made it failed")
+    try:
+        with safe_open(path, framework="np") as file:
+            yield file, parse(path, name)
+    except SafetensorError as reason:
+        with open(path, "rb") as raw:
+            start = raw.read(8)
+        hint = next((hint for magic, hint in _OTHER_FORMATS.items() if start.startswith(magic)), None)
+        raise bad(path, hint or f"it is truncated, corrupt or of another kind ({reason}). Copy it again") from None
+
+
+def inside(folder: Path, name: str) -> bool:
+    """Return whether the file ``name`` of a folder is there, and not a link to a file elsewhere."""
+    return Path(os.path.realpath(folder / name)).parent == Path(os.path.realpath(folder))
 
 
 def read_raw(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:

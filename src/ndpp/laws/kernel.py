@@ -24,8 +24,9 @@ from ndpp.laws.law import Law
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
-from ndpp.linalg import entry_magnitudes, tilted_law
+from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
+from ndpp.linalg.size_law import tilted_law
 from ndpp.rows import Rows, as_rows
 from ndpp.rows.scaled import Turned
 

@@ -71,7 +71,7 @@ class SharedTies(Mixture):
 
     @property
     @abstractmethod
-    def ties(self) -> Any:
+    def touched(self) -> Any:
         """The :class:`~ndpp.laws.tied.TiedMixture` of the rows that a set touches: of items, or of families of them."""
 
     @property
@@ -121,13 +121,13 @@ class SharedTies(Mixture):
 
     def _inclusions(self, forms: FloatArray, components: Any = slice(None)) -> FloatArray:
         """Return P_c(a ∈ S) from x_aᵀ N_c x_a of the rows."""
-        rest = 1 / (1 + self.ties.tilted_odds(0.0, components))
+        rest = 1 / (1 + self.touched.tilted_odds(0.0, components))
         return self.masses(components) * self.by_item(rest * (1 + forms * rest))
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
-        self.ties.check_precision(factor=10.0)
-        return clip_probabilities(self._inclusions(self.ties._forms), "inclusion probabilities")
+        self.touched.check_precision(factor=10.0)
+        return clip_probabilities(self._inclusions(self.touched._forms), "inclusion probabilities")
 
     # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
 
@@ -139,20 +139,20 @@ class SharedTies(Mixture):
     @cached_property
     def slope_table(self) -> FloatArray:
         """The derivative of P_c(a ∈ S) by x_aᵀ N_c x_a."""
-        return np.ascontiguousarray((self.masses() / self.by_item((1 + self.ties.tilted_odds(0.0)) ** 2)).T)
+        return np.ascontiguousarray((self.masses() / self.by_item((1 + self.touched.tilted_odds(0.0)) ** 2)).T)
 
     @cached_property
     def room_table(self) -> FloatArray:
         """By how much P_c(a ∈ S) may exceed its first value given items that do not pull a."""
-        return self.slope_table * np.ascontiguousarray(self.by_item(self.ties.gaps).T)
+        return self.slope_table * np.ascontiguousarray(self.by_item(self.touched.gaps).T)
 
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
-        self.ties.check_precision(factor=10.0)
+        self.touched.check_precision(factor=10.0)
         at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
-        for c, (weight, N) in enumerate(zip(self.weights, self.ties._state.N)):
-            mass, rest = self.masses([c])[0], 1 / (1 + self.ties.tilted_odds(0.0, [c])[0])
+        for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
+            mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))
             out -= np.multiply.outer(*sides) * weight * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
         return out
@@ -175,7 +175,7 @@ class SharedTies(Mixture):
 
         Σ p q qᵀ under ρ is taken for a multiple of that under ρ = 1, and what ties add to an item for the same as to all others.
         """
-        ties, tiny = self.ties, np.finfo(float).tiny
+        ties, tiny = self.touched, np.finfo(float).tiny
 
         def moments(log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
             sums = np.zeros((4, len(which)))
@@ -194,7 +194,7 @@ class SharedTies(Mixture):
 
     @property
     def _sizes(self) -> FloatArray:
-        self.ties.check_precision(factor=10.0)
+        self.touched.check_precision(factor=10.0)
         return self._all_sizes
 
     @cached_property

@@ -15,7 +15,8 @@ from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
-from ndpp.linalg import Coordinates, coordinates, row_blocks
+from ndpp.linalg.coordinates import Coordinates, coordinates
+from ndpp.linalg.factor import row_blocks
 from ndpp.rows import Part, Rows
 from ndpp.rows.scaled import Scaled
 
@@ -99,7 +100,7 @@ class ItemRows:
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.Coordinates`."""
+        """The low-rank part of L, scaled by (1 + δ)^−½ on both sides, as Q B Qᵀ; see :class:`ndpp.linalg.coordinates.Coordinates`."""
         return coordinates(self._factor, self.W, magnitudes=self._magnitudes)
 
     @property

@@ -106,7 +106,7 @@ class TiedMixture(SharedTies):
         return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
 
     @property
-    def ties(self) -> TiedMixture:
+    def touched(self) -> TiedMixture:
         """The mixture itself: every item has a row of its own."""
         return self
 

@@ -26,18 +26,18 @@ from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
-from ndpp.linalg import (
+from ndpp.linalg.coordinates import coordinates
+from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.schur import condition_inner_with_background, judged_minor
+from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
     TiltedLaw,
-    coordinates,
     inclusion_matrix,
     log_elementary,
     resolvent,
     rounding_error,
     tilted_law,
 )
-from ndpp.linalg.scaling import EPS, quadratic_forms
-from ndpp.linalg.schur import condition_inner_with_background, judged_minor
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted, tilted_to
 from ndpp.linalg.tilts import tilt_of_coins
 

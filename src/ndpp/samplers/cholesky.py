@@ -20,7 +20,7 @@ from ndpp._types import BoolArray, FloatArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count
 from ndpp.errors import PrecisionError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import resolvent
+from ndpp.linalg.size_law import resolvent
 from ndpp.samplers.base import Draw, Sampler
 
 

@@ -36,7 +36,8 @@ from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import condition_on, rank_one_condition, resolvent
+from ndpp.linalg.schur import condition_on, rank_one_condition
+from ndpp.linalg.size_law import resolvent
 from ndpp.samplers.base import Draw, Sampler
 
 NEGLIGIBLE_RATE = 1e-16

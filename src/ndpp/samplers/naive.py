@@ -16,8 +16,7 @@ from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import unit_of
-from ndpp.linalg.scaling import EPS
+from ndpp.linalg.scaling import EPS, unit_of
 from ndpp.samplers.base import Draw, Sampler
 
 ROUNDING = 1e-13

@@ -22,7 +22,7 @@ from ndpp._types import FloatArray
 from ndpp._validation import check_count, clip_probabilities
 from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import dominating
+from ndpp.linalg.skew import dominating
 from ndpp.rows import Rows
 from ndpp.rows.scaled import Turned
 from ndpp.samplers.base import Draw, Sampler

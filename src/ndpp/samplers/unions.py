@@ -28,7 +28,7 @@ from ndpp.items.base import look_up_cdf
 from ndpp.items.table import alias_table, look_up
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import Patterns
-from ndpp.linalg import tilted_law
+from ndpp.linalg.size_law import tilted_law
 from ndpp.linalg.sizes import Coins, SizeLaw
 from ndpp.linalg.tilts import solve_tilt
 from ndpp.samplers.exact import Exact

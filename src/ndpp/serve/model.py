@@ -14,7 +14,8 @@ import ndpp
 from ndpp._types import FloatArray
 from ndpp.answers import Prepared, recommend
 from ndpp.errors import NDPPError
-from ndpp.laws.files import INDEX, load_header
+from ndpp.laws.files import load_header
+from ndpp.laws.header import INDEX
 from ndpp.serve.operations import event
 
 SIZED_AT_ONCE = 64

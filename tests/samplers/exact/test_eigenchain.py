@@ -15,7 +15,7 @@ from kernels import AWKWARD, BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
 from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError
-from ndpp.linalg import resolvent
+from ndpp.linalg.size_law import resolvent
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import eigenchain, eigenring

@@ -14,7 +14,8 @@ from kernels import AWKWARD, Case, eighths, skew
 from ndpp import LowRankKernel
 from ndpp._validation import frozen
 from ndpp.errors import PrecisionError
-from ndpp.linalg import condition_on, resolvent
+from ndpp.linalg.schur import condition_on
+from ndpp.linalg.size_law import resolvent
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import eigenclock

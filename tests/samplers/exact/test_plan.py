@@ -7,8 +7,8 @@ import pytest
 
 from kernels import AWKWARD, BY_NAME, Case, random_ndpp
 from ndpp.datasets import make_kernel
-from ndpp.linalg import condition_on, nodes, resolvent, tilt_for, tilted_law
-from ndpp.linalg.schur import row_basis
+from ndpp.linalg.schur import condition_on, row_basis
+from ndpp.linalg.size_law import nodes, resolvent, tilt_for, tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import node_route
 from ndpp.samplers.exact import plan as planning

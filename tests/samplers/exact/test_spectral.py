@@ -16,7 +16,7 @@ from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidKernelError, PrecisionError, PrecisionWarning
 from ndpp.items import LeverageTable
 from ndpp.items.table import seed_words, uniform
-from ndpp.linalg import symmetric_part
+from ndpp.linalg.skew import symmetric_part
 from ndpp.rows.scaled import Scaled
 from ndpp.samplers import Exact, Naive
 from ndpp.samplers.base import stream, stream_key

@@ -16,8 +16,7 @@ from devices import drawn_by, on_devices
 from families import CASES, N, law_of, mixed, plain
 from ndpp import FamilyMixture
 from ndpp.samplers.gpu import laws
-from ndpp.samplers.gpu import tied as module
-from ndpp.samplers.gpu.tied import TiedEngine
+from ndpp.samplers.gpu.laws import TiedEngine
 
 on = partial(drawn_by, laws)
 DRAWS = 800
@@ -66,8 +65,8 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     assert on(device, sampler, 7).sample(30, rng=8).baskets.to_lists() == whole
     assert on(device, sampler).sample(10, rng=8, first=20).baskets.to_lists() == whole[20:]
     assert on(device, sampler).sample(30, rng=9).baskets.to_lists() != whole
-    monkeypatch.setattr(module, "MAX_ENTRIES", 9)
-    monkeypatch.setattr(module, "GROWTH", 100)
+    monkeypatch.setattr(laws, "MAX_ENTRIES", 9)
+    monkeypatch.setattr(laws, "GROWTH", 100)
     together = on(device, sampler)
     assert [items.shape[1] for _, items in together.engine.patterns.members] == [1, 3]
     assert together.sample(30, rng=8).baskets.to_lists() == whole
@@ -98,9 +97,7 @@ def test_the_road_from_a_law_to_its_engine():
 
 def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.MonkeyPatch):
     """Items of the families drawn without the condition that there is one follow another distribution."""
-    monkeypatch.setattr(
-        module, "look_up_cdf", lambda cdf, u: (cdf <= u).sum(1, keepdim=True).clamp(max=cdf.shape[1] - 1)
-    )
+    monkeypatch.setattr(laws, "look_up_cdf", lambda cdf, u: (cdf <= u).sum(1, keepdim=True).clamp(max=cdf.shape[1] - 1))
     with pytest.raises(AssertionError):
         goodness.assert_law(on("cpu", law_of("several").sampler()).sample(DRAWS, rng=1).baskets, mixed("several"))
 

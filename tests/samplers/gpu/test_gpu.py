@@ -36,7 +36,7 @@ from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction, weighted_rows
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces
+from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows
 from ndpp.samplers.gpu.kernels.propose import AliasTable, philox
 from ndpp.samplers.gpu.kernels.runtime import tight
 from ndpp.samplers.gpu.laws import UnionEngine
@@ -79,7 +79,7 @@ def conditional_laws(engine: ExactEngine, kernel: LowRankKernel, wanted: int, sa
     begun = Samples.begin(torch.arange(samples, device=engine.device), wanted, kernel.rank)
     everything = torch.arange(kernel.n_rows, device=engine.device).expand(samples, -1)
     alive = None
-    for stage in engine.schedule(wanted):
+    for stage in engine.planner.schedule(wanted):
         group = Group(context, begun, stage.n, engine.circles[stage.circle], wanted, alive)
         while group.n < stage.stop:
             values = group.probabilities(everything, None).cpu().numpy()
@@ -180,7 +180,7 @@ def test_monitors_mend_a_poor_schedule(monkeypatch: pytest.MonkeyPatch, widest: 
     """Circles with two nodes: samples are grouped anew on circles of their own; where none suits them, the CPU finishes them."""
     case = BY_NAME["generic"]
     sampler = on("cpu", Exact.prepare(case.kernel, size=4))
-    first = sampler.engine.schedule(4)[0].circle
+    first = sampler.engine.planner.schedule(4)[0].circle
     sampler.engine.planner.schedules[4] = [Stage(0, 1, first), Stage(1, 4, CircleKey(first.rung, 2))]
     if not widest:
         monkeypatch.setattr(run, "unbiased_count", lambda rank: 2)
@@ -213,7 +213,7 @@ def test_chances_outside_the_tolerance_end_on_the_cpu():
     """A tolerance that no rounding meets: every circle is refused, none is tried for ever, and the law is right."""
     case = BY_NAME["generic"]
     sampler = on("cpu", Exact.prepare(case.kernel, size=3))
-    sampler.engine.schedule(3)
+    sampler.engine.planner.schedule(3)
     sampler.engine.tolerances = sampler.engine.tolerances._replace(chance=-1e-3)
     draws = sampler.sample(700, rng=4)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L, size=3))
@@ -265,24 +265,24 @@ def test_rounding_calls_for_no_more_nodes(monkeypatch: pytest.MonkeyPatch):
         return weights._replace(trace_error=error), trusted
 
     monkeypatch.setattr(Group, "_weigh", noisy)
-    assert max(stage.circle.n_nodes for stage in engine.schedule(8)) < full
+    assert max(stage.circle.n_nodes for stage in engine.planner.schedule(8)) < full
 
 
 def test_sizes_share_plans_where_the_size_is_free():
     """A circle belongs to a number of items still to come; a plan begins with no items, and moves on with more of them."""
     engine = on("cpu", Exact.prepare(BY_NAME["generic"].kernel)).engine
-    plan, shared = engine.schedule(4), engine.schedule(3)
+    plan, shared = engine.planner.schedule(4), engine.planner.schedule(3)
     assert [stage.circle for stage in shared] == [stage.circle for stage in plan][-len(shared) :]
     assert [stage.n for stage in shared] == sorted({max(0, stage.n - 1) for stage in plan})
     assert [stage.stop for stage in shared] == [stage.n for stage in shared[1:]] + [3]
-    assert on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3)).engine.schedule(3)[0].n == 0
+    assert on("cpu", Exact.prepare(BY_NAME["generic"].kernel, size=3)).engine.planner.schedule(3)[0].n == 0
 
 
 @on_devices
 def test_forms_are_tabulated_once_that_pays_which_changes_no_draw(device: str):
     sampler = on(device, Exact.prepare(make_kernel(50_000, 8, rng=0), size=3))
     few = sampler.sample(10, rng=0).baskets
-    circle = sampler.engine.circles[sampler.engine.schedule(3)[0].circle]
+    circle = sampler.engine.circles[sampler.engine.planner.schedule(3)[0].circle]
     assert "table" not in vars(circle)
     for i in range(3):
         sampler.sample(200, rng=i)
@@ -509,10 +509,6 @@ def _minors_at_nodes(factors, items):
     return out
 
 
-def _traces(n):
-    return lambda one, other: node_traces(one, other, n)
-
-
 def _weighted(table, rows, w, minus=None):
     return weighted_rows(table, (rows.abs() * 10).long() % len(table), w, minus)
 
@@ -534,8 +530,6 @@ FUSED = {
     "node_products of more columns than one program": (_products_at_nodes, [(4, 9, 32), (2, 2, 6, 32), (2, 2, 32, 32)]),
     "node_products of minors": (_minors_at_nodes, [(4, 3, 32), (2, 3, 11, 32)]),
     "node_products of large minors": (_minors_at_nodes, [(4, 2, 48), (2, 2, 40, 48)]),
-    "node_traces": (_traces(5), [(4, 2, 6, 6), (4, 2, 8, 8)]),
-    "node_traces of large matrices": (_traces(40), [(3, 2, 40, 40), (3, 2, 40, 40)]),
     "weighted_rows": (_weighted, [(50, 6), (3, 40), (3, 6)]),
     "weighted_rows minus a correction": (_weighted, [(50, 6), (3, 40), (3, 6), (3, 3, 40)]),
     "invert": (_inverted(7), [(5, 2, 8, 8)]),
@@ -629,7 +623,7 @@ def test_how_many_are_judged_together_changes_nothing(device: str, monkeypatch: 
     for judged in (0.01, 100.0):
         monkeypatch.setattr(proposals, "JUDGED", judged)
         sampler = on(device, Exact.prepare(make_kernel(300, 40, rng=0), size=15))
-        sampler.engine.schedule(15)
+        sampler.engine.planner.schedule(15)
         monkeypatch.setattr(Group, "probabilities", lambda *args: calls.append(args[1].shape[1]) or judge(*args))
         drawn.append(sampler.sample(30, rng=1))
         monkeypatch.setattr(Group, "probabilities", judge)

@@ -23,14 +23,12 @@ from ndpp.samplers import laws as sampler_module
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.gpu import clock, laws, sets, spectra
-from ndpp.samplers.gpu import tied as engine_module
 from ndpp.samplers.gpu.clock import ClockGroup
 from ndpp.samplers.gpu.kernels import runtime
 from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms, remaining_forms_plain
 from ndpp.samplers.gpu.kernels.invert import invert_pivoted, invert_pivoted_plain
-from ndpp.samplers.gpu.laws import ComponentEngine
+from ndpp.samplers.gpu.laws import ComponentEngine, TiedEngine
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
-from ndpp.samplers.gpu.tied import TiedEngine
 from ndpp.samplers.laws import LawSampler
 
 on = partial(drawn_by, laws)
@@ -95,7 +93,7 @@ def test_sample_i_depends_on_the_seed_and_i_alone(size: int | None, device: str,
     monkeypatch.setattr(clock, "ROUND_FACTOR", 0.1)
     monkeypatch.setattr(runtime, "MAX_ENTRIES", 100)
     monkeypatch.setattr(clock, "samples_that_fit", lambda *_: 4)
-    monkeypatch.setattr(engine_module, "n_bytes", lambda *_: 2**60)
+    monkeypatch.setattr(laws, "n_bytes", lambda *_: 2**60)
     small = on(device, sampler)
     assert len(small.engine.blocks) == 3
     assert small.sample(30, rng=8).baskets.to_lists() == whole
@@ -132,12 +130,12 @@ def test_negative_control_no_background(monkeypatch: pytest.MonkeyPatch):
 
 def test_negative_control_ties_not_rescaled(monkeypatch: pytest.MonkeyPatch):
     """T with rows √o x in place of √(o / (1 + o)) x."""
-    prepare = spectra.prepare
+    of_components = spectra.of_components
 
     def unscaled(q, core, odds):
-        return prepare(q, core, np.minimum(odds / (1 - np.minimum(odds, 0.9)), 1e3))
+        return of_components(q, core, np.minimum(odds / (1 - np.minimum(odds, 0.9)), 1e3))
 
-    monkeypatch.setattr(engine_module, "prepare", unscaled)
+    monkeypatch.setattr(laws, "of_components", unscaled)
     fails(tied("several", "generic").sampler(), 10 * DRAWS)
 
 

@@ -20,11 +20,11 @@ from devices import drawn_by, on_devices
 from kernels import AWKWARD, BY_NAME, Case
 from ndpp import LowRankKernel
 from ndpp.errors import PrecisionError
-from ndpp.linalg import Coordinates
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream_key
 from ndpp.samplers.exact.spectral import Spectrum, given_heads, heads_table
-from ndpp.samplers.gpu import clock, projections, schedule, spectra
+from ndpp.samplers.gpu import clock, exact, schedule, spectra
 from ndpp.samplers.gpu.circles import CircleKey
 from ndpp.samplers.gpu.exact import ExactEngine
 from ndpp.samplers.gpu.group import Group, Samples
@@ -153,7 +153,7 @@ def test_negative_control_eigenvectors_chosen_by_other_weights(chance: str, monk
 
 def test_a_symmetric_sample_that_draws_an_item_twice_is_refused(monkeypatch: pytest.MonkeyPatch):
     """A projection that is not updated."""
-    monkeypatch.setattr(projections, "orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
+    monkeypatch.setattr(exact, "orthonormal", lambda y, basis: torch.zeros_like(y[:, 0]))
     with pytest.raises(PrecisionError, match="drew an item twice"):
         on("cpu", Exact.prepare(BY_NAME["symmetric"].kernel, size=3)).sample(200, rng=3)
 
@@ -202,7 +202,7 @@ def test_nodes_that_are_dropped_change_no_probability(device: str):
     kernel = wide_kernel()
     engine = on(device, Exact.prepare(kernel, size=30)).engine
     context = engine.context(Streams(stream_key(5), engine.device))
-    stage = next(stage for stage in engine.schedule(30) if stage.circle.kept)
+    stage = next(stage for stage in engine.planner.schedule(30) if stage.circle.kept)
     items = torch.arange(90, device=device).expand(8, -1)
     for begun in (0, stage.n, stage.n + 3):
         samples = Samples.begin(torch.arange(8, device=device), 30, kernel.rank)
@@ -227,7 +227,7 @@ def test_nodes_that_matter_and_are_dropped_are_noticed(monitor: str, monkeypatch
     if monitor == "edge":
         monkeypatch.setattr(Group, "_log_dropped", lambda group: None)
     context = engine.context(Streams(stream_key(5), engine.device))
-    circle = engine.schedule(30)[0].circle
+    circle = engine.planner.schedule(30)[0].circle
     assert circle.kept
     samples = Samples.begin(torch.arange(4), 30, kernel.rank)
     assert Group(context, samples, 0, engine.circles[circle], 30).trusted.all()
@@ -238,7 +238,7 @@ def test_samples_that_need_dropped_nodes_are_drawn_with_them():
     """A schedule that drops too many: every sample leaves its circle, and the set sizes and probabilities are right."""
     kernel = wide_kernel()
     sampler = on("cpu", Exact.prepare(kernel, size=8))
-    first = sampler.engine.schedule(8)[0].circle
+    first = sampler.engine.planner.schedule(8)[0].circle
     sampler.engine.planner.schedules[8] = [Stage(0, 8, CircleKey(first.rung, max(first.n_nodes, 12), 2))]
     draws = sampler.sample(150, rng=3)
     chances = kernel.inclusion_probabilities(size=8)

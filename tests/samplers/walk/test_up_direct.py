@@ -15,8 +15,9 @@ from kernels import AWKWARD, BY_NAME, Case, learned, pair_blocks, random_ndpp
 from ndpp import LowRankKernel
 from ndpp.errors import BudgetExceededError, InvalidInputError, ZeroProbabilityError
 from ndpp.items import ItemDraw, LeverageTable
-from ndpp.linalg import inclusion_matrix, quadratic_forms
+from ndpp.linalg.scaling import quadratic_forms
 from ndpp.linalg.schur import MAX_LOSS
+from ndpp.linalg.size_law import inclusion_matrix
 from ndpp.samplers.walk import up_direct
 from ndpp.samplers.walk.up import NaiveUp
 from ndpp.samplers.walk.up_direct import (

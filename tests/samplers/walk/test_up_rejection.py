@@ -19,7 +19,8 @@ from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
 from ndpp.items import LeverageTable, Tree
 from ndpp.items.table import look_up
-from ndpp.linalg import dominating, unit_of
+from ndpp.linalg.scaling import unit_of
+from ndpp.linalg.skew import dominating
 from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.walk import up_rejection
 from ndpp.samplers.walk.up_rejection import PreparedRejectionUp, RejectionUp, absolute_root, pair_ratio

@@ -7,7 +7,7 @@ s is diagonal, f = sλ/(1 + sλ), and with Y the given items and those that have
     tr Z = Σ f − tr(H f r_Yᵀ),                       H = G⁻¹ l_Y f.
 
 A move of the clock costs O(m² r) with m = |Y|, a proposal O(m r), where :class:`~ndpp.samplers.Clock` inverts a matrix of order r, and the
-circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:class:`~ndpp.linalg.EigenBasis`).
+circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:class:`~ndpp.linalg.eigen.EigenBasis`).
 
 Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. A sample that fails one is completed by the matrices of
 :class:`~ndpp.samplers.Clock`, from the time and the items it has.

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ndpp._types import ComplexArray, FloatArray
-from ndpp.linalg import Coordinates, condition_on, nodes, resolvent
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.linalg.schur import condition_on
+from ndpp.linalg.size_law import nodes, resolvent
 from ndpp.samplers.exact.plan import RUNG_STEP
 
 Value = TypeVar("Value")

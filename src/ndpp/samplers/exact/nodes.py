@@ -64,7 +64,7 @@ def given_items(R: FloatArray, log_w: ComplexArray, given: FloatArray) -> Nodes:
     """Return the nodes R − RQ_Yᵀ(Q_Y R Q_Yᵀ)⁻¹Q_Y R for Q_Y = ``given``, shape (y, r); weights up to a common factor.
 
     Only the span of the rows matters; in an orthonormal basis, nearly equal items cost no digits. Plain twin:
-    :func:`ndpp.linalg.condition_on`.
+    :func:`ndpp.linalg.schur.condition_on`.
     """
     basis = np.ascontiguousarray(row_basis(given)[0])
     Z, log_minor = np.empty_like(R), np.empty_like(log_w)

@@ -22,8 +22,9 @@ import numpy as np
 from ndpp._compiled import njit
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
-from ndpp.linalg import Coordinates, tilt_for, tilted_law
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.operations import NUMPY, Array, Operations
+from ndpp.linalg.size_law import tilt_for, tilted_law
 from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
 
 RUNG_STEP = 0.35

@@ -15,7 +15,7 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import EigenBasis
+from ndpp.linalg.eigen import EigenBasis
 from ndpp.linalg.schur import rounding_of
 from ndpp.samplers.exact.ladder import Ladder
 from ndpp.samplers.exact.rows import EigenRows

@@ -16,7 +16,7 @@ from numba.extending import overload
 from ndpp._compiled import Function, interpreted, jitable, njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import EigenBasis
+from ndpp.linalg.eigen import EigenBasis
 from ndpp.rows.scaled import Scaled
 
 Rows: TypeAlias = AnyArray | LowRankKernel

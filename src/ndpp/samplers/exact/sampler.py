@@ -37,7 +37,7 @@ from ndpp.errors import ZeroProbabilityError
 from ndpp.items import LeverageTable
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import tilted_law
+from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers.base import Draw, Engine, Sampler, with_engine
 from ndpp.samplers.exact.eigenchain import EigenChain
 from ndpp.samplers.exact.eigenclock import EigenClock

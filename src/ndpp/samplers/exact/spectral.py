@@ -31,8 +31,10 @@ from ndpp.errors import PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.items.table import ACCEPTANCE, TableArrays, propose, seed_words, uniform
 from ndpp.laws.precision import REFUSE_ERROR
-from ndpp.linalg import ZERO_WEIGHT, Coordinates, resolvent, symmetric_part, tilt_for
+from ndpp.linalg.coordinates import Coordinates
 from ndpp.linalg.schur import ROUNDING, condition_or_zero
+from ndpp.linalg.size_law import ZERO_WEIGHT, resolvent, tilt_for
+from ndpp.linalg.skew import symmetric_part
 from ndpp.samplers.exact.ladder import n_bytes_of
 from ndpp.samplers.exact.routes import Done, Target
 from ndpp.samplers.exact.rows import Rows, rows_of, suited, take

@@ -8,9 +8,8 @@ on i alone; its stream is not that of the CPU, so the two engines agree in distr
 From top to bottom; a module imports only from those below it:
 
 ===============  ===================================================================================
-``laws``         the engines of all distributions: T by the engines below, and R
-``tied``         mixtures with shared ties, of items or families: all components at once, by clocks
-``exact``        the engine of kernels, by ``projections``, ``clock`` (with ``spectra``) or ``run``
+``laws``         the engines of all distributions: T by the engine below or, with shared ties, by clocks, and R
+``exact``        the engine of kernels: by eigenvectors, ``clock`` (with ``spectra``) or ``run``
 ``sets``         what engines share: batches, sets of one size, unions
 ``run``          takes samples through their circles; retries where a monitor fails
 ``schedule``     which circles the samples use, planned on a few pilot samples

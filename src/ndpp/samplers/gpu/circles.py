@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
-from ndpp.linalg import nodes
+from ndpp.linalg.size_law import nodes
 from ndpp.samplers.exact.ladder import Cache, Ladder
 from ndpp.samplers.exact.plan import RUNG_STEP, centre, moments
 from ndpp.samplers.gpu.arrays import TORCH

@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp.linalg import EigenBasis
-from ndpp.linalg.eigen import SPECTRUM_TOLERANCE
+from ndpp.linalg.eigen import SPECTRUM_TOLERANCE, EigenBasis
 from ndpp.samplers.gpu.kernels.invert import invert
 from ndpp.samplers.gpu.kernels.runtime import TILE, even, swapped, tight
 

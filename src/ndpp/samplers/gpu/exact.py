@@ -5,7 +5,7 @@
   by their sides (``nodes``): each is faster where it is used (:mod:`.states`).
 - Any size, ``clock``: the clocks of :mod:`.clock`, which need one real matrix per sample in place of a circle of nodes, and no size in
   advance. Without an eigenbasis, or space for its tables, a size is drawn first, and then the items as for one size.
-- A symmetric kernel, ``projection``: its eigenvectors (:mod:`.projections`).
+- A symmetric kernel, ``projection``: its eigenvectors (:class:`Projections`).
 
 Cost per sample at r = 200 on circles: about 0.1 and 2 GFlop for 10 and 50 items, almost all of it in real matrix products. Memory in
 addition to X: rows of Q on the device, a table of 16h bytes per item and circle with h nodes, or of 24r bytes per item for clocks, and 1 to
@@ -14,7 +14,7 @@ addition to X: rows of Q on the device, a table of 16h bytes per item and circle
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,28 +23,31 @@ import torch
 from torch import Tensor
 
 from ndpp._types import AnyArray
+from ndpp.errors import PrecisionError
 from ndpp.samplers.base import stream
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
 from ndpp.samplers.exact.plan import Tolerances
+from ndpp.samplers.exact.routes import Done
+from ndpp.samplers.exact.spectral import Spectrum
 from ndpp.samplers.gpu import spectra
 from ndpp.samplers.gpu.circles import Circles
 from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.diagonal import Diagonal
-from ndpp.samplers.gpu.group import Context
+from ndpp.samplers.gpu.group import Context, Samples, orthonormal
+from ndpp.samplers.gpu.kernels.propose import choose
 from ndpp.samplers.gpu.kernels.runtime import usable
-from ndpp.samplers.gpu.memory import DeviceRows, free_memory
-from ndpp.samplers.gpu.projections import Projections
-from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
+from ndpp.samplers.gpu.memory import DeviceRows, free_memory, samples_that_fit
+from ndpp.samplers.gpu.proposals import Streams, accept, first_round, look_up_cdf
 from ndpp.samplers.gpu.run import Run
-from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner, Stage
+from ndpp.samplers.gpu.schedule import PILOT_KEY, Planner
 from ndpp.samplers.gpu.sets import BatchEngine, Drawn, items_of
 
 MAX_SAMPLES, MAX_OF_ANY_SIZE = 2**16, 2**18
 """Maximum number of samples in parallel: the device is busy with fewer; more would only take memory. If the size is free, a batch has
 more: samples are then drawn in groups of one size each, or finish at different times."""
-COUNT_STEP = 1 << 19
-"""The step whose random numbers determine the number of items of a sample. Items use the steps below."""
+CHOICE_STEP, COUNT_STEP = 1 << 18, 1 << 19
+"""The steps whose random numbers choose eigenvectors, and the number of items of a sample. Items use the steps below."""
 SIDES_UP_TO = 32
 """Largest size whose samples store their sides; those of larger ones do so only without an eigenbasis. On an H200,
 sides are faster for 10 items and slower for 50; sizes in between were not timed."""
@@ -98,10 +101,6 @@ class ExactEngine(BatchEngine):
         """Return what groups with these streams share."""
         return Context(self.sampler, self.device_rows, self.circles, streams, self.tolerances)
 
-    def schedule(self, wanted: int) -> list[Stage]:
-        """Return the circles for samples of ``wanted`` items."""
-        return self.planner.schedule(wanted)
-
     def drawn(self, streams: Streams, key: AnyArray, numbers: Tensor) -> Drawn:
         """Draw the samples with these numbers."""
         given, sampler = torch.from_numpy(self.sampler.given).to(self.device), self.sampler
@@ -124,7 +123,7 @@ class ExactEngine(BatchEngine):
             if count and self.route == "projection":
                 drawer: Projections | Run = Projections(context, rng, count)
             else:
-                drawer = Run(context, rng, count, self.schedule(count))
+                drawer = Run(context, rng, count, self.planner.schedule(count))
             for part in torch.split((wanted == count).nonzero()[:, 0], min(MAX_SAMPLES, drawer.fit)):
                 samples, at = drawer.draw(numbers[part]), torch.empty_like(part)
                 at[samples.numbers.argsort()] = part[numbers[part].argsort()]  # samples come in any order
@@ -137,3 +136,67 @@ class ExactEngine(BatchEngine):
             return torch.full_like(numbers, self.sampler.size - len(self.sampler.given))
         cdf = torch.from_numpy(np.cumsum(self.sampler.size_law)).to(self.device)
         return look_up_cdf(cdf, streams.uniforms(numbers, COUNT_STEP, 0, 1)[0][:, 0])
+
+
+class Projections:
+    """Samples of ``wanted`` items of a symmetric kernel, by its eigenvectors: :mod:`ndpp.samplers.exact.spectral` for many samples at once.
+
+    Every sample chooses as many eigenvectors of Z as it wants items, the rows of V (k, r), and draws from the projection onto them. The
+    coordinates of an item are y = Vq. With an orthonormal basis E of the coordinates of the items chosen so far,
+
+        P(a is the next item) ∝ ‖y‖² − ‖Ey‖²,
+
+    and items are proposed by leverage, as everywhere. V is never changed, and E has at most k rows of k numbers.
+
+    Monitor, on every proposal: acceptance probabilities lie within [0, 1]. A sample that fails it is drawn on the CPU, from the beginning:
+    ``rng(i)`` is the CPU's stream of sample i.
+    """
+
+    def __init__(self, context: Context, rng: Callable[[int], np.random.Generator], wanted: int) -> None:
+        self.context, self.rng, self.wanted = context, rng, wanted
+        sampler, device = context.sampler, context.device_rows.device
+        key, coords, given = ("eigenvectors in Q", wanted), sampler.kernel.coordinates, sampler.ladder.given
+        spectrum = sampler.ladder.cache.remember(key, lambda: Spectrum.of(coords, given, wanted))
+        self.vectors, self.chance, self.heads = (torch.from_numpy(part).to(device) for part in spectrum)
+
+    @property
+    def fit(self) -> int:
+        """How many samples the memory holds."""
+        k, r = self.wanted, self.vectors.shape[1]
+        c = max(first_round(r, k), first_round(r, 1))
+        numbers = 2 * k * r + c * (2 * r + 4 * k + 8) + 2 * k * k
+        return samples_that_fit(self.vectors.device, 8 * numbers)
+
+    def draw(self, numbers: Tensor) -> Samples:
+        """Return the samples with these numbers."""
+        streams, items, k = self.context.streams, self.context.device_rows, self.wanted
+        chosen = choose(self.chance, self.heads, *streams.counters(numbers), CHOICE_STEP)
+        samples, V = Samples.begin(numbers, k, k), self.vectors[chosen]
+        alive = torch.ones_like(numbers, dtype=torch.bool)
+        for n in range(k):
+            E = samples.basis[:, :n]
+
+            def probabilities(rows: Tensor, which: Tensor | None, E: Tensor = E) -> Tensor:
+                some, basis = (V, E) if which is None else (V[which], E[which])
+                y = torch.bmm(some, items.take(rows).mT)
+                return y.square().sum(1) - torch.bmm(basis, y).square().sum(1)
+
+            count = first_round(V.shape[2], k - n)
+            drawn = accept(
+                streams, items.table, numbers, alive.nonzero()[:, 0], n, count, self.context.tolerances.chance,
+                probabilities,
+            )  # fmt: skip
+            alive &= ~drawn.out_of_range
+            samples.proposals.add_(drawn.proposals)
+            samples.rows[:, n] = drawn.rows
+            samples.basis[:, n] = orthonormal(torch.bmm(V, items.take(drawn.rows)[:, :, None])[:, None, :, 0], E)
+        for i in (~alive).nonzero()[:, 0].tolist():
+            route = self.context.sampler.route_for(k)
+            assert route is not None
+            done = route.draw(self.rng(int(numbers[i])))
+            assert isinstance(done, Done)
+            samples.finish(i, done)
+        ordered = samples.rows.sort(dim=1).values
+        if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
+            raise PrecisionError("a projection DPP drew an item twice: its probability is nothing but rounding")
+        return samples

@@ -1,29 +1,49 @@
 """Engines of all distributions, thousands of samples side by side: a component, then S = T ∪ R, and for families a pattern of each.
 
 This is how the CPU draws, too (:mod:`ndpp.samplers.laws`). T comes from the engine of a kernel (:mod:`.exact`), or for mixtures with shared
-ties from clocks of all components at once (:mod:`.tied`); R from hits. Sets of one size are proposed in the same way, tilted towards that
+ties from clocks (:mod:`.clock`) of all components at once; R from hits. Sets of one size are proposed in the same way, tilted towards that
 size, until one has it.
+
+The patterns of families are independent of each other, and the random numbers of one are a function of seed, sample and family. Memory of
+mixtures with shared ties: about 32r bytes per item and component for the tables, all components if they fit into a third of the memory, and
+otherwise some at a time; about 200r bytes per sample and item of T.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray
-from ndpp.samplers.base import Engine, Sampler
+from ndpp._types import AnyArray, IntArray
+from ndpp.samplers.base import Engine, Sampler, stream
+from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
+from ndpp.samplers.gpu.clock import draw_by_clocks
 from ndpp.samplers.gpu.exact import ExactEngine
-from ndpp.samplers.gpu.proposals import Streams, flipped
+from ndpp.samplers.gpu.kernels.propose import MASK, philox, unit
+from ndpp.samplers.gpu.memory import free_memory, rows_of
+from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
 from ndpp.samplers.gpu.sets import MAX_BATCH, Alone, BatchEngine, Drawn, LawEngine, items_of, look_up_component, union
-from ndpp.samplers.gpu.tied import TiedEngine
+from ndpp.samplers.gpu.spectra import Spectra, n_bytes, of_components
 from ndpp.samplers.laws import ComponentSource, FamilySource, LawSampler, Store, TiedSource
 from ndpp.samplers.unions import SizedUnion
 
 COMPONENT_KEY = 0x9E3779B97F4A7C15
 """What tells the random numbers of components from one another."""
+CPU_KEY = 0xC2B2AE3D27D4EB4F
+"""What tells the random numbers of samples that the CPU draws or completes from those on the device."""
+FAMILY_STEP = 1 << 23
+"""First of the steps whose random numbers determine patterns: one per family. Families use the steps below."""
+GROWTH, MAX_ENTRIES = 4, 2**26
+"""Families whose numbers of items differ by at most this factor are drawn together; and the largest number of entries of an array."""
+UNREACHABLE = 2.0**-60
+"""Components with a smaller share are left out: no random number of 53 bits leads to them."""
 
 
 def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
@@ -100,3 +120,162 @@ class ComponentEngine(BatchEngine):
         ids = numbers.new_full((len(sizes), int(sizes.max())), self.sampler.kernel.n_items)
         ids[torch.arange(ids.shape[1], device=self.device) < sizes[:, None]] = numbers.new_tensor(draws.baskets.indices)
         return Drawn(ids, sizes, {name: numbers.new_tensor(draws.info[name]) for name in ("proposals", "rejections")})
+
+
+class FamilyItems(NamedTuple):
+    """Draws the items of families for C components.
+
+    ``weights`` (C, M + 1) are those of the states of touched families, ``slots`` (F, K) the states of each family, ``odds`` (n + 1, K)
+    those of the items and of none, and ``scale`` (C,) what a component multiplies them by. ``members`` are families (G,) of about the same
+    number of items, and their items (G, width), filled up with n.
+    """
+
+    weights: Tensor
+    slots: Tensor
+    odds: Tensor
+    scale: Tensor
+    members: list[tuple[Tensor, ...]]
+
+    @classmethod
+    def of(cls, source: FamilySource, components: IntArray, device: torch.device) -> FamilyItems:
+        """Copy the odds of states and items to the device."""
+        patterns, scale = source.mixture.patterns, np.exp(source.log_tilt[components])
+        some = source.mixture.odds[components] * np.expm1(patterns.log_totals_at(scale)).T
+        parts = np.pad(some, ((0, 0), (0, 1))), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), scale
+        weights, slots, odds, scales = (torch.from_numpy(np.array(part)).to(device) for part in parts)
+        members = [tuple(torch.from_numpy(part).to(device) for part in both) for both in _by_width(patterns.members)]
+        return cls(weights, slots, odds, scales, members)
+
+    def draw(self, streams: Streams, index: Tensor, which: Tensor, touched: Tensor) -> tuple[Tensor, Tensor]:
+        """Return items (S, w) of the families ``touched`` (S, m) by samples of these components, filled up with n; and their numbers."""
+        sample, place = (touched < len(self.slots)).nonzero().unbind(1)
+        owners, items = [sample[:0]], [sample[:0]]
+        for part, own, taken in self._patterns(streams, index[sample], which[sample], touched[sample, place]):
+            row, column = taken.nonzero().unbind(1)
+            owners.append(sample[part[row]])
+            items.append(own[row, column])
+        owner, order = torch.sort(torch.cat(owners), stable=True)
+        sizes = torch.bincount(owner, minlength=len(index))
+        ids = index.new_full((len(index), int(sizes.max())), len(self.odds) - 1)
+        first = sizes.cumsum(0) - sizes
+        ids[owner, torch.arange(len(owner), device=index.device) - first[owner]] = torch.cat(items)[order]
+        return ids, sizes
+
+    def _patterns(
+        self, streams: Streams, index: Tensor, which: Tensor, families: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield positions (P,) of families, one for each of the numbers ``index``, their items (P, width), and which of these come.
+
+        As on the CPU: a state, the first item that comes, and the later ones independently of each other.
+        """
+        for members, items in self.members:
+            position = torch.full_like(self.slots[:, 0], -1)
+            position[members] = torch.arange(len(members), device=index.device)
+            width, here = items.shape[1], (position[families] >= 0).nonzero()[:, 0]
+            for part in torch.split(here, max(1, MAX_ENTRIES // (width + 1))):
+                g, c = families[part], which[part]
+                first, second = _uniforms(streams, index[part], g, width + 1)
+                own, sums = items[position[g]], self.weights[c[:, None], self.slots[g]].cumsum(1)
+                state = look_up_cdf(sums, first[:, :1])
+                odds = self.odds[own, state] * self.scale[c, None]
+                begins = look_up_cdf(-torch.expm1(-torch.log1p(odds).cumsum(1)), second[:, :1])
+                places = torch.arange(width, device=index.device)
+                yield part, own, (places == begins) | (places > begins) & (first[:, 1:] < odds / (1 + odds))
+
+
+@dataclass(eq=False)
+class TiedEngine(LawEngine):
+    """Draws from mixtures with shared ties, of items or of families.
+
+    ``components`` are those that can be drawn, ``cdf`` (C,) their weights' sums, ``blocks`` those whose tables are in memory together.
+    ``items`` (n + 1,) are those of the support, and the number of all; for families, ``patterns`` draws their items.
+    """
+
+    sampler: LawSampler
+    device: torch.device
+    source: TiedSource
+    q: Tensor
+    items: Tensor
+    components: IntArray
+    cdf: Tensor
+    blocks: list[slice]
+    size: int | None
+    patterns: FamilyItems | None
+    _tables: dict[int, tuple[Spectra, Alone]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def prepare(cls, sampler: LawSampler, source: TiedSource | FamilySource, device: torch.device) -> TiedEngine:
+        """Copy the rows of the ties to the device."""
+        weights = np.diff(sampler.cdf, prepend=0.0)
+        components, patterns, tied = np.flatnonzero(weights > UNREACHABLE * sampler.cdf[-1]), None, source
+        if isinstance(tied, FamilySource):
+            patterns = FamilyItems.of(tied, components, device)
+            tied = TiedSource(tied.touched, None, None, tied.memory)
+        ties = tied.mixture.base
+        fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
+        blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
+        cdf = torch.from_numpy(np.cumsum(weights[components])).to(device)
+        items = items_of(ties, device)
+        return cls(sampler, device, tied, rows_of(ties, device), items, components, cdf, blocks, source.size, patterns)
+
+    def tables(self, block: int) -> tuple[Spectra, Alone]:
+        """Return what draws T and R of a block of components; that of the last one used is kept."""
+        if block not in self._tables:
+            self._tables.clear()
+            mixture, which = self.source.mixture, self.components[self.blocks[block]]
+            log_tilt = 0.0 if self.source.log_tilt is None else self.source.log_tilt[which]
+            odds = mixture.tilted_odds(log_tilt, which)
+            spectra = of_components(self.q, torch.from_numpy(mixture.core).to(self.device), odds)
+            self._tables[block] = spectra, Alone.of(odds, self.device)
+        return self._tables[block]
+
+    def propose(self, streams: Streams, key: AnyArray, index: Tensor) -> Drawn:
+        """Return a set for each number in the streams; of families, those with more than items are wanted are rejected."""
+        which, found = look_up_component(self.cdf, streams, index), list[tuple[Tensor, Drawn]]()
+        for number, block in enumerate(self.blocks):
+            at = ((which >= block.start) & (which < block.stop)).nonzero()[:, 0]
+            if len(at):
+                found.append((at, self._of_block(number, streams, key, which[at] - block.start, index[at])))
+        n_items = int(self.items[-1])
+        drawn = Drawn.scattered(found, len(index), n_items)
+        if self.patterns is None:
+            return drawn
+        hopeless = torch.zeros_like(drawn.sizes, dtype=torch.bool) if self.size is None else drawn.sizes > self.size
+        touched = torch.where(hopeless[:, None], n_items, drawn.ids)
+        ids, sizes = self.patterns.draw(streams, index, which, touched)
+        return Drawn(ids, torch.where(hopeless, -1, sizes), drawn.counters)
+
+    def _of_block(self, block: int, streams: Streams, key: AnyArray, which: Tensor, index: Tensor) -> Drawn:
+        """Draw samples of the components ``which`` of a block."""
+        (spectra, alone), components = self.tables(block), self.components[self.blocks[block]]
+
+        def clock_of(c: int) -> Clock:
+            return Clock.prepare(self.source.kernel(int(components[c])).low_rank)
+
+        rng = partial(stream, flipped(key, CPU_KEY))
+        ties = draw_by_clocks(spectra, streams, which, index, index[:0], clock_of, rng)
+        rows, sizes = union(torch.cat([ties.ids, alone.draw(streams, which, index)], 1), spectra.n_rows)
+        return Drawn(self.items[rows], sizes, {"on_cpu": ties.counters["on_cpu"]})
+
+
+def _by_width(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield families of similar numbers of items, and their items, filled up with the number of all items."""
+    counts = np.array([len(own) for own in members])
+    least, n_items = 0, int(counts.sum())
+    while least < counts.max():
+        width = max(1, GROWTH * least)
+        some = np.flatnonzero((counts > least) & (counts <= width))
+        if len(some):
+            items = np.full((len(some), int(counts[some].max())), n_items)
+            for row, g in zip(items, some.tolist()):
+                row[: counts[g]] = members[g]
+            yield some, items
+        least = width
+
+
+def _uniforms(streams: Streams, index: Tensor, families: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return two uniforms for each of ``count`` places, for these numbers and families, shapes (P, count)."""
+    counter, key = streams.counters(index)
+    place, step = torch.arange(count, device=index.device), (FAMILY_STEP + families)[:, None]
+    a, b, c, d = philox((place, step, counter[:, None] & MASK, counter[:, None] >> 32 & MASK), key)
+    return unit(a, b), unit(c, d)

@@ -6,8 +6,8 @@ The part T of component c has rows √p_i q_i and the inner matrix W, both in th
     q̂_aᵀ R(s) q̂_b = Re Σ_k l_ak f_k r_bk,        R(s) = sB(I + sB)⁻¹,  f = sλ/(1 + sλ),  l_a = q̂_aᵀ V,  r_b = V⁻¹ q̂_b.
 
 So a resolvent at any s costs O(r), whatever s is. Of two conjugate eigenvalues one is kept, and its l counted twice. If W is skew, so is B,
-and V is unitary. Components whose decomposition (:class:`~ndpp.linalg.EigenBasis`) disagrees with their resolvents are not ``diagonal``,
-and are drawn on the CPU.
+and V is unitary. Components whose decomposition (:class:`~ndpp.linalg.eigen.EigenBasis`) disagrees with their resolvents are not
+``diagonal``, and are drawn on the CPU.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from torch import Tensor
 
 from ndpp._types import FloatArray
 from ndpp.items.table import alias_table
-from ndpp.linalg import EigenBasis
-from ndpp.linalg.eigen import is_skew
+from ndpp.linalg.eigen import EigenBasis, is_skew
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.kernels.forms import COLUMNS
 from ndpp.samplers.gpu.kernels.propose import AliasTable
@@ -61,7 +60,7 @@ def n_bytes(n_rows: int, rank: int) -> int:
     return n_rows * (24 * rank + 48)
 
 
-def prepare(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
+def of_components(q: Tensor, core: Tensor, odds: FloatArray) -> Spectra:
     """Decompose the components with these odds (C, n), given the rows q (n, r) and W, both on the device."""
     (C, n), r, device = odds.shape, q.shape[1], q.device
     p = torch.from_numpy(odds / (1 + odds)).to(device)

@@ -15,7 +15,7 @@ from ndpp.samplers.gpu.diagonal import MARGIN, Ceiling, Diagonal
 from ndpp.samplers.gpu.kernels.border import border
 from ndpp.samplers.gpu.kernels.forms import correction
 from ndpp.samplers.gpu.kernels.invert import invert
-from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows, node_traces
+from ndpp.samplers.gpu.kernels.nodes import node_forms, node_products, node_rows
 from ndpp.samplers.gpu.kernels.runtime import even, pairs, parts, tight
 
 
@@ -107,12 +107,11 @@ class Coordinates:
         self._write_minors(self.factors[0], self._tight(n))
         log_det = invert(self.inverse, n).view(S, h)
         self.removed = torch.empty_like(log_det)
-        for some in parts(S, 2 * h * n * even(n)):
-            squares = self.basis.new_empty(len(self.removed[some]) * h, 2, even(n), even(n))
-            transposed = tight(squares, n).view(-1, h, 2, n, n).mT
-            self._write_minors(self.factors[1], transposed, some)
-            inverse = self.inverse[some.start * h : some.stop * h]
-            self.removed[some] = node_traces(inverse, squares, n).view(-1, h)
+        for some in parts(S, 8 * h * n * n):
+            squares = self.basis.new_empty(len(self.removed[some]), h, 2, n, n)
+            self._write_minors(self.factors[1], squares, some)
+            inverse = pairs(self._tight(n)[some].flatten(0, 1))
+            self.removed[some] = (inverse * pairs(squares.flatten(0, 1)).mT).sum((1, 2)).view(-1, h)
         return log_det, self.removed
 
     def _tight(self, n: int) -> Tensor:

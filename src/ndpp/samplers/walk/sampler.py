@@ -26,7 +26,7 @@ from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputEr
 from ndpp.inference import greedy_map
 from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import symmetric_part
+from ndpp.linalg.skew import symmetric_part
 from ndpp.samplers._dispatch import dispatch
 from ndpp.samplers.base import BATCH, Draw, Sampler, stream
 from ndpp.samplers.walk.up import PreparedUp, UpStep

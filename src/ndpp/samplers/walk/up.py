@@ -17,7 +17,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError, PrecisionError, ZeroProbabilityError
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import inclusion_matrix
+from ndpp.linalg.size_law import inclusion_matrix
 from ndpp.samplers.naive import dense, weights
 
 

@@ -31,8 +31,7 @@ from ndpp._validation import clip_probabilities
 from ndpp.items import ItemDraw, LeverageTable
 from ndpp.items.table import ACCEPTANCE
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import unit_of
-from ndpp.linalg.scaling import EPS
+from ndpp.linalg.scaling import EPS, unit_of
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.samplers.walk.up import safe_form
 

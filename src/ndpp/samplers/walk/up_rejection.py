@@ -35,9 +35,9 @@ from ndpp.items import Tree
 from ndpp.items.base import check_total, look_up_cdf, nonnegative
 from ndpp.items.tree import draw_one
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg import skew_part, symmetric_part, unit_of, youla
-from ndpp.linalg.scaling import EPS
+from ndpp.linalg.scaling import EPS, unit_of
 from ndpp.linalg.schur import MAX_LOSS
+from ndpp.linalg.skew import skew_part, symmetric_part, youla
 from ndpp.samplers.rejection import RATIO_TOLERANCE
 from ndpp.samplers.walk.up import no_pair, safe_form
 from ndpp.samplers.walk.up_direct import condition

@@ -1,4 +1,4 @@
-"""Rows, products, forms and traces at every node, in coordinates in which f(D) is diagonal but for blocks of two.
+"""Rows, products and forms at every node, in coordinates in which f(D) is diagonal but for blocks of two.
 
 See :mod:`ndpp.samplers.gpu.diagonal`. Everywhere, ``factors`` (4, h, 2K) are Re g, Im g, Re h, Im h of f(D) at h nodes, and of ``rows``
 and ``items`` only the last axis must be without gaps. Products of proposals with the items of a sample are one matrix product: the items'
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ndpp.samplers.gpu.kernels import runtime
-from ndpp.samplers.gpu.kernels.runtime import TILE, even, jit, pairs, parts, swapped, tight, tl, triton
+from ndpp.samplers.gpu.kernels.runtime import TILE, jit, parts, swapped, tl, triton
 
 ROWS, NODES = 4, 4
 """Most rows and nodes per program, which share what it reads."""
@@ -19,8 +19,6 @@ FUSED_UP_TO, COPIED_UP_TO = 32, 64
 For more items, the matrix products of cuBLAS are so much faster that writing all rows at the nodes first pays."""
 COLUMNS = 32
 """Proposals times nodes times two, per program."""
-TRACED = 512
-"""Entries that a program multiplies at a time."""
 
 
 def node_rows(factors: Tensor, rows: Tensor, *, left: bool) -> Tensor:
@@ -182,43 +180,3 @@ def node_forms_kernel(factors, left, right, out, half, width, W: tl.constexpr):
     im = a_re * g_im + a_im * g_re + b_re * h_im + b_im * h_re
     tl.store(out + 2 * b, tl.sum(re * r_re - im * r_im, 0))
     tl.store(out + 2 * b + 1, tl.sum(re * r_im + im * r_re, 0))
-
-
-def node_traces(one: Tensor, other: Tensor, n: int) -> Tensor:
-    """Return Σ_ik A_ik B_ik of n × n matrices, shape (b,), complex: the trace of ABᵀ.
-
-    Both are (b, 2, capacity, capacity), each with a capacity of its own, stored as in :func:`~ndpp.samplers.gpu.kernels.runtime.tight`.
-    """
-    if not runtime.usable(one.device):
-        return node_traces_plain(one, other, n)
-    out = torch.empty(len(one), 2, dtype=one.dtype, device=one.device)
-    node_traces_kernel[(len(one),)](
-        one, other, out, n, even(n), one.shape[2], other.shape[2], BLOCK=TRACED, num_warps=4
-    )
-    return torch.view_as_complex(out)
-
-
-def node_traces_plain(one: Tensor, other: Tensor, n: int) -> Tensor:
-    """Twin of :func:`node_traces`."""
-    return (pairs(tight(one, n)) * pairs(tight(other, n))).sum((1, 2))
-
-
-@jit(do_not_specialize=["n", "even", "one_capacity", "other_capacity"])
-def node_traces_kernel(one, other, out, n, even, one_capacity, other_capacity, BLOCK: tl.constexpr):
-    """Write out (b, 2); one and other (b, 2, capacity, capacity), n rows that lie ``even`` apart; twin: :func:`node_traces_plain`.
-
-    Grid: b programs, one trace each.
-    """
-    b = tl.program_id(0).to(tl.int64)
-    plane, other_plane = one_capacity * one_capacity, other_capacity * other_capacity
-    one, other = one + b * 2 * plane, other + b * 2 * other_plane
-    re, im = tl.zeros((BLOCK,), tl.float64), tl.zeros((BLOCK,), tl.float64)
-    for first in range(0, n * even, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        here = (at < n * even) & (at % even < n)
-        a_re, a_im = tl.load(one + at, mask=here, other=0.0), tl.load(one + plane + at, mask=here, other=0.0)
-        b_re = tl.load(other + at, mask=here, other=0.0)
-        b_im = tl.load(other + other_plane + at, mask=here, other=0.0)
-        re, im = re + a_re * b_re - a_im * b_im, im + a_re * b_im + a_im * b_re
-    tl.store(out + 2 * b, tl.sum(re, 0))
-    tl.store(out + 2 * b + 1, tl.sum(im, 0))
