@@ -11,7 +11,8 @@ import goodness
 import oracles
 from families import CASES, N, law_of, mixed, plain
 from kernels import BY_NAME
-from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
+from ndpp import FamilyMixture
+from ndpp.errors import BudgetExceededError, ImpossibleSizeError, ZeroProbabilityError
 from ndpp.samplers import unions as module
 
 every = pytest.mark.parametrize("name", CASES)
@@ -97,3 +98,11 @@ def test_control_ties_are_between_families():
     goodness.assert_law(draws, mixed("one component"))
     with pytest.raises(AssertionError):
         goodness.assert_law(draws, wrong)
+
+
+def test_sizes_that_take_too_many_proposals_are_refused_with_the_number():
+    """Families that hardly ever come, and then with all their items, have hardly any set of one item."""
+    odds, families = np.full((1, 4), 1e-12), np.repeat(np.arange(4), 5)
+    law = FamilyMixture(odds, np.ones((20, 1)), families, range(4), np.zeros((4, 1)), [[0.0]], [1.0])
+    with pytest.raises(BudgetExceededError, match=r"would need [0-9.e+]+ proposals per draw on average, above 10000"):
+        law.sample(size=1, rng=0)

@@ -41,7 +41,11 @@ COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
 MAX_PROPOSALS = 10**5
 """Maximum number of proposals per draw."""
 MAX_EXPECTED = 1e4
-"""Largest acceptable mean number of proposals per draw, where it is known."""
+"""Largest acceptable mean number of proposals per draw."""
+MANY = 1000
+"""After so many proposals, their mean number is computed where it was not known, and draws that need too many are refused."""
+LIKELY = 1e-3
+"""Components that are proposed less often than this do not matter to the mean number of proposals."""
 GIVE_UP_FACTOR = 50
 """A draw gives up after this many times the expected number of proposals, which has a probability of at most exp(−50)."""
 
@@ -59,6 +63,7 @@ class Store:
     def __init__(self, make: Any, most: int) -> None:
         self.make, self.most = make, most
         self._recent = lru_cache(most)(make)
+        self._expected: float | None = None
 
     def __reduce__(self) -> Any:
         return Store, (self.make, self.most)
@@ -66,6 +71,16 @@ class Store:
     def __getitem__(self, c: int) -> Drawer:
         made: Drawer = self._recent(c)
         return made
+
+    def expected(self, cdf: FloatArray) -> float:
+        """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
+        if self._expected is None:
+            shares, source = np.diff(cdf, prepend=0.0) / cdf[-1], self.make
+            likely = np.flatnonzero(shares > LIKELY)
+            laws = [source.mixture._tilted(c, float(source.log_tilt[c]), {}).law for c in likely.tolist()]
+            chance = sum(share * law.distribution()[source.size] for share, law in zip(shares[likely], laws))
+            self._expected = float(1 / max(chance, np.finfo(float).tiny))
+        return self._expected
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +120,8 @@ class LawSampler(Sampler):
             return Draw(np.sort(self.given), {"proposals": 0, "rejections": 0})
         for proposals in range(1, self._most_proposals + 1):
             look()
+            if proposals == MANY and isinstance(self.store, Store):
+                check_expected(self.store.expected(self.cdf))
             c = look_up_cdf(self.cdf, rng.random()) if len(self.cdf) > 1 else 0
             ids = self.store[c].propose(rng)
             if ids is not None:
@@ -130,6 +147,16 @@ class LawSampler(Sampler):
     def items_of(self, rows: IntArray) -> IntArray:
         """Return the items of a draw, which are what is drawn."""
         return rows
+
+
+def check_expected(expected: float) -> None:
+    """Refuse draws that would take too many proposals."""
+    if expected > MAX_EXPECTED:
+        raise BudgetExceededError(
+            f"sets of this size would need {expected:.3g} proposals per draw on average, above {MAX_EXPECTED:g}; "
+            "ask for another size, see size_distribution(), or draw sets of any size",
+            count=0,
+        )
 
 
 class Asked(NamedTuple):
@@ -184,12 +211,7 @@ def _kernel(kernel: LowRankKernel, asked: Asked) -> Sampler:
     size = None if size is None else size - len(alone)
     proposal = propose_from(rest, tied, size, asked.memory, asked.device)
     expected = float(np.exp(proposal.log_mass - rest.log_mass(tied, size)))
-    if expected > MAX_EXPECTED:
-        raise BudgetExceededError(
-            f"sets of this size would need {expected:.3g} proposals per draw on average, above {MAX_EXPECTED:g}; "
-            "ask for another size, see kernel.size_distribution(), or draw sets of any size",
-            count=0,
-        )
+    check_expected(expected)
     return with_engine(LawSampler(kernel, alone, np.ones(1), (proposal,), expected), asked.device)
 
 
