@@ -1,6 +1,6 @@
 """Schur complements: all eliminations of items, and the one rule for "singular".
 
-Given items Y, a kernel L becomes L − L_:Y L_Y⁻¹ L_Y:, and det L_{Y∪S} is det L_Y times its minor S.
+Given items Y, a kernel L becomes ``L − L_:Y L_Y⁻¹ L_Y:``, and det L_{Y∪S} is det L_Y times its minor S.
 
 Singular
     A pivot or singular value counts as zero if it is at most ``k · ROUNDING`` times the magnitude of the terms it was computed from,
@@ -15,7 +15,7 @@ Unreliable
     their relative error and use the alternative if it exceeds ``MAX_LOSS``; those that can leave some directions uneliminated do so
     below ``NEARLY_SINGULAR``.
 
-The compiled loop of :mod:`ndpp.samplers.exact.nodes` needs no rule: there a pivot may vanish at a single point of a circle although the
+The compiled loop of ``ndpp.samplers.exact.nodes`` needs no rule: there a pivot may vanish at a single point of a circle although the
 sum over the circle is well defined. It checks the sum instead.
 """
 

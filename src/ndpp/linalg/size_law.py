@@ -18,7 +18,7 @@ With R(t) = tB(I + tB)⁻¹, items Y given, Z(t) = R − RQ_Yᵀ(Q_Y R Q_Yᵀ)�
 
 Coefficients are computed from N equally spaced points of the circle |t| = ρ. The rule aliases the coefficients of t^(k + sN) onto that
 of t^k, with sign (−1)^s at these half-step angles, so the size distribution determines its bias, and tr M shows it. This is the plain
-version, for one size and one set of items, with N so large that nothing above rounding is aliased; :mod:`ndpp.samplers.exact` has the
+version, for one size and one set of items, with N so large that nothing above rounding is aliased; ``ndpp.samplers.exact`` has the
 fast one.
 """
 

@@ -94,7 +94,7 @@ class LawSampler(Sampler):
     cdf : (C,) array
         Of the component to draw from; empty if nothing is left to draw.
     store : Store or tuple
-        What draws from each component; of a kernel, its one :obj:`~ndpp.samplers.unions.Proposal`.
+        What draws from each component; of a kernel, its one ``Proposal``.
     expected_proposals : float
         Mean number of proposals per draw, in closed form, of a kernel; 1 for sets of any size. NaN where it is not known.
 
