@@ -49,7 +49,10 @@ nitpick_ignore_regex = [
         r"py:class",
         r"ndpp\.(\w+\.)*_\w+.*|ndpp\.laws\.(support\.ItemRows|law\.Law|union\.WeighedSets|shared\.SharedTies)",
     ),
-    (r"py:class", r"ndpp\.(rows\.stores\.ChunkedRows|items\.base\.ReadOnly|baskets\.shown\.Shown|samplers\.exact\.routes\.Target)"),
+    (
+        r"py:class",
+        r"ndpp\.(rows\.stores\.ChunkedRows|items\.base\.ReadOnly|baskets\.shown\.Shown|samplers\.exact\.routes\.Target)",
+    ),
     (r"py:obj", r"(kernel|law)_"),
 ]
 

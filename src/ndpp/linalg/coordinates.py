@@ -93,8 +93,8 @@ class Coordinates:
 def coordinates(X: AnyArray | Rows, W: AnyArray, *, magnitudes: FloatArray | None = None) -> Coordinates:
     """Return the coordinates of L = X W Xᵀ; raise if its symmetric part is not positive semidefinite, or if L overflows.
 
-    ``magnitudes`` are the :func:`~ndpp.linalg.scaling.entry_magnitudes` that rounding is judged against. A conditional passes those of the kernel that its W was
-    computed from; by default they are those of W.
+    ``magnitudes`` are the :func:`~ndpp.linalg.scaling.entry_magnitudes` that rounding is judged against. A conditional passes those of the
+    kernel that its W was computed from; by default they are those of W.
     """
     try:
         with np.errstate(over="ignore", invalid="ignore"):
