@@ -30,7 +30,7 @@ both = pytest.mark.parametrize("whole", [True, False])
 
 def scores_of(law, basket, whole: bool) -> np.ndarray:
     """Return the scores of a batch of one basket; raise the error of the careful routine where there are none."""
-    found = KINDS[whole].scores_or_nan(law, law.one_basket(np.asarray(basket, np.int64)))[0]
+    found = scores.scores_or_nan(law, law.one_basket(np.asarray(basket, np.int64)), whole=whole)[0]
     return ROUTINES[whole](law, basket) if np.isnan(found[0]) else found
 
 
@@ -52,7 +52,7 @@ def test_scores_of_awkward_kernels(case: Case, whole: bool):
         )  # all that the careful routine leaves of items that a full basket has no room for
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * expected.max(initial=0.0) + zero)
     some = ndpp.Baskets.from_lists([[item] for item in range(min(3, kernel.n_items))], n_items=kernel.n_items)
-    for item, row in enumerate(KINDS[whole].scores_or_nan(kernel, some)):
+    for item, row in enumerate(scores.scores_or_nan(kernel, some, whole=whole)):
         if not np.isnan(row[0]):
             np.testing.assert_allclose(row, scores_of(kernel, [item], whole), rtol=1e-6, atol=1e-6 * row.max())
 
