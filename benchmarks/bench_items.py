@@ -1,4 +1,4 @@
-"""Item indexes: the cost of preparation compared with one pass over X, and the cost of a draw as n grows.
+"""The leverage table: the cost of preparation compared with one pass over X, and the cost of a draw as n grows.
 
 Ratios within one run matter, not seconds. Steps of a walk over n are in the experiment ``fig2``. Run ``make bench ARGS="-k items"``
 or ``python -m pytest benchmarks/bench_items.py``.
@@ -13,10 +13,9 @@ import pytest
 
 from ndpp import LowRankKernel
 from ndpp.datasets import make_kernel
-from ndpp.items import LeverageTable, Tree
+from ndpp.items import LeverageTable
 
 RANK = 100
-INDEXES = {"table": LeverageTable, "tree": Tree}
 
 
 @lru_cache(maxsize=1)
@@ -30,18 +29,17 @@ def projection(rank: int, directions: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("n_items", [10_000, 100_000])
-@pytest.mark.parametrize("name", ["pass", "table", "tree"])
+@pytest.mark.parametrize("name", ["pass", "table"])
 def test_items_prepare(benchmark, n_items, name):
-    """The tree takes a pass that forms Q and the Gram matrices of its leaves; the table only needs the leverages."""
+    """The table only needs the leverages."""
     k = kernel(n_items)
-    prepare = (lambda: sum(Q.T @ Q for _, Q in k.q_blocks())) if name == "pass" else lambda: INDEXES[name].prepare(k)
+    prepare = (lambda: sum(Q.T @ Q for _, Q in k.q_blocks())) if name == "pass" else lambda: LeverageTable.prepare(k)
     benchmark.pedantic(prepare, rounds=3, warmup_rounds=1)
 
 
 @pytest.mark.parametrize("n_items", [1_000, 10_000, 100_000])
-@pytest.mark.parametrize("name", ["table", "tree"])
 @pytest.mark.parametrize("directions", [2, 50])
-def test_items_draw(benchmark, n_items, name, directions):
+def test_items_draw(benchmark, n_items, directions):
     k, rng = kernel(n_items), np.random.default_rng(2)
-    index, M = INDEXES[name].prepare(k), projection(k.rank, directions)
+    index, M = LeverageTable.prepare(k), projection(k.rank, directions)
     benchmark(index.draw, rng, M)

@@ -65,9 +65,9 @@ def steps(estimator: Any, baskets: Baskets) -> Times:
 def plain_steps(baskets: Baskets) -> Times:
     """Time the same steps with padding and autograd."""
     run = run_of(NDPP, baskets)
-    order, h = np.random.default_rng(0).permutation(len(baskets)), run.objective.function.n_sym
+    order, h = np.random.default_rng(0).permutation(len(baskets)), run.objective.n_sym
     X, D = (tensor.clone().requires_grad_() for tensor in run.now)
-    scale = run.objective.function.scale[:, None]
+    scale = run.objective.scale[:, None]
     optimizer = torch.optim.Adam([X, D], lr=0.02)
 
     def step(i: int) -> None:

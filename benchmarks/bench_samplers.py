@@ -22,6 +22,7 @@ import threadpoolctl
 
 from ndpp import LowRankKernel
 from ndpp.datasets.synthetic import make_kernel
+from ndpp.items.table import seed_words
 from ndpp.samplers import Exact, RandomSize, RejectionUp
 from ndpp_experiments.kernels import from_files
 from ndpp_experiments.record import load_average, machine, read, report
@@ -39,9 +40,9 @@ def rejection_up(kernel: LowRankKernel, size: int, seconds: float) -> Json:
     made: list[Any] = [up._step(rows) for rows in remaining]
 
     def first(i: int) -> None:
-        up._propose(rng, up._step(remaining[i % 5]), 1)  # type: ignore[arg-type]
+        up.propose(seed_words(rng), up._step(remaining[i % 5]), 1)  # type: ignore[arg-type]
 
-    further = timed(lambda i: up._propose(rng, made[i % 5], 1), least=20, seconds=seconds)
+    further = timed(lambda i: up.propose(seed_words(rng), made[i % 5], 1), least=20, seconds=seconds)
     return {"size": size, "first": timed(first, least=10, seconds=seconds)._asdict(), "further": further._asdict()}
 
 

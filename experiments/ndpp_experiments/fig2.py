@@ -12,12 +12,12 @@ from functools import partial
 from typing import NamedTuple
 
 from ndpp.datasets import make_kernel
-from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.samplers import DirectUp, Exact, RejectionUp, Walk
+from ndpp.samplers import DirectUp, Exact, Walk
 from ndpp_experiments.plots import Curve, Panel, fitted_slope, runtimes
 from ndpp_experiments.record import Finding, Result, Say, number
 from ndpp_experiments.timing import draw_times, prepared, step_times
+from ndpp_experiments.tree import Tree, TreeUp
 
 FULL = (10**2, 10**3, 10**4, 10**5, 10**6), 100, 10, (10, 20, 30, 50, 70, 100)
 """Catalogues to time at one rank and size, and sizes to time on the largest catalogue."""
@@ -106,9 +106,7 @@ def sampling(
     kernel = tree.kernel
     exact = Exact.prepare(kernel, size=size)
     start = exact.sample(1, rng=seed).baskets[0]
-    walks = [
-        Walk.prepare(kernel, size=size, up=up, start=start) for up in (DirectUp(), RejectionUp(index=lambda _: tree))
-    ]
+    walks = [Walk.prepare(kernel, size=size, up=up, start=start) for up in (DirectUp(), TreeUp(tree=tree))]
     direct, rejection = (
         step_times(walk, start, seed=seed, seconds=seconds, least=min(150, steps), most=steps) for walk in walks
     )

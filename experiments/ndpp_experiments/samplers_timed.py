@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers import Rejection, Walk, registry
 from ndpp.samplers.registry import Request, SamplerSpec, Timing
 from ndpp_experiments.timing import Times, draw_times, proposal_times, step_times
+from ndpp_experiments.tree import Tree, through_tree
 
 FEASIBLE = 3.0
 """Longest time of one draw by rejection, in seconds; beyond it nothing is drawn."""
@@ -65,7 +65,7 @@ def task_name(size: int | None) -> str:
 
 def time_samplers(
     kernel: LowRankKernel,
-    index: Tree,
+    tree: Tree,
     size: int | None,
     *,
     seed: int,
@@ -77,11 +77,11 @@ def time_samplers(
 
     A walk counts k² steps per sample. For any size it counts E[k²] steps, each timed at the median size.
     """
-    timer = Timer(kernel, Request(size, tree=index, max_proposals=np.inf), seed, seconds)
+    timer = Timer(kernel, Request(size, max_proposals=np.inf), seed, seconds)
     measures = {Timing.DRAW: timer.draws, Timing.STEP: timer.steps, Timing.PROPOSAL: timer.proposals}
     for spec in registry.offered(size):
         line = SamplerTime(data, name, kernel.n_items, kernel.rank, task_name(size), size, spec.label)
-        yield measures[spec.timing](spec, line)
+        yield measures[spec.timing](through_tree(spec, tree), line)
 
 
 class Timer(NamedTuple):

@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp_experiments import samplers_timed
 from ndpp_experiments.kernels import PAPER, Named, kernels
@@ -20,6 +19,7 @@ from ndpp_experiments.plots import Bar, rejections
 from ndpp_experiments.record import Finding, Result, Say, grouped, markdown_table, number
 from ndpp_experiments.samplers_timed import CHOLESKY, EXACT, PAPERS_WALK, PREPARATION, REJECTION, SamplerTime
 from ndpp_experiments.timing import prepared
+from ndpp_experiments.tree import Tree
 
 SIZES = (10, 50, None)
 ORDER = tuple(data.title for data in PAPER)

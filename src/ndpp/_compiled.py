@@ -16,7 +16,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def njit(*, nogil: bool = True, **options: Any) -> Callable[[Function], Function]:
-    """Compile a function on its first call and cache the machine code on disk; ``options`` are those of ``numba.njit``."""
+    """Compile a function on its first call and cache the machine code on disk; ``options`` are those of ``numba.njit``.
+
+    Python must not call one that returns a named tuple: with Ctrl-C pending, numba would crash when it makes one.
+    """
     decorator: Callable[[Function], Function] = numba.njit(cache=True, nogil=nogil, **options)
     return decorator
 

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from html import escape
 from importlib import import_module
@@ -154,10 +154,17 @@ def text_table(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
     milk      12
     """
     cells, numeric, more = _cells(header, lines)
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    adjust = [str.rjust if is_number else str.ljust for is_number in numeric]
-    rows = ["  ".join(put(cell, width) for put, cell, width in zip(adjust, line, widths)).rstrip() for line in cells]
-    return "\n".join([*rows, *([f"… and {more:,} more"] if more else [])])
+    return "\n".join([*aligned(cells, numeric), *([f"… and {more:,} more"] if more else [])])
+
+
+def aligned(
+    cells: Sequence[Sequence[str]], to_right: Sequence[bool], *, gap: str = "  ", width: Callable[[str], int] = len
+) -> Iterator[str]:
+    """Yield lines of cells in columns, some of them aligned to the right; ``width`` is that of a text on the screen."""
+    widths = [max(map(width, column)) for column in zip(*cells)]
+    for line in cells:
+        pads = [" " * (most - width(cell)) for cell, most in zip(line, widths)]
+        yield gap.join(pad + cell if right else cell + pad for cell, pad, right in zip(line, pads, to_right)).rstrip()
 
 
 def html_table(title: str, header: Sequence[str], lines: Sequence[Sequence[Any]], *, n_lines: int | None = None) -> str:

@@ -55,7 +55,8 @@ def check_odds(
 ) -> AnyArray:
     """Return ``value`` as a matrix of odds: 0, or within a range that leaves room for products. ``of`` names its rows and columns."""
     odds = check_matrix(value, name, shape=shape)
-    bad = (odds < 0) | (odds > MOST_ODDS) | ((odds > 0) & (odds < LEAST_ODDS))
+    with np.errstate(over="ignore"):  # no number in single precision is too large
+        bad = (odds < 0) | (odds > MOST_ODDS) | ((odds > 0) & (odds < LEAST_ODDS))
     if bad.any():
         i, j = np.argwhere(bad)[0]
         raise InvalidInputError(
@@ -67,7 +68,10 @@ def check_odds(
 def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:
     """Return ``items`` as distinct ids in the order given: ids or labels of a kernel or mixture, or ids below a number."""
     n_items = catalogue.n_items if hasattr(catalogue, "n_items") else catalogue
-    ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
+    try:
+        ids = np.atleast_1d(np.asarray(items if hasattr(items, "__len__") else [items]))
+    except ValueError:  # sequences of several lengths
+        ids = np.ones((1, 1))
     if ids.size == 0:
         return np.empty(0, np.int64)
     if ids.dtype.kind in "UO" and hasattr(catalogue, "ids") and all(isinstance(i, str) for i in items):
@@ -79,8 +83,8 @@ def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:
     unknown = ids[(ids < 0) | (ids >= n_items)]
     if unknown.size:
         raise UnknownItemError(int(unknown[0]), n_items, argument=name)
-    distinct, counts = np.unique(ids, return_counts=True)
-    if distinct.size != ids.size:
+    if len(set(ids.tolist())) != ids.size:
+        distinct, counts = np.unique(ids, return_counts=True)
         raise InvalidInputError(
             f"must not repeat an item; item {distinct[counts > 1][0]} occurs {counts.max()} times", argument=name
         )

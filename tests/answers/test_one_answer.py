@@ -94,10 +94,9 @@ def told(record: answers.Record) -> Any:
     return json.loads(record.to_json())
 
 
-@pytest.mark.parametrize("why", [False, True])
-@pytest.mark.parametrize("ranking", [None, *ndpp.Ranking])
+@pytest.mark.parametrize(("ranking", "why"), [(None, True), *((ranking, False) for ranking in (None, *ndpp.Ranking))])
 def test_recommendations(model: Asked, ranking: ndpp.Ranking | None, why: bool):
-    """And those of ``ndpp.recommend``, whose default is the same."""
+    """And those of ``ndpp.recommend``, whose default is the same; ``test_why`` has the reasons by every ranking."""
     asked = {} if ranking is None else {"ranking": ranking.value}
     expected = told(answers.recommend(model.law, BASKET, n=4, why=why, **asked))
     words = [*(["--ranking", ranking] if ranking else []), *(["--why"] if why else [])]

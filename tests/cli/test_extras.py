@@ -11,10 +11,8 @@ from command import end, launch, spawn, without
     ("package", "words", "extra"),
     [
         ("typer", ["--help"], "cli"),
-        ("rich", ["info", "SHELF"], "cli"),
         ("ndpp_experiments", ["--help"], "cli"),
         ("torch", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
-        ("sklearn", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
         ("pyarrow", ["sample", "SHELF", "-o", "x.parquet"], "data"),
         ("jinja2", ["report", "SHELF", "-o", "x.html"], "cli"),
         ("fastapi", ["serve", "SHELF"], "serve"),

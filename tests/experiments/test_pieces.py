@@ -12,7 +12,6 @@ import pytest
 from ndpp import Baskets, LowRankKernel
 from ndpp.datasets import make_kernel
 from ndpp.errors import InvalidInputError
-from ndpp.items import Tree
 from ndpp.samplers import Exact, Rejection, RejectionUp, Walk, registry
 from ndpp_experiments import bench, beyond, kernels, map_init, record, samplers_timed, stored_draws, timing
 from ndpp_experiments.chains import run_chains
@@ -20,6 +19,7 @@ from ndpp_experiments.enumerated import enumerate_walk
 from ndpp_experiments.record import Finding, Result
 from ndpp_experiments.samplers_timed import time_samplers
 from ndpp_experiments.timing import draw_times, step_times, timed
+from ndpp_experiments.tree import Tree
 
 
 class Record(NamedTuple):

@@ -5,7 +5,9 @@ kernels   Random kernels with exact entries, badly scaled on purpose. Every publ
           kernels with columns of one scale may be warned about.
 laws      Random laws of every kind over a few items, over 10^±8 in every direction, plain or changed: every verb of the contract of laws
           (:mod:`law_verbs`) against rational arithmetic, by the same rule.
-models    Model files with bytes changed, cut off, repeated or inserted. Loading gives the same model or one of our errors.
+models    Model files of every kind of distribution with bytes changed, cut off, repeated or inserted. Loading gives the same model or
+          one of our errors.
+crafted   The same files with right checksums and one array of another shape or type, or with an extreme number.
 folders   Folders of shards, treated alike.
 baskets   Baskets with awkward labels, written and read again in every format; then files with bytes changed.
 commands  Command lines of random options, with good, damaged and missing files. A command ends with code 0, 1 or 2, and never with an
@@ -33,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fuzz_commands import KILLED, KINDS, command_case, kill_case, writers_case
-from fuzz_files import Failure, basket_case, folder_case, model_case
+from fuzz_files import Failure, basket_case, crafted_case, folder_case, model_case
 from fuzz_kernels import Tally, kernel_case
 from fuzz_laws import Tally as LawTally
 from fuzz_laws import law_case
@@ -48,6 +50,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "kernels": kernel_case,
     "laws": law_case,
     "models": model_case,
+    "crafted": crafted_case,
     "folders": folder_case,
     "baskets": basket_case,
     "commands": command_case,

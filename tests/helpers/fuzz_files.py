@@ -1,4 +1,4 @@
-"""Model files, folders of shards and baskets with bytes changed; a part of :mod:`fuzz`."""
+"""Model files with bytes or arrays changed, folders of shards, and baskets; a part of :mod:`fuzz`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 import ndpp
+from law_table import LAWS
 from ndpp import rows
 from ndpp.errors import NDPPError
+from ndpp.laws import header
+from ndpp.laws.files import _crc32
 
 
 class Failure(Exception):
@@ -61,10 +65,20 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def same_kernel(first: Any, second: Any) -> bool:
-    """Return whether two kernels and their labels are the same."""
-    arrays = [np.asarray(k.X[:] if not hasattr(k.X, "read") else k.X.read()) for k in (first, second)]
-    return np.array_equal(*arrays) and np.array_equal(first.W, second.W) and first.labels == second.labels
+def same_law(first: Any, second: Any) -> bool:
+    """Return whether two distributions, their labels and the names of their components are the same."""
+    arrays = [
+        {
+            name: np.asarray(array.read() if isinstance(array, rows.Rows) else array)
+            for name, array in law._arrays().items()
+        }
+        for law in (first, second)
+    ]
+    return (
+        (type(first), first.labels, first.names) == (type(second), second.labels, second.names)
+        and arrays[0].keys() == arrays[1].keys()
+        and all(np.array_equal(array, arrays[1][name]) for name, array in arrays[0].items())
+    )
 
 
 MODEL_ERRORS = (NDPPError, OSError)
@@ -77,16 +91,17 @@ ABOUT = {"seed": 3, "note": "tea"}
 
 @cache
 def saved_model(number: int) -> tuple[Any, bytes]:
-    """Return a model and its file; saving waits for the disk, so few models serve many cases."""
-    kernel, path = small_model(random.Random(number)), Path(FOLDER.name) / "saved.safetensors"
-    ndpp.save(kernel, path, metadata=ABOUT)
-    return kernel, path.read_bytes()
+    """Return a distribution and its file; saving waits for the disk, so few of them serve many cases."""
+    kind, base = LAWS[number]
+    law, path = kind.build(base), Path(FOLDER.name) / "saved.safetensors"
+    ndpp.save(law, path, metadata=ABOUT)
+    return law, path.read_bytes()
 
 
 def model_case(seed: int) -> None:
     """Load a model file that was changed: the same model or a clear error."""
     draw = random.Random(seed)
-    kernel, content = saved_model(seed % 40)
+    law, content = saved_model(seed % len(LAWS))
     path = Path(FOLDER.name) / "m.safetensors"
     path.write_bytes(mutated(content, draw))
     try:
@@ -94,8 +109,49 @@ def model_case(seed: int) -> None:
         metadata = ndpp.load_metadata(path)
     except MODEL_ERRORS:
         return
-    check(same_kernel(kernel, again), f"another model was loaded: {again!r}, labels {again.labels}")
+    check(same_law(law, again), f"another model was loaded: {again!r}, labels {again.labels}")
     check(metadata == ABOUT, f"other metadata were loaded: {metadata}")
+
+
+def crafted_case(seed: int) -> None:
+    """Load a model file with right checksums and an array that is wrong: a clear error, or a distribution that can be asked."""
+    draw = random.Random(seed)
+    path = Path(FOLDER.name) / "c.safetensors"
+    path.write_bytes(saved_model(seed % len(LAWS))[1])
+    fields, arrays = header.read_raw(path)[0]["__metadata__"], load_file(path)
+    craft(arrays, draw)
+    save_file(arrays, path, {**fields, "crc32": str(_crc32(arrays))})
+    header.seal(path)
+    try:
+        law = ndpp.load(path)
+        sizes = law.size_distribution()
+        drawn = law.sample(3, rng=0)
+    except MODEL_ERRORS:
+        return
+    check(bool(np.isfinite(sizes).all()), f"sizes {sizes} of {law!r}")
+    check(len(drawn) == 3, f"{drawn!r} of {law!r}")
+
+
+def craft(arrays: dict[str, Any], draw: random.Random) -> None:
+    """Change one array: its shape, its type or one of its numbers."""
+    name = draw.choice(sorted(arrays))
+    array = arrays[name].copy()
+    change = draw.randrange(7)
+    if change == 0:
+        array = array[: draw.randrange(len(array))] if array.ndim else array[None]
+    elif change == 1:
+        array = np.concatenate([array, array[:1]]) if array.ndim else array[None]
+    elif change == 2:
+        array = array[..., None] if draw.random() < 0.5 else array.reshape(-1)
+    elif change == 3:
+        array = array.astype(draw.choice([np.float16, np.float32, np.int64, np.float64]))
+    elif array.size and array.dtype.kind == "f":
+        array.flat[draw.randrange(array.size)] = draw.choice(
+            [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300, -1e300, 1e-300, 5e-324, 1e160]
+        )
+    elif array.size:
+        array.flat[draw.randrange(array.size)] = draw.choice([-1, 0, 1, 5, 6, 2**40, 2**63 - 1, -(2**63)])
+    arrays[name] = np.ascontiguousarray(array)
 
 
 @cache
@@ -116,7 +172,7 @@ def folder_case(seed: int) -> None:
     name = draw.choice(sorted(files))
     (path / name).write_bytes(mutated(files[name], draw))
     try:
-        same = same_kernel(kernel, ndpp.load(path))
+        same = same_law(kernel, ndpp.load(path))
     except MODEL_ERRORS:
         return
     finally:

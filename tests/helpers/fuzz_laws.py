@@ -102,7 +102,7 @@ def ask(entry: Entry, name: str) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrecisionWarning)
         try:
-            with patch.multiple(law_verbs, LEAST=RARE, NEGLIGIBLE=RARE):
+            with patch.multiple(law_verbs, LEAST=RARE, NEGLIGIBLE=RARE, TOLERANCE=1e-8):
                 law_verbs.VERBS[name](entry)
         except PrecisionError:
             return name

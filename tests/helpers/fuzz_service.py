@@ -1,6 +1,6 @@
 """Ordinary and hostile clients of one server, with a watch on its answers, its memory and its end; a part of :mod:`fuzz`.
 
-python tests/helpers/fuzz_service.py --seconds 3600         one server for an hour
+python tests/helpers/fuzz_service.py --seconds 3600 --pause 0.3         one server for an hour, with about 60,000 requests
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Service:
         threading.Thread(target=self._drain, daemon=True).start()
         self.statuses: Counter[int] = Counter()
         self.problems: list[str] = []
-        self.slowest = 0.0
+        self.times: list[float] = []
         self.over = threading.Event()
 
     def _drain(self) -> None:
@@ -88,7 +88,7 @@ class Service:
         with httpx.Client(trust_env=False, verify=False, timeout=20) as client:
             response = client.post(f"{self.url}/api/{path}", json=body)
         took = time.perf_counter() - began
-        self.slowest = max(self.slowest, took)
+        self.times.append(took)
         self.statuses[response.status_code] += 1
         if took > STALL_SECONDS:
             self.problems.append(f"{path} took {took:.2f} s")
@@ -129,7 +129,7 @@ class Service:
         if b" 500 " in found[:40]:
             self.problems.append(f"500 after {data[:80]!r}")
 
-    def go_on(self, ask: Callable[[random.Random], None], draw: random.Random) -> None:
+    def go_on(self, ask: Callable[[random.Random], None], draw: random.Random, pause: float) -> None:
         """Ask again and again. Timeouts and refused connections are what clients of this kind expect."""
         while not self.over.is_set():
             try:
@@ -137,7 +137,7 @@ class Service:
             except (OSError, httpx.HTTPError) as error:
                 if ask == self.ordinary and not self.over.is_set() and self.process.poll() is None:
                     self.problems.append(f"an ordinary request failed: {error!r}")
-            time.sleep(draw.uniform(0, 0.05))
+            time.sleep(draw.uniform(0, pause))
 
     def end(self) -> float:
         """Send the signal to stop in the middle of everything; return how long the process took to end."""
@@ -151,22 +151,27 @@ class Service:
         return time.perf_counter() - began
 
 
-def served(seed: int, seconds: float) -> dict[str, Any]:
-    """Let clients of all kinds ask one server for some seconds, then end it; raise if anything was wrong."""
+def served(seed: int, seconds: float, pause: float = 0.05) -> dict[str, Any]:
+    """Let clients of all kinds ask one server for some seconds, then end it; return what was seen, with all that was wrong.
+
+    Each client waits up to ``pause`` seconds between its requests.
+    """
     service, draw = Service(), random.Random(seed)
     kinds = [service.ordinary] * 2 + [service.heavy] * 2 + [service.hostile] * 2
     clients = [
-        threading.Thread(target=service.go_on, args=(ask, random.Random(f"{seed} {i}"))) for i, ask in enumerate(kinds)
+        threading.Thread(target=service.go_on, args=(ask, random.Random(f"{seed} {i}"), pause))
+        for i, ask in enumerate(kinds)
     ]
     try:
         with contextlib.suppress(httpx.HTTPError):
             service.ordinary(draw)
-        service.slowest, service.problems = 0.0, []
+        service.times, service.problems = [], []
         for client in clients:
             client.start()
-        time.sleep(min(20.0, seconds / 2))
+        settled = max(min(20.0, seconds / 2), seconds / 10)
+        time.sleep(settled)
         before = service.memory
-        time.sleep(max(0.0, seconds - min(20.0, seconds / 2)))
+        time.sleep(seconds - settled)
         grown = service.memory - before
         service.over.set()
         ended = service.end()
@@ -180,25 +185,45 @@ def served(seed: int, seconds: float) -> dict[str, Any]:
         service.problems.append(f"not JSON in the log: {spoilt[0][:200]!r}")
     if grown > GROWTH:
         service.problems.append(f"memory grew by {grown / 1e6:.0f} MB")
-    if service.problems:
-        raise Failure(f"{len(service.problems)} problems, the first: {service.problems[:5]}")
+    quarters = [np.median(part).round(4).tolist() for part in np.array_split(service.times, 4) if len(part)]
     return {
-        "statuses": dict(service.statuses), "requests": len(service.lines), "slowest": round(service.slowest, 3),
-        "memory": round(before / 1e6), "grown": round(grown / 1e6, 1), "ended": round(ended, 2),
+        "statuses": dict(service.statuses), "requests": len(service.lines), "slowest": round(max(service.times, default=0.0), 3),
+        "medians": quarters, "memory": round(before / 1e6), "grown": round(grown / 1e6, 1), "ended": round(ended, 2),
+        "problems": service.problems,
     }  # fmt: skip
 
 
 def service_case(seed: int) -> None:
-    """A few seconds of everything, and the signal to stop at any moment of it."""
-    served(seed, random.Random(seed).uniform(0.5, 6.0))
+    """A few seconds of everything, and the signal to stop at any moment of it; now and then before the server listens."""
+    draw = random.Random(seed)
+    if draw.random() < 1 / 5:
+        ended_early(draw.uniform(0.0, 4.0))
+    elif problems := served(seed, draw.uniform(0.5, 6.0))["problems"]:
+        raise Failure(f"{len(problems)} problems, the first: {problems[:5]}")
+
+
+def ended_early(seconds: float) -> None:
+    """Start a server and end it after some seconds, ready or not."""
+    process = launch("serve", model_file(), "--port", 0, cwd=Path.cwd())
+    time.sleep(seconds)
+    process.terminate()
+    try:
+        _, said = process.communicate(timeout=END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Failure(
+            f"the process had not ended {END_SECONDS:g} s after a signal {seconds:.2f} s after its start"
+        ) from None
+    if b"Traceback" in said:
+        raise Failure(f"a signal {seconds:.2f} s after the start left {said[-500:]!r}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pause", type=float, default=0.05, help="longest wait between requests of one client")
     options = parser.parse_args()
-    try:
-        print(json.dumps(served(options.seed, options.seconds)))
-    except Failure as failure:
-        sys.exit(str(failure))
+    seen = served(options.seed, options.seconds, options.pause)
+    print(json.dumps(seen))
+    sys.exit(bool(seen["problems"]))

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.random import Generator
 
 from ndpp._types import FloatArray
-from ndpp.items.base import check_query, check_total, look_up_cdf, nonnegative
+from ndpp._validation import PROBABILITY_TOLERANCE
+from ndpp.errors import InvalidInputError, PrecisionError
+from ndpp.items.base import check_total, look_up_cdf
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.scaling import quadratic_forms
 
@@ -37,8 +39,11 @@ class Scan:
 
     def draw(self, rng: Generator, M: FloatArray) -> int:
         """Draw a row by inverting the distribution function."""
-        check_query(M, self.kernel.rank)
+        if M.shape != (self.kernel.rank,) * 2:
+            raise InvalidInputError(f"M must have shape {(self.kernel.rank,) * 2}; it has {M.shape}")
         weights = self.weights(M)
         total = float(weights.sum())
         check_total(total)
-        return look_up_cdf(np.cumsum(nonnegative(weights, total)), rng.random())
+        if not weights.min() >= -PROBABILITY_TOLERANCE * total:
+            raise PrecisionError("M is not positive semidefinite")
+        return look_up_cdf(np.cumsum(np.maximum(weights, 0.0)), rng.random())

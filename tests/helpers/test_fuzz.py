@@ -22,7 +22,9 @@ def _quiet():
         yield
 
 
-@pytest.mark.parametrize(("kind", "count"), [("models", 400), ("folders", 200), ("baskets", 300), ("commands", 25)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("models", 400), ("crafted", 150), ("folders", 200), ("baskets", 300), ("commands", 25)]
+)
 def test_cases(kind: str, count: int):
     failures = [failure for seed in range(count) if (failure := fuzz.run_case(kind, seed))]
     assert not failures

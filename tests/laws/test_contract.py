@@ -92,7 +92,6 @@ def test_a_slightly_wrong_law_is_rejected(kind: Kind, name: str):
     entry = plain(kind, GENERIC)
     if not applies(name, entry):
         return
-    VERBS[name](entry)
     with pytest.raises((AssertionError, ValueError, IndexError, pytest.fail.Exception)):
         VERBS[name](entry._replace(law=kind.build(WRONG[SEEN[name]](GENERIC))))
 

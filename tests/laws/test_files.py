@@ -24,6 +24,7 @@ from ndpp.errors import InvalidInputError, ModelFileError, UncheckedModelWarning
 from ndpp.laws import files as model_files
 from ndpp.laws.header import NO_DIGEST, digest, seal
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.mixture import Mixture
 
 
 def kernel_of(dtype: type = np.float64, *, order: str = "C", labels: bool = False) -> LowRankKernel:
@@ -276,6 +277,23 @@ def test_bad_files_are_named_and_left_alone(model: Path, spoil: Callable[[Path],
     with pytest.raises(ModelFileError, match=rf"model\.safetensors' cannot be read as an ndpp model: .*{message}"):
         model_files.load(model)
     assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("1.weights", np.ones(2)), ("1.weights", np.ones((4, 4))), ("1.weights", np.full(4, 1e300)), ("1.background", np.ones(3)),
+        ("0.W", np.eye(3)), ("0.X", np.full((7, 4), 1e300)), ("component_weights", np.ones(3)), ("1.support", np.array([0.5])),
+    ],
+)  # fmt: skip
+def test_a_component_with_a_wrong_array_is_refused(tmp_path: Path, name: str, array: np.ndarray) -> None:
+    path, X = tmp_path / "mixture.safetensors", np.eye(7, 4)
+    model_files.save(Mixture([LowRankKernel(X, np.eye(4)), LowRankKernel(X[::-1], np.eye(4))], [0.5, 0.5]), path)
+    _rewrite_arrays(path, **{name: array})
+    with pytest.raises(
+        ModelFileError, match=r"mixture\.safetensors' cannot be read as an ndpp model: .*no valid kernel"
+    ):
+        model_files.load(path)
 
 
 def test_every_bit_of_the_header_is_checked(tmp_path: Path) -> None:

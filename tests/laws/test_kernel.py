@@ -1,4 +1,4 @@
-"""LowRankKernel against enumeration: laws, conditionals, restrictions, on every awkward kernel."""
+"""What LowRankKernel has beside the face of every law (``test_contract``): its matrix and coordinates, and what it takes and refuses."""
 
 from __future__ import annotations
 
@@ -26,20 +26,6 @@ TOLERANCE = 1e-10
 every_case = pytest.mark.parametrize("case", AWKWARD, ids=str)
 
 
-def law_of(kernel: LowRankKernel, size: int | None = None) -> oracles.Law:
-    """The law by ``log_det`` of every subset of the catalogue."""
-    total = kernel.log_normalizer(size)
-    sets = [S for S in oracles.subsets(kernel.n_items) if size is None or len(S) == size]
-    law = {S: float(np.exp(kernel.log_det(S) - total)) for S in sets}
-    return {S: p for S, p in law.items() if p > 0}
-
-
-def assert_close(law: oracles.Law, expected: oracles.Law, tolerance: float = TOLERANCE) -> None:
-    """Equal up to ``tolerance``; a set that one of them lacks has probability zero there."""
-    for S in law.keys() | expected.keys():
-        assert law.get(S, 0.0) == pytest.approx(expected.get(S, 0.0), abs=tolerance), S
-
-
 def small_sets(n: int, most: int) -> list[tuple[int, ...]]:
     """All single items, every other pair, one in ten of the larger sets."""
     step = (1, 1, 2, 10)
@@ -51,22 +37,13 @@ def small_sets(n: int, most: int) -> list[tuple[int, ...]]:
 
 @every_case
 def test_log_det_and_normalizers(case: Case):
-    for S, true in zip(oracles.subsets(case.n_items), oracles.exact_law(case.X, case.W).log_minors):
-        assert case.kernel.log_det(S) == pytest.approx(true, abs=TOLERANCE)
+    sets, minors = oracles.subsets(case.n_items), oracles.exact_law(case.X, case.W).log_minors
+    for i in range(0, len(sets), 1 + len(sets) // 100):
+        assert case.kernel.log_det(sets[i]) == pytest.approx(minors[i], abs=TOLERANCE)
     assert case.kernel.log_normalizer() == pytest.approx(np.log(oracles.minors(case.L).sum()), abs=TOLERANCE)
     for size in range(case.n_items + 2):
         expected = oracles.log_ek(case.L, size)
         assert case.kernel.log_normalizer(size) == pytest.approx(expected, abs=TOLERANCE)
-
-
-@every_case
-def test_size_distribution_is_the_enumerated_one(case: Case):
-    law = case.kernel.size_distribution()
-    assert law.shape == (case.kernel.rank + 1,)
-    expected = oracles.size_law(case.L)
-    assert np.flatnonzero(expected).max() == case.kernel.rank == np.linalg.matrix_rank(case.L)
-    np.testing.assert_allclose(law, expected[: len(law)], atol=TOLERANCE)
-    assert law.sum() == pytest.approx(1, abs=TOLERANCE)
 
 
 def _can_occur(minors: np.ndarray, items: tuple[int, ...]) -> bool:
@@ -77,6 +54,7 @@ def _can_occur(minors: np.ndarray, items: tuple[int, ...]) -> bool:
 @every_case
 def test_dense_form(case: Case):
     np.testing.assert_allclose(case.kernel.to_dense(), case.L, atol=1e-12 * np.abs(case.L).max())
+    assert case.kernel.rank == np.linalg.matrix_rank(case.L)
     if case.n_items > 1:
         dense = case.kernel.exclude([0]).to_dense()
         assert not dense[0].any()
@@ -109,30 +87,10 @@ def test_leverage_bounds_every_inclusion_probability(case: Case):
 
 
 @st.composite
-def kernels_and_sets(draw):
-    """A random NDPP and two disjoint small sets of its items."""
+def random_kernels(draw):
+    """A random NDPP."""
     n, d_sym, d_skew = draw(st.integers(3, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 4))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kernel = LowRankKernel.from_vbd(*random_vbd(n, d_sym, d_skew, rng))
-    items = draw(st.permutations(range(n)))
-    first, second = draw(st.integers(0, 2)), draw(st.integers(0, 2))
-    return kernel, items[:first], items[first : first + second]
-
-
-def _likely(kernel: LowRankKernel, items: list[int]) -> bool:
-    """The set occurs often enough for its conditional to have digits left (far from the edges tested above)."""
-    return kernel.log_prob(items) > np.log(1e-6)
-
-
-@pytest.mark.filterwarnings("ignore::ndpp.errors.PrecisionWarning")  # of sets that hardly ever occur
-@hypothesis_given(kernels_and_sets())
-@settings(max_examples=60)
-def test_conditioning_twice_is_conditioning_on_the_union(drawn):
-    kernel, A, B = drawn
-    if len(A) + len(B) < kernel.n_items and _likely(kernel, A) and _likely(kernel, A + B):
-        twice, once = kernel.condition(A).condition(B), kernel.condition(A + B)
-        np.testing.assert_allclose(twice.to_dense(), once.to_dense(), atol=1e-8)
-        assert_close(law_of(twice), law_of(once), 1e-8)
+    return LowRankKernel.from_vbd(*random_vbd(n, d_sym, d_skew, np.random.default_rng(draw(st.integers(0, 2**32 - 1)))))
 
 
 def test_the_inner_matrix_is_copied_and_changes_of_X_are_noticed():
@@ -149,49 +107,16 @@ def test_the_inner_matrix_is_copied_and_changes_of_X_are_noticed():
     np.testing.assert_array_equal(kernel.inclusion_probabilities(), [0.5, 0.5, 0.5])  # those of X as it was
 
 
-@pytest.mark.filterwarnings("ignore::ndpp.errors.PrecisionWarning")  # of sets that hardly ever occur
-@hypothesis_given(kernels_and_sets())
-@settings(max_examples=60)
-def test_restricting_and_conditioning_commute(drawn):
-    kernel, A, gone = drawn
-    kept = np.setdiff1d(np.arange(kernel.n_items), gone)
-    if len(A) < len(kept) and _likely(kernel, A):
-        one, other = kernel.restrict(kept).condition(A), kernel.condition(A).exclude(gone)
-        assert one.support.tolist() == other.support.tolist()
-        assert_close(law_of(one), law_of(other), 1e-8)
-
-
-@hypothesis_given(kernels_and_sets())
-@settings(max_examples=60)
-def test_conditioning_agrees_with_given(drawn):
-    kernel, A, _ = drawn
-    if len(A) < kernel.n_items and _likely(kernel, A):
-        rest = kernel.condition(A).inclusion_probabilities()
-        rest[A] = 1.0
-        np.testing.assert_allclose(rest, kernel.inclusion_probabilities(given=A), atol=1e-8)
-
-
-@hypothesis_given(kernels_and_sets(), st.integers(-6, 6))
-@settings(max_examples=40)
-def test_scaling_the_kernel_tilts_the_law(drawn, power):
+@hypothesis_given(random_kernels(), st.integers(-6, 6))
+@settings(max_examples=20)
+def test_scaling_the_kernel_tilts_the_law(kernel, power):
     """tL has the same laws of each size; the size law is tilted by t^k."""
-    kernel, _, _ = drawn
     t = 4.0**power
     scaled = LowRankKernel(kernel.X, kernel.W * t)
     tilted = kernel.size_distribution() * t ** np.arange(kernel.rank + 1)
     np.testing.assert_allclose(scaled.size_distribution(), tilted / tilted.sum(), atol=1e-10)
     size = min(2, kernel.rank)
     np.testing.assert_allclose(scaled.inclusion_probabilities(size), kernel.inclusion_probabilities(size), atol=1e-10)
-
-
-@hypothesis_given(kernels_and_sets())
-@settings(max_examples=40)
-def test_permuting_the_items_permutes_the_law(drawn):
-    kernel, _, _ = drawn
-    order = np.random.default_rng(0).permutation(kernel.n_items)
-    other = LowRankKernel(kernel.X[order], kernel.W)
-    np.testing.assert_allclose(other.inclusion_probabilities(1), kernel.inclusion_probabilities(1)[order], atol=1e-10)
-    np.testing.assert_allclose(other.size_distribution(), kernel.size_distribution(), atol=1e-10)
 
 
 # ---- inputs ---------------------------------------------------------------------------------------------------------
@@ -331,6 +256,7 @@ def test_bad_kernels_are_refused(build, error, words):
         (lambda k: k.log_prob([2, 2]), InvalidInputError, "item 2 occurs 2 times"),
         (lambda k: k.log_det([0.5]), InvalidInputError, "integer item ids"),
         (lambda k: k.log_det([[0, 1]]), InvalidInputError, "flat sequence"),
+        (lambda k: k.log_det([[0], [0, 1]]), InvalidInputError, "flat sequence"),
         (lambda k: k.log_det(["tea"]), InvalidInputError, "has no labels"),
         (lambda k: k.log_det([True, False]), InvalidInputError, "integer item ids"),
         (lambda k: k.condition([9]), InvalidInputError, "unknown item id 9"),

@@ -320,5 +320,5 @@ def test_learned_kernels(name: str):
         value = kernel.log_normalizer(size)
         assert np.isfinite(value)
         assert np.exp(value - total) == pytest.approx(law[size], abs=1e-10)
-    for size in (1, 10, 50, 100, 190):
+    for size in (10, 190):
         assert kernel.inclusion_probabilities(size).sum() == pytest.approx(size, rel=1e-9)

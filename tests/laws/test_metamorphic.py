@@ -1,4 +1,7 @@
-"""One distribution in many guises: what must not change when a kernel is written in another way, or a question asked in another."""
+"""One distribution in many guises: what must not change when a kernel is written in another way.
+
+Questions that are asked in two ways have one answer each in ``test_contract``, by enumeration.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import scipy.linalg as sl
 import ndpp
 from kernels import AWKWARD, Case
 from ndpp import Baskets, LowRankKernel
-from ndpp.errors import ImpossibleSizeError, NoConditionalKernelError, ZeroProbabilityError
+from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 
 TOLERANCE = 1e-9
 SMALL = [case for case in AWKWARD if case.n_items <= 12]
@@ -32,7 +35,6 @@ def probabilities(kernel: LowRankKernel, order: np.ndarray | None = None) -> dic
     sets = some_sets(kernel.n_items)
     moved = [order[list(items)].tolist() for items in sets]
     found = {
-        "log_prob": np.array([np.exp(kernel.log_prob(items)) for items in moved]),
         "log_probs": np.exp(kernel.log_probs(Baskets.from_lists(moved, n_items=kernel.n_items))),
         "sizes": kernel.size_distribution(),
         "inclusion": kernel.inclusion_probabilities()[order],
@@ -102,55 +104,3 @@ def test_columns_in_another_basis(case: Case):
 @every_case
 def test_the_transpose_is_the_same_distribution(case: Case):
     assert_same(as_written(case), probabilities(LowRankKernel(case.X, case.W.T)))
-
-
-@every_case
-def test_conditioned_and_given(case: Case):
-    kernel = case.kernel
-    for given in some_sets(case.n_items)[1::7]:
-        if len(given) == case.n_items:
-            continue
-        try:
-            rest = kernel.condition(given)
-        except (ZeroProbabilityError, NoConditionalKernelError):
-            continue
-        expected = kernel.inclusion_probabilities(given=given)
-        expected[list(given)] = 0.0
-        np.testing.assert_allclose(rest.inclusion_probabilities(), expected, atol=TOLERANCE, err_msg=str(given))
-        inside = kernel.log_mass(given)
-        for a in set(range(case.n_items)) - set(given):
-            expected = np.exp(kernel.log_prob([*given, a]) + kernel.log_normalizer() - inside)
-            assert np.exp(rest.log_prob([a])) == pytest.approx(expected, abs=TOLERANCE)
-
-
-@every_case
-def test_restricted_and_excluded(case: Case):
-    gone = list(range(0, case.n_items - 1, 3))
-    kept = [a for a in range(case.n_items) if a not in gone]
-    one, other = case.kernel.restrict(kept), case.kernel.exclude(gone)
-    assert one.support.tolist() == other.support.tolist() == kept
-    assert_same(probabilities(one), probabilities(other), 0.0)
-    # P(S | S inside the rest) = P(S) / P(nothing of the others)
-    none_of_them = np.exp(one.log_normalizer() - case.kernel.log_normalizer())
-    for items in some_sets(case.n_items):
-        if set(items) <= set(kept):
-            expected = np.exp(case.kernel.log_prob(items)) / none_of_them
-            assert np.exp(one.log_prob(items)) == pytest.approx(expected, abs=TOLERANCE)
-
-
-@every_case
-def test_sizes_mixed_by_their_probabilities(case: Case):
-    """Sets of any size are sets of one size, the size being drawn first."""
-    kernel, sizes = case.kernel, case.kernel.size_distribution()
-    total = np.zeros(case.n_items)
-    for size in range(1, kernel.rank + 1):
-        if kernel.log_normalizer(size) > -np.inf:
-            total += sizes[size] * kernel.inclusion_probabilities(size)
-            assert np.exp(kernel.log_normalizer(size) - kernel.log_normalizer()) == pytest.approx(
-                sizes[size], abs=TOLERANCE
-            )
-    np.testing.assert_allclose(total, kernel.inclusion_probabilities(), atol=TOLERANCE)
-    for items in some_sets(case.n_items)[1:]:
-        if kernel.log_prob(items) > -np.inf:
-            mixed = sizes[len(items)] * np.exp(kernel.log_prob(items, len(items)))
-            assert np.exp(kernel.log_prob(items)) == pytest.approx(mixed, abs=TOLERANCE)

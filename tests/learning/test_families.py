@@ -59,28 +59,38 @@ def same_groups(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.array_equal(found[:, None] == found, expected[:, None] == expected)
 
 
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "LEAST_LIKENESS", 0.3)
+
+
+@pytest.mark.usefixtures("strict")
 def test_planted_families_are_found(baskets: Baskets):
-    assert same_groups(find_families(np.random.default_rng(0), baskets, least=0.3), PLANTED)
+    assert same_groups(find_families(np.random.default_rng(0), baskets), PLANTED)
 
 
-def test_families_are_bounded(baskets: Baskets):
-    found = find_families(np.random.default_rng(0), baskets, least=0.01, largest=2)
-    assert np.bincount(found).max() == 2
-    assert same_groups(find_families(np.random.default_rng(0), baskets, least=1.1), np.arange(10))
+def test_families_are_bounded(monkeypatch: pytest.MonkeyPatch, baskets: Baskets):
+    monkeypatch.setattr(families, "LEAST_LIKENESS", 1.1)
+    assert same_groups(find_families(np.random.default_rng(0), baskets), np.arange(10))
+    monkeypatch.setattr(families, "LEAST_LIKENESS", 0.01)
+    monkeypatch.setattr(families, "MAX_FAMILY", 2)
+    assert np.bincount(find_families(np.random.default_rng(0), baskets)).max() == 2
 
 
+@pytest.mark.usefixtures("strict")
 def test_families_are_found_in_a_part_of_many_baskets(monkeypatch: pytest.MonkeyPatch, baskets: Baskets):
     """Only as many baskets are read as the bound on pairs allows."""
     monkeypatch.setattr(families, "MAX_PAIRS", 3000)
-    assert same_groups(find_families(np.random.default_rng(0), baskets, least=0.3), PLANTED)
+    assert same_groups(find_families(np.random.default_rng(0), baskets), PLANTED)
     monkeypatch.setattr(families, "MAX_PAIRS", 0)
-    assert same_groups(find_families(np.random.default_rng(0), baskets, least=0.3), np.arange(10))
+    assert same_groups(find_families(np.random.default_rng(0), baskets), np.arange(10))
 
 
-def test_states_are_those_of_the_planted_families():
+def test_states_are_those_of_the_planted_families(monkeypatch: pytest.MonkeyPatch):
     """Half of the sets of a family hold one of three items, the others nearly all."""
+    monkeypatch.setattr(families, "N_STATES", 2)
     baskets = draw(6000, 1)
-    patterns = find_patterns(np.random.default_rng(0), baskets, PLANTED, n_states=2)
+    patterns = find_patterns(np.random.default_rng(0), baskets, PLANTED)
     assert np.bincount(patterns.states).tolist() == [1, 1, 2, 2, 2]  # single items come first
     g = patterns.families[0]
     members = patterns.members[g]

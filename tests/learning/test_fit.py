@@ -22,7 +22,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ModelFileError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, SymmetricDPP, checkpoint, trainer
 from ndpp.learning.base import set_aside
-from ndpp.learning.kernel_objective import KernelLoss
+from ndpp.learning.kernel_objective import KernelObjective
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 30, "random_state": 0}
 
@@ -150,13 +150,13 @@ def test_bad_checkpoints_are_named(baskets: Baskets, tmp_path: Path):
 
 def test_a_step_to_nowhere_is_halved_and_reported(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     calls = iter(range(10**6))
-    true = KernelLoss.at
+    true = KernelObjective.at
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         loss = true(*args, **kwargs)
         return loss._replace(value=loss.value * float("nan")) if next(calls) in (10, 11, 25) else loss
 
-    monkeypatch.setattr(KernelLoss, "at", broken)
+    monkeypatch.setattr(KernelObjective, "at", broken)
     with pytest.warns(RuntimeWarning, match="the step and the learning rate were halved") as caught:
         model = NDPP(**SETTINGS).fit(baskets)
     assert len(caught) == 3
@@ -255,14 +255,14 @@ def test_ctrl_c_keeps_the_best_so_far(baskets: Baskets, tmp_path: Path):
 
 def test_ctrl_c_in_the_first_epoch_keeps_what_there_is(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
     calls = iter(range(10**6))
-    true = KernelLoss.at
+    true = KernelObjective.at
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == 8:
             raise KeyboardInterrupt
         return true(*args, **kwargs)
 
-    monkeypatch.setattr(KernelLoss, "at", interrupted)
+    monkeypatch.setattr(KernelObjective, "at", interrupted)
     with pytest.warns(UserWarning, match="interrupted in epoch 1"):
         model = NDPP(**SETTINGS).fit(baskets)
     assert model.ended_ == "interrupted"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 
 import numpy as np
 import pytest
@@ -14,27 +14,49 @@ import torch
 import oracles
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import Batch, pack, shuffled
-from ndpp.learning.kernel_objective import KernelLoss
-from ndpp.learning.models import FreeSkew, KernelForm, NoSkew, OrthogonalPairs, Parameters, inner_matrix
+from ndpp.learning.kernel_objective import KernelObjective
+from ndpp.learning.models import (
+    FreeSkew,
+    KernelForm,
+    LiteratureStart,
+    NoSkew,
+    OrthogonalPairs,
+    Parameters,
+    PopularityStart,
+    TrainingStart,
+    inner_matrix,
+)
 
 FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 SETS = [[0, 3], [], [1, 2, 4, 5], [2], [3, 4], [0, 1, 2, 3, 4], []]
 GAMMA = 0.3
 
 
-def problem_of(form: KernelForm, *, n_items: int = 6, rank: int = 6, seed: int = 0) -> tuple[KernelLoss, Parameters]:
+def problem_of(
+    form: KernelForm, *, n_items: int = 6, rank: int = 6, seed: int = 0
+) -> tuple[KernelObjective, Parameters]:
     rng = np.random.default_rng(seed)
-    n_sym, n_skew = form.columns(rank)
     parameters = Parameters(
-        torch.from_numpy(rng.standard_normal((n_items, rank))), torch.from_numpy(form.random(rng, n_skew, 0.7))
+        torch.from_numpy(rng.standard_normal((n_items, rank))),
+        torch.from_numpy(form.random(rng, form.columns(rank)[1], 0.7)),
     )
-    scale = torch.from_numpy(rng.uniform(0.3, 2.0, n_items))
-    weights = rng.uniform(0.0, 0.2, (n_items, rank))
-    noise = rng.uniform(0.1, 0.9, (n_items, 1))
-    return KernelLoss(form, scale, n_sym, torch.from_numpy(weights), torch.from_numpy(noise), GAMMA), parameters
+    problem = objective_of(form, PopularityStart(), rank, n_items, GAMMA)
+    problem.scale = torch.from_numpy(rng.uniform(0.3, 2.0, n_items))
+    problem.penalties = torch.from_numpy(rng.uniform(0.0, 0.2, (n_items, rank)))
+    problem.noise_scales = torch.from_numpy(rng.uniform(0.1, 0.9, (n_items, 1)))
+    return problem, parameters
 
 
-def plain_log_probs(problem: KernelLoss, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]) -> torch.Tensor:
+def objective_of(
+    form: KernelForm, start: TrainingStart, rank: int, n_items: int, gamma: float = 0.0
+) -> KernelObjective:
+    baskets = Baskets.from_lists([[0]], n_items=n_items)
+    return KernelObjective(form, start, 0.0, 0.0, gamma, 0.0, "cpu", torch.float64, rank, baskets, baskets, 0)
+
+
+def plain_log_probs(
+    problem: KernelObjective, X: torch.Tensor, A: torch.Tensor, baskets: list[list[int]]
+) -> torch.Tensor:
     """Return log P of each basket from the dense kernel."""
     scaled, h = problem.scale[:, None] * X, problem.n_sym
     L = scaled[:, :h] @ scaled[:, :h].T + scaled[:, h:] @ A @ scaled[:, h:].T
@@ -43,7 +65,7 @@ def plain_log_probs(problem: KernelLoss, X: torch.Tensor, A: torch.Tensor, baske
     return torch.stack(log_dets) - log_normalizer
 
 
-def plain_loss(problem: KernelLoss, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
+def plain_loss(problem: KernelObjective, parameters: Parameters, sets: list[list[int]]) -> torch.Tensor:
     A = problem.form.matrix(parameters.skew)
     value = -plain_log_probs(problem, parameters.X, A, sets).mean()
     if isinstance(problem.form, OrthogonalPairs):
@@ -63,15 +85,17 @@ def test_log_probs_are_the_enumerated_ones(form: KernelForm):
     L = scaled @ inner_matrix(form, parameters.skew, problem.n_sym) @ scaled.T
     law = oracles.enumerate_law(L)
     sets = oracles.subsets(6)
-    values = problem.log_probs(parameters, Baskets.from_lists(sets, n_items=6))
+    problem.validation = Baskets.from_lists(sets, n_items=6)
+    values = problem.log_probs(parameters)
     np.testing.assert_allclose(np.exp(values), [law.get(s, 0.0) for s in sets], rtol=1e-9, atol=1e-15)
     assert np.exp(values).sum() == pytest.approx(1.0, rel=1e-9)
 
 
 def test_impossible_sets_have_log_probability_minus_infinity():
     X = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    loss = KernelLoss(NoSkew(), torch.ones(3, dtype=torch.float64), 2, torch.zeros_like(X), None, 0.0)
-    values = loss.log_probs(Parameters(X, X.new_zeros(0, 0)), Baskets.from_lists([[0, 1], [0, 2]]))
+    objective = objective_of(NoSkew(), LiteratureStart(), 2, 3)
+    objective.validation = Baskets.from_lists([[0, 1], [0, 2]])
+    values = objective.log_probs(Parameters(X, X.new_zeros(0, 0)))
     assert values[0] == -np.inf
     assert values[1] == pytest.approx(-np.log(3 * 2))
 
@@ -79,7 +103,7 @@ def test_impossible_sets_have_log_probability_minus_infinity():
 @pytest.mark.parametrize("multiple", [1, 4])
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_loss_and_gradient_are_those_of_autograd(form: KernelForm, multiple: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(KernelLoss.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
+    monkeypatch.setattr(KernelObjective.log_dets_gradient, "__kwdefaults__", {"jitter": 0.0})
     problem, parameters = problem_of(form)
     loss = problem.at(parameters, batch_of(SETS, multiple))
     leaves = Parameters(*(tensor.clone().requires_grad_() for tensor in parameters))
@@ -120,16 +144,15 @@ def test_a_wrong_gradient_is_noticed():
 
 def test_jitter_gives_forbidden_baskets_a_gradient():
     X, A = torch.ones(6, 2, dtype=torch.float64), torch.zeros(0, 0, dtype=torch.float64)
-    gradient = KernelLoss(NoSkew(), torch.ones(6, dtype=torch.float64), 2, 0 * X, None, 0.0).log_dets_gradient(
-        X, A, batch_of([[0, 1]])
-    )
-    assert torch.isfinite(gradient.X).all()
-    assert torch.isfinite(gradient.value)
+    value, in_X, _ = objective_of(NoSkew(), LiteratureStart(), 2, 6).log_dets_gradient(X, A, batch_of([[0, 1]]))
+    assert torch.isfinite(in_X).all()
+    assert torch.isfinite(value)
 
 
 def test_single_precision_parameters_are_enough():
     problem, parameters = problem_of(FreeSkew())
-    single = replace(problem, scale=problem.scale.float(), penalties=problem.penalties.float())
+    single = copy(problem)
+    single.scale, single.penalties = problem.scale.float(), problem.penalties.float()
     exact = problem.at(parameters, batch_of(SETS))
     near = single.at(Parameters(*(t.float() for t in parameters)), batch_of(SETS))
     assert near.gradient.X.dtype == torch.float32
@@ -143,8 +166,8 @@ def test_single_precision_parameters_are_enough():
 def test_on_a_gpu_loss_and_gradient_are_those_of_the_cpu(form: KernelForm):
     """Single precision for the parameters, double for the determinants."""
     problem, parameters = problem_of(form)
-    scale, penalties = (tensor.float().cuda() for tensor in (problem.scale, problem.penalties))
-    there = replace(problem, scale=scale, penalties=penalties, noise=None)
+    there = copy(problem)
+    there.scale, there.penalties = (tensor.float().cuda() for tensor in (problem.scale, problem.penalties))
     batch = batch_of(SETS, 16)
     exact = problem.at(parameters, batch_of(SETS))
     near = there.at(Parameters(*(t.float().cuda() for t in parameters)), batch._replace(items=batch.items.cuda()))

@@ -22,7 +22,7 @@ from ndpp.learning.models import (
     _orthonormal,
     inner_matrix,
 )
-from ndpp.learning.objective import clone
+from ndpp.learning.trainer import clone
 
 FORMS = [FreeSkew(), OrthogonalPairs(), NoSkew()]
 COUNTS = np.array([0.0, 1.0, 5.0, 200.0, 990.0, 1000.0, 30.0, 30.0])

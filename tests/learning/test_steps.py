@@ -19,8 +19,7 @@ from ndpp.errors import PrecisionError
 from ndpp.learning import NDPP, checkpoint
 from ndpp.learning.kernel_objective import KernelObjective
 from ndpp.learning.models import Parameters
-from ndpp.learning.objective import clone
-from ndpp.learning.trainer import Trainer
+from ndpp.learning.trainer import Trainer, clone
 
 SETTINGS: dict[str, Any] = {"rank": 8, "max_epochs": 3, "patience": 2, "batch_size": 10, "random_state": 0}
 
@@ -81,22 +80,21 @@ def test_a_loss_that_is_never_finite_is_an_error(baskets: Baskets):
 
 def test_weights_and_noise_follow_the_counts(baskets: Baskets):
     objective, counts = _objective(baskets, alpha=0.3, beta=0.5, noise=0.6), np.bincount(baskets.indices, minlength=8)
-    problem = objective.function
-    odds, n_sym = (counts + 0.5) / (len(baskets) + 0.5 - counts), problem.n_sym
-    np.testing.assert_allclose(problem.scale**2, odds)
+    odds, n_sym = (counts + 0.5) / (len(baskets) + 0.5 - counts), objective.n_sym
+    np.testing.assert_allclose(objective.scale**2, odds)
     np.testing.assert_allclose(
-        problem.penalties, np.outer(odds / (counts + 0.5), np.where(np.arange(8) < n_sym, 0.3, 0.5))
+        objective.penalties, np.outer(odds / (counts + 0.5), np.where(np.arange(8) < n_sym, 0.3, 0.5))
     )
-    assert problem.noise is not None
-    np.testing.assert_allclose(problem.noise[:, 0], 0.6 / (1 + (counts / 8) ** 2))
+    assert objective.noise_scales is not None
+    np.testing.assert_allclose(objective.noise_scales[:, 0], 0.6 / (1 + (counts / 8) ** 2))
     kernel = objective.law(objective.start, None)
     assert kernel.inclusion_probabilities().sum() == pytest.approx(baskets.sizes.mean())
-    assert _objective(baskets, noise=0.0).function.noise is None
+    assert _objective(baskets, noise=0.0).noise_scales is None
 
 
 def test_noise_is_relative_to_what_it_is_added_to(baskets: Baskets):
     objective = _objective(baskets)
-    now, h, noise = clone(objective.start), objective.function.n_sym, objective.function.noise
+    now, h, noise = clone(objective.start), objective.n_sym, objective.noise_scales
     now.X[:, :h], now.X[:, h:] = 2.0, 3.0
     objective.begin_epoch(now)
     sizes = objective.deviations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import goodness
-from kernels import AWKWARD, data_folder, learned
+from kernels import BY_NAME, data_folder, learned
 from ndpp import Baskets, LowRankKernel, metrics
 from ndpp.datasets import load_baskets, make_baskets, make_kernel
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
@@ -39,7 +39,11 @@ def plain_scores(kernel, basket):
 # -- many baskets at once ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", AWKWARD, ids=str)
+SOME = [BY_NAME[name] for name in ("generic", "purely skew", "duplicate rows", "badly scaled rows", "singular L_A")]
+"""The contract of laws has them all."""
+
+
+@pytest.mark.parametrize("case", SOME, ids=str)
 def test_log_likelihoods_are_those_of_single_baskets(case):
     baskets = all_sets(min(case.n_items, 8)) if case.n_items <= 8 else random_baskets(case.n_items, 200)
     baskets = Baskets(baskets.indptr, baskets.indices, case.n_items)
@@ -47,7 +51,7 @@ def test_log_likelihoods_are_those_of_single_baskets(case):
     np.testing.assert_allclose(metrics.log_likelihoods(case.kernel, baskets), plain, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", AWKWARD, ids=str)
+@pytest.mark.parametrize("case", SOME, ids=str)
 def test_scores_are_those_of_single_baskets(case):
     baskets = random_baskets(case.n_items, 40, most=4)
     plain = np.array([plain_scores(case.kernel, items) for items in baskets])

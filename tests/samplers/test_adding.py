@@ -14,10 +14,10 @@ import contract
 import ndpp
 from command import end, spawn
 from ndpp.datasets import make_kernel
-from ndpp.items import Tree
 from ndpp.samplers import registry
 from ndpp_experiments import table1
 from ndpp_experiments.samplers_timed import time_samplers
+from ndpp_experiments.tree import Tree
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-sampler.md"
 CODE = "".join(re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))

@@ -80,19 +80,27 @@ import faulthandler, os, signal, threading
 faulthandler.dump_traceback_later(400, exit=True)  # an interrupt was lost: where are we?
 import numpy as np
 import ndpp
-from ndpp.samplers import Cholesky, Exact
+from ndpp.samplers import Cholesky, Exact, RejectionUp, Walk
 
 kernel = ndpp.LowRankKernel(np.random.default_rng(0).normal(size=(300, 20)), np.eye(20) / 10)
-for kind in (Exact, Cholesky):
-    sampler = kind.prepare(kernel)
-    sampler.sample(20, rng=0)  # compiles
+skew = np.triu(np.ones((20, 20)), 1)
+other = ndpp.LowRankKernel(kernel.X, np.eye(20) / 10 + (skew - skew.T) / 5)
+
+works = {
+    "Exact": Exact.prepare(kernel).sample,
+    "Cholesky": Cholesky.prepare(kernel).sample,
+    "RejectionUp": Walk.prepare(other, size=4, up=RejectionUp(), steps=1).sample,
+    "ring": lambda n, rng: [Exact.prepare(other, size=9, given=[rng]) for _ in range(n)],
+}
+for name, work in works.items():
+    work(20, rng=0)  # compiles
     for i in range(30):
         timer = threading.Timer(0.002 * i, os.kill, (os.getpid(), signal.SIGINT))
         try:
             timer.start()
-            sampler.sample(10**6, rng=i)
+            work(10**6, rng=i)
         except KeyboardInterrupt:
-            print(kind.__name__)
+            print(name)
         timer.join()
 """
 
@@ -100,7 +108,8 @@ for kind in (Exact, Cholesky):
 @only_posix.signals
 def test_an_interrupt_inside_compiled_code_is_a_keyboard_interrupt():
     done = subprocess.run([sys.executable, "-c", INTERRUPTS], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["Exact"] * 30 + ["Cholesky"] * 30, done.stderr
+    names = [name for name in ("Exact", "Cholesky", "RejectionUp", "ring") for _ in range(30)]
+    assert (done.stdout.split(), done.returncode) == (names, 0), done.stderr
 
 
 @only_posix.signals

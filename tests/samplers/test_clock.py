@@ -47,13 +47,10 @@ DRAWS = 600
 """As many as the negative control needs."""
 
 
-@pytest.mark.parametrize(
-    ("name", "n_draws"),
-    [("two items", 1_000), ("broken pairs", DRAWS), ("singular L_A", DRAWS), ("badly scaled rows", DRAWS)],
-)
-def test_law(name, n_draws):
+@pytest.mark.parametrize("name", ["broken pairs", "singular L_A", "badly scaled rows"])
+def test_law(name):
     case = BY_NAME[name]
-    draws = Clock.prepare(case.kernel).sample(n_draws, rng=1)
+    draws = Clock.prepare(case.kernel).sample(DRAWS, rng=1)
     goodness.assert_law(draws.baskets, oracles.enumerate_law(case.L))
 
 

@@ -14,7 +14,6 @@ import ndpp.samplers
 from kernels import BY_NAME
 from ndpp import LowRankKernel
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, NDPPError
-from ndpp.items import Tree
 from ndpp.samplers import registry
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.registry import SAMPLERS, Request, Sizes
@@ -76,15 +75,10 @@ def test_settings_of_chains_arrive(spec):
         assert start.to_lists() == [sorted(ndpp.greedy_map(kernel, 3).tolist())] * 5
 
 
-def test_settings_of_rejection_and_a_tree_arrive():
+def test_settings_of_rejection_arrive():
     kernel = BY_NAME["generic"].kernel
-    tree = Tree.prepare(kernel)
     with pytest.raises(NDPPError, match="max_proposals"):
         registry.REJECTION.prepare(kernel, Request(4, max_proposals=1.0))
-    for spec, used in ((registry.PAPERS_WALK, True), (registry.WALK, False)):
-        walk = spec.prepare(kernel, Request(3, tree=tree, steps=1))
-        walk.sample(3, rng=0)
-        assert (walk.up.index is tree) == used
 
 
 @every_sampler

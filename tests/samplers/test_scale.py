@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -242,12 +243,15 @@ def test_errors_travel_from_workers():
     def fail(error: Exception) -> None:
         raise error
 
-    for error in (
-        BudgetExceededError("too many", count=3, partial=[1]),
-        MissingExtraError("rich", "cli", "A bar"),
-        RowsUnavailableError("gone"),
-    ):
-        with pytest.raises(type(error)) as found:
-            joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(fail)(error) for _ in range(2))
-        assert str(found.value) == str(error)
-        assert vars(found.value).items() >= {k: v for k, v in vars(error).items() if not k.startswith("__")}.items()
+    error = BudgetExceededError("too many", count=3, partial=[1])
+    with pytest.raises(BudgetExceededError) as found:
+        joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(fail)(error) for _ in range(2))
+    assert_same_error(found.value, error)
+    for error in (MissingExtraError("rich", "cli", "A bar"), RowsUnavailableError("gone")):  # as it would travel
+        assert_same_error(pickle.loads(pickle.dumps(error)), error)
+
+
+def assert_same_error(found: Exception, error: Exception) -> None:
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert vars(found).items() >= {k: v for k, v in vars(error).items() if not k.startswith("__")}.items()

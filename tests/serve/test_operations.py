@@ -17,11 +17,12 @@ import pytest
 import uvicorn
 
 import ndpp
+from kernels import BY_NAME
 from ndpp._stop import look
-from ndpp.answers.draws import Drawer
 from ndpp.datasets import make_kernel, shelf_kernel
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import Limits
+from ndpp.serve.model import Served
 from ndpp.serve.run import PatientProtocol
 from servers import get, post, serving
 
@@ -31,7 +32,7 @@ def endless(monkeypatch):
     """Have every draw go on until it is stopped; give two events: one has begun, one was stopped."""
     begun, stopped = threading.Event(), threading.Event()
 
-    def draw(self, wanted, n, seed):
+    def draw(self, n, seed, **asked):
         begun.set()
         try:
             while True:
@@ -40,8 +41,8 @@ def endless(monkeypatch):
         finally:
             stopped.set()
 
-    monkeypatch.setattr(Drawer, "warm", lambda self, item: None)
-    monkeypatch.setattr(Drawer, "draw", draw)
+    monkeypatch.setattr(Served, "_warm", lambda self, item: None)
+    monkeypatch.setattr(Served, "draw", draw)
     return begun, stopped
 
 
@@ -132,6 +133,8 @@ def test_more_items_than_an_answer_holds_are_refused_before_they_are_drawn(model
     with serving(create_app(model)) as url:
         assert post(f"{url}/api/sample", json={"n": 5, "size": 4}).status_code == 200
         refused = post(f"{url}/api/sample", json={"n": 6, "size": 4})
+        batch = {"task": "complete", "baskets": [[], []], "n": 6, "size": 4}
+        assert post(f"{url}/api/batch", json=batch).status_code == 422
     assert refused.status_code == 422
     assert "n must be at most 5 for baskets of about 4 items" in refused.json()["detail"]
 
@@ -139,11 +142,11 @@ def test_more_items_than_an_answer_holds_are_refused_before_they_are_drawn(model
 def test_the_process_ends_although_a_thread_does_not(model):
     script = f"""
 import time
-from ndpp.answers.draws import Drawer
+from ndpp.serve.model import Served
 from ndpp.serve import run
 
-Drawer.warm = lambda self, item: None
-Drawer.draw = lambda *arguments: time.sleep(60)
+Served._warm = lambda self, item: None
+Served.draw = lambda *arguments, **asked: time.sleep(60)
 run.LAST_SECONDS = 1.0
 run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
 """
@@ -157,12 +160,20 @@ run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
     assert time.perf_counter() - began < 20
 
 
+def test_the_first_request_finds_everything_compiled():
+    served = Served(make_kernel(60, 8, rng=0), "kernel")
+    began = time.process_time()
+    served.draw(1, 0, given=[3, 4], size=6)
+    assert time.process_time() - began < 1.0  # compiling takes ten times as long
+    Served(BY_NAME["zero rows"].kernel, "zeros")._warm(0)  # an item that never occurs is no failure
+
+
 def test_an_unexpected_failure_is_a_problem_without_particulars(model, monkeypatch, caplog):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret particulars")
 
     app = create_app(model)
-    monkeypatch.setattr(Drawer, "draw", fail)
+    monkeypatch.setattr(Served, "draw", fail)
     with serving(app) as url, caplog.at_level(logging.ERROR):
         response = post(f"{url}/api/sample", json={})
     assert response.status_code == 500

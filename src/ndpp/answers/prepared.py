@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ndpp._types import FloatArray, IntArray
+from ndpp._stop import look
+from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.answers.atlas import draw_map
-from ndpp.answers.draws import Drawer
 from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
-from ndpp.errors import InvalidInputError
+from ndpp.errors import InvalidInputError, PrecisionError
+from ndpp.items.base import look_up_cdf
 from ndpp.laws.law import Law
+from ndpp.linalg.size_law import tilted_law
+from ndpp.samplers import Exact
+from ndpp.samplers.base import stream, stream_key
+from ndpp.samplers.exact.node_route import NodesRoute, State
+from ndpp.samplers.exact.routes import Unfinished
 
 T = TypeVar("T")
 MISSIONS, TYPICAL = 12, 12
 """Missions for reading, and items by which each is described."""
 MAPPED = 300
 """Items of a map."""
+MEMORY = 128 * 2**20
+"""Most bytes of matrices that the sampler of a model keeps."""
 
 
 class once(cached_property[T]):
@@ -95,11 +106,80 @@ class Prepared:
         return LabelIndex(list(map(str, self.names(range(self.law.n_items)))), self.popularity)
 
     @once
-    def drawer(self) -> Drawer:
-        """The sampler."""
-        return Drawer(self.law)
+    def sampler(self) -> Exact | None:
+        """The exact sampler of all baskets of a kernel without background, of which all is ties; None for other laws."""
+        plain = getattr(self.law, "low_rank", None) is self.law
+        return Exact.prepare(self.law, memory=MEMORY) if plain else None
 
     @once
     def map(self) -> Map:
         """The map of the catalogue."""
         return draw_map(self.law, self.inclusions, MAPPED)
+
+    # -- draws ---------------------------------------------------------------------------------------------------------------
+
+    def draw(
+        self,
+        n: int,
+        seed: int,
+        *,
+        given: Items = (),
+        size: int | None = None,
+        exclude: Items = (),
+        candidates: Items | None = None,
+    ) -> list[list[int]]:
+        """Return ``n`` baskets as sorted ids, those of ``law.sample(n, …, rng=seed)``.
+
+        Beside the given items they hold candidates, if these are listed, and no excluded item.
+        """
+        own = self.sampler
+        if own is None or candidates is not None or len(exclude):
+            law = self.law if candidates is None else self.law.restrict(np.union1d(candidates, given))
+            sampler: Any = law.sampler(size=size, given=given, exclude=exclude, memory=MEMORY)
+        else:
+            if not own.symmetric and (size is None or len(given) < size <= self.law.rank):
+                # A basket that never occurs has no precise answer here: the careful way below knows, and says so.
+                with contextlib.suppress(PrecisionError):
+                    return list(_shared(own, given, size, n, seed))
+            # A symmetric kernel has no circles, and one decomposition per basket is soon made; the table is that of all baskets.
+            sampler = own.to_complete(given, size)
+        found: list[list[int]] = sampler.sample(n, rng=seed).baskets.to_lists()
+        return found
+
+
+def _shared(sampler: Exact, given: Items, size: int | None, n: int, seed: int) -> Iterator[list[int]]:
+    """Draw from the sampler of the whole law, whose chains begin with the given items. The draws are those of their own sampler.
+
+    A basket is put into the circles of the whole law item by item, O(N r²) each, where its own sampler would compute N inverses first.
+    """
+    kernel, key = sampler.kernel, stream_key(seed)
+    rows = np.sort(kernel.rows_of(given, "given"))
+    sizes, clock, states = np.ones(1), None, dict[int, Any]()
+    if size is None:
+        law = tilted_law(kernel.coordinates, 1.0, kernel.q_rows(rows))
+        if law.log_weight == -np.inf:
+            raise PrecisionError
+        sizes = np.cumsum(law.law)
+        clock = None if sampler.clock is None else replace(sampler.clock, given=rows, alone=np.zeros(len(rows)))
+        clock = clock if clock is not None and clock.suits(law.law) else None
+    for i in range(n):
+        look()
+        rng, found = stream(key, i), rows
+        if clock is not None:
+            drawn = clock.draw(rng)
+            done = clock.finish(rng, drawn) if isinstance(drawn, Unfinished) else drawn
+            found = np.concatenate([rows, done.rows])
+        elif more := size - len(rows) if size is not None else look_up_cdf(sizes, rng.random()):
+            nodes = sampler.nodes(len(rows) + more)
+            if more not in states:
+                states[more] = _begun(nodes, rows)
+            found = nodes.complete(rng, states[more])[0].rows
+        yield kernel.catalogue_ids(np.sort(found)).tolist()
+
+
+def _begun(nodes: NodesRoute, rows: IntArray) -> State:
+    """Return the state of a sample that has these rows already."""
+    state = nodes.start()
+    for row in rows.tolist():
+        state = nodes.add(state, row)
+    return state._replace(owned=False)  # several draws begin with it

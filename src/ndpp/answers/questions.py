@@ -15,18 +15,18 @@ import numpy as np
 from ndpp._types import FloatArray, IntArray
 from ndpp.answers import records as r
 from ndpp.answers.atlas import draw_map
-from ndpp.answers.draws import Wanted
 from ndpp.answers.mission import find_missions
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
-from ndpp.answers.reasons import reasons
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import Ranking, Recommendation
+from ndpp.inference import Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import Rule
-from ndpp.inference.scores import scores_of_one
+from ndpp.inference.scores import scores_of_one, scores_or_nan
 
 PROBABLE = 0.01
 """Missions of a smaller probability are not told."""
+MOST = 1 - 1e-12
+"""Probabilities are taken to be no larger, so that odds are finite."""
 
 
 def recommend(model: Any, basket: Any, *, why: bool = False, ids: bool = False, **options: Any) -> r.Recommended:
@@ -50,12 +50,13 @@ def recommend(model: Any, basket: Any, *, why: bool = False, ids: bool = False, 
 
 def recommend_each(
     model: Any, baskets: Baskets, *, why: bool = False, ids: bool = False, **options: Any
-) -> list[r.Recommended | None]:
+) -> Recommendations[r.Recommended]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
     own = Prepared.of(model)
     rule = _rule(own, **options)
     found = zip(baskets, rule.best_of_each(baskets))
-    return [best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found]
+    answers = (best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found)
+    return Recommendations(answers, baskets.ids_or_numbers)
 
 
 def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINUATION, ids: bool = False) -> r.Why:
@@ -69,7 +70,7 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
         scores = scores / own.popularity[chosen]
-    return reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)[0]
+    return _reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)[0]
 
 
 def _rule(own: Prepared, *, candidates: Any = None, exclude: Any = (), **options: Any) -> Rule:
@@ -86,10 +87,72 @@ def _recommended(
 ) -> r.Recommended:
     items: Sequence[r.Scored]
     if why:
-        items = reasons(own, basket, best, ranking, ids=ids)
+        items = _reasons(own, basket, best, ranking, ids=ids)
     else:
         items = tuple(map(r.Scored, own.names(best.items, ids=ids), best.scores.tolist()))
     return r.Recommended(ranking.value, ranking.meaning, items)
+
+
+def _reasons(
+    own: Prepared, basket: IntArray, best: Recommendation, ranking: Ranking, *, ids: bool = False
+) -> tuple[r.Why, ...]:
+    """Return the reasons of what is recommended for a basket: what each score owes to popularity, to the mission and to ties.
+
+    The score of an item a for a basket J is a product:
+
+        score = popularity · mission · tie,    popularity = o(a),    mission = Σ_c P(c | J) o_c(a) / o(a),    tie = the rest.
+
+    o(a) = P(a)/(1 − P(a)) are the odds of the item in all baskets, o_c(a) those in baskets of component c: the score would be o(a) if items
+    were independent, and Σ_c P(c | J) o_c(a) if they were so within each component. For :attr:`ndpp.Ranking.CONTINUATION` the scores are
+    probabilities, and probabilities take the place of odds; :attr:`ndpp.Ranking.LIFT` divides them by P(a), so that the factor of
+    popularity is one. A kernel is one component, so its missions explain nothing.
+    """
+    chosen, popularity = best.items, _odds(own, own.popularity, best.items, ranking)
+    by_component = _shares(own, basket, chosen, ranking)
+    expected = by_component.sum(axis=0)
+    factors = best.scores, popularity, expected / popularity, best.scores / expected
+    because = (_because(own, column) for column in by_component.T)
+    ties = _ties(own, basket, chosen, ranking, ids=ids)
+    tied_to = (tied[0].item if tied and tied[0].factor > 1 else None for tied in ties)
+    columns = (column.tolist() for column in factors)
+    return tuple(map(r.Why, own.names(chosen, ids=ids), *columns, because, tied_to, ties))
+
+
+def _shares(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
+    """Return P(c | basket) o_c(a), shape (C, len(items))."""
+    posterior = own.law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
+    return np.asarray(posterior[:, None] * _odds(own, own.inclusions, items, ranking))
+
+
+def _odds(own: Prepared, chances: FloatArray, items: IntArray, ranking: Ranking) -> FloatArray:
+    """Return what stands for the probabilities (…, n_items) of some items in scores: odds, or for continuations probabilities."""
+    p = chances[..., items]
+    if ranking is Ranking.COMPLETION:
+        p = np.minimum(p, MOST)
+        return np.asarray(p / (1 - p))
+    return np.asarray(p / own.popularity[items] if ranking is Ranking.LIFT else p)
+
+
+def _because(own: Prepared, shares: FloatArray) -> str | None:
+    if not own.missions:
+        return None
+    return max(own.missions, key=lambda mission: float(shares[list(mission.components)].sum())).name
+
+
+def _ties(
+    own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking, *, ids: bool
+) -> list[tuple[r.TiedTo, ...]]:
+    """Return, for each item, its ties to each item of the basket alone, strongest first."""
+    out: list[list[r.TiedTo]] = [[] for _ in items]
+    kind = Ranking.CONTINUATION if ranking is Ranking.LIFT else ranking  # P(a) cancels in lifts
+    singles = Baskets.from_lists(basket[:, None], n_items=own.law.n_items)
+    alone = scores_or_nan(own.law, singles, whole=kind.is_whole)[:, items]
+    for j, name, scores in zip(basket, own.names(basket, ids=ids), alone):
+        if (scores > 0).all():
+            factors = scores / _shares(own, np.array([j]), items, kind).sum(axis=0)
+            for tied, factor in zip(out, factors.tolist()):
+                tied.append(r.TiedTo(name, factor))
+    return [tuple(sorted(tied, key=lambda tie: -tie.factor)) for tied in out]
 
 
 def complete(
@@ -112,7 +175,7 @@ def complete(
         name = own.names(both[:1])[0]
         raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
     only = None if candidates is None else own.ids(candidates, "candidates")
-    drawn = own.drawer.draw(Wanted(given, never, only, size), n, seed)
+    drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only)
     held = set(given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]

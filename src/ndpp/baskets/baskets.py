@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from ndpp._show import MOST_ROWS, html_table, to_frame
 from ndpp._types import AnyArray, IntArray, RngLike
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items
 from ndpp.baskets.lines import Columns, Long
-from ndpp.baskets.shown import Shown
 from ndpp.errors import InvalidInputError
 
 
@@ -33,7 +33,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Baskets(Shown):
+class Baskets:
     """Many sets of items from one catalogue, immutable.
 
     ``baskets[i]`` is the array of ids of basket i; a slice, mask or integer array returns ``Baskets``.
@@ -240,6 +240,14 @@ class Baskets(Shown):
         made._set(_integers(indptr, "indptr", copy=False), _integers(indices, "indices", copy=False), *others)
         return made
 
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def sizes(self) -> IntArray:
+        """The number of items of each basket."""
+        return np.diff(self.indptr)
+
     @overload
     def __getitem__(self, key: int | np.integer) -> IntArray: ...
     @overload
@@ -293,6 +301,35 @@ class Baskets(Shown):
         """Return the item ids of each basket."""
         return [items.tolist() for items in self]
 
+    def to_frame(self, backend: str | None = None, *, basket: str = "basket", item: str = "item") -> Any:
+        """Return the long form as a data frame of pandas, polars or pyarrow; an empty basket is a row without an item."""
+        named = zip(self.ids_or_numbers, self._named(as_labels=True))
+        pairs = [(i, name) for i, row in named for name in row or [None]]
+        return to_frame(dict(zip((basket, item), zip(*pairs) if pairs else ((), ()))), backend)
+
+    def __repr__(self) -> str:
+        text = f"<Baskets: {len(self)} basket{'' if len(self) == 1 else 's'} over {self.n_items} items"
+        if len(self):
+            text += f", sizes {self.sizes.min()} to {self.sizes.max()}, mean {self.sizes.mean():.3g}"
+        return text + (", labelled" if self.labels else "") + (", with ids>" if self.basket_ids else ">")
+
+    def _repr_html_(self) -> str:
+        shown = [(i, ", ".join(self.labelled(k))) for k, i in enumerate(self.ids_or_numbers[:MOST_ROWS])]
+        return html_table(repr(self).strip("<>"), ["basket", "items"], shown, n_lines=len(self))
+
+    def labelled(self, i: int) -> tuple[str, ...]:
+        """Return the labels of the items of basket i; without labels, their ids as strings."""
+        return tuple(str(item) if self.labels is None else self.labels[item] for item in self[i].tolist())
+
+    @property
+    def ids_or_numbers(self) -> Sequence[int | str]:
+        """The ``basket_ids`` or, without them, 0, 1, 2, …"""
+        return range(len(self)) if self.basket_ids is None else self.basket_ids
+
+    def _named(self, *, as_labels: bool) -> Iterable[Sequence[Any]]:
+        """Return the labels of the items of each basket, or their ids if there are none."""
+        return map(self.labelled, range(len(self))) if as_labels and self.labels is not None else self.to_lists()
+
     def write(
         self,
         target: PathOrFile,
@@ -314,8 +351,9 @@ class Baskets(Shown):
         if kind != "text" and self.basket_ids is not None:
             files.check_table_ids(self.basket_ids)
             files.check_names(kind, map(str, self.basket_ids))
-        rows: Any = self.to_lists() if names is None else map(self.labelled, range(len(self)))
-        files.write(target, rows, self.ids_or_numbers, Columns(basket, item), kind, names or ())
+        files.write(
+            target, self._named(as_labels=as_labels), self.ids_or_numbers, Columns(basket, item), kind, names or ()
+        )
 
 
 def _integers(value: Any, name: str, *, copy: bool = True) -> IntArray:

@@ -83,16 +83,20 @@ class Rules(NamedTuple):
         return True
 
 
-def check_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the labels as a tuple of distinct, nonempty strings."""
+def check_labels(
+    labels: Sequence[str] | None, count: int | None = None, *, name: str = "labels", of: str = "item"
+) -> tuple[str, ...] | None:
+    """Return the labels as a tuple of distinct, nonempty strings, as many as ``count``; messages call them ``name``."""
     if labels is None:
         return None
     if isinstance(labels, str) or not all(isinstance(label, str) and label for label in labels):
-        raise InvalidInputError("labels must be a sequence of nonempty strings, one for each item")
+        raise InvalidInputError(f"{name} must be a sequence of nonempty strings, one for each {of}")
     names = tuple(map(str, labels))
     if len(set(names)) != len(names):
         label, times = Counter(names).most_common(1)[0]
-        raise InvalidInputError(f"labels must be distinct; {label!r} occurs {times} times")
+        raise InvalidInputError(f"{name} must be distinct; {label!r} occurs {times} times")
+    if count is not None and len(names) != count:
+        raise InvalidInputError(f"{name} must be {count} names, one per {of}; got {len(names)}")
     return names
 
 

@@ -121,7 +121,9 @@ def fit(
         if not part.exists():
             check_writable(part)  # now, not after the first epoch
         source = Source(baskets, reading)
-        data, held_out = _read(source, validation, items, as_labels=labels)
+        with working("reading baskets"):
+            data = source.read(as_labels=labels, items=items)
+            held_out = None if validation is None else source.sibling(validation).read_for(data, ids=False)
         chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
         if epochs is not None:
             warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
@@ -175,15 +177,6 @@ def _check_output(output: Path, inputs: Sequence[str | None], *, test: int) -> N
         raise OSError(f"expected a regular file to save the model to; got {os.fspath(output)!r}")
     for written in (output, *(_split_files(output) if test else ())):
         check_output(written, *OTHER_FORMATS, inputs=inputs)
-
-
-def _read(
-    source: Source, validation: str | None, items: str | None, *, as_labels: bool | None
-) -> tuple[Baskets, Baskets | None]:
-    """Return the baskets to fit on, and those of --validation over the same items."""
-    with working("reading baskets"):
-        data = source.read(as_labels=as_labels, items=items)
-        return data, None if validation is None else source.sibling(validation).read_for(data, ids=False)
 
 
 def _split_files(output: Path) -> tuple[Path, Path]:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ndpp._atomic import write_text
 from ndpp._progress import ProgressBar, progress_bar
-from ndpp._show import Table, printable, to_json
+from ndpp._show import Table, aligned, printable, to_json
 
 NUMERIC = int | float | np.number | None
 """What is aligned to the right."""
@@ -67,11 +67,8 @@ def _lines(report: Report) -> Iterator[str]:
         if i:
             yield ""
         widths = [max(map(cell_len, column)) for column in zip(*rows)]
-        for k, row in enumerate(rows):
-            pads = [" " * (width - cell_len(text)) for text, width in zip(row, widths)]
-            yield GAP.join(pad + text if right else text + pad for text, pad, right in zip(row, pads, numeric))
-            if k == 0:
-                yield "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
+        header, *lines = aligned(rows, numeric, gap=GAP, width=cell_len)
+        yield from (header, "─" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines)
     for note in report.notes:
         yield printable(note)
 

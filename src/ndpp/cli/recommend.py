@@ -17,7 +17,7 @@ from ndpp.cli.deliver import Starts, Target
 from ndpp.cli.files import check_output, check_sizes, fingerprint, given_baskets, item_ids, load_model
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
-from ndpp.inference import Ranking, greedy_map
+from ndpp.inference import Ranking, Recommendations, greedy_map
 from ndpp.inference.ranking import DAMPING
 
 RANKING = "What else will be in the basket (continuation), the one item missing (completion), or what is special to it (lift)."
@@ -85,16 +85,10 @@ def recommend(
 
 
 def _report(
-    found: Sequence[records.Recommended | None], starts: Baskets, ranking: Ranking, *, from_file: bool
+    found: Recommendations[records.Recommended], starts: Baskets, ranking: Ranking, *, from_file: bool
 ) -> Report:
     """Return what is recommended."""
-    header = next((one.table()[0] for one in found if one is not None and one.items), ["item", "score"])
-    rows = [
-        (i, rank, *row)
-        for i, one in zip(starts.ids_or_numbers, found)
-        if one
-        for rank, row in enumerate(one.table()[1], 1)
-    ]
+    table = Table(*found.table())
     data: dict[str, Any] = {
         "ranking": ranking.value,
         "meaning": ranking.meaning,
@@ -102,9 +96,9 @@ def _report(
     }
     if starts.basket_ids is not None:
         data["basket_ids"] = starts.basket_ids
-    shown = None if from_file else Table(header, [row[2:] for row in rows])
-    notes = (ranking.meaning if rows else "No item scores above zero.",)
-    return Report(data, Table(("basket", "rank", *header), rows), shown, notes)
+    shown = None if from_file else Table(table.header[2:], [line[2:] for line in table.lines])
+    notes = (ranking.meaning if table.lines else "No item scores above zero.",)
+    return Report(data, table, shown, notes)
 
 
 def related(

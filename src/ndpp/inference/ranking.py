@@ -8,6 +8,7 @@ goes with this basket rather than with others: the score is P(a | J) / P(a), and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.inference.recommendation import Limit, PerCategory, Recommendation, Recommendations
+from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_each, scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
 
@@ -27,6 +28,8 @@ SUPPORT = 0.25
 """Lift leaves out items whose P(a) is below this part of the mean over all items that can occur, unless told otherwise."""
 TIE = 2.0**34
 """Scores that agree to one part in this many count as equal."""
+ZERO_SCORE = 1e-30
+"""A completion of this score, relative to the best, is none: the square of the rounding of a row."""
 ZERO_CHANCE = 1e-13
 """Probabilities up to this are rounding errors of zero, as for a duplicate of an item of the basket."""
 SCORES = 2**24
@@ -89,7 +92,7 @@ class Rule(NamedTuple):
     allowed: BoolArray
     unit: FloatArray
     shown: FloatArray
-    limit: Limit | None
+    limit: Callable[[FloatArray], None] | None
 
     @classmethod
     def of(
@@ -120,33 +123,30 @@ class Rule(NamedTuple):
             allowed = allowed & (p >= (SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support))
         return cls(law, ranking, n, allowed, unit, shown, per_category and per_category.limit(law.n_items))
 
-    def chances_or_nan(self, baskets: Baskets) -> FloatArray:
-        """Return what :meth:`best` takes for each basket, NaN for baskets of probability zero."""
-        best = None if self.limit else (self.n, self.allowed, self.unit)
-        return scores_or_nan(self.law, baskets, whole=self.ranking.is_whole, best=best)
-
     def best_for(self, basket: IntArray) -> Recommendation:
         """Return the best items for one basket."""
-        chances = self.chances_or_nan(self.law.one_basket(basket))[0]
-        if np.isnan(chances[0]):
-            chances = scores_of_one(self.law, basket, whole=self.ranking.is_whole)  # raises, and says why
-        return self.best(chances)
+        (found,) = self.best_of_each(self.law.one_basket(basket))
+        return found or self.best(scores_of_one(self.law, basket, whole=self.ranking.is_whole))  # raises, and says why
 
     def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
         found: list[Recommendation | None] = []
-        step = max(1, SCORES // max(1, self.law.n_items))
+        step, best = (
+            max(1, SCORES // max(1, self.law.n_items)),
+            None if self.limit else (self.n, self.allowed, self.unit),
+        )
         for start in range(0, len(baskets), step):
-            chances = self.chances_or_nan(baskets[start : start + step])
+            part = baskets[start : start + step]
+            chances = scores_or_nan(self.law, part, whole=self.ranking.is_whole, best=best)
             found += [None if np.isnan(row[0]) else self.best(row) for row in chances]
         return found
 
     def best(self, chances: FloatArray) -> Recommendation:
         """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
-        least_chance = 0.0 if self.ranking.is_whole else ZERO_CHANCE
+        least_chance = ZERO_SCORE * chances.max(initial=0.0) if self.ranking.is_whole else ZERO_CHANCE
         keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
         if self.limit is not None:
-            self.limit.apply(keys)
+            self.limit(keys)
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
         best = np.flatnonzero((keys >= least * (1 - 4 / TIE)) & (keys > 0))
         mantissa, exponent = np.frexp(keys[best])
@@ -216,7 +216,7 @@ def recommend(
     return rule.best(scores_of_one(law, basket, whole=rule.ranking.is_whole))
 
 
-def recommend_many(law: Law, baskets: Baskets, **options: Any) -> Recommendations:
+def recommend_many(law: Law, baskets: Baskets, **options: Any) -> Recommendations[Recommendation]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
     The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. ``options`` are

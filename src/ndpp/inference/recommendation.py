@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ndpp._show import Shown
-from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
@@ -31,18 +31,22 @@ class Recommendation(Shown, _Items):
         return ["item", "score"], list(zip(names, self.scores.tolist()))
 
 
-class Recommendations(Shown, list[Recommendation | None]):
+R = TypeVar("R", bound=Shown)
+
+
+class Recommendations(Shown, list[R | None]):
     """A recommendation per basket, None for baskets of probability zero; ``basket_ids`` are those of the baskets."""
 
-    def __init__(self, found: Iterable[Recommendation | None], basket_ids: Sequence[int | str]) -> None:
+    def __init__(self, found: Iterable[R | None], basket_ids: Sequence[int | str]) -> None:
         super().__init__(found)
         self.basket_ids = basket_ids
 
     def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return a row per basket and item, with the rank of the item."""
-        found = [(i, one) for i, one in zip(self.basket_ids, self) if one is not None]
-        lines = [(i, rank, *line) for i, one in found for rank, line in enumerate(one.table()[1], 1)]
-        return ["basket", "rank", "item", "score"], lines
+        tables = [(i, *one.table()) for i, one in zip(self.basket_ids, self) if one is not None]
+        header = next((header for _, header, lines in tables if lines), ["item", "score"])
+        lines = [(i, rank, *line) for i, _, own in tables for rank, line in enumerate(own, 1)]
+        return ["basket", "rank", *header], lines
 
 
 class PerCategory(NamedTuple):
@@ -61,8 +65,8 @@ class PerCategory(NamedTuple):
     category_of: Sequence[Hashable]
     most: int
 
-    def limit(self, n_items: int) -> Limit:
-        """Return the limit for scores of a catalogue."""
+    def limit(self, n_items: int) -> Callable[[FloatArray], None]:
+        """Return what sets those scores of a catalogue to zero that exceed the limit; of equal scores, the smaller id counts first."""
         if len(self.category_of) != n_items:
             problem = f"must have a category for each of {n_items} items; got {len(self.category_of)}"
             raise InvalidInputError(problem, argument="category_of")
@@ -70,15 +74,9 @@ class PerCategory(NamedTuple):
         codes = np.array([numbers.setdefault(name, len(numbers)) for name in self.category_of], np.int64)
         counts = np.bincount(codes)
         place = np.arange(n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
-        return Limit(codes, place >= check_count(self.most, "most", least=1))
+        exceeds = place >= check_count(self.most, "most", least=1)
 
+        def apply(scores: FloatArray) -> None:
+            scores[np.lexsort((-scores, codes))[exceeds]] = 0.0
 
-class Limit(NamedTuple):
-    """The number of each item's category; and where, in order of category and score, items exceed the limit."""
-
-    codes: IntArray
-    exceeds: BoolArray
-
-    def apply(self, scores: FloatArray) -> None:
-        """Set the scores of items that exceed the limit to zero; of equal scores, the smaller id counts first."""
-        scores[np.lexsort((-scores, self.codes))[self.exceeds]] = 0.0
+        return apply

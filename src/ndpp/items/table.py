@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -23,7 +23,7 @@ from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_count, clip_probabilities, frozen
 from ndpp.errors import BudgetExceededError, InvalidInputError
-from ndpp.items.base import ReadOnly, check_query, check_total
+from ndpp.items.base import check_total
 from ndpp.laws.kernel import LowRankKernel
 
 BLOCK = 2048
@@ -49,7 +49,7 @@ class TableArrays(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LeverageTable(ReadOnly):
+class LeverageTable:
     """An alias table over the leverages of a kernel's items.
 
     Attributes
@@ -87,6 +87,12 @@ class LeverageTable(ReadOnly):
             threshold, alias = map(frozen, alias_table(leverage if kernel.rank else np.ones(leverage.size)))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Unpickled arrays would be writeable, and code would be compiled again for them.
+        vars(self).update(
+            {name: frozen(part) if isinstance(part, np.ndarray) else part for name, part in state.items()}
+        )
+
     @property
     def arrays(self) -> TableArrays:
         """What compiled code needs."""
@@ -106,7 +112,9 @@ class LeverageTable(ReadOnly):
         BudgetExceededError
             ``budget`` proposals were not enough; ``count`` holds their number.
         """
-        check_query(M, self.kernel.rank)
+        rank = self.kernel.rank
+        if M.shape != (rank, rank):
+            raise InvalidInputError(f"M must have shape ({rank}, {rank}), the rank of the kernel; it has {M.shape}")
         if not bound > 0:
             raise InvalidInputError(f"bound must be positive, with M ⪯ bound · I; got {bound}")
         total = float(np.trace(M))
@@ -136,7 +144,7 @@ class LeverageTable(ReadOnly):
         """Return the error for an item that needs more proposals than the budget has, after ``proposals`` for it and others."""
         return BudgetExceededError(
             f"{self.budget} items were proposed by their leverage and rejected; {expected:.3g} proposals are needed on average. "
-            "Pass a tighter bound, raise the budget of the LeverageTable, or use a Tree.",
+            "Pass a tighter bound, or raise the budget of the LeverageTable.",
             count=self.budget if proposals is None else proposals,
         )
 

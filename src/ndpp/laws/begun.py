@@ -31,8 +31,8 @@ from ndpp.linalg.schur import ROUNDING
 SharedTies: TypeAlias = Any
 """A :class:`ndpp.laws.shared.SharedTies`, which is built upon this module."""
 LEFT_OUT = 1e-12
-"""Total posterior of the components that are left out of the second part: both P_c(a ∈ S) and P_c(a ∈ S | J ⊆ S) are probabilities,
-so the error of a score is no larger."""
+"""Total posterior, in units of the smallest P(a ∈ S), of the components that are left out of the second part: both P_c(a ∈ S) and
+P_c(a ∈ S | J ⊆ S) are probabilities, so the error of a score is no larger."""
 EQUAL = 1e-9
 """Scores that agree to this relative precision may be equal but for rounding; both items are then scored."""
 GROUP = 32
@@ -64,31 +64,26 @@ def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
         yield np.array(part)
 
 
-class Started(NamedTuple):
-    """One basket J: log P_c(J ⊆ S), its rounding error, and D_c (I + R_c N_c R_cᵀ)⁻¹ D_c with D_c = diag(1 − p_c)^½, by components.
+def started(
+    q: FloatArray, odds: FloatArray, sides: FloatArray, noise: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return log P_c(J ⊆ S) of one basket J, its rounding error, and D_c (I + R_c N_c R_cᵀ)⁻¹ D_c with D_c = diag(1 − p_c)^½.
 
-    The error is infinite where rounding made a determinant negative.
+    It is given by the rows x of J, its odds, shape (C, k), x N_c, shape (C, k, r), and the relative errors of N_c. The error is infinite
+    where rounding made a determinant negative.
     """
-
-    log_mass: FloatArray
-    errors: FloatArray
-    inverses: FloatArray
-
-    @classmethod
-    def of(cls, q: FloatArray, odds: FloatArray, sides: FloatArray, noise: FloatArray) -> Started:
-        """Return it from the rows x of J, its odds, shape (C, k), x N_c, shape (C, k, r), and the relative errors of N_c."""
-        scale = 1 / np.sqrt(1 + odds)
-        scales = scale[:, :, None] * scale[:, None, :]
-        inside = np.eye(len(q)) + scales * (sides @ q.T)
-        sign, log_abs = np.linalg.slogdet(inside)
-        with np.errstate(divide="ignore"):
-            log_mass = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
-        inside[sign == 0] = np.eye(len(q))
-        inverses = np.linalg.inv(inside)
-        # A change δA of a matrix changes log det by tr A⁻¹δA.
-        worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
-        errors = noise + (ROUNDING + noise) * worst
-        return cls(log_mass, np.where(sign > 0, errors.clip(max=1.0), np.inf), scales * inverses)
+    scale = 1 / np.sqrt(1 + odds)
+    scales = scale[:, :, None] * scale[:, None, :]
+    inside = np.eye(len(q)) + scales * (sides @ q.T)
+    sign, log_abs = np.linalg.slogdet(inside)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
+    inside[sign == 0] = np.eye(len(q))
+    inverses = np.linalg.inv(inside)
+    # A change δA of a matrix changes log det by tr A⁻¹δA.
+    worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
+    errors = noise + (ROUNDING + noise) * worst
+    return log_mass, np.where(sign > 0, errors.clip(max=1.0), np.inf), scales * inverses
 
 
 def posteriors(log_mass: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -166,10 +161,10 @@ class Begun:
         errors, self.inverses = np.zeros(log_mass.shape), []
         noise = 10 * self.ties._state.errors  # a probability is a derivative of log Z, with a larger error
         for i, places in enumerate(self.places):
-            started = Started.of(self.q[places], self.odds[:, places], self._right.take(places, axis=1), noise)
-            log_mass[i] += started.log_mass
-            errors[i] = started.errors
-            self.inverses.append(started.inverses)
+            rows, odds, sides = self.q[places], self.odds[:, places], self._right.take(places, axis=1)
+            contained, errors[i], inverses = started(rows, odds, sides, noise)
+            log_mass[i] += contained
+            self.inverses.append(inverses)
         self.posterior, self.wrong = posteriors(log_mass + mixture._log_weights, errors)
         self.log_mass = np.where(errors < np.inf, log_mass, -np.inf)
 
@@ -203,10 +198,10 @@ class Begun:
         out[baskets, items] = values
         return np.asarray(out)
 
-    def _correction(self, i: int, unit: float = 1.0) -> Correction:
-        """Return the second part of basket i; the components of the largest posterior come first. ``unit`` is the smallest of an item."""
+    def _correction(self, i: int, unit: FloatArray) -> Correction:
+        """Return the second part of basket i for scores in these units; the components of the largest posterior come first."""
         order = np.argsort(-self.posterior[i])
-        order = order[self.posterior[i, order] > LEFT_OUT * unit / len(order)]
+        order = order[self.posterior[i, order] > LEFT_OUT * unit.min(initial=1.0) / len(order)]
         at = order[:, None] * len(self.distinct) + self.places[i]
         flat = len(self.posterior[i]) * len(self.distinct), self.q.shape[1]
         sides = np.empty((2, *at.shape, self.q.shape[1]))
@@ -221,9 +216,10 @@ class Begun:
     def chances(self) -> FloatArray:
         """Return the same of all baskets, however large the error."""
         out, settled, row_of = self._first_parts(), self._is_settled(), self.mixture.row_of
+        alone = self.mixture.weights @ self.mixture.inclusion_table.T
         by_row = np.arange(out.shape[1]) if row_of is None else np.argsort(row_of, kind="stable")
         for i in np.flatnonzero([len(places) for places in self.places]).tolist():
-            others, correction = by_row[~settled[i, by_row]], self._correction(i)
+            others, correction = by_row[~settled[i, by_row]], self._correction(i, alone[alone > 0])
             for start in range(0, len(others), ITEMS):
                 items = others[start : start + ITEMS]
                 out[i, items] -= correction.of(items)
@@ -239,11 +235,10 @@ class Begun:
         first, settled, mixture = self._first_parts(), self._is_settled(), self.mixture
         first[:, ~allowed] = 0.0
         known, unit = settled & allowed, np.broadcast_to(unit, allowed.shape)
-        smallest = min(1.0, float(unit[allowed].min(initial=1.0)))
         pulls, out, n = self._pulls(), np.where(known, first, 0.0), min(n, len(allowed))
         bounds = first + self.posterior @ mixture.room_table.T + (self.posterior @ mixture.slope_table.T) * pulls
         for i, row in enumerate(out):
-            correction = self._correction(i, smallest)
+            correction = self._correction(i, unit[allowed])
             top = np.argpartition(first[i] / unit, -n)[-n:]
             new = top[allowed[top] & ~settled[i, top]]
             row[new] = first[i, new] - correction.of(new)

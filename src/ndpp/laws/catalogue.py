@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ndpp._types import IntArray
 from ndpp._validation import check_choice
-from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, UnknownLabelError
 
 
@@ -21,14 +19,6 @@ class Catalogue:
 
     n_items: int
     labels: tuple[str, ...] | None = None
-
-    @classmethod
-    def checked(cls, n_items: int, labels: Any) -> Catalogue:
-        """Return the catalogue; raise unless there is one label per item, or none at all."""
-        names = check_labels(labels)
-        if names is not None and len(names) != n_items:
-            raise InvalidInputError(f"labels must be {n_items} names, one per item; got {len(names)}")
-        return cls(n_items, names)
 
     def ids(self, labels: Sequence[str], *, unknown: str = "error") -> IntArray:
         """Return the ids of items named by their labels; ``unknown="skip"`` leaves out those that are not in the catalogue."""

@@ -24,12 +24,13 @@ import numpy as np
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, owned
 from ndpp.baskets import Baskets
+from ndpp.baskets.labels import check_labels
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import SharedTies, Untied
+from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.sizes import STEP, SizeLaw, Tilted
 
@@ -88,19 +89,18 @@ class FamilyMixture(SharedTies):
         base = LowRankKernel(check_matrix(X, "X"), W, background=np.ones(len(X)), magnitudes=magnitudes)
         patterns = Patterns.checked(families, states, item_odds, base.n_items)
         odds = check_odds(odds, "odds", of=("component", "state"), shape=(None, len(patterns.states)))
-        self._fill(odds, patterns, base, Catalogue.checked(len(patterns.odds), labels))
+        n_items = len(patterns.odds)
+        self.odds, self.patterns, self.base = owned(odds), patterns, base
+        self.catalogue = Catalogue(n_items, check_labels(labels, n_items))
         self._set(weights, len(odds), names)
-
-    def _fill(self, odds: Any, patterns: Patterns, base: LowRankKernel, catalogue: Catalogue) -> None:
-        self.odds, self.patterns, self.base, self.catalogue = owned(odds), patterns, base, catalogue
 
     def _changed(
         self, *, odds: Any = None, patterns: Any = None, base: Any = None, weights: Any = None, names: Any = None
     ) -> FamilyMixture:
         made = object.__new__(FamilyMixture)
-        odds = self.odds if odds is None else odds
-        made._fill(odds, patterns or self.patterns, base or self.base, self.catalogue)
-        made._set(self.weights if weights is None else weights, len(odds), names)
+        made.odds, made.catalogue = self.odds if odds is None else owned(odds), self.catalogue
+        made.patterns, made.base = patterns or self.patterns, base or self.base
+        made._set(self.weights if weights is None else weights, len(made.odds), names)
         return made
 
     def _arrays(self) -> dict[str, Any]:
@@ -123,11 +123,27 @@ class FamilyMixture(SharedTies):
     @cached_property
     def largest(self) -> IntArray:
         """The size of the largest set of each component: all items of the largest state of each family."""
-        counts = np.zeros(len(self.patterns.states) + 1, np.int64)
-        item, column = np.nonzero(self.patterns.odds)
+        return np.asarray(self._largest_of(self.patterns.slots, True).sum(axis=0))
+
+    def largest_given(self, ids: IntArray) -> IntArray:
+        """Return the same beside given items: their families are in a state that has all of them."""
+        one = self.patterns.touched(self.one_basket(ids))
+        slots, has_them = self.patterns.slots[one.families], one.sums(self.patterns.log_odds) > -np.inf
+        change = self._largest_of(slots, has_them).sum(axis=0) - self._largest_of(slots, True).sum(axis=0)
+        return np.asarray(self.largest + change - len(ids))
+
+    def _largest_of(self, slots: IntArray, allowed: Any) -> IntArray:
+        """Return the number of items of the largest state of families in each component, of those that are allowed; shape (families, C)."""
+        counts = np.where(allowed, self._state_sizes[slots], 0)[:, :, None]
+        return np.asarray(np.where(self._by_state[slots] > 0, counts, 0).max(axis=1, initial=0))
+
+    @cached_property
+    def _state_sizes(self) -> IntArray:
+        """The number of items that each state has, and 0 for slots without one."""
+        counts, (item, column) = np.zeros(len(self.patterns.states) + 1, np.int64), np.nonzero(self.patterns.odds)
         np.add.at(counts, self.patterns.slots[self.patterns.families[item], column], 1)
-        own = np.where(self._by_state > 0, counts[:, None], 0)[self.patterns.slots]  # (F, K, C)
-        return np.asarray(own.max(axis=1).sum(axis=0))
+        counts[-1] = 0
+        return counts
 
     @cached_property
     def _by_state(self) -> FloatArray:
@@ -136,12 +152,11 @@ class FamilyMixture(SharedTies):
 
     # -- all components at once ----------------------------------------------------------------------------------------------
 
-    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
+    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[tuple[FloatArray, ...]]:
         """Yield all families; their sizes have the derivatives of log(1 + o) by log ρ as mean and variance."""
         below, at, above = (self._log_touched(log_tilt + step, which) for step in (-STEP, 0.0, STEP))
-        yield Untied(
-            self.touched.all_rows, -np.expm1(-at), (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
-        )
+        mean, variance = (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
+        yield self.touched.all_rows, -np.expm1(-at), mean, variance
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         Q, families = self.touched.all_rows, np.arange(self.base.n_items)
@@ -167,9 +182,11 @@ class FamilyMixture(SharedTies):
         """The distribution of the families that a set touches."""
         return self.tilted(0.0)
 
-    def tilted(self, log_tilt: Any) -> TiedMixture:
-        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each."""
-        odds = np.expm1(self._log_touched(log_tilt).clip(0.0, MOST_LOG))
+    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
+        """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each; of some components, with equal weights."""
+        odds = np.expm1(self._log_touched(log_tilt, which).clip(0.0, MOST_LOG))
+        if len(odds) < len(self.weights):
+            return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))
         return TiedMixture(odds, self.base, self.weights, names=self.names)
 
     def _log_touched(self, log_tilt: Any, which: Any = slice(None)) -> FloatArray:
@@ -186,26 +203,12 @@ class FamilyMixture(SharedTies):
         """Return log Σ_s a_cs exp(logs) of the states of each touched family, shape (pairs, C)."""
         top = logs.max(axis=1, initial=-np.inf, keepdims=True)
         top[top == -np.inf] = 0.0
-        scaled, slots = np.exp(logs - top), self.patterns.slots[touched.families]
+        weights, slots = np.exp(logs - top), self.patterns.slots[touched.families]
         out = np.empty((len(logs), len(self.odds)))
         for part in self._parts(len(logs)):
-            out[part] = np.einsum("pkc,pk->pc", self._by_state[slots[part]], scaled[part])
+            out[part] = np.einsum("pkc,pk->pc", self._by_state[slots[part]], weights[part])
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(out) + top)
-
-    def _state_posteriors(self, touched: Touched, posterior: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return Σ_c P(c | J) P(s | c, J_g) of the states of each touched family, shape (pairs, K), from P(c | J) of each basket J.
-
-        ``weights`` are those of J_g in each state, shape (pairs, K).
-        """
-        slots = self.patterns.slots[touched.families]
-        out = np.empty(weights.shape)
-        for part in self._parts(len(out)):
-            own = self._by_state[slots[part]] * weights[part, :, None]  # (pairs, K, C)
-            total = own.sum(axis=1)
-            share = posterior[touched.baskets[part]] / np.where(total > 0, total, 1.0)
-            out[part] = np.einsum("pkc,pc->pk", own, share)
-        return out
 
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         self.touched.check_precision()
@@ -265,10 +268,9 @@ class FamilyMixture(SharedTies):
     def touched_rows(self, baskets: Baskets) -> tuple[Baskets, FloatArray]:
         """Return the families that baskets touch, and P_c(J_g ⊆ S_g | g ∈ A) of their items."""
         touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))
+        within = self._log_sums(touched, self._log_inside(touched))
         with np.errstate(divide="ignore", invalid="ignore"):
-            within = self._log_sums(touched, self._log_inside(touched)) - np.log(
-                self.touched.odds[:, touched.families].T
-            )
+            within = within - np.log(self.touched.odds[:, touched.families].T)
         np.add.at(out, touched.baskets, np.nan_to_num(within, nan=-np.inf, neginf=-np.inf))
         return self.families_of(touched, len(baskets)), out
 
@@ -278,7 +280,12 @@ class FamilyMixture(SharedTies):
         """Return Σ_c P(c | J) Σ_s P(s | c, J_g) θ_as of items whose family is touched, θ = r/(1 + r); with ``whole`` the same with r."""
         touched, odds = self.patterns.touched(baskets), self.patterns.odds
         logs = touched.sums(self.patterns.log_odds) if whole else self._log_inside(touched)
-        states = self._state_posteriors(touched, posterior, scaled(logs))
+        weights, slots, states = scaled(logs), self.patterns.slots[touched.families], np.empty(logs.shape)
+        for part in self._parts(len(states)):  # Σ_c P(c | J) P(s | c, J_g)
+            own = self._by_state[slots[part]] * weights[part, :, None]  # (pairs, K, C)
+            total = own.sum(axis=1)
+            share = posterior[touched.baskets[part]] / np.where(total > 0, total, 1.0)
+            states[part] = np.einsum("pkc,pc->pk", own, share)
         pair, items = self.patterns.items_of(touched.families)
         chances = odds[items] if whole else odds[items] / (1 + odds[items])
         return touched.baskets[pair], items, np.einsum("ik,ik->i", chances, states[pair])

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray, Items
+from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.baskets import Baskets
+from ndpp.baskets.labels import check_labels
 from ndpp.errors import InvalidInputError, InvalidKernelError, NoConditionalKernelError, PrecisionError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
-from ndpp.laws.law import Law
 from ndpp.laws.precision import WARN_ERROR, never_together
 from ndpp.laws.support import check_background
 from ndpp.laws.union import WeighedSets
@@ -28,15 +28,14 @@ from ndpp.linalg.scaling import entry_magnitudes
 from ndpp.linalg.schur import NEARLY_SINGULAR, condition_inner, eliminate
 from ndpp.linalg.size_law import tilted_law
 from ndpp.rows import Rows, as_rows
-from ndpp.rows.scaled import Turned
+from ndpp.rows.scaled import Multiplied
 
-ONE_COMPONENT = frozen(np.ones(1))
 IMPLAUSIBLE = 1e30
 """Magnitudes this much larger than the entries of W are none of terms that these are sums of: rounding would have left more."""
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class LowRankKernel(WeighedSets, Law):
+class LowRankKernel(WeighedSets):
     """A nonsymmetric DPP over n items, P(S) ∝ det(L_S), L = X W Xᵀ, with L + Lᵀ positive semidefinite.
 
     Parameters
@@ -73,15 +72,9 @@ class LowRankKernel(WeighedSets, Law):
     array([0.3333, 0.3333, 0.3333])
     """
 
+    weights, names = frozen(np.ones(1)), None  # one component
     parametrisation = "xw"
     stored = {"X", "W"}, {"support", "weights", "background"}
-    X: Any
-    W: FloatArray
-    catalogue: Catalogue
-    background: FloatArray | None
-    _allowed: IntArray | None
-    _magnitudes: FloatArray
-    _normalizers: dict[int, tuple[float, float]]
 
     def __init__(
         self,
@@ -111,18 +104,15 @@ class LowRankKernel(WeighedSets, Law):
         else:
             magnitudes = check_matrix([magnitudes], "magnitudes", shape=(1, d))[0]
         self._fill(
-            X if rows is not None else frozen(X), frozen(np.array(W)), Catalogue.checked(n, labels),
-            None if background is None else check_background(background, n),
-            None if allowed is None or len(allowed) == n else frozen(allowed), magnitudes,
+            X=X if rows is not None else frozen(X), W=frozen(np.array(W)), _magnitudes=magnitudes,
+            background=None if background is None else check_background(background, n),
+            catalogue=Catalogue(n, check_labels(labels, n)),
+            _allowed=None if allowed is None or len(allowed) == n else frozen(allowed),
         )  # fmt: skip
         self.coordinates  # noqa: B018  raises if the kernel is invalid
 
-    def _fill(self, X: Any, W: Any, catalogue: Any, background: Any, allowed: Any, magnitudes: Any) -> None:
-        values = {
-            "X": X, "W": W, "catalogue": catalogue, "background": background, "_allowed": allowed, "_magnitudes": magnitudes,
-            "_normalizers": {}, "weights": ONE_COMPONENT, "names": None,
-        }  # fmt: skip
-        for name, value in values.items():
+    def _fill(self, **values: Any) -> None:
+        for name, value in {**values, "_normalizers": {}}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -147,8 +137,8 @@ class LowRankKernel(WeighedSets, Law):
         if self.background is None:
             return self
         kernel = object.__new__(LowRankKernel)
-        kernel._fill(self._scaled, self.W, self.catalogue, None, self._allowed, self._magnitudes)
-        kernel.__dict__["coordinates"] = self.coordinates
+        same = {name: getattr(self, name) for name in ("W", "catalogue", "coordinates", "_allowed", "_magnitudes")}
+        kernel._fill(X=self._scaled, background=None, **same)
         return kernel
 
     def without_background(self) -> LowRankKernel:
@@ -184,9 +174,6 @@ class LowRankKernel(WeighedSets, Law):
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         return np.array([self.log_mass(ids, size)])
-
-    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
-        return self._inclusions(ids, size)
 
     # -- files ---------------------------------------------------------------------------------------------------------------
 
@@ -277,12 +264,5 @@ class LowRankKernel(WeighedSets, Law):
                 "Rescale X, or drop its smallest directions."
             )
         G, W, magnitudes = remainder.kernel(coords.noise)
-        X = Turned(self.X, coords.to_q, G)
+        X = Multiplied(self.X, None, coords.to_q, G)
         return self._with(W, others, magnitudes, X=X if isinstance(self.X, Rows) else X.read())
-
-    def _with(
-        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
-    ) -> LowRankKernel:
-        X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
-        odds = None if self.background is None or not self.background[support].any() else rho * self.background
-        return LowRankKernel(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)

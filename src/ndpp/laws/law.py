@@ -371,4 +371,5 @@ class Law(ABC):
 
 def log_sum(values: AnyArray) -> float:
     """Return log Σ exp of the values, −inf if all of them are."""
-    return float(logsumexp(values)) if np.max(values) > -np.inf else -np.inf
+    top = float(np.max(values))
+    return top + float(np.log(np.exp(values - top).sum())) if top > -np.inf else -np.inf

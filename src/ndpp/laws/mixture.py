@@ -18,7 +18,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.baskets.labels import check_labels
-from ndpp.errors import InvalidInputError, ZeroProbabilityError
+from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabilityError
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
@@ -28,6 +28,8 @@ WEIGHT_TOLERANCE = 1e-6
 """How far the sum of the weights may be from one."""
 RARE_SIZE = 1e-4
 """Sizes with a smaller probability are computed component by component, to full relative accuracy."""
+ROUNDED = 1e-20
+"""A component of this weight that could not have the given items by themselves cannot have them at all, up to rounding."""
 MEMORY = 2**31
 """Default for the maximum number of bytes of prepared components."""
 
@@ -94,9 +96,7 @@ class Mixture(Law):
             )
         total = math.fsum(values)  # exact up to one rounding: weights that were divided once are left as they are
         self.weights = frozen(values if abs(total - 1) <= np.finfo(np.float64).eps else values / total)
-        self.names = check_labels(names)
-        if self.names is not None and len(self.names) != n_components:
-            raise InvalidInputError(f"names must be {n_components}, one per component; got {len(self.names)}")
+        self.names = check_labels(names, n_components, name="names", of="component")
 
     @staticmethod
     def tied(
@@ -227,8 +227,16 @@ class Mixture(Law):
         return Mixture([self.components[c] for c in which], weights, names=names)
 
     def _given(self, ids: IntArray) -> Mixture:
-        """Return all components given items, with the weights that they had."""
-        return Mixture([kernel.condition(ids) for kernel in self.components], self.weights, names=self.names)
+        """Return all components given items, with the weights that they had; without those that have them by rounding alone."""
+        kernels: dict[int, LowRankKernel] = {}
+        for c, kernel in enumerate(self.components):
+            try:
+                kernels[c] = kernel.condition(ids)
+            except NoConditionalKernelError:
+                if self.weights[c] > ROUNDED:
+                    raise
+        names = None if self.names is None else [self.names[c] for c in kernels]
+        return Mixture(list(kernels.values()), self.weights[list(kernels)], names=names)
 
     def _restricted(self, ids: IntArray) -> Mixture:
         """Return all components without other items, with the weights that they had."""

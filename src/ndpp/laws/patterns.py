@@ -113,14 +113,6 @@ class Patterns:
         sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
         return np.asarray(sums @ log1p(np.multiply.outer(self.odds[item, column], z)))
 
-    def by_family(self, values: AnyArray) -> AnyArray:
-        """Return the sum over the states of each family of ``values`` (M, m), shape (F, m)."""
-        one = np.ones(len(self.states))
-        sums = sparse.csr_array(
-            (one, (self.states, np.arange(len(one)))), shape=(self.n_families, len(one))
-        )  # a sparse sum, since some families may have no state
-        return np.asarray(sums @ values)
-
     @cached_property
     def members(self) -> list[IntArray]:
         """The items of each family."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,23 +36,16 @@ class Components(Sequence[Any]):
         return self.mixture.single(range(len(self))[which])
 
 
-class Untied(NamedTuple):
-    """Rows of ties Q (m, r) as they would be without ties, of some components, each (components, m).
-
-    The probability that a row is touched; and the mean and the variance of its number of items.
-    """
-
-    Q: FloatArray
-    p: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-
-
 class SharedTies(Mixture):
     """Base class: components with odds of their own, rows of ``odds``, and the ties of one ``base`` for all."""
 
     odds: AnyArray
     base: LowRankKernel
+    _drawers: Any = None
+    """What samplers have prepared of the components."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_drawers"}
 
     @property
     def components(self) -> Components:
@@ -67,25 +60,28 @@ class SharedTies(Mixture):
         own = {"background": None, "odds": self.odds, "component_weights": self.weights}  # the background is all ones
         return self.base._arrays() | own
 
-    # -- hooks: items have rows of ties, and may share them --------------------------------------------------------------------
+    # -- hooks: every item has a row of ties of its own, unless a subclass has items share them ---------------------------------
 
     @property
-    @abstractmethod
     def touched(self) -> Any:
         """The :class:`~ndpp.laws.tied.TiedMixture` of the rows that a set touches: of items, or of families of them."""
+        return self
 
-    @property
-    @abstractmethod
+    @cached_property
     def row_of(self) -> IntArray | None:
         """The position, in the support of the base, of the row of every item that can occur; None if it is that of the item."""
+        if self.base.n_rows == self.n_items:
+            return None
+        return np.searchsorted(self.base.support, np.arange(self.n_items)).clip(max=self.base.n_rows - 1)
 
-    @abstractmethod
     def touched_rows(self, baskets: Baskets) -> tuple[Baskets, Any]:
         """Return the rows that baskets J touch, as baskets, and log P_c(J ⊆ S | these rows are touched)."""
+        return baskets, 0.0
 
-    @abstractmethod
     def masses(self, components: Any = slice(None)) -> FloatArray:
         """Return the weight of the sets of its row that contain an item, relative to none of the row, shape (C, n_items)."""
+        odds = np.asarray(self.odds[components], np.float64)
+        return odds if self.row_of is None else np.where(self.base.can_occur(np.arange(self.n_items)), odds, 0.0)
 
     @property
     def odds_alone(self) -> FloatArray:
@@ -119,15 +115,12 @@ class SharedTies(Mixture):
     def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
         """Return Σ_c share_c P_c(a ∈ S | ids ⊆ S) of sets with ``left`` further items."""
 
-    def _inclusions(self, forms: FloatArray, components: Any = slice(None)) -> FloatArray:
-        """Return P_c(a ∈ S) from x_aᵀ N_c x_a of the rows."""
-        rest = 1 / (1 + self.touched.tilted_odds(0.0, components))
-        return self.masses(components) * self.by_item(rest * (1 + forms * rest))
-
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items). O(C n r²), once."""
         self.touched.check_precision(factor=10.0)
-        return clip_probabilities(self._inclusions(self.touched._forms), "inclusion probabilities")
+        rest = 1 / (1 + self.touched.tilted_odds(0.0))
+        found = self.masses() * self.by_item(rest * (1 + self.touched._forms * rest))
+        return clip_probabilities(found, "inclusion probabilities")
 
     # What begun baskets look up for every item and component, each of shape (n_items, C); see ndpp.laws.begun.
 
@@ -163,34 +156,40 @@ class SharedTies(Mixture):
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         """Return the size of the sets of component c with its odds times ρ; calls with the same ρ share what they keep in ``kept``."""
 
-    def _tilted_to(self, c: int, size: int, start: float = 0.0) -> Tilted:
-        return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), start, max_step=10.0)
+    def _tilted_to(self, c: int, size: int) -> Tilted:
+        return tilted_to(size, lambda log_tilt: self._tilted(c, log_tilt, {}), max_step=10.0)
 
     @abstractmethod
-    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
-        """Yield all rows of ties, some at a time, of components with the odds ρ_c times theirs."""
+    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[tuple[FloatArray, ...]]:
+        """Yield all rows of ties, some at a time: Q (m, r), and what they are without ties, shape (components, m), if the odds are ρ_c o_c.
 
-    def tilts(self, size: int) -> FloatArray:
-        """Return log ρ_c under which about ``size`` items are expected of each component: a guess, which serves proposals only.
+        These are the probability that a row is touched, and the mean and the variance of its number of items.
+        """
+
+    def size_moments(self, log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return guesses of the mean and the variance of the size of some components with odds ρ_c o_c, which serve proposals only.
 
         Σ p q qᵀ under ρ is taken for a multiple of that under ρ = 1, and what ties add to an item for the same as to all others.
         """
-        ties, tiny = self.touched, np.finfo(float).tiny
+        ties, tiny, sums = self.touched, np.finfo(float).tiny, np.zeros((4, len(which)))
+        for Q, p, mean, variance in self._untied(log_tilt, which):
+            weight = (Q**2).sum(axis=1)
+            sums += mean.sum(axis=1), variance.sum(axis=1), p @ weight, ((1 - p) * mean) @ weight
+        alone, variance, together, added = sums
+        A = ties._state.A[which]
+        scale, share = together / np.trace(A, axis1=1, axis2=2).clip(tiny), added / together.clip(tiny)
+        R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
+        tied = np.trace(R, axis1=1, axis2=2)
+        return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
 
-        def moments(log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
-            sums = np.zeros((4, len(which)))
-            for Q, p, mean, variance in self._untied(log_tilt, which):
-                weight = (Q**2).sum(axis=1)
-                sums += mean.sum(axis=1), variance.sum(axis=1), p @ weight, ((1 - p) * mean) @ weight
-            alone, variance, together, added = sums
-            A = ties._state.A[which]
-            scale, share = together / np.trace(A, axis1=1, axis2=2).clip(tiny), added / together.clip(tiny)
-            R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
-            tied = np.trace(R, axis1=1, axis2=2)
-            return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
+    def tilts(self, size: int, *, unit: float = 0.0) -> FloatArray:
+        """Return log ρ_c under which about ``size`` items are expected of each component, as far as is guessed; multiples of ``unit``."""
+        wanted = min(max(size, 0.3), int(self.largest.max()) - 0.3)
+        return solve_tilts(self.size_moments, wanted, np.zeros(len(self.odds)), max_step=10.0, unit=unit)
 
-        most = int(self.largest.max()) - 0.3
-        return solve_tilts(moments, min(max(size, 0.3), most), np.zeros(len(self.odds)), max_step=10.0)
+    def largest_given(self, ids: IntArray) -> IntArray:
+        """Return the largest number of items in addition to the given ones in each component."""
+        return self.largest - len(ids)
 
     @property
     def _sizes(self) -> FloatArray:

@@ -14,11 +14,11 @@ import numpy as np
 from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_items, check_matrix, frozen
 from ndpp.errors import InvalidInputError, RowsUnavailableError, ZeroProbabilityError
-from ndpp.laws.catalogue import Catalogue
+from ndpp.laws.law import Law
 from ndpp.linalg.coordinates import Coordinates, coordinates
 from ndpp.linalg.factor import row_blocks
 from ndpp.rows import Part, Rows
-from ndpp.rows.scaled import Scaled
+from ndpp.rows.scaled import Multiplied
 
 DENSE_ITEMS = 30_000
 """With more items, L is not formed as a matrix (7 GB)."""
@@ -30,7 +30,7 @@ CHANGED_SUM = 1e-6
 """Relative difference of a sum over q that shows the same, where Q is kept."""
 
 
-class ItemRows:
+class ItemRows(Law):
     """The items of a kernel L = diag(δ) + X W Xᵀ: ids, rows of X, and rows of Q.
 
     Q spans the rows x_i / √(1 + δ_i): those of T, the items of a sample that come together. Without a background δ it spans X.
@@ -38,15 +38,9 @@ class ItemRows:
 
     X: AnyArray | Rows
     W: FloatArray
-    catalogue: Catalogue
     background: FloatArray | None
     _allowed: IntArray | None  # None: all items; saves an array of 8 n bytes
     _magnitudes: FloatArray
-
-    @property
-    def n_items(self) -> int:
-        """Number of items in the catalogue."""
-        return int(self.X.shape[0])
 
     @property
     def n_rows(self) -> int:
@@ -64,7 +58,7 @@ class ItemRows:
 
     def rows_of(self, items: Items, name: str = "items") -> IntArray:
         """Return the rows of the support of these items, in the same order."""
-        ids = check_items(items, self.catalogue, name)
+        ids = check_items(items, self, name)
         outside = ids[~self.can_occur(ids)]
         if outside.size:
             raise ZeroProbabilityError(
@@ -91,12 +85,15 @@ class ItemRows:
     @cached_property
     def _scaled(self) -> AnyArray | Rows:
         """The rows x_i / √(1 + δ_i)."""
-        return self.X if self.background is None else Scaled(self.X, 1 / np.sqrt(1 + self.background))
+        return self.X if self.background is None else Multiplied(self.X, 1 / np.sqrt(1 + self.background))
 
     @cached_property
     def _factor(self) -> AnyArray | Rows:
         """These rows on the support."""
-        return self._scaled if self._allowed is None else _part(self._scaled, self._allowed)
+        source, ids = self._scaled, self._allowed
+        if ids is None:
+            return source
+        return Part(source, ids) if isinstance(source, Rows) else frozen(source[ids])
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -113,13 +110,9 @@ class ItemRows:
         """The size of the largest set: the rank, if there is no background."""
         return np.array([min(self.n_rows, int(np.count_nonzero(self.odds)) + self.rank)])
 
-    def x_rows(self, rows: IntArray) -> FloatArray:
-        """Return rows of X, in double precision."""
-        return _take(self.X, self.catalogue_ids(rows))
-
     def known_rows(self, rows: IntArray) -> FloatArray:
         """Return rows of X; raise if Q is kept and shows that they have changed since the kernel was prepared. O(d) per row."""
-        x, Q = self.x_rows(rows), self.coordinates.Q
+        x, Q = _take(self.X, self.catalogue_ids(rows)), self.coordinates.Q
         if Q is not None:
             (total, most), scale = self._probe, 1 / np.sqrt(1 + self.odds[rows])
             changed = np.abs((x @ total) * scale - Q[rows].sum(axis=1)) > CHANGED_SUM * (np.abs(x) @ most) * scale
@@ -132,13 +125,16 @@ class ItemRows:
         return self.coordinates.to_q.sum(axis=1), np.abs(self.coordinates.to_q).sum(axis=1)
 
     def q_rows(self, rows: IntArray) -> FloatArray:
-        """Return rows of Q, shape (len(rows), rank)."""
+        """Return rows of Q, shape (len(rows), rank); raise if a store gives other rows of X than those the kernel was prepared with."""
         coords = self.coordinates
         if coords.Q is not None:
             return coords.Q[rows]
         Q = _take(self._scaled, self.catalogue_ids(rows)) @ coords.to_q
         if isinstance(self._scaled, Rows) and len(rows) > 1:  # a single row was usually fetched and checked just before
-            self._check_unchanged(rows, Q)
+            wanted = coords.leverage[rows]
+            changed = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
+            if changed.any():
+                raise self._changed(rows[changed])
         return Q
 
     def row_noise(self, rows: IntArray, norms: FloatArray) -> FloatArray:
@@ -185,9 +181,9 @@ class ItemRows:
 
     def to_dense(self) -> FloatArray:
         """Return L as an (n, n) array; rows and columns of items that cannot occur are zero."""
-        if self.n_items > DENSE_ITEMS:
+        if len(self.X) > DENSE_ITEMS:
             raise InvalidInputError(
-                f"L would take {8e-9 * self.n_items**2:.3g} GB for {self.n_items} items; to_dense is for at most {DENSE_ITEMS}. "
+                f"L would take {8e-9 * len(self.X) ** 2:.3g} GB for {len(self.X)} items; to_dense is for at most {DENSE_ITEMS}. "
                 "Everything else is computed from X and W; ask for blocks of L as X[rows] W X[columns]ᵀ."
             )
         X = np.zeros(self.X.shape)
@@ -195,13 +191,6 @@ class ItemRows:
         L = X @ np.asarray(self.W, np.float64) @ X.T
         L[self.support, self.support] += self.odds
         return np.asarray(L)
-
-    def _check_unchanged(self, rows: IntArray, Q: FloatArray) -> None:
-        """Raise if rows of X have changed since the kernel was prepared: a store may have been replaced, or have lost chunks."""
-        wanted = self.coordinates.leverage[rows]
-        different = np.abs(np.einsum("ij,ij->i", Q, Q) - wanted) > CHANGED * wanted + 1e-12
-        if different.any():
-            raise self._changed(rows[different])
 
     def _changed(self, rows: IntArray) -> RowsUnavailableError:
         store = self.X.name if isinstance(self.X, Rows) else "the array"
@@ -213,10 +202,6 @@ class ItemRows:
 
 def _take(source: AnyArray | Rows, ids: IntArray) -> FloatArray:
     return np.asarray(source.take(ids) if isinstance(source, Rows) else source[ids], np.float64)
-
-
-def _part(source: AnyArray | Rows, ids: IntArray) -> AnyArray | Rows:
-    return Part(source, ids) if isinstance(source, Rows) else frozen(source[ids])
 
 
 def _times(vectors: FloatArray, part: AnyArray) -> FloatArray:

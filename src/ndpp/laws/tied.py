@@ -17,7 +17,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
@@ -26,12 +25,13 @@ from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import SharedTies, Untied
+from ndpp.laws.shared import SharedTies
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS, rounding_of
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
-from ndpp.rows.scaled import Scaled
+from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
 """Larger odds count as these: the item is in for certain."""
@@ -98,43 +98,22 @@ class TiedMixture(SharedTies):
         """Return the kernel ρL of component c, which shares X with the others."""
         odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
         options: dict[str, Any] = {"support": base._allowed, "magnitudes": base._magnitudes, "background": odds}
-        return LowRankKernel(Scaled(base.X, np.sqrt(odds), is_shared=True), base.W, labels=base.labels, **options)
+        return LowRankKernel(Multiplied(base.X, np.sqrt(odds), is_shared=True), base.W, labels=base.labels, **options)
 
     @cached_property
     def largest(self) -> IntArray:
         """The largest set of each component: that of all items with positive odds, any part of which is possible, too."""
         return np.asarray(np.count_nonzero(self.odds[:, self.base.support], axis=1))
 
-    @property
-    def touched(self) -> TiedMixture:
-        """The mixture itself: every item has a row of its own."""
-        return self
-
-    def touched_rows(self, baskets: Baskets) -> tuple[Baskets, float]:
-        """Return the baskets themselves."""
-        return baskets, 0.0
-
-    def masses(self, components: Any = slice(None)) -> FloatArray:
-        """Return the odds, 0 for items that never occur."""
-        odds = np.asarray(self.odds[components], np.float64)
-        return odds if self.row_of is None else np.where(self.base.can_occur(np.arange(self.n_items)), odds, 0.0)
-
-    @cached_property
-    def row_of(self) -> IntArray | None:
-        """The position of each item in the support."""
-        if self.base.n_rows == self.n_items:
-            return None
-        return np.searchsorted(self.base.support, np.arange(self.n_items)).clip(max=self.base.n_rows - 1)
-
     # -- all components at once ----------------------------------------------------------------------------------------------
 
     @cached_property
     def _state(self) -> _State:
-        A = self._grams(0.0)
+        log_ones, A = self._sums(0.0)
         system = self._system(A)
         inverse = np.asarray(np.linalg.inv(system), np.float64)
         errors = self._rounding(A, system, inverse)
-        return _State(A, self.core @ inverse, self._log_ones(0.0) + _log_dets(system), errors)
+        return _State(A, self.core @ inverse, log_ones + _log_dets(system), errors)
 
     def _rounding(self, A: FloatArray, system: FloatArray, inverse: FloatArray) -> FloatArray:
         """Estimate the error of log det(I + A W): that of the elimination, and tr (I + A W)⁻¹ A δW with rounding errors δW."""
@@ -167,7 +146,8 @@ class TiedMixture(SharedTies):
         """Return log det(I + ρ_c L_c) of every component, ρ = 1 if not given."""
         if np.ndim(log_tilt) == 0 and log_tilt == 0.0:
             return self._state.log_z if self.known is None else self.known
-        return self._log_ones(log_tilt) + _log_dets(self._system(self._grams(log_tilt)))
+        log_ones, A = self._sums(log_tilt)
+        return log_ones + _log_dets(self._system(A))
 
     def tilted_odds(self, log_tilt: Any, components: Any = slice(None), rows: Any = slice(None)) -> FloatArray:
         """Return ρ_c o_ci of some components for rows of the support; one ρ for all, or one per component."""
@@ -175,22 +155,19 @@ class TiedMixture(SharedTies):
         with np.errstate(over="ignore"):
             return np.minimum(odds * np.exp(np.reshape(log_tilt, (-1, 1))), MOST_ODDS)
 
-    def _log_ones(self, log_tilt: Any) -> FloatArray:
-        parts = (np.log1p(self.tilted_odds(log_tilt, rows=rows)).sum(axis=1) for rows, _ in self._pairs(products=False))
-        return np.asarray(np.sum(list(parts), axis=0))
-
-    def _grams(self, log_tilt: Any) -> FloatArray:
-        """Return Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
-        r = len(self.core)
+    def _sums(self, log_tilt: Any) -> tuple[FloatArray, FloatArray]:
+        """Return Σ_i log(1 + ρ_c o_ci) and Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
+        r, log_ones = len(self.core), np.zeros(len(self.odds))
         total = np.zeros((len(self.odds), r * (r + 1) // 2))
         for rows, pairs in self._pairs():
             odds = self.tilted_odds(log_tilt, rows=rows)
+            log_ones += np.log1p(odds).sum(axis=1)
             total += (odds / (1 + odds)) @ pairs
         upper = np.triu_indices(r)
         A = np.zeros((len(self.odds), r, r))
         A[:, upper[0], upper[1]] = total
         A[:, upper[1], upper[0]] = total
-        return A
+        return log_ones, A
 
     def _pairs(self, *, products: bool = True) -> Iterator[tuple[slice, FloatArray]]:
         """Yield some rows of the support and q_ia q_ib for a ≤ b."""
@@ -201,12 +178,12 @@ class TiedMixture(SharedTies):
                 q = Q[start : start + step]
                 yield slice(block.start + start, block.start + start + len(q)), _products(q) if products else q
 
-    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[Untied]:
+    def _untied(self, log_tilt: FloatArray, which: IntArray) -> Iterator[tuple[FloatArray, ...]]:
         """Yield some items at a time."""
         for rows, Q in self._pairs(products=False):
             odds = self.tilted_odds(log_tilt, which, rows)
             p = odds / (1 + odds)
-            yield Untied(Q, p, p, p / (1 + odds))
+            yield Q, p, p, p / (1 + odds)
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         if log_tilt:
@@ -236,25 +213,20 @@ class TiedMixture(SharedTies):
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         if size is not None and len(ids) == 0:
             return super()._log_started(ids, size)
-        if size is not None:
-            within = self._log_contained(ids)
-            rest = self._rest(ids, within)
-            if rest is None:
-                return np.where(size == len(ids), within, -np.inf)
-            return within + rest._log_sizes(size - len(ids))
-        return self._log_contained(ids)
-
-    def _rest(self, ids: IntArray, log_contained: FloatArray) -> TiedMixture | None:
-        """Return all components given items, from log P_c(ids ⊆ S); None if nothing is left, or if the items never occur together."""
-        log_weights = self._log_weights + log_contained
-        if len(ids) == 0 or len(ids) == self.base.n_rows or log_weights.max() == -np.inf:
-            return self if len(ids) == 0 else None
-        return TiedMixture(self.odds, self.base.condition(ids), np.exp(log_weights - logsumexp(log_weights)))
+        within = self._log_contained(ids)
+        if size is None:
+            return within
+        log_weights = self._log_weights + within
+        if len(ids) == self.base.n_rows or log_weights.max() == -np.inf:
+            return np.where(size == len(ids), within, -np.inf)
+        rest = TiedMixture(self.odds, self.base.condition(ids), np.exp(log_weights - log_sum(log_weights)))
+        return within + rest._log_sizes(size - len(ids))
 
     def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
-        rest, out = self._rest(ids, np.zeros(len(self.weights))), np.zeros(self.n_items)
-        if rest is None or not left:
+        out = np.zeros(self.n_items)
+        if not left:
             return out
+        rest = self._given(ids) if len(ids) else self
         odds = self.odds[active] * np.exp(rest.tilts(left)[active])[:, None]
         tilted = TiedMixture(odds, rest.base, shares / shares.sum())
         for i, (c, share) in enumerate(zip(active.tolist(), shares)):

@@ -13,7 +13,6 @@ log e_k comes from the kernel ρL, with ρ chosen so that k items are expected: 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any, Self
@@ -27,7 +26,7 @@ from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
 from ndpp.linalg.coordinates import coordinates
-from ndpp.linalg.scaling import EPS, quadratic_forms
+from ndpp.linalg.scaling import EPS, entry_magnitudes, quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
 from ndpp.linalg.size_law import (
     ZERO_WEIGHT,
@@ -47,17 +46,21 @@ class WeighedSets(ItemRows):
 
     _normalizers: dict[int, tuple[float, float]]
 
-    @abstractmethod
     def _with(
         self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
     ) -> Self:
         """Return the kernel with another W on part of the catalogue, and its background times ``rho``."""
+        X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
+        odds = None if self.background is None or not self.background[support].any() else rho * self.background
+        kind: Any = type(self)
+        made: Self = kind(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
+        return made
 
     # -- one set -------------------------------------------------------------------------------------------------------------
 
     def log_det(self, items: Items) -> float:
         """Return log det(L_S), −inf if it is zero. O(k²r + kr²), with a background O(k²d + k³)."""
-        ids = check_items(items, self.catalogue)
+        ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
         value, error = self._log_det(ids)
@@ -78,19 +81,22 @@ class WeighedSets(ItemRows):
         odds, x = self.background[ids], np.array(self.known_rows(self.rows_of(ids)))
         alone = odds > 0
         x[alone] /= np.sqrt(odds[alone])[:, None]
-        value, error = self._log_sum(x, alone)
-        if (
-            error > WARN_ERROR
-        ):  # a bound, usually far too high: see how far the result moves with roundings of another kind
-            rng = np.random.default_rng(0)
-            nearby = [x * (1 + EPS * rng.integers(-2, 3, x.shape)) for _ in range(2)]
-            moved = [abs(self._log_sum(near[::-1], alone[::-1])[0] - value) for near in nearby]
+        value, error = self._log_sum(x, alone, self.W)
+        if error > WARN_ERROR:  # a bound, usually far too high: see how far the result moves with other roundings
+            rng, terms = np.random.default_rng(0), self._magnitudes
+            # A conditional W is as inexact as the terms that it was computed from; that of the user is exact.
+            blur = np.sqrt(np.where(terms > 2 * entry_magnitudes(self.W), terms, 0.0))
+            moved = []
+            for _ in range(2):
+                near = x * (1 + EPS * rng.integers(-2, 3, x.shape))
+                W = self.W + EPS * np.outer(blur, blur) * rng.uniform(-1, 1, self.W.shape)
+                moved.append(abs(self._log_sum(near[::-1], alone[::-1], W)[0] - value))
             error = min(error, MARGIN * max(moved))
         return float(np.log(odds[alone]).sum()) + value, error
 
-    def _log_sum(self, x: FloatArray, alone: BoolArray) -> tuple[float, float]:
+    def _log_sum(self, x: FloatArray, alone: BoolArray, W: FloatArray) -> tuple[float, float]:
         """Return log of the sum of the minors of x W xᵀ over all sets that hold the items that do not come alone, and its error."""
-        coords = coordinates(x, self.W, magnitudes=self._magnitudes)
+        coords = coordinates(x, W, magnitudes=self._magnitudes)
         if coords.rank == 0:
             return 0.0 if alone.all() else -np.inf, 0.0
         assert coords.Q is not None
@@ -153,21 +159,20 @@ class WeighedSets(ItemRows):
     def given_alone(self, items: Items) -> tuple[Self | None, IntArray]:
         """Return the kernel given those of the items that have a background (None: no item is left), and the other items."""
         ids = self.catalogue_ids(self.rows_of(items, "given"))
-        alone = np.zeros(len(ids), bool) if self.background is None else self.background[ids] > 0
-        if len(ids) == self.n_rows and alone.all():
+        if self.background is None or not self.background[ids].any():
+            return self, ids
+        alone = self.background[ids] > 0
+        given = ids[alone]
+        if len(given) == self.n_rows:
             return None, ids[:0]
-        return (self._given_alone(ids[alone]) if alone.any() else self), ids[~alone]
-
-    def _given_alone(self, ids: IntArray) -> Self:
-        """Return the kernel given items with δ > 0: W' = W − W Y(I + YᵀWY)⁻¹YᵀW, the columns of Y spanning the rows x_i / √δ_i."""
-        assert self.background is not None
-        x = self.known_rows(self.rows_of(ids)) / np.sqrt(self.background[ids])[:, None]
+        x = self.known_rows(self.rows_of(given)) / np.sqrt(self.background[given])[:, None]
         W, magnitudes = condition_inner_with_background(np.asarray(self.W, np.float64), x, self._magnitudes)
-        return self._with(W, np.setdiff1d(self.support, ids), np.maximum(self._magnitudes, magnitudes))
+        rest = self._with(W, np.setdiff1d(self.support, given), np.maximum(self._magnitudes, magnitudes))
+        return rest, ids[~alone]
 
     def log_mass(self, items: Items = (), size: int | None = None) -> float:
         """Return log Σ det(L_S) over the sets that contain these items, of any size or of one; −inf where there is none."""
-        ids = check_items(items, self.catalogue)
+        ids = check_items(items, self)
         if not self.can_occur(ids).all():
             return -np.inf
         rest, tied = self.given_alone(ids)
@@ -183,15 +188,14 @@ class WeighedSets(ItemRows):
         say_precision(error, f"sets of size {size}")
         return value
 
-    def _inclusions(self, ids: IntArray, size: int | None) -> FloatArray:
-        """Return P(a ∈ S | ids ⊆ S) of every item of the catalogue other than ``ids``, of all sets or of those of one size."""
+    def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         rest, tied = self.given_alone(ids)
         size = None if size is None else size - (len(ids) - len(tied))
         out = np.zeros(self.n_items)
         if rest is None or size == len(tied):
             return out
         if rest is not self:
-            return rest._inclusions(tied, size)
+            return rest._mean_inclusions(tied, size, active, shares)
         if size is not None and self.background is not None:
             out[self.support] = self.tilted_for(size, tied).law.inclusions(size - len(tied))
             return out
@@ -206,7 +210,7 @@ class WeighedSets(ItemRows):
         out, at = np.zeros((len(first), len(second))), [self.can_occur(items) for items in (first, second)]
         rows = [self.rows_of(items[possible]) for items, possible in zip((first, second), at)]
         q, other = (self.q_rows(places) for places in rows)
-        R = tilted_law(self.coordinates, 1.0).marginal
+        R = self._law.marginal
         covariance = -((q @ R) @ other.T) * ((q @ R.T) @ other.T)  # K_ab = √((1 − p_a)(1 − p_b)) q_a R q_b
         out[np.ix_(*at)] = covariance / np.outer(*(1 + self.odds[places] for places in rows))
         return out
@@ -259,15 +263,12 @@ class WeighedSets(ItemRows):
         p = self.odds / (1 + self.odds)
         return (Coins(p[block], Q * np.sqrt(1 - p[block])[:, None]) for block, Q in self.q_blocks())
 
-    def tilted(self, rho: float) -> Self:
-        """Return the kernel ρL: the same distribution of sets of one size, and another distribution of sizes."""
-        return self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, rho=rho)
-
     def tilted_for(self, size: int, tied: Items) -> Tilted:
-        """Return ρL with about ``size`` items expected, given that ``tied`` are in."""
+        """Return ρL with about ``size`` items expected, given that ``tied`` are in: sets of one size have the same distribution."""
 
         def at(log_tilt: float) -> Tilted:
-            kernel = self.tilted(float(np.exp(log_tilt)))
+            rho = float(np.exp(log_tilt))
+            kernel = self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, rho=rho)
             log_weight = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, kernel._q(tied)).log_weight
             return Tilted(kernel._size_law(tied), log_tilt, log_weight, kernel)
 

@@ -24,8 +24,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.inference import Ranking, Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
 from ndpp.learning.contest import Contest
-from ndpp.learning.objective import Objective, P
-from ndpp.learning.trainer import Trainer, TrainingSettings
+from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
 
 PathLike = str | os.PathLike[str]

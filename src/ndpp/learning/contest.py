@@ -18,8 +18,7 @@ from ndpp.errors import PrecisionError, TrainingInterruptedWarning
 from ndpp.learning import checkpoint
 from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.objective import Objective, P
-from ndpp.learning.trainer import Trainer, TrainingSettings
+from ndpp.learning.trainer import RATE_DROPS, Objective, P, Trainer, TrainingSettings
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
@@ -63,9 +62,10 @@ class Contest(Generic[P]):
 
     @property
     def ended(self) -> str | None:
-        """Why training has ended, None if it goes on."""
-        done = len(self.lead.history) >= self.lead.settings.max_epochs
-        return self.lead.ended or ("max_epochs" if done else None)
+        """Why training has ended, after the last drop of the learning rate or the last epoch; None if it goes on."""
+        if self.lead.drops > RATE_DROPS:
+            return "converged"
+        return "max_epochs" if len(self.lead.history) >= self.lead.settings.max_epochs else None
 
     def epoch(self, bar: ProgressBar) -> None:
         """Run one epoch of each candidate; after the last one of the pilot only the leader stays."""

@@ -26,7 +26,7 @@ from ndpp.learning.models import (
     PopularityStart,
     TrainingStart,
 )
-from ndpp.learning.objective import Objective
+from ndpp.learning.trainer import Objective
 
 DEFAULT_RANK = 200
 
@@ -58,7 +58,8 @@ class LowRankDPP(BasketModel[int, Parameters]):
         return kernel
 
     def _shape(self, baskets: Baskets) -> int:
-        least, most = self._form().ranks(baskets.n_items)
+        form = self._form()
+        least, most = form.least_rank, baskets.n_items if form.is_orthogonal else None
         if self.rank is not None:
             return check_count(self.rank, "rank", least=least, most=most)
         if most is not None and most < least:

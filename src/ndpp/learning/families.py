@@ -34,14 +34,12 @@ MAX_PAIRS = 10**8
 """Most pairs of items that are counted, with repeats; beyond that, families are found in a part of the baskets."""
 
 
-def find_families(
-    rng: np.random.Generator, baskets: Baskets, *, least: float = LEAST_LIKENESS, largest: int = MAX_FAMILY
-) -> IntArray:
+def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
     """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
     order = rng.permutation(len(baskets))
     baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
     likeness = cosines(baskets, extra=EXTRA)
-    likeness.data[likeness.data < least / largest] = 0.0
+    likeness.data[likeness.data < LEAST_LIKENESS / MAX_FAMILY] = 0.0
     likeness.eliminate_zeros()
     families = np.arange(baskets.n_items)
     while True:
@@ -52,7 +50,8 @@ def find_families(
         )
         between = sparse.coo_array(groups.T @ likeness @ groups)
         mean = between.data / (sizes[between.row] * sizes[between.col])
-        fits = (between.row != between.col) & (sizes[between.row] + sizes[between.col] <= largest) & (mean >= least)
+        small = sizes[between.row] + sizes[between.col] <= MAX_FAMILY
+        fits = (between.row != between.col) & small & (mean >= LEAST_LIKENESS)
         row, col, mean = between.row[fits], between.col[fits], mean[fits]
         if not len(row):
             return families
@@ -67,17 +66,15 @@ def find_families(
         families = np.unique(target[families], return_inverse=True)[1]
 
 
-def find_patterns(
-    rng: np.random.Generator, baskets: Baskets, families: IntArray, *, n_states: int = N_STATES
-) -> Patterns:
+def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray) -> Patterns:
     """Return families, renumbered so that those of one item come first, and states of the others by EM on the sets in which they come."""
     sizes = np.bincount(families)
     rank = np.empty(len(sizes), np.int64)
     rank[np.argsort(sizes > 1, kind="stable")] = np.arange(len(sizes))
     families = rank[families]
     n_single = int((sizes == 1).sum())
-    states = np.concatenate([np.arange(n_single), np.repeat(np.arange(n_single, len(sizes)), n_states)])
-    odds = np.zeros((len(families), n_states))
+    states = np.concatenate([np.arange(n_single), np.repeat(np.arange(n_single, len(sizes)), N_STATES)])
+    odds = np.zeros((len(families), N_STATES))
     odds[:, 0] = 1.0
     plain = Patterns(families, states, odds, len(sizes))
     columns = baskets.to_csr().tocsc()
@@ -85,7 +82,7 @@ def find_patterns(
         sets = _sets(columns, members)
         if len(sets) > MAX_SETS:
             sets = sets[rng.choice(len(sets), MAX_SETS, replace=False)]
-        odds[members] = _states(rng, sets, n_states)
+        odds[members] = _states(rng, sets)
     return plain.with_odds(odds)
 
 
@@ -98,13 +95,13 @@ def _sets(columns: Any, members: IntArray) -> FloatArray:
     return sets
 
 
-def _states(rng: np.random.Generator, sets: FloatArray, n_states: int) -> FloatArray:
+def _states(rng: np.random.Generator, sets: FloatArray) -> FloatArray:
     """Return the odds (items, states) of independent items, given that there is one, in each state of a mixture fitted to ``sets``."""
     m = sets.shape[1]
     average = (sets.sum(axis=0) + 0.5) / (len(sets) + 0.5 * m)
-    seeds = sets[rng.choice(len(sets), n_states)] if len(sets) else np.ones((n_states, m))
+    seeds = sets[rng.choice(len(sets), N_STATES)] if len(sets) else np.ones((N_STATES, m))
     chances = np.clip(0.7 * seeds + 0.3 * average, 0.01, 0.95).T
-    share = np.full(n_states, 1 / n_states)
+    share = np.full(N_STATES, 1 / N_STATES)
     for _ in range(ROUNDS):
         odds = chances / (1 - chances)
         joint = sets @ np.log(odds) - np.log(np.expm1(np.log1p(odds).sum(axis=0))) + np.log(share)

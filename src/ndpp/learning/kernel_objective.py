@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -32,42 +32,56 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.learning.batches import Batch, evaluated, pack
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
-from ndpp.learning.objective import Loss, Objective, clone
+from ndpp.learning.trainer import Loss, Objective, clone
 
 JITTER = 1e-5
 """Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
 
 
-class Gradient(NamedTuple):
-    """A value with its gradients in X̂ and in A, the latter as a skew matrix: dvalue = Σ_ij A'_ij dA_ij for skew dA."""
+@dataclass(eq=False)
+class KernelObjective(Objective[Parameters]):
+    """The objective of a kernel of some rank, with its noise; see :class:`ndpp.learning.NDPP` for the settings.
 
-    value: Tensor
-    X: Tensor
-    A: Tensor
-
-
-@dataclass(frozen=True)
-class KernelLoss:
-    """The loss for row scales ``scale`` (n,) and ``n_sym`` symmetric columns, which come first in X̂.
-
-    ``penalties`` (n, d) are α s_i²/μ_i and β s_i²/μ_i, ``noise`` (n, 1) the relative scales r_i.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ndpp.learning.models import NoSkew
-    >>> X = torch.eye(2, dtype=torch.float64)  # symmetric, L = I: all four sets alike
-    >>> loss = KernelLoss(NoSkew(), torch.ones(2, dtype=torch.float64), 2, 0 * X, None, 0.0)
-    >>> np.exp(loss.log_probs(Parameters(X, X.new_zeros(0, 0)), Baskets.from_lists([[0], [0, 1]])))
-    array([0.25, 0.25])
+    Rows have the scales ``scale`` (n,), and ``n_sym`` symmetric columns come first in X̂. ``penalties`` (n, d) are α s_i²/μ_i and
+    β s_i²/μ_i, ``noise_scales`` (n, 1) the relative scales r_i of the noise, None for no noise.
     """
 
+    batch_size: ClassVar[int] = 100
+    max_steps: ClassVar[int] = 200
+    """In large catalogues most items are so rare that Adam, which normalises each gradient, would follow every single occurrence in small
+    batches."""
+
     form: KernelForm
-    scale: Tensor
-    n_sym: int
-    penalties: Tensor
-    noise: Tensor | None
+    init: TrainingStart
+    alpha: float
+    beta: float
     gamma: float
+    noise: float
+    device: str
+    dtype: torch.dtype
+    rank: int
+    training: Baskets
+    validation: Baskets
+    seed: int
+
+    def __post_init__(self) -> None:
+        counts = np.bincount(self.training.indices, minlength=self.training.n_items).astype(float)
+        scale = self.init.scale(counts, len(self.training))
+        rng, mean_size = np.random.default_rng([self.seed, 1]), float(self.training.sizes.mean())
+        self.start = Parameters(*map(self._tensor, self.init.parameters(rng, self.form, scale, self.rank, mean_size)))
+        self.scale, (self.n_sym, n_skew) = self._tensor(scale), self.form.columns(self.rank)
+        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
+        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([self.alpha, self.beta], [self.n_sym, n_skew]))
+        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
+        noise = self.noise / (1 + (counts[:, None] / self.rank) ** 2)
+        self.penalties = self._tensor(penalties)
+        self.noise_scales = self._tensor(noise) if noise.any() else None
+        self.rates, self.n_baskets = (1.0, self.form.skew_rate), len(self.training)
+        self.generator = torch.Generator(device=self.start.X.device).manual_seed(self.seed)
+        self.deviations: Tensor | None = None
+
+    def _tensor(self, values: FloatArray | Tensor) -> Tensor:
+        return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
 
     def at(self, parameters: Parameters, batch: Batch, *, noise: Tensor | None = None) -> Loss[Parameters]:
         """Return the loss and its gradient at x̂_i or, with ``noise`` of relative scale r_i, at (x̂_i + noise)/√(1 + r_i²).
@@ -75,26 +89,27 @@ class KernelLoss:
         The noise may be in single precision.
         """
         X, A = parameters.X, self.form.matrix(parameters.skew)
-        shrink = X.new_ones(1) if noise is None or self.noise is None else (1 + self.noise**2).rsqrt()
+        shrink = X.new_ones(1) if noise is None or self.noise_scales is None else (1 + self.noise_scales**2).rsqrt()
         at = X if noise is None else (X + noise).mul_(shrink)
-        above, below = self.log_normalizer_gradient(at, A), self.log_dets_gradient(at, A, batch)
+        above, above_X, above_A = self.log_normalizer_gradient(at, A)
+        below, below_X, below_A = self.log_dets_gradient(at, A, batch)
         decay = self.penalties * X
-        in_X = above.X.sub_(below.X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
+        in_X = above_X.sub_(below_X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
         penalty, in_penalty = self.form.penalty(parameters.skew)
-        in_skew = self.form.pull_back(parameters.skew, above.A - below.A / batch.n_baskets) + self.gamma * in_penalty
-        value = above.value - (below.value + self._log_scales(batch).sum()) / batch.n_baskets
+        in_skew = self.form.pull_back(parameters.skew, above_A - below_A / batch.n_baskets) + self.gamma * in_penalty
+        value = above - (below + self._log_scales(batch).sum()) / batch.n_baskets
         value = value + torch.dot(decay.view(-1), X.reshape(-1)) + self.gamma * penalty
         return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
 
-    def log_probs(self, parameters: Parameters, baskets: Baskets) -> FloatArray:
-        """Return log P of each basket, in order; −inf for impossible baskets."""
+    def log_probs(self, parameters: Parameters) -> FloatArray:
+        """Return log P of each validation basket, −inf for impossible ones."""
         X, A = parameters.X, self.form.matrix(parameters.skew)
         log_normalizer: Tensor = torch.linalg.slogdet(self._inner(self._gram(X)[1], A))[1]
 
         def log_probs(which: IntArray) -> Tensor:
-            return self._log_dets(X, A, pack(baskets, which, device=X.device)) - log_normalizer
+            return self._log_dets(X, A, pack(self.validation, which, device=X.device)) - log_normalizer
 
-        return evaluated(baskets.sizes, log_probs)
+        return evaluated(self.validation.sizes, log_probs)
 
     def _log_dets(self, X: Tensor, A: Tensor, batch: Batch) -> Tensor:
         """Return log det L_Y of each basket, in the order of the batch."""
@@ -107,8 +122,8 @@ class KernelLoss:
             out.append(torch.where(sign > 0, log_abs, -torch.inf) + shifts[here].view(G.shape[:2]).sum(1))
         return torch.cat(out)
 
-    def log_normalizer_gradient(self, X: Tensor, A: Tensor) -> Gradient:
-        """Return log det(I + W C) and its gradient."""
+    def log_normalizer_gradient(self, X: Tensor, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log det(I + W C) and its gradients in X̂ and in A, as a skew matrix: Σ_ij A'_ij dA_ij for skew dA."""
         h = self.n_sym
         scaled, C = self._gram(X)
         LU, pivots, _ = torch.linalg.lu_factor_ex(self._inner(C, A))
@@ -116,10 +131,12 @@ class KernelLoss:
         K = torch.cat([inverse[:, :h], inverse[:, h:] @ A.double()], 1)  # (I + WC)⁻¹ W
         in_A = (C.double() @ inverse)[h:, h:].T
         in_X = (scaled @ (K + K.T).to(X.dtype)).mul_(self.scale[:, None])
-        return Gradient(LU.diagonal().abs().log().sum(), in_X, ((in_A - in_A.T) / 2).to(X.dtype))
+        return LU.diagonal().abs().log().sum(), in_X, ((in_A - in_A.T) / 2).to(X.dtype)
 
-    def log_dets_gradient(self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER) -> Gradient:
-        """Return Σ_Y log det(G + jitter I) over the batch and its gradient, without the constant row scales."""
+    def log_dets_gradient(
+        self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Σ_Y log det(G + jitter I) over the batch and its gradients, without the constant row scales."""
         h, rows = self.n_sym, _rows(X, batch)
         total = torch.zeros((), dtype=torch.float64, device=X.device)
         SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
@@ -133,7 +150,7 @@ class KernelLoss:
             SV[here] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
             TB[here] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)
         in_X = X.new_zeros(len(X) + batch.padded, X.shape[1]).index_add_(0, batch.items, torch.cat([SV, TB @ A], 1))
-        return Gradient(total, in_X[: len(X)], -(rows[:, h:].T @ TB) / 2)
+        return total, in_X[: len(X)], -(rows[:, h:].T @ TB) / 2
 
     def _log_scales(self, batch: Batch) -> Tensor:
         """Return 2 log s_i of each entry of the batch in double precision, and zero for padding."""
@@ -161,67 +178,19 @@ class KernelLoss:
         M.diagonal().add_(1.0)
         return M
 
-
-@dataclass(eq=False)
-class KernelObjective(Objective[Parameters]):
-    """The objective of a kernel of some rank, with its noise; see :class:`ndpp.learning.NDPP` for the settings."""
-
-    batch_size: ClassVar[int] = 100
-    max_steps: ClassVar[int] = 200
-    """In large catalogues most items are so rare that Adam, which normalises each gradient, would follow every single occurrence in small
-    batches."""
-
-    form: KernelForm
-    init: TrainingStart
-    alpha: float
-    beta: float
-    gamma: float
-    noise: float
-    device: str
-    dtype: torch.dtype
-    rank: int
-    training: Baskets
-    validation: Baskets
-    seed: int
-
-    def __post_init__(self) -> None:
-        counts = np.bincount(self.training.indices, minlength=self.training.n_items).astype(float)
-        scale = self.init.scale(counts, len(self.training))
-        rng, mean_size = np.random.default_rng([self.seed, 1]), float(self.training.sizes.mean())
-        self.start = Parameters(*map(self._tensor, self.init.parameters(rng, self.form, scale, self.rank, mean_size)))
-        self._scale, (self._n_sym, n_skew) = self._tensor(scale), self.form.columns(self.rank)
-        # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
-        penalties = np.outer(scale**2 / (counts + 0.5), np.repeat([self.alpha, self.beta], [self._n_sym, n_skew]))
-        # Noise regularizes items with fewer occurrences than parameters; others do not need it.
-        noise = self.noise / (1 + (counts[:, None] / self.rank) ** 2)
-        self.function = KernelLoss(
-            self.form,
-            self._scale,
-            self._n_sym,
-            self._tensor(penalties),
-            self._tensor(noise) if noise.any() else None,
-            self.gamma,
-        )
-        self.rates, self.n_baskets = (1.0, self.form.skew_rate), len(self.training)
-        self.generator = torch.Generator(device=self.start.X.device).manual_seed(self.seed)
-        self.deviations: Tensor | None = None
-
-    def _tensor(self, values: FloatArray | Tensor) -> Tensor:
-        return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
-
     def begin_epoch(self, now: Parameters) -> None:
         """Set the standard deviations (n, d) of the noise, proportional to the RMS of V̂ and of B̂."""
-        if self.function.noise is None:
+        if self.noise_scales is None:
             return
-        blocks = [now.X[:, : self._n_sym], now.X[:, self._n_sym :]]
+        blocks = [now.X[:, : self.n_sym], now.X[:, self.n_sym :]]
         scales = [block.square().mean().sqrt().expand(block.shape[1]) for block in blocks if block.shape[1]]
-        self.deviations = (self.function.noise * torch.cat(scales)).float()
+        self.deviations = (self.noise_scales * torch.cat(scales)).float()
 
     def loss(self, at: Parameters, which: IntArray, step: int) -> Loss[Parameters]:
         """Return the loss with fresh noise, and its gradient along the constraints."""
         batch = pack(self.training, which, device=at.X.device)
-        loss = self.function.at(at, batch, noise=self.draw_noise(at.X))
-        in_X = self.form.tangent(at, loss.gradient.X, self._scale, self._n_sym)
+        loss = self.at(at, batch, noise=self.draw_noise(at.X))
+        in_X = self.form.tangent(at, loss.gradient.X, self.scale, self.n_sym)
         return loss._replace(gradient=loss.gradient._replace(X=in_X))
 
     def draw_noise(self, X: Tensor) -> Tensor | None:
@@ -234,31 +203,27 @@ class KernelObjective(Objective[Parameters]):
 
     def project(self, now: Parameters) -> None:
         """Impose the constraints of the form."""
-        self.form.constrain(now, self._scale, self._n_sym)
+        self.form.constrain(now, self.scale, self.n_sym)
 
     def finish(self, mean: Parameters) -> Parameters:
         """Return the mean, corrected for the noise, with the constraints imposed."""
         mean = clone(mean)
-        if self.function.noise is not None:
-            self.form.correct_for_noise(mean, self.function.noise, self._scale, self._n_sym)
+        if self.noise_scales is not None:
+            self.form.correct_for_noise(mean, self.noise_scales, self.scale, self.n_sym)
         self.project(mean)
         return mean
-
-    def log_probs(self, parameters: Parameters) -> FloatArray:
-        """Return log P of each validation basket."""
-        return self.function.log_probs(parameters, self.validation)
 
     def law(self, parameters: Parameters, labels: tuple[str, ...] | None) -> LowRankKernel:
         """Return the kernel, with the constraints imposed in double precision."""
         exact = clone(Parameters(*(tensor.detach().cpu().double() for tensor in parameters)))
-        scale = self._scale.cpu().double()
-        self.form.constrain(exact, scale, self._n_sym)
-        W = inner_matrix(self.form, exact.skew, self._n_sym)
+        scale = self.scale.cpu().double()
+        self.form.constrain(exact, scale, self.n_sym)
+        W = inner_matrix(self.form, exact.skew, self.n_sym)
         return LowRankKernel((exact.X * scale[:, None]).numpy(), W, labels=labels)
 
     def narrower(self) -> KernelObjective | None:
         """Return an objective of about half the rank, for the baskets that are small enough."""
-        rank = max(self.rank // 2, self.form.ranks(self.training.n_items)[0])
+        rank = max(self.rank // 2, self.form.least_rank)
         training, validation = (part.select(max_size=rank) for part in (self.training, self.validation))
         if rank >= self.rank or not len(training) or not len(validation):
             return None

@@ -20,8 +20,8 @@ from ndpp.learning import tied
 from ndpp.learning.batches import evaluated
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.families import FamilyBatch, FamilyData
-from ndpp.learning.objective import Loss, Objective
 from ndpp.learning.tied import Components, Expansion
+from ndpp.learning.trainer import Loss, Objective
 
 RENEWAL = 4
 """Steps for which an expansion of the ties' normalisers serves."""

@@ -30,19 +30,18 @@ class Parameters(NamedTuple):
     skew: Tensor
 
 
-class KernelForm(ABC):
-    """The parametrization of A, by default A = D − Dᵀ, and the constraints on the columns of X, by default none."""
+class KernelForm:
+    """How many columns are skew, by default none; the parametrization of A, by default A = D − Dᵀ; constraints on the columns of X."""
 
     skew_rate: ClassVar[float] = 1.0
     """Learning rate of the parameters of A, relative to that of X̂."""
+    least_rank: ClassVar[int] = 1
+    is_orthogonal: ClassVar[bool] = False
+    """Whether columns are orthogonal, so that there are no more of them than items."""
 
-    @abstractmethod
     def columns(self, rank: int) -> tuple[int, int]:
         """Return the numbers of symmetric and skew columns of a kernel of this rank; the second is even."""
-
-    def ranks(self, n_items: int) -> tuple[int, int | None]:
-        """Return the smallest and the largest valid rank for this many items."""
-        return 3, None
+        return rank, 0
 
     def matrix(self, skew: Tensor) -> Tensor:
         """Return A."""
@@ -83,6 +82,7 @@ class FreeSkew(KernelForm):
 
     share: float = 0.5
 
+    least_rank: ClassVar[int] = 3
     skew_rate: ClassVar[float] = 0.1  # B̂ can absorb changes of D, item by item; at the full rate D overshoots
 
     def columns(self, rank: int) -> tuple[int, int]:
@@ -107,10 +107,7 @@ class OrthogonalPairs(FreeSkew):
     """A block diagonal with σ_j > 0 (stored as log σ_j), BᵀB = I, VᵀB = 0."""
 
     skew_rate: ClassVar[float] = 1.0
-
-    def ranks(self, n_items: int) -> tuple[int, int | None]:
-        """Return the bounds; there are no more orthogonal columns than items."""
-        return 3, n_items
+    is_orthogonal: ClassVar[bool] = True
 
     def matrix(self, skew: Tensor) -> Tensor:
         """Return ⊕ σ_j [[0, 1], [−1, 0]]."""
@@ -157,15 +154,7 @@ class OrthogonalPairs(FreeSkew):
 
 @dataclass(frozen=True)
 class NoSkew(KernelForm):
-    """A symmetric kernel: no skew columns."""
-
-    def ranks(self, n_items: int) -> tuple[int, int | None]:
-        """Return the bounds."""
-        return 1, None
-
-    def columns(self, rank: int) -> tuple[int, int]:
-        """Make all columns symmetric; D is empty."""
-        return rank, 0
+    """A symmetric kernel: no skew columns, and an empty D."""
 
 
 class TrainingStart(ABC):

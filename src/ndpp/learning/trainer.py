@@ -1,5 +1,8 @@
 """Training of one objective: Adam on mini-batches, reshuffled every epoch, with early stopping on validation baskets.
 
+An :class:`Objective` is a loss with its gradient, the constraints on the parameters, and the distribution that comes of them: that of
+a kernel (:mod:`~ndpp.learning.kernel_objective`), or of a mixture over items or over families (:mod:`~ndpp.learning.mixture_objective`).
+
 A running mean of the parameters is validated and kept. When it has not improved for ``patience`` epochs, the learning rate drops; after the
 last drop, training ends with the best parameters. In the second half of ``max_epochs`` the rate decays by the same overall factor, so that
 a short run also ends in small steps.
@@ -9,8 +12,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -18,12 +22,14 @@ from torch import Tensor
 from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
 
 from ndpp._progress import ProgressBar
-from ndpp._types import IntArray
+from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
+from ndpp.laws.law import Law
 from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.objective import Loss, Objective, P, clone
 
+P = TypeVar("P", bound=NamedTuple)
+"""Parameters, or their gradient: a named tuple of tensors."""
 MIN_STEPS = 50
 """Least number of steps of an epoch, which repeats passes over the baskets until it has so many."""
 MAX_HALVINGS = 30
@@ -39,6 +45,81 @@ ADAM |= {"beta1": 0.9, "beta2": 0.999, "eps": 1e-14}
 """Gradients of popular and rare items differ by orders of magnitude, so ε must be negligible for all of them."""
 STATE = ("best_value", "rate", "bad", "drops", "step", "history")
 """Attributes of :class:`Trainer` that a checkpoint stores as JSON."""
+
+
+def clone(parameters: P) -> P:
+    """Return a copy that shares no memory."""
+    return parameters._make(tensor.clone() for tensor in parameters)
+
+
+class Loss(NamedTuple, Generic[P]):
+    """The loss of a batch, and its gradient in the parameters."""
+
+    value: Tensor
+    gradient: P
+
+    def is_finite(self) -> bool:
+        """Return whether the value and all entries of the gradient are finite."""
+        return bool(torch.isfinite(self.value + sum(tensor.sum() for tensor in self.gradient)))
+
+
+class Objective(ABC, Generic[P]):
+    """What a :class:`Trainer` minimises: a mean over ``n_baskets`` training baskets, from ``start`` on.
+
+    Beyond the parameters it may hold what changes in training, which :meth:`state` returns for checkpoints.
+    """
+
+    batch_size: ClassVar[int]
+    """Baskets per step, where none are asked for, and ``max_steps`` allows it."""
+    max_steps: ClassVar[int]
+    """Most steps of a pass over the baskets; batches grow where it would take more."""
+    evaluations: ClassVar[int] = 1
+    """How often an epoch evaluates the validation baskets."""
+
+    start: P
+    rates: tuple[float, ...]
+    """Learning rate of each tensor, relative to that of training."""
+    n_baskets: int
+    rank: int
+
+    @abstractmethod
+    def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
+        """Return the loss of the training baskets ``which`` after ``step`` steps, and its gradient along the constraints."""
+
+    @abstractmethod
+    def log_probs(self, parameters: P) -> FloatArray:
+        """Return log P of each validation basket."""
+
+    @abstractmethod
+    def law(self, parameters: P, labels: tuple[str, ...] | None) -> Law:
+        """Return the distribution, in double precision."""
+
+    @abstractmethod
+    def narrower(self) -> Objective[P] | None:
+        """Return an objective of about half the rank, perhaps of fewer baskets; None if the rank cannot be smaller."""
+
+    @abstractmethod
+    def state(self) -> Checkpoint:
+        """Return what changes in training, beside the parameters."""
+
+    @abstractmethod
+    def restore(self, saved: Checkpoint) -> None:
+        """Restore what :meth:`state` returned."""
+
+    def finish(self, mean: P) -> P:
+        """Return a running mean of the parameters in the form that is kept."""
+        return clone(mean)
+
+    # What an objective may do between steps and epochs; by default nothing.
+
+    def project(self, now: P) -> None:
+        """Impose the constraints, in place, after a step."""
+
+    def begin_epoch(self, now: P) -> None:
+        """Prepare for the steps of an epoch."""
+
+    def adapt(self, mean: P, value: float) -> None:
+        """Adapt to the validation log-likelihood after an epoch."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +157,6 @@ class Trainer(Generic[P]):
         """Learning rate of the next step."""
         late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
         return float(self.settings.learning_rate * self.rate * RATE_FACTOR ** (RATE_DROPS * late))
-
-    @property
-    def ended(self) -> str | None:
-        """``"converged"`` after the last drop of the learning rate, None before."""
-        return "converged" if self.drops > RATE_DROPS else None
 
     def epoch(self, bar: ProgressBar) -> None:
         """Run one epoch, validate, and adapt the learning rate and the objective."""

@@ -214,19 +214,16 @@ def leverages(X: AnyArray | Rows, to_q: FloatArray) -> FloatArray:
     # Norms are rotation-invariant, so a triangular factor of to_q suffices, at half the cost: to_qᵀ = rotation · R.
     R = np.zeros((X.shape[1],) * 2, order="F")
     R[: to_q.shape[1]] = sl.qr(to_q.T, mode="r")[0]
-    out = np.empty(len(X))
-    if X.dtype == np.float32 and (slack := _single_slack(R)) < MAX_SLACK:
-        single = R.astype(np.float32)
-        for block, part in cached_blocks(X, np.float32):
-            q = strmm(1.0, single, part.T, overwrite_b=True).T
-            out[block] = np.einsum("ij,ij->i", q, q)
+    slack, out = _single_slack(R) if X.dtype == np.float32 else 1.0, np.empty(len(X))
+    dtype, multiply = (np.float32, strmm) if slack < MAX_SLACK else (np.float64, dtrmm)
+    R = R.astype(dtype)
+    for block, part in cached_blocks(X, dtype):
+        q = multiply(1.0, R, part.T, overwrite_b=True).T
+        out[block] = np.einsum("ij,ij->i", q, q)
+    if dtype == np.float32:
         out *= 1 + slack
         thin = np.flatnonzero(out < SINGLE_RANGE[0])
         out[thin] = leverages(X[thin].astype(np.float64), to_q)
-        return out
-    for block, part in cached_blocks(X, np.float64):
-        q = dtrmm(1.0, R, part.T, overwrite_b=True).T
-        np.einsum("ij,ij->i", q, q, out=out[block])
     return out
 
 

@@ -29,9 +29,7 @@ class Operations(NamedTuple):
     array: Callable[[AnyArray, Array], Array]
     numpy: Callable[[Array], AnyArray]
     eye: Callable[[int, Array], Array]
-    sqrt: Callable[[Array], Array]
     log: Callable[[Array], Array]
-    concat: Callable[[list[Array], int], Array]
     trace: Callable[[Array], Array]
     largest: Callable[[Array], Array]
     eigh: Callable[[Array], tuple[Array, Array]]
@@ -51,9 +49,7 @@ NUMPY = Operations(
     array=lambda values, like: values,  # NumPy mixes real and complex arrays
     numpy=np.asarray,
     eye=lambda n, like: np.eye(n),
-    sqrt=np.sqrt,
     log=np.log,
-    concat=np.concatenate,
     trace=lambda A: np.trace(A, axis1=-2, axis2=-1),
     largest=lambda A: A.max(axis=(-2, -1)),
     eigh=np.linalg.eigh,

@@ -47,7 +47,7 @@ def resolvent(coords: Coordinates, t: Array, ops: Operations = NUMPY) -> tuple[A
     inverse, log_det, balance = _balanced_inverse(coords, t, ops)
     inverse = inverse / (balance[:, :, None] * balance[:, None, :])
     R = ops.eye(coords.rank, t) - inverse
-    small = ops.sqrt(abs(t).max()) * ops.array(coords.scale, abs(t)) < 0.5
+    small = abs(t).max() ** 0.5 * ops.array(coords.scale, abs(t)) < 0.5
     R[:, :, small] = t[:, None, None] * (inverse @ ops.array(coords.B, t)[:, small])
     return R, log_det
 
@@ -58,7 +58,7 @@ def _balanced_inverse(coords: Coordinates | Core, t: Array, ops: Operations = NU
     The balanced matrix has entries of order one, however much the directions differ in scale.
     """
     B, scale = ops.array(coords.B, t), ops.array(coords.scale, abs(t))
-    balance = (ops.sqrt(abs(t))[:, None] * scale).clip(1.0)
+    balance = ((abs(t) ** 0.5)[:, None] * scale).clip(1.0)
     system = (ops.eye(coords.rank, t) + t[:, None, None] * B) / (balance[:, :, None] * balance[:, None, :])
     inverse, log_abs, log_unit = ops.inverse(system)
     return inverse, log_abs + 2 * ops.log(balance).sum(1) + log_unit, balance

@@ -17,6 +17,8 @@ MOST_TILT = 690.0
 """Largest |log ρ|, just within double precision."""
 LEAST_VARIANCE = 1e-3
 """A smaller variance counts as this: where sizes hardly vary, steps are bounded by ``max_step``."""
+MOST_STEPS = 100
+"""Steps that are taken."""
 
 
 def solve_tilts(
@@ -28,7 +30,6 @@ def solve_tilts(
     deviations: float = 0.0,
     max_step: float = 3.0,
     unit: float = 0.0,
-    max_steps: int = 100,
 ) -> FloatArray:
     """Return log ρ under which about ``target`` items are expected of each of several distributions.
 
@@ -46,13 +47,11 @@ def solve_tilts(
         Largest step.
     unit : float
         If positive, steps are multiples of it, and a distribution is done once the nearest multiple is zero.
-    max_steps : int
-        Maximum number of steps.
     """
     x = np.array(start, np.float64)
     low, high = np.full_like(x, -np.inf), np.full_like(x, np.inf)
     moving = np.arange(len(x))
-    for _ in range(max_steps):
+    for _ in range(MOST_STEPS):
         look()
         mean, variance = moments(x[moving], moving)
         excess, spread = mean - target, np.maximum(variance, LEAST_VARIANCE)
@@ -81,15 +80,9 @@ def _between(x: FloatArray, low: FloatArray, high: FloatArray, unit: float) -> F
 
 
 def solve_tilt(
-    moments: Callable[[float], tuple[float, float]],
-    target: float,
-    start: float = 0.0,
-    *,
-    within: float = 0.3,
-    deviations: float = 0.0,
-    max_step: float = 3.0,
+    moments: Callable[[float], tuple[float, float]], target: float, start: float = 0.0, **options: float
 ) -> float:
-    """Return log ρ under which about ``target`` items are expected of one distribution; see :func:`solve_tilts`.
+    """Return log ρ under which about ``target`` items are expected of one distribution; ``options`` are those of :func:`solve_tilts`.
 
     ``moments(log_tilt)`` returns its mean and its variance. The last log ρ that it is called with is the result.
 
@@ -104,13 +97,10 @@ def solve_tilt(
         mean, variance = moments(float(log_tilt[0]))
         return np.array([mean]), np.array([variance])
 
-    found = solve_tilts(
-        of_one, target, np.array([start]), within=within, deviations=deviations, max_step=max_step
-    )  # fmt: skip
-    return float(found[0])
+    return float(solve_tilts(of_one, target, np.array([start]), **options)[0])
 
 
-def tilt_of_coins(log_odds: FloatArray, target: float, *, within: float = 0.1) -> float:
+def tilt_of_coins(log_odds: FloatArray, target: float) -> float:
     """Return log ρ under which about ``target`` of independent coins with the odds ρ·exp(log_odds) show heads.
 
     Examples
@@ -126,4 +116,4 @@ def tilt_of_coins(log_odds: FloatArray, target: float, *, within: float = 0.1) -
         p = np.exp(-np.logaddexp(0, -(log_odds + log_tilt)))
         return float(p.sum()), float((p * (1 - p)).sum())
 
-    return solve_tilt(moments, target, start, within=within)
+    return solve_tilt(moments, target, start, within=0.1)

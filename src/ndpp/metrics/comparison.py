@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._show import html_table, to_frame
+from ndpp._show import aligned, html_table, to_frame
 from ndpp._types import RngLike
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
@@ -25,6 +25,8 @@ from ndpp.metrics.ranking import HeldOut, Holdout, held_out_ranks, hold_out
 PROBABILITY = ("log_likelihood", "gain", "size", "content", "auc")
 RANKING = ("mean_percentile_rank", "hit_rate", "hit_rate_gain", "reciprocal_rank", "ndcg")
 HEADS = {"log-likelihood gain": "gain"}
+Means: TypeAlias = tuple[dict[str, dict[str, Estimate]], int]
+"""Estimates by model and field over the baskets that all models can have, and the number of other baskets."""
 
 
 class ModelScores(NamedTuple):
@@ -106,11 +108,7 @@ class Comparison(NamedTuple):
     def __repr__(self) -> str:
         blocks = []
         for head, lines in self.tables():
-            first, *widths = [max(map(len, column)) for column in zip(head, *lines)]
-            blocks += [
-                "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in [head, *lines]
-            ]
-            blocks.append("")
+            blocks += [*aligned([head, *lines], [False, *[True] * (len(head) - 1)]), ""]
         return "\n".join([*blocks, *self.notes()])
 
     def _repr_html_(self) -> str:
@@ -177,38 +175,28 @@ def compare_models(
     k, rng = check_count(k, "k", least=1), np.random.default_rng(rng)
     held = hold_out(baskets, rng, holdout)
     seed = int(rng.integers(2**62))  # the same random sets and resamples for every model
-    found = _probabilities(models, baskets, base, Bootstrap(level, n_boot, seed), by_size)
-    ranks = _ranks(models, held, base, k, Bootstrap(level, n_boot, seed))
+    found, n_impossible = _probabilities(models, baskets, base, Bootstrap(level, n_boot, seed), by_size)
+    ranks, n_unranked = _ranks(models, held, base, k, Bootstrap(level, n_boot, seed))
     settings: dict[str, Any] = {"level": level, "n_boot": n_boot, "rng": seed}
     areas = {name: auc(model, baskets, **settings) for name, model in models.items() if has_probabilities(model)}
-    rows = tuple(
-        ModelScores(name, **found.by_model.get(name, {}), auc=areas.get(name), **ranks.by_model[name])
-        for name in models
-    )
-    return Comparison(rows, base, len(baskets), found.n_excluded, len(held.items), ranks.n_excluded)
+    rows = tuple(ModelScores(name, **found.get(name, {}), auc=areas.get(name), **ranks[name]) for name in models)
+    return Comparison(rows, base, len(baskets), n_impossible, len(held.items), n_unranked)
 
 
-class _Means(NamedTuple):
-    """Estimates by model and field over the baskets that all models can have, and the number of other baskets."""
-
-    by_model: dict[str, dict[str, Estimate]]
-    n_excluded: int
-
-    @classmethod
-    def of(cls, columns: dict[str, dict[str, Column]], n_baskets: int, bootstrap: Bootstrap) -> _Means:
-        flat = [(name, field, column) for name, own in columns.items() for field, column in own.items()]
-        possible = [column.values > -np.inf for _, _, column in flat]
-        is_common = np.all([np.ones(n_baskets, bool), *possible], axis=0)
-        out: dict[str, dict[str, Estimate]] = {name: {} for name in columns}
-        found = mean_estimates([column.at(is_common) for _, _, column in flat], bootstrap)
-        for (name, field, _), estimate in zip(flat, found):
-            out[name][field] = estimate
-        return cls(out, int(np.sum(~is_common)))
+def _means(columns: dict[str, dict[str, Column]], n_baskets: int, bootstrap: Bootstrap) -> Means:
+    flat = [(name, field, column) for name, own in columns.items() for field, column in own.items()]
+    possible = [column.values > -np.inf for _, _, column in flat]
+    is_common = np.all([np.ones(n_baskets, bool), *possible], axis=0)
+    out: dict[str, dict[str, Estimate]] = {name: {} for name in columns}
+    common = [column._replace(values=column.values[is_common]) for _, _, column in flat]
+    for (name, field, _), estimate in zip(flat, mean_estimates(common, bootstrap)):
+        out[name][field] = estimate
+    return out, int(np.sum(~is_common))
 
 
 def _probabilities(
     models: Mapping[str, Any], baskets: Baskets, base: str | None, bootstrap: Bootstrap, by_size: bool
-) -> _Means:
+) -> Means:
     """Return log-likelihoods, their two parts, and their gain over the base model."""
     laws = {name: model for name, model in models.items() if has_probabilities(model)}
     likely = {name: log_likelihoods(model, baskets) for name, model in laws.items()}
@@ -222,10 +210,10 @@ def _probabilities(
         if size is not None:
             columns[name]["size"] = Column("log P(size)", size, n_zero)
             columns[name]["content"] = Column("log P(items | size)", difference(values, size), n_zero)
-    return _Means.of(columns, len(baskets), bootstrap)
+    return _means(columns, len(baskets), bootstrap)
 
 
-def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, bootstrap: Bootstrap) -> _Means:
+def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, bootstrap: Bootstrap) -> Means:
     """Return the metrics of the ranks of held-out items."""
     ranks = {name: held_out_ranks(model, held) for name, model in models.items()}
     columns: dict[str, dict[str, Column]] = {}
@@ -240,7 +228,7 @@ def _ranks(models: Mapping[str, Any], held: HeldOut, base: str | None, k: int, b
         if base is not None and base != name:
             gain = difference(own.in_top(k), ranks[base].in_top(k))
             columns[name]["hit_rate_gain"] = Column(f"hit rate@{k} gain", gain, n_zero)
-    return _Means.of(columns, len(held.items), bootstrap)
+    return _means(columns, len(held.items), bootstrap)
 
 
 def _cell(estimate: Estimate | None) -> str:

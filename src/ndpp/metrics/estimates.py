@@ -12,7 +12,7 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from ndpp._types import BoolArray, FloatArray, RngLike
+from ndpp._types import FloatArray, RngLike
 from ndpp._validation import check_count
 from ndpp.errors import InvalidInputError
 
@@ -104,10 +104,6 @@ class Column(NamedTuple):
     name: str
     values: FloatArray
     n_zero: int
-
-    def at(self, chosen: BoolArray) -> Column:
-        """Return the values of some baskets."""
-        return self._replace(values=self.values[chosen])
 
 
 def mean_estimate(name: str, values: FloatArray, bootstrap: Bootstrap) -> Estimate:

@@ -45,10 +45,4 @@ def _prepare_engine(sampler: Sampler, device: "torch.device") -> "Engine | None"
 
 Engines.prepare = staticmethod(_prepare_engine)
 
-_old = {
-    "ExactUnion": "LawSampler",
-    "MixtureSampler": "LawSampler",
-    "FamilySampler": "LawSampler",
-    "SymmetricTree": "Exact",
-}
-__getattr__ = renamed(__name__, **_old)
+__getattr__ = renamed(__name__, SymmetricTree="Exact")

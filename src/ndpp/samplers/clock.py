@@ -27,7 +27,7 @@ Cost: one inverse of order r per move of the clock, about one move per item: O(r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from ndpp._validation import check_count
 from ndpp.errors import BudgetExceededError, PrecisionError
 from ndpp.items import LeverageTable
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.linalg.schur import condition_on, rank_one_condition
+from ndpp.linalg.schur import condition_on, rank_one_condition, schur_complement
 from ndpp.linalg.size_law import resolvent
 from ndpp.samplers.base import Draw, Sampler
 
@@ -50,7 +50,10 @@ RATE_TOLERANCE = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Clock(Sampler):
-    """Items that appear as a clock runs down.
+    """Items that appear as a clock runs down; with ``given`` rows, those in addition to them.
+
+    Given rows come by themselves with probability ``alone`` > 0: s p is added to the diagonal of
+    Q_Y R Q_Yᵀ. If it is zero, they come with the kernel alone, and the formulas are those above.
 
     Examples
     --------
@@ -64,6 +67,8 @@ class Clock(Sampler):
     kernel: LowRankKernel
     index: LeverageTable
     budget: int
+    given: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    alone: FloatArray = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def prepare(cls, kernel: LowRankKernel, *, index: LeverageTable | None = None, budget: int = 100_000) -> Clock:
@@ -80,6 +85,10 @@ class Clock(Sampler):
         if rate <= NEGLIGIBLE_RATE:
             return Draw(nothing, {"proposals": 0, "moves": 0})
         return self.resume(rng, nothing, rng.exponential() / rate, rate)
+
+    def draw_all(self, rng: np.random.Generator) -> IntArray:
+        """Draw the further items of one sample, as rows."""
+        return self.draw(rng).rows
 
     def resume(self, rng: np.random.Generator, rows: IntArray, x: float, bound: float) -> Draw:
         """Draw one set, given the items that have appeared before time x, which has just been proposed at the rate ``bound``."""
@@ -106,7 +115,16 @@ class Clock(Sampler):
             x, moves, bound = x + rng.exponential() / rate, moves + 1, rate
         return Draw(np.sort(rows), {"proposals": proposals, "moves": moves})
 
+    def minor(self, rows: IntArray) -> FloatArray:
+        """Return q R qᵀ of some rows, R the marginal kernel."""
+        q = self.kernel.q_rows(rows)
+        return np.asarray(q @ resolvent(self.kernel.coordinates, np.ones(1))[0][0] @ q.T)
+
     def _remaining(self, x: float, rows: IntArray) -> FloatArray:
         """Return Z given the items that have appeared, at time s = exp(−x)."""
-        R = resolvent(self.kernel.coordinates, np.exp([-x]))[0][0]
-        return np.asarray(condition_on(R, self.kernel.q_rows(rows))[0])
+        Z = resolvent(self.kernel.coordinates, np.exp([-x]))[0][0]
+        apart, together = self.given[self.alone > 0], self.given[self.alone == 0]
+        if len(apart):
+            q, p = self.kernel.q_rows(apart), self.alone[self.alone > 0]
+            Z = schur_complement(Z, Z @ q.T, q @ Z @ q.T + np.exp(-x) * np.diag(p), q @ Z)
+        return np.asarray(condition_on(Z, self.kernel.q_rows(np.concatenate([together, rows])))[0])

@@ -2,11 +2,8 @@
 
 Distribution: P(S) = Σ_c w_c P_c(S), with given and excluded items, unconstrained or of one size. Exact. A component is drawn, and then a
 set from it (:mod:`.unions`): T, whose items come together, and R, whose items come by themselves; for families a pattern of each. What
-draws from a component is prepared when it is first needed. Those used last stay in memory, at most ``memory`` bytes of them.
-
-Sets of one size of a mixture with shared ties: the probability of the size in each component would take long to compute, and is not
-needed. Component c is proposed with probability ∝ w_c ρ_c^(−k) det(I + ρ_c L_c) / Z_c, then a set of the kernel ρ_c L_c, which is accepted
-if it has k items; what is rejected includes the component.
+draws from a component is prepared when it is first needed. Those used last stay in memory, at most ``memory`` bytes of them; for mixtures
+with shared ties they stay with the mixture, whatever is given (:mod:`.shared`).
 
 Cost per sample: that of its component, whatever n and the number of components.
 """
@@ -24,17 +21,16 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError
 from ndpp.items.base import look_up_cdf
-from ndpp.laws.families import FamilyMixture
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
-from ndpp.laws.patterns import scaled
 from ndpp.laws.precision import check_given
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.base import Draw, Engine, Sampler, cuda_device, with_engine
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.unions import FamilyUnion, Proposal, SizedUnion, propose_from
+from ndpp.samplers.shared import Begun, begin
+from ndpp.samplers.unions import Proposal, propose_from
 
 COMPONENT_BYTES, ITEM_BYTES = 2 * 2**20, 100
 """Bytes that a prepared component takes for its cached matrices, and in addition per item."""
@@ -44,8 +40,6 @@ MAX_EXPECTED = 1e4
 """Largest acceptable mean number of proposals per draw."""
 MANY = 1000
 """After so many proposals, their mean number is computed where it was not known, and draws that need too many are refused."""
-LIKELY = 1e-3
-"""Components that are proposed less often than this do not matter to the mean number of proposals."""
 GIVE_UP_FACTOR = 50
 """A draw gives up after this many times the expected number of proposals, which has a probability of at most exp(−50)."""
 
@@ -63,7 +57,6 @@ class Store:
     def __init__(self, make: Any, most: int) -> None:
         self.make, self.most = make, most
         self._recent = lru_cache(most)(make)
-        self._expected: float | None = None
 
     def __reduce__(self) -> Any:
         return Store, (self.make, self.most)
@@ -71,16 +64,6 @@ class Store:
     def __getitem__(self, c: int) -> Drawer:
         made: Drawer = self._recent(c)
         return made
-
-    def expected(self, cdf: FloatArray) -> float:
-        """Return the mean number of proposals per draw, from the chances of the wanted size in the likely components."""
-        if self._expected is None:
-            shares, source = np.diff(cdf, prepend=0.0) / cdf[-1], self.make
-            likely = np.flatnonzero(shares > LIKELY)
-            laws = [source.mixture._tilted(c, float(source.log_tilt[c]), {}).law for c in likely.tolist()]
-            chance = sum(share * law.distribution()[source.size] for share, law in zip(shares[likely], laws))
-            self._expected = float(1 / max(chance, np.finfo(float).tiny))
-        return self._expected
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +76,7 @@ class LawSampler(Sampler):
         Items that are in every set, and not drawn.
     cdf : (C,) array
         Of the component to draw from; empty if nothing is left to draw.
-    store : Store or tuple
+    store : Store, Begun or tuple
         What draws from each component; of a kernel, its one ``Proposal``.
     expected_proposals : float
         Mean number of proposals per draw, in closed form, of a kernel; 1 for sets of any size. NaN where it is not known.
@@ -110,7 +93,7 @@ class LawSampler(Sampler):
     kernel: Law
     given: IntArray
     cdf: FloatArray = field(repr=False)
-    store: Store | tuple[Proposal, ...] = field(repr=False)
+    store: Store | Begun | tuple[Proposal, ...] = field(repr=False)
     expected_proposals: float = np.nan
     engine: Engine | None = field(default=None, repr=False)
 
@@ -120,7 +103,7 @@ class LawSampler(Sampler):
             return Draw(np.sort(self.given), {"proposals": 0, "rejections": 0})
         for proposals in range(1, self._most_proposals + 1):
             look()
-            if proposals == MANY and isinstance(self.store, Store):
+            if proposals == MANY and isinstance(self.store, Begun):
                 check_expected(self.store.expected(self.cdf))
             c = look_up_cdf(self.cdf, rng.random()) if len(self.cdf) > 1 else 0
             ids = self.store[c].propose(rng)
@@ -244,72 +227,14 @@ def _mixture(mixture: Mixture, asked: Asked) -> Sampler:
 # -- mixtures with shared ties -----------------------------------------------------------------------------------------------
 
 
-class TiedSource(NamedTuple):
-    """Makes what draws from a component of a mixture with shared ties: from ρ_c L_c, sets of ``size`` items (None: of any size)."""
-
-    mixture: TiedMixture
-    size: int | None
-    log_tilt: FloatArray | None
-    memory: int
-
-    def kernel(self, c: int) -> LowRankKernel:
-        """Return ρ_c L_c."""
-        return self.mixture.single(c, 0.0 if self.log_tilt is None else float(self.log_tilt[c]))
-
-    def __call__(self, c: int) -> SizedUnion:
-        """Return what draws from component c."""
-        union = SizedUnion.of(self.kernel(c), np.empty(0, np.int64), self.size, self.memory)
-        return union._replace(by_clock=union.ties.route != "nodes")
-
-
-class FamilySource(NamedTuple):
-    """Makes what draws from a component: with item odds ρ_c r, sets of ``size`` items; ``touched`` is the mixture of their families."""
-
-    mixture: FamilyMixture
-    touched: TiedMixture
-    size: int | None
-    log_tilt: FloatArray
-    memory: int
-
-    def __call__(self, c: int) -> FamilyUnion:
-        """Return what draws from component c."""
-        patterns = self.mixture.patterns.with_odds(self.mixture.patterns.odds * np.exp(self.log_tilt[c]))
-        totals = patterns.log_totals
-        with np.errstate(divide="ignore"):
-            logs = np.append(np.log(self.mixture.odds[c]) + totals + np.log(-np.expm1(-totals)), -np.inf)
-        union = SizedUnion.of(self.touched.single(c), np.empty(0, np.int64), None, self.memory)
-        cumulated = np.cumsum(scaled(logs[patterns.slots]), axis=1)
-        return FamilyUnion(union, patterns, cumulated, np.log1p(patterns.odds), self.size)
-
-
 @_prepare.register
 def _shared(mixture: SharedTies, asked: Asked) -> Sampler:
     """Weigh the components; refuse what cannot be drawn."""
     ids, rest = check_items(asked.given, mixture, "given"), mixture.exclude(asked.exclude)
     size = None if asked.size is None else check_given(asked.size, len(ids))
-    most = _most_components(rest, asked.memory)
     # Given all items, ties have no conditional; families, given all theirs, still have one.
     if isinstance(rest, TiedMixture) and len(ids) == rest.base.n_rows:
         rest.responsibilities(ids)  # raises if they never occur together
         return _all_given(mixture, ids, size)
-    rest = rest.condition(ids)
-    left, log_tilt, log_mass = None, None, np.zeros(len(rest.weights))
-    if size is not None:
-        left = size - len(ids)
-        if left > rest.max_size:
-            raise ImpossibleSizeError(f"no set is larger than {rest.max_size + len(ids)} items; got size {size}")
-        log_tilt = rest.tilts(left)
-        log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - left * log_tilt
-        log_mass[rest.largest < left] = -np.inf
-    weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-    store = Store(_source(rest, left, log_tilt, asked.memory // most), most)
-    return with_engine(LawSampler(mixture, ids, np.cumsum(weights), store), asked.device)
-
-
-def _source(mixture: Any, size: int | None, log_tilt: FloatArray | None, memory: int) -> TiedSource | FamilySource:
-    """Return what makes the drawers of components."""
-    if isinstance(mixture, TiedMixture):
-        return TiedSource(mixture, size, log_tilt, memory)
-    if log_tilt is None:
-        return FamilySource(mixture, mixture.touched, size, np.zeros(len(mixture.odds)), memory)
-    return FamilySource(mixture, mixture.tilted(log_tilt), size, log_tilt, memory)
+    weights, begun = begin(rest, ids, size, asked.memory)
+    return with_engine(LawSampler(mixture, ids, np.cumsum(weights), begun), asked.device)

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 from ndpp._types import Items
 from ndpp.errors import InvalidInputError
-from ndpp.items import Tree
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Sampler
 from ndpp.samplers.cholesky import Cholesky
@@ -50,7 +49,6 @@ class Request(NamedTuple):
     start: Literal["uniform", "greedy"] = "uniform"  #: Where a chain starts.
     device: str = "cpu"  #: Where to draw.
     max_proposals: float = 1e6  #: Maximum expected number of proposals per draw of a rejection sampler.
-    tree: Tree | None = None  #: An existing tree, for walks that would build their own.
 
 
 @dataclass(frozen=True)
@@ -136,15 +134,14 @@ def find(name: str) -> SamplerSpec:
     return known[name]
 
 
-def _walk(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
+def walks(up: UpStep) -> Callable[[LowRankKernel, Request], Sampler]:
     """Return a function that prepares a walk with this up-step, of one size or of a random size."""
 
     def prepare(kernel: LowRankKernel, request: Request) -> Sampler:
-        tree, size, steps, start = request.tree, request.size, request.steps, request.start
-        step = up if tree is None or not isinstance(up, RejectionUp) else replace(up, index=lambda _: tree)
+        size, steps, start = request.size, request.steps, request.start
         if size is None:
-            return RandomSize.prepare(kernel, up=step, steps=steps, start=start)
-        return Walk.prepare(kernel, size=size, up=step, steps=steps, start=start)
+            return RandomSize.prepare(kernel, up=up, steps=steps, start=start)
+        return Walk.prepare(kernel, size=size, up=up, steps=steps, start=start)
 
     return prepare
 
@@ -158,15 +155,15 @@ EXACT = SamplerSpec(
 )  # fmt: skip
 WALK = SamplerSpec(
     name="walk", cls=Walk, any_size_cls=RandomSize, sizes=Sizes.BOTH, exact=False, timing=Timing.STEP,
-    up=DirectUp(), prepare=_walk(DirectUp()),
+    up=DirectUp(), prepare=walks(DirectUp()),
     summary="a Markov chain that rejects no pair of items",
     cost="O(k r² t), or O(r³ t) for large n", unit_cost="O(k r²) per step, or O(r³)",
     source="Theorem 7",
 )  # fmt: skip
 PAPERS_WALK = replace(
-    WALK, name="rejection-walk", up=RejectionUp(), prepare=_walk(RejectionUp()),
+    WALK, name="rejection-walk", up=RejectionUp(), prepare=walks(RejectionUp()),
     summary="the paper's Markov chain; its rejections grow with the skew part",
-    cost="O((r² log n + r³)(1 + κ)² t)", unit_cost="O(r³ + r² log n) per step",
+    cost="O(r³ t + r² (1 + κ)² t)", unit_cost="O(r³) per step, O(r²) per proposal",
     source="[Han et al., ICML 2022](#han2022mcmc)", remark="the paper's",
 )  # fmt: skip
 REJECTION = SamplerSpec(
@@ -189,7 +186,7 @@ CLOCK = SamplerSpec(
     source="this library",
 )  # fmt: skip
 NAIVE_WALK = replace(
-    WALK, name="naive-walk", up=NaiveUp(), prepare=_walk(NaiveUp()), max_items=NaiveUp().max_items,
+    WALK, name="naive-walk", up=NaiveUp(), prepare=walks(NaiveUp()), max_items=NaiveUp().max_items,
     summary="a Markov chain that enumerates all pairs of items",
     cost="O(n² k³ t)", unit_cost="O(n² k³) per step", preparation="–",
     source="[Alimohammadi et al., 2021](#alimohammadi2021)",

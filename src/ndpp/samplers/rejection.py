@@ -24,7 +24,7 @@ from ndpp.errors import BudgetExceededError, InvalidInputError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.skew import dominating
 from ndpp.rows import Rows
-from ndpp.rows.scaled import Turned
+from ndpp.rows.scaled import Multiplied
 from ndpp.samplers.base import Draw, Sampler
 from ndpp.samplers.exact import Exact
 
@@ -111,7 +111,7 @@ def _in_coordinates(kernel: LowRankKernel, B: FloatArray) -> LowRankKernel:
     """Return the kernel Q B Qᵀ of the same items."""
     if kernel.rank == 0:
         return kernel
-    Q = Turned(kernel.X, kernel.coordinates.to_q)
+    Q = Multiplied(kernel.X, None, kernel.coordinates.to_q)
     return LowRankKernel(Q if isinstance(kernel.X, Rows) else Q.read(), B, support=kernel.support)
 
 

@@ -210,6 +210,8 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     A line has the `index` of its basket and the fields of the single answer, or a `problem`.
     """
     current = request.app.state.holder.current
+    if question.task == "complete":
+        _check_drawn(request, question)
     shared = await request.app.state.work.run(request, partial(_resolved, current, question))
     return StreamingResponse(_lines(request, current, shared), media_type=JSON_LINES)
 

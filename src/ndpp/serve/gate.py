@@ -112,10 +112,6 @@ class StalledError(OSError):
     """A client that does not read its answer."""
 
 
-def _nothing() -> None:
-    pass
-
-
 class Gate:
     """The outermost application."""
 
@@ -153,7 +149,8 @@ class Gate:
                 await refused(scope, receive, send_guarded)
         except StalledError:
             status = problems.CLIENT_GONE
-            scope.get("ndpp.abort", _nothing)()
+            if "ndpp.abort" in scope:
+                scope["ndpp.abort"]()
             await asyncio.sleep(0)  # now the server knows that nobody listens
         except Exception:
             status = 500

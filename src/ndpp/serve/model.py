@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ndpp
+from ndpp._stop import stopping
 from ndpp._types import FloatArray
 from ndpp.answers import Prepared, recommend
 from ndpp.errors import NDPPError
@@ -20,6 +23,8 @@ from ndpp.serve.operations import event
 
 SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""
+WARM_SECONDS = 5.0
+"""How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
 WATCH_SECONDS = 0.25
 """Time between two looks at the file."""
 
@@ -38,12 +43,25 @@ class Served(Prepared):
     def __init__(self, law: Any, name: str, checksum: str = "") -> None:
         super().__init__(law)
         self.name, self.checksum = name, checksum
-        self.drawer.warm(int(self.index.popular[0]))
+        self._warm(int(self.index.popular[0]))
         recommend(self, [])  # prepares the ranking
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
         else:
             threading.Thread(target=self._find_sizes, name="ndpp-sizes", daemon=True).start()
+
+    def _warm(self, item: int) -> None:
+        """Draw a little, so that the first request does not wait for the compiler. The item is one that occurs."""
+        end = time.monotonic() + WARM_SECONDS
+
+        def check() -> None:
+            if time.monotonic() > end:
+                raise TimeoutError
+
+        for size in (None, 3):
+            # What cannot be drawn, or not soon, is told to those who ask for it.
+            with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
+                self.draw(1, 0, given=[item], size=size)
 
     def _find_sizes(self) -> None:
         """Compute the size distribution of hundreds of components, which takes a minute; until then ``sizes`` is None."""

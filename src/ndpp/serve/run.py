@@ -61,7 +61,13 @@ class PatientProtocol(HttpToolsProtocol):
         parts = self._parts
         if not self._refused:
             super().data_received(data)
-            self._count(n_bytes=len(data) if self._parts == parts else 0)
+            with contextlib.suppress(ValueError):
+                self._count(n_bytes=len(data) if self._parts == parts else 0)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be parsed; the parser also stops at what was refused, which has its answer."""
+        if not self._refused:
+            super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         """Begin a request, and let the application cut the connection."""
@@ -72,47 +78,35 @@ class PatientProtocol(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         """Count a part of the request line."""
         self._count(n_bytes=len(url))
-        if not self._refused:
-            super().on_url(url)
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header, and keep it unless there are too many."""
         self._count(n_bytes=len(name) + len(value), n_lines=1)
-        if not self._refused:
-            super().on_header(name, value)
+        super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body, which has a limit of its own."""
         self._parts, self._head = self._parts + 1, 0
-        if not self._refused:
-            super().on_body(body)
-
-    def on_headers_complete(self) -> None:
-        """Pass the request on, unless it is refused."""
-        if not self._refused:
-            super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """End the request, unless it is refused."""
-        if not self._refused:
-            super().on_message_complete()
+        super().on_body(body)
 
     def _count(self, *, n_bytes: int, n_lines: int = 0) -> None:
+        """Count what has arrived; refuse the request, and stop the parser, where it is too much."""
         self._parts, self._head, self._lines = self._parts + 1, self._head + n_bytes, self._lines + n_lines
-        if (self._head > HEAD_BYTES or self._lines > HEAD_LINES) and not self._refused:
-            self._refused = True
-            detail = f"a request may have {HEAD_LINES} headers, and {HEAD_BYTES:,} bytes of them"
-            body = bytes(problems.reply(problems.of_status(431, detail)).body)
-            head = (
-                "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-                f"content-type: {problems.MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
-            with contextlib.suppress(OSError):  # the client has gone
-                self.transport.write_eof()
-            self.loop.call_later(
-                DISCARD_SECONDS, self.transport.close
-            )  # until then the rest is read, so that the answer arrives
+        if self._refused or (self._head <= HEAD_BYTES and self._lines <= HEAD_LINES):
+            return
+        self._refused = True
+        detail = f"a request may have {HEAD_LINES} headers, and {HEAD_BYTES:,} bytes of them"
+        body = bytes(problems.reply(problems.of_status(431, detail)).body)
+        head = (
+            "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+            f"content-type: {problems.MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        with contextlib.suppress(OSError):  # the client has gone
+            self.transport.write_eof()
+        self.loop.call_later(DISCARD_SECONDS, self.transport.close)  # until then the rest is read: the answer arrives
+        raise ValueError(detail)
 
     def _look_later(self) -> None:
         self._seen = self.cycle

@@ -7,7 +7,6 @@ time is up or the client has gone (:mod:`ndpp._stop`). Draws have threads of the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -34,42 +33,36 @@ class ClientGoneError(Exception):
     """Nobody waits for the answer."""
 
 
-class Lane:
-    """Threads for one kind of work, and a bounded queue in front of them."""
-
-    def __init__(self, name: str, limits: Limits) -> None:
-        self.most, self.pending = limits.threads + limits.waiting, 0
-        self.pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"ndpp-{name}")
-
-    def done(self) -> None:
-        """Count a task that has ended, or never began."""
-        self.pending -= 1
-
-
 class Work:
-    """Threads that compute answers: some for questions that take milliseconds, others for draws, which may take long."""
+    """Threads that compute answers: some for questions that take milliseconds, others for draws, which may take long.
+
+    Both have room for so many tasks, those that wait included.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.closed = threading.Event()
-        self._quick, self._slow = Lane("answers", limits), Lane("draws", limits)
+        most = limits.threads + limits.waiting
+        pools = (ThreadPoolExecutor(limits.threads, thread_name_prefix=f"ndpp-{name}") for name in ("answers", "draws"))
+        self._lanes = [(threading.Semaphore(most), pool) for pool in pools]
 
     def close(self) -> None:
         """Drop what has not begun, and stop what has."""
         self.closed.set()
-        for lane in (self._quick, self._slow):
-            lane.pool.shutdown(wait=False, cancel_futures=True)
+        for _, pool in self._lanes:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, request: Request, task: Callable[[], T], *, slow: bool = False, admitted: bool = False) -> T:
         """Return what ``task`` returns; raise :class:`BusyError`, :class:`OutOfTimeError` or :class:`ClientGoneError`.
 
         A request that was ``admitted`` before is not turned away in the middle of its answer.
         """
-        lane = self._slow if slow else self._quick
-        if not admitted and lane.pending >= lane.most:
+        room, pool = self._lanes[slow]
+        has_room = room.acquire(blocking=False)
+        if not has_room and not admitted:
             raise BusyError("too many requests are waiting for an answer; try again in a second")
         over, seconds = threading.Event(), self.limits.seconds
-        end, loop = time.monotonic() + seconds, asyncio.get_running_loop()
+        end = time.monotonic() + seconds
 
         def check() -> None:
             if over.is_set() or self.closed.is_set():
@@ -83,9 +76,9 @@ class Work:
                 return task()
 
         text = f"the answer took longer than the {seconds:g} seconds a request may take; ask for less at a time"
-        lane.pending += 1
-        job = lane.pool.submit(work)
-        job.add_done_callback(lambda _: _from_thread(loop, lane.done))
+        job = pool.submit(work)
+        if has_room:
+            job.add_done_callback(lambda _: room.release())
         future = asyncio.wrap_future(job)
         future.add_done_callback(_seen)
         left: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
@@ -101,11 +94,6 @@ class Work:
             over.set()
             left.cancel()
             future.cancel()
-
-
-def _from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended before the thread
-        loop.call_soon_threadsafe(call)
 
 
 def _seen(future: asyncio.Future[Any]) -> None:

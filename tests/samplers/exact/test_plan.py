@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import AWKWARD, BY_NAME, Case, random_ndpp
+from kernels import AWKWARD, Case, random_ndpp
 from ndpp.datasets import make_kernel
-from ndpp.linalg.schur import condition_on, row_basis
 from ndpp.linalg.size_law import nodes, resolvent, tilt_for, tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.exact import node_route
@@ -74,50 +73,3 @@ def test_draws_do_not_depend_on_the_circles(monkeypatch: pytest.MonkeyPatch):
     others = Exact.prepare(kernel, size=11)
     assert others.sample(100, rng=0).baskets == drawn
     assert len(others.nodes(11).start().nodes.log_w) != len(planned.nodes(11).start().nodes.log_w)
-
-
-def conditional(case: Case, radius: float, rows: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R at a radius, an orthonormal basis of some rows of Q, and Z given these rows."""
-    coords = case.kernel.coordinates
-    R, q = resolvent(coords, np.array([radius]))[0][0], case.kernel.q_rows(np.array(rows, np.int64))
-    return R, row_basis(q)[0], condition_on(R, q)[0]
-
-
-@pytest.mark.parametrize("rows", [[], [1], [0, 3]])
-@pytest.mark.parametrize("name", ["generic", "badly scaled rows"])
-def test_moments_are_those_of_the_conditional_matrix(name: str, rows: list[int]):
-    R, basis, Z = conditional(BY_NAME[name], 0.7, rows)
-    mean, variance = planning.moments(R, basis[None])
-    np.testing.assert_allclose(mean, [np.trace(Z)], atol=1e-9)
-    np.testing.assert_allclose(variance, [np.trace(Z) - np.trace(Z @ Z)], atol=1e-9)
-
-
-def test_centring_many_samples_is_centring_each():
-    """Each ends where about as many items are expected as are missing, and where it would have ended alone."""
-    case, starts = BY_NAME["generic"], np.array([-30, 0, 5, 40])
-    givens = [[], [1], [0, 3], [2]]
-
-    def moments_of(samples: list[list[int]]):
-        def moments_at(rung: int, which: np.ndarray):
-            parts = [conditional(case, np.exp(rung * RUNG_STEP), samples[i])[:2] for i in which]
-            values = [planning.moments(R, basis[None]) for R, basis in parts]
-            return tuple(np.concatenate(part) for part in zip(*values))
-
-        return moments_at
-
-    rungs, mean, variance = planning.centre(moments_of(givens), 2, starts)
-    assert (variance > 0).all()
-    for i, given in enumerate(givens):
-        alone = planning.centre(moments_of([given]), 2, starts[i : i + 1])
-        assert (alone[0][0], alone[1][0]) == (rungs[i], mean[i])
-        here = abs(mean[i] - 2)
-        for beside in (-2, 2):
-            R, basis, _ = conditional(case, np.exp((rungs[i] + beside) * RUNG_STEP), given)
-            assert here < abs(planning.moments(R, basis[None])[0][0] - 2)
-
-
-def test_centring_stops_where_the_moments_are_no_numbers():
-    rungs, mean, variance = planning.centre(
-        lambda rung, which: (np.full(1, np.nan), np.full(1, np.nan)), 2, np.array([7])
-    )
-    assert (rungs[0], mean[0], variance[0]) == (7, 1.0, 1.0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from dataclasses import replace
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +14,12 @@ import oracles
 from kernels import BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
 from ndpp._compiled import interpreted
-from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
-from ndpp.items import LeverageTable, Tree
-from ndpp.items.table import look_up
+from ndpp.items import LeverageTable
+from ndpp.items.table import look_up, seed_words
 from ndpp.linalg.scaling import unit_of
 from ndpp.linalg.skew import dominating
+from ndpp.samplers.exact.spectral import Drawn
 from ndpp.samplers.rejection import minor_ratio
 from ndpp.samplers.walk import up_rejection
 from ndpp.samplers.walk.up_rejection import PreparedRejectionUp, RejectionUp, absolute_root, pair_ratio
@@ -98,7 +97,7 @@ DRAWS = 400
         ("far from normal", (2, 0)),
     ],
 )
-def test_law_and_closed_form(name, kept):
+def test_law_and_closed_form(name, kept, remembered):
     case = BY_NAME[name]
     up = RejectionUp().prepare(case.kernel, len(kept) + 2)
     pairs, proposals = draw_pairs(up, kept, DRAWS, 1)
@@ -119,7 +118,7 @@ def test_law_over_many_draws(columns):
         square = np.diag(np.diag(step.gram))
         minors = np.diag(square) * np.trace(square) - np.diag(square) ** 2
         step = step._replace(gram=square, cdf=np.cumsum(minors))
-    pairs = [up_rejection.propose(rng, up.index, step, 1000)[0] for _ in range(10_000)]
+    pairs = [up.propose(seed_words(rng), step, 1000)[0] for _ in range(10_000)]
     if columns == "chosen independently":
         with pytest.raises(AssertionError, match="do not follow the law"):
             goodness.assert_law(pairs, pair_law(case, kept))
@@ -134,7 +133,7 @@ def test_law_over_many_draws(columns):
 def test_compiled_proposals_are_those_of_the_plain_loop(name, kept, at_once, monkeypatch):
     monkeypatch.setattr(up_rejection, "AT_ONCE", at_once)
     kernel = BY_NAME[name].kernel
-    up = RejectionUp(index=partial(Tree.prepare, leaf=1)).prepare(kernel)
+    up = RejectionUp().prepare(kernel)
     compiled, proposals = draw_pairs(up, kept, 200, 12)
     monkeypatch.setattr(up_rejection, "_propose", interpreted(up_rejection._propose))
     plain, counted = draw_pairs(up, kept, 200, 12)
@@ -191,7 +190,7 @@ def test_the_root_of_the_absolute_value(rank, pairs, deficient):
 
 
 @pytest.mark.parametrize(("name", "kept"), [("generic", ()), ("mostly skew", (2, 7)), ("ondpp", (1, 2, 3))])
-def test_law_check_rejects_a_missing_acceptance_test(name, kept, monkeypatch):
+def test_law_check_rejects_a_missing_acceptance_test(name, kept, remembered, monkeypatch):
     """Negative control: the first proposal is taken."""
     case = BY_NAME[name]
     change_steps(monkeypatch, all_symmetric)
@@ -244,7 +243,7 @@ def without_own_minors():
     [(BY_NAME["zero diagonal"], (0,)), (BY_NAME["singular L_A"], (0, 1)), (without_own_minors(), (0, 1))],
     ids=str,
 )
-def test_singular_sets_kept_are_completed_without_rejection(case, kept):
+def test_singular_sets_kept_are_completed_without_rejection(case, kept, remembered):
     up = RejectionUp().prepare(case.kernel)
     pairs, proposals = draw_pairs(up, kept, DRAWS, 5)
     goodness.assert_law(pairs, pair_law(case, kept))
@@ -253,7 +252,7 @@ def test_singular_sets_kept_are_completed_without_rejection(case, kept):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-14, 1e-10, 1e-7, 1e-5])
-def test_nearly_singular_sets_kept(epsilon):
+def test_nearly_singular_sets_kept(epsilon, remembered):
     """L = ⊕ [[ε, 1], [−1, ε]], A = one item of each of two pairs: the pair that completes it is nearly certain."""
     case = BY_NAME["block pairs"]
     case = type(case)("pairs", case.X, case.W + (epsilon - 1 / 8) * np.eye(8))
@@ -297,41 +296,35 @@ def test_budget_error_carries_the_count(at_once, monkeypatch):
         up.pair(rng, np.array([0, 5]))
     assert caught.value.count == 20
     other = np.random.default_rng(9)
-    other.random(20 * 7)  # two columns, two items with two numbers each, and the acceptance
+    seed_words(other)  # a step takes these, however many pairs it proposes
     assert rng.random() == other.random()
 
 
 def test_what_rounding_cannot_explain_is_refused():
-    """The checks of every draw: weights that are negative, NaN or zero, an item drawn twice, an acceptance above one."""
-    up, rng = (
-        RejectionUp(index=lambda kernel: Tree.prepare(kernel, leaf=1)).prepare(BY_NAME["generic"].kernel),
-        np.random.default_rng(15),
-    )
-    step, Q = step_of(up, (0, 5)), up.kernel.coordinates.Q
+    """The checks of every draw: probabilities of items that are NaN or above one, an item drawn twice, an acceptance above one."""
+    up, rng = RejectionUp().prepare(BY_NAME["generic"].kernel), np.random.default_rng(15)
+    step, table = step_of(up, (0, 5)), up.index
 
-    def propose(step=step, sums=up.index.sums, Q=Q):
-        coordinates = SimpleNamespace(Q=np.ascontiguousarray(Q))
-        tree = SimpleNamespace(
-            sums=frozen(sums), bounds=up.index.bounds, kernel=SimpleNamespace(coordinates=coordinates)
-        )
-        return up_rejection.propose(rng, tree, step, 1000)
+    def propose(step=step, index=table):
+        return replace(up, index=index).propose(seed_words(rng), step, 1000)
 
     assert propose()[1] >= 1
     large = step.columns.copy()
     large[:, len(step.gram) :] *= 10
     with pytest.raises(PrecisionError, match="acceptance of a proposed set"):
         propose(step._replace(columns=large))
-    with pytest.raises(PrecisionError, match="sum to nan"):
+    with pytest.raises(PrecisionError, match="acceptance of an item"):
         propose(step._replace(columns=step.columns * np.nan))
-    with pytest.raises(ZeroProbabilityError, match="no item has a positive weight"):
-        propose(sums=-up.index.sums)
-    with pytest.raises(PrecisionError, match="not positive semidefinite"):
-        propose(sums=up.index.sums * np.where(np.arange(len(up.index.sums)) == 1, 3.0, 1.0)[:, None])
-    with pytest.raises(PrecisionError, match="all have weight zero"):
-        propose(Q=0 * Q)
-    same = np.ones((len(Q), 1)) * Q[:1]
-    with pytest.raises(PrecisionError, match="drawn twice"):
-        [propose(Q=same) for _ in range(200)]
+    with pytest.raises(PrecisionError, match="acceptance of an item"):
+        [propose(index=replace(table, leverage=table.leverage / 3)) for _ in range(200)]
+    with pytest.raises(BudgetExceededError, match="2 items were proposed by their leverage"):
+        [propose(index=replace(table, budget=2)) for _ in range(200)]
+
+
+def test_an_item_that_is_drawn_twice_is_refused():
+    up = RejectionUp().prepare(BY_NAME["generic"].kernel)
+    with pytest.raises(PrecisionError, match="drew an item twice"):
+        Drawn(np.array([3, 3]), 2, 9, 0.5).check(up.index)
 
 
 def test_same_seed_same_pair_and_inputs_untouched():

@@ -293,7 +293,7 @@ def test_a_spent_budget_carries_what_was_done(monkeypatch):
 
 
 @pytest.mark.parametrize("tilt", [1.0, 1.2])
-def test_random_size_over_many_draws(tilt):
+def test_random_size_over_many_draws(tilt, remembered):
     """Sizes 0 to 2: the chain is exact after one step. Negative control: sizes off by a fifth."""
     case = BY_NAME["two items"]
     sampler = RandomSize.prepare(case.kernel, start="greedy", steps=1)
@@ -306,9 +306,7 @@ def test_random_size_over_many_draws(tilt):
             goodness.assert_law(draws.baskets, law)
 
 
-@pytest.mark.parametrize(
-    ("name", "start"), [("singular W", "uniform"), ("zero rows", "greedy"), ("purely skew", "uniform")]
-)
+@pytest.mark.parametrize(("name", "start"), [("zero rows", "greedy"), ("purely skew", "uniform")])
 def test_random_size(name, start, remembered):
     case = BY_NAME[name]
     draws = RandomSize.prepare(case.kernel, start=start).sample(600, rng=13)

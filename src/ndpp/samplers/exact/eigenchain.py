@@ -62,9 +62,8 @@ class EigenChain:
         request = Request(len(given) + wanted, wanted, TARGETS, Tolerances())
         left, right = row_basis(given)[0] @ eigen.to_sides
         circle = plan_anew(target.ladder.coords, given, wanted)
-        ring, _, good = begin(eigen.values, request, *circle, left, right, 0)
-        # Only the dyads of given items are kept: a draw makes space for its own.
-        return cls(target.index, eigen, request, left, right, with_space(ring, len(left), len(left))) if good else None
+        found = _first(eigen.values, request, *circle, left, right)
+        return cls(target.index, eigen, request, left, right, Ring(*found[:8])) if found[8] else None
 
     @property
     def n_bytes(self) -> int:
@@ -81,6 +80,17 @@ class EigenChain:
             raise index.over_budget(index.total / (request.wanted - len(rows)))
         found = rows, proposals, CircleReport(recentred, trace_error, fraction)
         return Done(*found) if len(rows) == request.wanted else Unfinished(*found)
+
+
+@njit(error_model="numpy")
+def _first(
+    values: ComplexArray, request: Request, rung: int, count: int, left: FloatArray, right: FloatArray
+) -> tuple[int, int, FloatArray, ComplexArray, FloatArray, FloatArray, ComplexArray, IntArray, bool]:
+    """Return the fields of the first circle, and whether it passes."""
+    opened, _, good = begin(values, request, rung, count, left, right, 0)
+    r = with_space(opened, len(left), len(left))  # for the dyads of given items: a draw makes space for its own
+    # Ctrl-C while a compiled function makes a named tuple of Python would end the process.
+    return r.rung, r.K, r.F, r.trace, r.zeta, r.eta, r.log_w, r.live, good
 
 
 @njit(error_model="numpy")

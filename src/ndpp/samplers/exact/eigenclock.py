@@ -6,6 +6,8 @@ s is diagonal, f = sλ/(1 + sλ), and with Y the given items and those that have
     q_aᵀ Z q_b = Σ_k l_ak f_k r_bk − α G⁻¹ β,        G = l_Y f r_Yᵀ,   α = l_a f r_Yᵀ,   β = l_Y f r_b,
     tr Z = Σ f − tr(H f r_Yᵀ),                       H = G⁻¹ l_Y f.
 
+If given items j may also come by themselves, with probability p_j (:mod:`ndpp.samplers.unions`), s p_j is added to G_jj.
+
 A move of the clock costs O(m² r) with m = |Y|, a proposal O(m r), where :class:`~ndpp.samplers.Clock` inverts a matrix of order r, and the
 circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:class:`~ndpp.linalg.eigen.EigenBasis`).
 
@@ -16,7 +18,7 @@ Monitors: rates never increase, and acceptance probabilities lie within [0, 1]. 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -38,13 +40,19 @@ NOT_YET, FAILED = -1, -2
 
 @dataclass(frozen=True, eq=False)
 class EigenClock:
-    """A clock for one kernel; all samples contain the given rows."""
+    """A clock for one kernel; all samples contain the given rows, which come by themselves with probability ``alone``."""
 
     name: ClassVar[str] = "clock"
 
     index: LeverageTable
     eigen: EigenRows
     given: IntArray
+    alone: FloatArray
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its own; the others are those of its target."""
+        return self.alone.nbytes
 
     @classmethod
     def prepare(cls, target: Target, wanted: int | None) -> EigenClock | None:
@@ -52,35 +60,49 @@ class EigenClock:
         eigen = None if wanted is not None else target.eigen
         if eigen is None:
             return None
-        clock = cls(target.index, eigen, target.given)
+        clock = cls(target.index, eigen, target.given, np.zeros(len(target.given)))
         return clock if clock.suits(target.size_law) else None
 
     def suits(self, size_law: FloatArray) -> bool:
         """Return whether the mean number of items in addition to the given ones is that of its distribution."""
         mean = float(size_law @ np.arange(len(size_law)))
-        rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given))[3]
+        rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given), self.alone)[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
+
+    def minor(self, rows: IntArray) -> FloatArray:
+        """Return q R qᵀ of some rows, R the marginal kernel: the probability that they are in a sample is its determinant."""
+        left, right = self.eigen.sides(rows)
+        f, out = _remaining(0.0, *self.eigen[:2], left[:0], right[:0], np.empty(0))[0], np.empty_like(left)
+        for i, side in enumerate(left):
+            apply(f, len(self.eigen.values), LEFT, side, out[i])
+        return np.asarray(out @ right.T)
 
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
-        index, eigen, given = self.index, self.eigen, self.given
+        eigen, given = self.eigen, self.given
+        own = given, *eigen.sides(given), self.alone
         rows, proposals, failed, x, bound = suited(eigen.source.rows, _run)(
-            seed_words(rng), index.arrays, eigen.values, eigen.multiplicity, eigen.source, given, *eigen.sides(given)
+            seed_words(rng), self.index.arrays, eigen.values, eigen.multiplicity, eigen.source, *own
         )
         rows = rows[len(given) :]
         return Unfinished(rows, proposals, moment=(x, bound)) if failed else Done(rows, proposals)
 
+    def draw_all(self, rng: np.random.Generator) -> IntArray:
+        """Draw the further items of one sample, as rows in any order, by whatever means."""
+        found = self.draw(rng)
+        return self.finish(rng, found).rows if isinstance(found, Unfinished) else found.rows
+
     def finish(self, rng: np.random.Generator, begun: Unfinished) -> Done:
         """Draw the further items of a sample that failed a monitor, from the time and the items it has."""
         assert begun.moment is not None
-        rows = np.concatenate([self.given, begun.rows])
         if not np.isfinite(sum(begun.moment)):
             raise PrecisionError(
-                f"the rate of further items after {len(rows)} of them could not be computed: double precision is "
+                f"the rate of further items after {len(self.given) + len(begun.rows)} of them could not be computed: double precision is "
                 "not enough for this kernel. Rescale X, or drop its smallest directions."
             )
-        rest = Clock.prepare(self.index.kernel, index=self.index).resume(rng, rows, *begun.moment)
-        return Done(np.setdiff1d(rest.rows, self.given), begun.proposals + int(rest.info["proposals"]))
+        clock = replace(Clock.prepare(self.index.kernel, index=self.index), given=self.given, alone=self.alone)
+        rest = clock.resume(rng, begun.rows, *begun.moment)
+        return Done(rest.rows, begun.proposals + int(rest.info["proposals"]))
 
 
 @njit(error_model="numpy")
@@ -93,29 +115,33 @@ def _run(
     given: IntArray,
     given_left: FloatArray,
     given_right: FloatArray,
+    given_alone: FloatArray,
 ) -> tuple[IntArray, int, bool, float, float]:
     """Return the items, the number of proposals, whether a monitor failed, and then the time and the rate it was proposed at."""
     m, D, K = given.size, given_left.shape[1], values.size
     capacity, x, proposals = m + 16, 0.0, 0
     items, left, right = np.empty(capacity, np.int64), np.empty((capacity, D)), np.empty((capacity, D))
     items[:m], left[:m], right[:m] = given, given_left, given_right
+    alone = np.zeros(capacity)
+    alone[:m] = given_alone
     fetched = np.empty((2, BLOCK, D))
-    rate = _remaining(x, values, multiplicity, left[:m], right[:m])[3]
+    rate = _remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])[3]
     while not rate <= NEGLIGIBLE_RATE:
         bound = rate
         x -= math.log1p(-uniform(seed)) / bound
         if x > MAX_TIME:
             break
-        f, H, f_right, rate = _remaining(x, values, multiplicity, left[:m], right[:m])
+        f, H, f_right, rate = _remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])
         if not rate <= (1 + RATE_TOLERANCE) * bound + RATE_TOLERANCE:
             return items[:m], proposals, True, x, bound
         if uniform(seed) * bound >= rate:
             continue
         if m == capacity:
-            left, right, items = (
+            left, right, items, alone = (
                 np.concatenate((left, left)),
                 np.concatenate((right, right)),
                 np.concatenate((items, items)),
+                np.concatenate((alone, 0 * alone)),
             )
             capacity *= 2  # the second half is space
         found, tried = NOT_YET, 0
@@ -137,7 +163,12 @@ def _run(
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
 def _remaining(
-    x: float, values: ComplexArray, multiplicity: FloatArray, left: FloatArray, right: FloatArray
+    x: float,
+    values: ComplexArray,
+    multiplicity: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    alone: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """Return f as (Re, Im), H = G⁻¹ l_Y f, f r_Y (both (m, D)), and tr Z, NaN if G is singular."""
     (m, D), K = left.shape, values.size
@@ -157,6 +188,8 @@ def _remaining(
         apply(f, K, LEFT, left[i], f_left[i])
         apply(f, K, RIGHT, right[i], f_right[i])
     G = np.dot(f_left, right.T)
+    for i in range(m):
+        G[i, i] += s * alone[i]
     try:
         H = np.ascontiguousarray(np.linalg.solve(G, f_left))
     except Exception:  # G is singular; compiled code cannot name the error

@@ -7,14 +7,12 @@ lighter, and there is nothing below zero to fold: a smaller radius needs fewer n
 The weights of the current circle give this distribution by a Fourier sum; without a circle, it comes from eigenvalues or is modelled by its
 mean and variance. The monitors check the result, so a poor plan costs time but not correctness.
 
-Re-centring finds the rung to plan from: the one on which about as many items are expected as are missing. It is written for many samples
-and for arrays of any kind; the CPU has one sample, the GPU all those that left their circle. Both have the same monitors.
+CPU and GPU have the same monitors.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +21,7 @@ from ndpp._compiled import njit
 from ndpp._types import BoolArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.linalg.coordinates import Coordinates
-from ndpp.linalg.operations import NUMPY, Array, Operations
 from ndpp.linalg.size_law import tilt_for, tilted_law
-from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
 
 RUNG_STEP = 0.35
 """Step of the ladder in log ρ. One step changes the mean size by about RUNG_STEP times its variance."""
@@ -114,44 +110,9 @@ def plan_circle(mean: float, variance: float, left: int) -> tuple[float, int]:
 
 
 def plan_from_moments(rungs: IntArray, mean: FloatArray, variance: FloatArray, left: int) -> list[tuple[int, int]]:
-    """Return a rung and a number of nodes for each sample from the result of :func:`centre`. Rungs are even, to share circles."""
+    """Return a rung and a number of nodes for each sample from the result of ``Circles.centre``. Rungs are even, to share circles."""
     plans = (plan_circle(float(m), float(v), left) for m, v in zip(mean, variance))
     return [(2 * ((int(rung) + round(shift / RUNG_STEP)) // 2), count) for rung, (shift, count) in zip(rungs, plans)]
-
-
-def centre(
-    moments_at: Callable[[int, IntArray], tuple[FloatArray, FloatArray]], left: int, rungs: IntArray
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the rung on which each of many samples expects about ``left`` more items, and the mean and variance there.
-
-    ``moments_at(rung, which)`` returns :func:`moments` on a rung for the samples at positions ``which``.
-    """
-    mean, variance = np.zeros(len(rungs)), np.ones(len(rungs))
-
-    def on_rungs(log_radius: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        here = np.round(log_radius / RUNG_STEP).astype(np.int64)
-        for rung in np.unique(here):
-            there = which[here == rung]
-            mean[there], variance[there] = moments_at(int(rung), there)
-        return mean[which], variance[which]
-
-    found = solve_tilts(on_rungs, left, RUNG_STEP * rungs.astype(np.float64), max_step=12 * RUNG_STEP, unit=RUNG_STEP)
-    rungs = np.round(found / RUNG_STEP).astype(np.int64)
-    return rungs, np.nan_to_num(mean, nan=1.0), np.maximum(np.nan_to_num(variance, nan=1.0), LEAST_VARIANCE)
-
-
-def moments(R: Array, basis: Array, ops: Operations = NUMPY) -> tuple[Array, Array]:
-    """Return the mean tr Z and the variance tr Z − tr Z² of the remaining size, both (S,).
-
-    Z = R − RQᵀ(QRQᵀ)⁻¹QR for one real R (r, r) and orthonormal rows Q in ``basis`` (S, i, r); no Z is formed.
-    """
-    i = basis.shape[1]
-    right, left = basis @ R, basis @ R.T
-    inner = ops.solve(right @ basis.mT, ops.concat([right @ left.mT, (right @ R) @ left.mT], 2))
-    first, second = inner[:, :, :i], inner[:, :, i:]
-    square = (R * R.T).sum() - 2 * ops.trace(second) + (first * first.mT).sum((1, 2))
-    mean = ops.trace(R) - ops.trace(first)
-    return mean, mean - square
 
 
 @njit()

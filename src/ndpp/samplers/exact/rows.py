@@ -15,9 +15,10 @@ from numba.extending import overload
 
 from ndpp._compiled import Function, interpreted, jitable, njit
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
+from ndpp._validation import frozen
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.eigen import EigenBasis
-from ndpp.rows.scaled import Scaled
+from ndpp.rows.scaled import Multiplied
 
 Rows: TypeAlias = AnyArray | LowRankKernel
 """An array (n, w), whose row a is that of item a; or a kernel, which fetches rows of Q from its store."""
@@ -31,7 +32,7 @@ def rows_of(kernel: LowRankKernel) -> tuple[Rows, FloatArray, FloatArray | None]
     coords, X, factors = kernel.coordinates, kernel._factor, np.ones(1)
     if coords.Q is not None:
         return coords.Q, factors, None
-    if isinstance(X, Scaled):
+    if isinstance(X, Multiplied) and not X.matrices:
         factors, X = X.factors, X.source
     return (X, factors, coords.to_q) if isinstance(X, np.ndarray) else (kernel, factors, None)
 
@@ -67,7 +68,7 @@ class Sides(NamedTuple):
     """Where the sides l and r of items come from: their rows, times each of two matrices.
 
     If ``are_products``, the products of a row stand in it side by side, and there is nothing to multiply. If ``right_is_half``, r is half
-    of l.
+    of l. Rows in memory are read-only, whatever they are: for others, loops would be compiled again.
     """
 
     rows: Rows
@@ -76,6 +77,14 @@ class Sides(NamedTuple):
     to_right: FloatArray
     are_products: bool
     right_is_half: bool
+
+    def __reduce__(self) -> tuple[Any, ...]:  # unpickled rows would be writeable
+        return Sides.of, tuple(self)
+
+    @classmethod
+    def of(cls, rows: Rows, *others: Any) -> Sides:
+        """Return sides whose rows nobody can change."""
+        return cls(frozen(rows) if isinstance(rows, np.ndarray) else rows, *others)
 
 
 @jitable(error_model="numpy")
@@ -92,7 +101,7 @@ def fetch(which: IntArray, sides: Sides, left: FloatArray, right: FloatArray) ->
     take(which, sides.rows, sides.factors, x)
     np.dot(x, sides.to_left, left)
     if sides.right_is_half:
-        right[:] = left / 2
+        np.divide(left, 2, right)  # compiled four seconds sooner than an assignment to a slice
     else:
         np.dot(x, sides.to_right, right)
 
@@ -126,7 +135,7 @@ class EigenRows(NamedTuple):
         if to_q is not None:
             left, right = to_q @ left, to_q @ right
             own += [left, right]
-        source = Sides(rows, factors, left, right, are_products, is_half)
+        source = Sides.of(rows, factors, left, right, are_products, is_half)
         return cls(basis.values, basis.multiplicity, to_sides, source, sum(part.nbytes for part in own))
 
     def sides(self, which: IntArray) -> tuple[FloatArray, FloatArray]:

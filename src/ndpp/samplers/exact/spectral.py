@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import njit
+from ndpp._compiled import jitable, njit
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import clip_probabilities
 from ndpp.errors import PrecisionError
@@ -98,19 +98,30 @@ class Projection:
 
     def draw(self, rng: np.random.Generator) -> Done:
         """Draw the further items of one sample, as rows in any order."""
-        index = self.index
-        items, done, proposals, largest = suited(self.rows, _draw)(
-            seed_words(rng), *self.spectrum, self.rows, self.factors, index.arrays
-        )
-        if not largest <= 1:
-            clip_probabilities(np.array([largest]), ACCEPTANCE)
-        if done < len(items):
-            raise index.over_budget(index.total / (len(items) - done), proposals)
-        if len(set(items.tolist())) < len(items):
+        arrays = self.index.arrays
+        drawn = Drawn(*suited(self.rows, _draw)(seed_words(rng), *self.spectrum, self.rows, self.factors, arrays))
+        drawn.check(self.index)
+        return Done(drawn.items, drawn.proposals)
+
+
+class Drawn(NamedTuple):
+    """Items of a projection, how many of them were found within the budget, the proposals, and the largest acceptance probability."""
+
+    items: IntArray
+    done: int
+    proposals: int
+    largest: float
+
+    def check(self, index: LeverageTable) -> None:
+        """Raise if they are not a sample."""
+        if not self.largest <= 1:
+            clip_probabilities(np.array([self.largest]), ACCEPTANCE)
+        if self.done < len(self.items):
+            raise index.over_budget(index.total / (len(self.items) - self.done), self.proposals)
+        if len(set(self.items.tolist())) < len(self.items):
             raise PrecisionError(
-                f"a projection DPP drew an item twice ({items}): its probability is nothing but rounding"
+                f"a projection DPP drew an item twice ({self.items}): its probability is nothing but rounding"
             )
-        return Done(items, proposals)
 
 
 @njit()
@@ -123,16 +134,22 @@ def _draw(
     factors: FloatArray,
     table: TableArrays,
 ) -> tuple[IntArray, int, int, float]:
-    """Return the items, how many of them were found within the budget, the proposals, and the largest acceptance probability."""
-    V = vectors[choose(seed, chance, heads)]  # a copy
+    """Choose eigenvectors, and draw from the projection onto them; return the fields of :class:`Drawn`."""
+    drawn = draw_projection(seed, vectors[choose(seed, chance, heads)], rows, factors, table)  # a copy of these
+    return drawn.items, drawn.done, drawn.proposals, drawn.largest
+
+
+@jitable(error_model="numpy")
+def draw_projection(seed: AnyArray, V: FloatArray, rows: Rows, factors: FloatArray, table: TableArrays) -> Drawn:
+    """Draw as many items as V has rows, from the projection onto them; V is overwritten."""
     items, done, proposals, largest = np.empty(len(V), np.int64), 0, 0, 0.0
-    x = np.empty((BLOCK, vectors.shape[1]))
+    x = np.empty((BLOCK, V.shape[1]))
     while done < len(V) and proposals < table.budget * len(V) and not math.isnan(largest):
         candidates, uniforms = propose(seed, table, BLOCK)
         take(candidates, rows, factors, x)
         done, used, largest = _advance(V, items, done, candidates, uniforms, x, table.leverage[candidates], largest)
         proposals += used
-    return items, done, proposals, largest
+    return Drawn(items, done, proposals, largest)
 
 
 @njit()

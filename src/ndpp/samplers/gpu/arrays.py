@@ -31,9 +31,7 @@ TORCH = Operations(
     array=lambda values, like: torch.from_numpy(values).to(like),  # torch does not multiply real and complex matrices
     numpy=lambda A: A.cpu().numpy(),
     eye=_eye,
-    sqrt=torch.sqrt,
     log=torch.log,
-    concat=torch.cat,
     trace=lambda A: A.diagonal(dim1=-2, dim2=-1).sum(-1),
     largest=lambda A: A.amax((-2, -1)),
     eigh=torch.linalg.eigh,

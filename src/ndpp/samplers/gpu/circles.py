@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.linalg.size_law import nodes
+from ndpp.linalg.tilts import LEAST_VARIANCE, solve_tilts
 from ndpp.samplers.exact.ladder import Cache, Ladder
-from ndpp.samplers.exact.plan import RUNG_STEP, centre, moments
+from ndpp.samplers.exact.plan import RUNG_STEP
 from ndpp.samplers.gpu.arrays import TORCH
 from ndpp.samplers.gpu.diagonal import Diagonal, Peak
 from ndpp.samplers.gpu.memory import DeviceRows
@@ -165,12 +166,33 @@ class Circles:
 
         Samples have items with orthonormal rows q (S, i, r), and are on this rung.
         """
+        mean, variance = np.zeros(len(q)), np.ones(len(q))
 
-        def moments_at(rung: int, which: IntArray) -> tuple[FloatArray, FloatArray]:
-            mean, variance = moments(self._at_radius(rung)[1][0], q[torch.from_numpy(which).to(q.device)], TORCH)
-            return mean.cpu().numpy(), variance.cpu().numpy()
+        def on_rungs(log_radius: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+            here = np.round(log_radius / RUNG_STEP).astype(np.int64)
+            for one in np.unique(here):
+                there = which[here == one]
+                found = moments(self._at_radius(int(one))[1][0], q[torch.from_numpy(there).to(q.device)])
+                mean[there], variance[there] = (part.cpu().numpy() for part in found)
+            return mean[which], variance[which]
 
-        return centre(moments_at, left, np.full(len(q), rung))
+        found = solve_tilts(on_rungs, left, np.full(len(q), RUNG_STEP * rung), max_step=12 * RUNG_STEP, unit=RUNG_STEP)
+        rungs = np.round(found / RUNG_STEP).astype(np.int64)
+        return rungs, np.nan_to_num(mean, nan=1.0), np.maximum(np.nan_to_num(variance, nan=1.0), LEAST_VARIANCE)
+
+
+def moments(R: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean tr Z and the variance tr Z − tr Z² of the remaining size, both (S,).
+
+    Z = R − RQᵀ(QRQᵀ)⁻¹QR for one real R (r, r) and orthonormal rows Q in ``basis`` (S, i, r); no Z is formed.
+    """
+    i = basis.shape[1]
+    right, left = basis @ R, basis @ R.T
+    inner = TORCH.solve(right @ basis.mT, torch.cat([right @ left.mT, (right @ R) @ left.mT], 2))
+    first, second = inner[:, :, :i], inner[:, :, i:]
+    square = (R * R.T).sum() - 2 * TORCH.trace(second) + (first * first.mT).sum((1, 2))
+    mean = R.trace() - TORCH.trace(first)
+    return mean, mean - square
 
 
 def _side_by_side(*matrices: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from ndpp.samplers.clock import MAX_TIME, NEGLIGIBLE_RATE, RATE_TOLERANCE, Clock
 from ndpp.samplers.exact.routes import Unfinished
 from ndpp.samplers.gpu.kernels.forms import Forms, remaining_forms
 from ndpp.samplers.gpu.kernels.invert import invert_pivoted
+from ndpp.samplers.gpu.kernels.propose import uniforms
 from ndpp.samplers.gpu.memory import samples_that_fit
 from ndpp.samplers.gpu.proposals import Streams, accept
 from ndpp.samplers.gpu.sets import Drawn
@@ -117,7 +118,7 @@ class ClockGroup:
     def _move(self, move: int) -> None:
         if move % MOVES_PER_BLOCK == 0:
             step = TIME_STEP + move // MOVES_PER_BLOCK
-            self.uniforms = torch.stack(self.streams.uniforms(self.index, step, 0, MOVES_PER_BLOCK)[:2])
+            self.uniforms = torch.stack(uniforms(*self.streams.counters(self.index), step, 0, MOVES_PER_BLOCK)[:2])
         time, coin = self.uniforms[:, :, move % MOVES_PER_BLOCK]
         x = self.x - torch.log1p(-time) / self.rate
         running = x <= MAX_TIME  # False for samples that have finished, whose rate is zero

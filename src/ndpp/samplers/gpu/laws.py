@@ -20,7 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndpp._types import AnyArray, IntArray
+from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp.laws.families import FamilyMixture
+from ndpp.laws.shared import SharedTies
+from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.base import Engine, Sampler, stream
 from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
@@ -31,7 +34,8 @@ from ndpp.samplers.gpu.memory import free_memory, rows_of
 from ndpp.samplers.gpu.proposals import Streams, flipped, look_up_cdf
 from ndpp.samplers.gpu.sets import MAX_BATCH, Alone, BatchEngine, Drawn, LawEngine, items_of, look_up_component, union
 from ndpp.samplers.gpu.spectra import Spectra, n_bytes, of_components
-from ndpp.samplers.laws import ComponentSource, FamilySource, LawSampler, Store, TiedSource
+from ndpp.samplers.laws import ComponentSource, LawSampler, Store
+from ndpp.samplers.shared import Begun
 from ndpp.samplers.unions import SizedUnion
 
 COMPONENT_KEY = 0x9E3779B97F4A7C15
@@ -53,9 +57,9 @@ def prepare(sampler: Sampler, device: torch.device) -> Engine | None:
     assert isinstance(sampler, LawSampler)
     if not len(sampler.cdf):
         return None
+    if isinstance(sampler.store, Begun):
+        return TiedEngine.prepare(sampler, Tilted.of(sampler.store), device)
     source = sampler.store.make if isinstance(sampler.store, Store) else sampler.store[0]
-    if isinstance(source, TiedSource | FamilySource):
-        return TiedEngine.prepare(sampler, source, device)
     if isinstance(source, ComponentSource):
         return ComponentEngine(sampler, device, source)
     assert isinstance(source, SizedUnion)
@@ -122,6 +126,38 @@ class ComponentEngine(BatchEngine):
         return Drawn(ids, sizes, {name: numbers.new_tensor(draws.info[name]) for name in ("proposals", "rejections")})
 
 
+class Tilted(NamedTuple):
+    """A mixture given items, its components tilted towards ``size`` further items (None: any number) and weighed by what they propose.
+
+    ``touched`` is the mixture of the rows of ties, of items or of families. A GPU draws thousands of samples at a time from all components,
+    so that all of them are conditioned and tilted first.
+    """
+
+    mixture: SharedTies
+    touched: TiedMixture
+    size: int | None
+    log_tilt: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, begun: Begun) -> Tilted:
+        """Choose the tilts."""
+        rest, size = begun.store.mixture.condition(begun.ids), begun.left
+        if size is None:
+            return cls(rest, rest.touched, None, np.zeros(len(rest.weights)), rest.weights)
+        log_tilt = rest.tilts(size)
+        log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - size * log_tilt
+        log_mass[rest.largest < size] = -np.inf
+        weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
+        touched = rest.tilted(log_tilt) if isinstance(rest, FamilyMixture) else rest
+        return cls(rest, touched, size, log_tilt, weights)
+
+    @property
+    def log_tilt_of_rows(self) -> FloatArray:
+        """log ρ of ``touched``; families are tilted already."""
+        return np.zeros_like(self.log_tilt) if isinstance(self.mixture, FamilyMixture) else self.log_tilt
+
+
 class FamilyItems(NamedTuple):
     """Draws the items of families for C components.
 
@@ -137,10 +173,12 @@ class FamilyItems(NamedTuple):
     members: list[tuple[Tensor, ...]]
 
     @classmethod
-    def of(cls, source: FamilySource, components: IntArray, device: torch.device) -> FamilyItems:
+    def of(
+        cls, mixture: FamilyMixture, log_tilt: FloatArray, components: IntArray, device: torch.device
+    ) -> FamilyItems:
         """Copy the odds of states and items to the device."""
-        patterns, scale = source.mixture.patterns, np.exp(source.log_tilt[components])
-        some = source.mixture.odds[components] * np.expm1(patterns.log_totals_at(scale)).T
+        patterns, scale = mixture.patterns, np.exp(log_tilt[components])
+        some = mixture.odds[components] * np.expm1(patterns.log_totals_at(scale)).T
         parts = np.pad(some, ((0, 0), (0, 1))), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), scale
         weights, slots, odds, scales = (torch.from_numpy(np.array(part)).to(device) for part in parts)
         members = [tuple(torch.from_numpy(part).to(device) for part in both) for both in _by_width(patterns.members)]
@@ -193,7 +231,7 @@ class TiedEngine(LawEngine):
 
     sampler: LawSampler
     device: torch.device
-    source: TiedSource
+    source: Tilted
     q: Tensor
     items: Tensor
     components: IntArray
@@ -204,28 +242,28 @@ class TiedEngine(LawEngine):
     _tables: dict[int, tuple[Spectra, Alone]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def prepare(cls, sampler: LawSampler, source: TiedSource | FamilySource, device: torch.device) -> TiedEngine:
+    def prepare(cls, sampler: LawSampler, source: Tilted, device: torch.device) -> TiedEngine:
         """Copy the rows of the ties to the device."""
-        weights = np.diff(sampler.cdf, prepend=0.0)
-        components, patterns, tied = np.flatnonzero(weights > UNREACHABLE * sampler.cdf[-1]), None, source
-        if isinstance(tied, FamilySource):
-            patterns = FamilyItems.of(tied, components, device)
-            tied = TiedSource(tied.touched, None, None, tied.memory)
-        ties = tied.mixture.base
+        weights, patterns, law = source.weights, None, source.mixture
+        components = np.flatnonzero(weights > UNREACHABLE * weights.sum())
+        if isinstance(law, FamilyMixture):
+            patterns = FamilyItems.of(law, source.log_tilt, components, device)
+        ties = source.touched.base
         fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
         blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
         cdf = torch.from_numpy(np.cumsum(weights[components])).to(device)
         items = items_of(ties, device)
-        return cls(sampler, device, tied, rows_of(ties, device), items, components, cdf, blocks, source.size, patterns)
+        return cls(
+            sampler, device, source, rows_of(ties, device), items, components, cdf, blocks, source.size, patterns
+        )
 
     def tables(self, block: int) -> tuple[Spectra, Alone]:
         """Return what draws T and R of a block of components; that of the last one used is kept."""
         if block not in self._tables:
             self._tables.clear()
-            mixture, which = self.source.mixture, self.components[self.blocks[block]]
-            log_tilt = 0.0 if self.source.log_tilt is None else self.source.log_tilt[which]
-            odds = mixture.tilted_odds(log_tilt, which)
-            spectra = of_components(self.q, torch.from_numpy(mixture.core).to(self.device), odds)
+            touched, which = self.source.touched, self.components[self.blocks[block]]
+            odds = touched.tilted_odds(self.source.log_tilt_of_rows[which], which)
+            spectra = of_components(self.q, torch.from_numpy(touched.core).to(self.device), odds)
             self._tables[block] = spectra, Alone.of(odds, self.device)
         return self._tables[block]
 
@@ -250,7 +288,8 @@ class TiedEngine(LawEngine):
         (spectra, alone), components = self.tables(block), self.components[self.blocks[block]]
 
         def clock_of(c: int) -> Clock:
-            return Clock.prepare(self.source.kernel(int(components[c])).low_rank)
+            at, log_tilt = int(components[c]), self.source.log_tilt_of_rows
+            return Clock.prepare(self.source.touched.single(at, float(log_tilt[at])).low_rank)
 
         rng = partial(stream, flipped(key, CPU_KEY))
         ties = draw_by_clocks(spectra, streams, which, index, index[:0], clock_of, rng)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ndpp._types import AnyArray
 from ndpp.errors import BudgetExceededError
-from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose, uniforms
+from ndpp.samplers.gpu.kernels.propose import MASK, AliasTable, propose
 
 MAX_ROUNDS = 256
 """Maximum number of rounds per step."""
@@ -46,18 +46,8 @@ class Streams:
         self._flip = int(np.uint64(key[1]).astype(np.int64))  # distinct samples stay distinct
 
     def counters(self, samples: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """Return the part of the counter that distinguishes samples (S,), and the key."""
+        """Return the part of the counter that distinguishes samples (S,), and the key: what :mod:`.kernels.propose` takes."""
         return samples ^ self._flip, self.key
-
-    def uniforms(self, samples: Tensor, step: int, first: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three uniforms for each of the places first, …, first + count − 1 of each sample (S,), shapes (S, count)."""
-        return uniforms(samples ^ self._flip, self.key, step, first, count)
-
-    def propose(
-        self, table: AliasTable, starts: Tensor, samples: Tensor, step: int, first: int, count: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return some proposals and their thresholds; see :func:`~ndpp.samplers.gpu.kernels.propose.propose`."""
-        return propose(table, starts, samples ^ self._flip, self.key, step, first, count)
 
 
 def flipped(key: AnyArray, bits: int) -> AnyArray:
@@ -137,8 +127,8 @@ def accept(
         width = count * times
         places = torch.arange(width, device=samples.device)
         which = None if len(pending) == len(samples) else pending
-        whose = (starts, samples) if which is None else (starts[which], samples[which])
-        proposed, threshold = streams.propose(table, *whose, step, total, width)
+        first, index = (starts, samples) if which is None else (starts[which], samples[which])
+        proposed, threshold = propose(table, first, *streams.counters(index), step, total, width)
         total += width
         bound = leverage = table.leverage[proposed]
         if bounds is None:
@@ -157,7 +147,7 @@ def accept(
         pending = pending[~(found | off)]
     raise BudgetExceededError(
         f"{total} items were proposed by their leverage and rejected in {MAX_ROUNDS} rounds, although the first round alone has more than "
-        "are needed on average. Draw on the CPU, with a Tree.",
+        "are needed on average. Draw on the CPU.",
         count=total,
     )
 

@@ -18,7 +18,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError, DeviceError
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.samplers.base import Draws
-from ndpp.samplers.gpu.kernels.propose import AliasTable
+from ndpp.samplers.gpu.kernels.propose import AliasTable, propose, uniforms
 from ndpp.samplers.gpu.proposals import Streams, look_up_cdf
 from ndpp.samplers.gpu.spectra import alias_tables
 from ndpp.samplers.laws import MAX_PROPOSALS, LawSampler
@@ -156,7 +156,7 @@ class LawEngine(BatchEngine):
 
 def look_up_component(cdf: Tensor, streams: Streams, index: Tensor) -> Tensor:
     """Return the component of each number in the streams, as a position in ``cdf`` (C,)."""
-    return look_up_cdf(cdf, streams.uniforms(index, COMPONENT_STEP, 0, 1)[0][:, 0])
+    return look_up_cdf(cdf, uniforms(*streams.counters(index), COMPONENT_STEP, 0, 1)[0][:, 0])
 
 
 def items_of(kernel: LowRankKernel, device: torch.device) -> Tensor:
@@ -182,9 +182,9 @@ class Alone(NamedTuple):
 
     def draw(self, streams: Streams, which: Tensor, index: Tensor) -> Tensor:
         """Return R of samples of these components (S,), as rows of the support with repetitions; after them, their number."""
-        count = torch.searchsorted(self.cdf[which], streams.uniforms(index, HITS_STEP, 0, 1)[0], right=True)
-        starts = which * self.table.n_rows
-        rows, _ = streams.propose(self.table, starts, index, ALONE_STEP, 0, max(1, int(count.max())))
+        own, starts = streams.counters(index), which * self.table.n_rows
+        count = torch.searchsorted(self.cdf[which], uniforms(*own, HITS_STEP, 0, 1)[0], right=True)
+        rows, _ = propose(self.table, starts, *own, ALONE_STEP, 0, max(1, int(count.max())))
         places = torch.arange(rows.shape[1], device=index.device)
         return torch.where(places < count, rows - starts[:, None], self.table.n_rows)
 

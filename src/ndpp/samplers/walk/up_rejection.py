@@ -7,11 +7,13 @@ accepted with probability det L^A_ab / det L̂^A_ab ≤ 1 [Thm. 1].
 B^A = TᵀBT with T = I − Q_Aᵀ (Q_A B Q_Aᵀ)⁻¹ Q_A B. So factors of both parts of B, computed once, give those of B^A in
 O(k r²), and |skew(B^A)| takes one decomposition, of the order of the rank of the skew part. The 2-DPP takes none: for any
 Z with B̂ = Z Zᵀ it is a mixture of projections onto the spans of two columns of Z, chosen with probability ∝ their Gram
-determinant (Cauchy–Binet); the paper's Alg. 3 is the case of orthogonal columns. Items come from the paper's tree. With Q in memory, all
-proposals of a step are one compiled call; else the same loop is interpreted.
+determinant (Cauchy–Binet); the paper's Alg. 3 is the case of orthogonal columns. The paper draws the two items through a tree over all
+items, O(r² log n) each, and so do the experiments that time it (``ndpp_experiments.tree``). Here they come by leverage, as in
+:mod:`ndpp.samplers.exact.spectral`, whatever n. With Q in memory, all proposals of a step are one compiled call; else the same loop is
+interpreted.
 
-Cost: O(r³) per step; O(r² (log n + leaf)) per proposal. The expected number of proposals is e_2(L̂^A) / e_2(L^A). |skew| is
-computed in orthonormal coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
+Cost: O(r³) per step; O(r²) per proposal. The expected number of proposals is e_2(L̂^A) / e_2(L^A). |skew| is computed in orthonormal
+coordinates, where it has the smallest trace of all symmetric matrices that bound the skew part.
 
 If L_A is singular, B^A does not exist although the pair has a distribution, and if it nearly is, T has too few digits. The pair is then
 drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.safe_form`).
@@ -20,35 +22,37 @@ drawn without rejection, in O(r⁴) (:func:`~ndpp.samplers.walk.up.safe_form`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
-from ndpp._compiled import interpreted, njit
-from ndpp._types import FloatArray, IntArray
+from ndpp._compiled import njit
+from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE, check_count, clip_probabilities
-from ndpp.errors import BudgetExceededError, PrecisionError
-from ndpp.items import Tree
-from ndpp.items.base import check_total, look_up_cdf, nonnegative
-from ndpp.items.tree import draw_one
+from ndpp.errors import BudgetExceededError
+from ndpp.items import LeverageTable
+from ndpp.items.base import look_up_cdf
+from ndpp.items.table import TableArrays, seed_words, uniform
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.linalg.scaling import EPS, unit_of
 from ndpp.linalg.schur import MAX_LOSS
 from ndpp.linalg.skew import skew_part, symmetric_part, youla
+from ndpp.samplers.exact.rows import Rows, suited, take
+from ndpp.samplers.exact.spectral import Drawn, draw_projection
 from ndpp.samplers.rejection import RATIO_TOLERANCE
 from ndpp.samplers.walk.up import no_pair, safe_form
 from ndpp.samplers.walk.up_direct import condition
 
+ACCEPTANCE = "acceptance of a proposed set"
 AT_ONCE = 256
 """Proposals per compiled call; Ctrl-C is heard between calls. No draw depends on it."""
 
 
 @dataclass(frozen=True)
 class RejectionUp:
-    """The paper's up-step, with at most ``budget`` proposals per pair; ``index`` builds the tree that draws single items.
+    """The paper's up-step, with at most ``budget`` proposals per pair.
 
     Examples
     --------
@@ -60,12 +64,11 @@ class RejectionUp:
     (array([0, 1]), 1)
     """
 
-    index: Callable[[LowRankKernel], Tree] = Tree.prepare
     budget: int = 1_000_000
 
     def prepare(self, kernel: LowRankKernel, size: int | None = None) -> PreparedRejectionUp:
-        """Build the index and decompose both parts of B, for sets of all sizes."""
-        index, scale = self.index(kernel), kernel.coordinates.scale
+        """Build the leverage table and decompose both parts of B, for sets of all sizes."""
+        index, scale = LeverageTable.prepare(kernel), kernel.coordinates.scale
         balanced, back = kernel.coordinates.B / np.outer(scale, scale), (scale / unit_of(scale))[:, None]
         S, F = factors(balanced)
         budget = check_count(self.budget, "budget", least=1)
@@ -107,7 +110,7 @@ class PreparedRejectionUp:
     """
 
     kernel: LowRankKernel
-    index: Tree
+    index: LeverageTable
     budget: int
     B: FloatArray
     S: FloatArray
@@ -126,8 +129,9 @@ class PreparedRejectionUp:
                 f"{self.budget}. Use DirectUp, which rejects nothing, or raise the budget.",
                 count=0,
             )
+        seed = seed_words(rng)
         for done in range(0, self.budget, AT_ONCE):
-            rows, used = propose(rng, self.index, step, min(AT_ONCE, self.budget - done))
+            rows, used = self.propose(seed, step, min(AT_ONCE, self.budget - done))
             if rows is not None:
                 return np.sort(rows), {"proposals": done + used, "rejections": done + used - 1}
         raise BudgetExceededError(
@@ -135,6 +139,16 @@ class PreparedRejectionUp:
             "Use DirectUp, which rejects nothing, or raise the budget.",
             count=self.budget,
         )
+
+    def propose(self, seed: AnyArray, step: Step, most: int) -> tuple[IntArray | None, int]:
+        """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""
+        Q = self.kernel.coordinates.Q
+        rows: Rows = self.kernel if Q is None else Q
+        found = suited(rows, _propose)(seed, self.index.arrays, rows, *step[:4], most)
+        drawn, proposals, ratio = Drawn(*found[:4]), found[4], found[5]
+        drawn.check(self.index)
+        clip_probabilities(np.array([ratio]), ACCEPTANCE, tolerance=RATIO_TOLERANCE)
+        return (drawn.items if proposals <= most else None), proposals
 
     def expected_proposals(self, kept_rows: IntArray) -> float:
         """Return the expected number of proposals, e_2(L̂^A) / e_2(L^A); 1 if L_A is nearly singular and nothing is rejected."""
@@ -176,63 +190,32 @@ def absolute_root(F: FloatArray) -> FloatArray:
     return np.asarray(lapack.dormqr("L", "N", turns, tau, R, 64 * F.shape[1], overwrite_c=True)[0])
 
 
-class FetchedRows:
-    """Rows of Q that are not in memory, one or several in a row."""
-
-    def __init__(self, kernel: LowRankKernel) -> None:
-        self.kernel = kernel
-
-    def __getitem__(self, which: Any) -> FloatArray:
-        if isinstance(which, slice):
-            return self.kernel.q_rows(np.arange(which.start, which.stop))
-        return np.asarray(self.kernel.q_rows(np.array([which]))[0])
-
-
-def propose(rng: np.random.Generator, tree: Tree, step: Step, most: int) -> tuple[IntArray | None, int]:
-    """Propose up to ``most`` pairs; return the first that is accepted, or None, and its number."""
-    Q: Any = tree.kernel.coordinates.Q
-    loop = _propose if Q is not None else interpreted(_propose)
-    Q = FetchedRows(tree.kernel) if Q is None else Q
-    rows, proposals, low, total, ratio = loop(rng, tree.sums, tree.bounds, Q, *step[:4], most)
-    check_total(total)
-    nonnegative(np.array([low]), total)
-    if rows.min() < 0:
-        raise PrecisionError("the draw reached a leaf of the tree whose items all have weight zero")
-    if rows[0] == rows[1]:
-        raise PrecisionError(f"item {rows[0]} was drawn twice: the probability of a pair is nothing but rounding")
-    clip_probabilities(np.array([ratio]), "acceptance of a proposed set", tolerance=RATIO_TOLERANCE)
-    return (rows if proposals <= most else None), proposals
-
-
 @njit(error_model="numpy")
 def _propose(
-    rng: np.random.Generator,
-    sums: FloatArray,
-    bounds: IntArray,
-    Q: Any,
+    seed: AnyArray,
+    table: TableArrays,
+    rows: Rows,
     columns: FloatArray,
     n_symmetric: int,
     gram: FloatArray,
     cdf: FloatArray,
     most: int,
-) -> tuple[IntArray, int, float, float, float]:
-    """Return the last pair proposed, its number (``most`` + 1 if all were rejected), what is to be checked of it, and its acceptance."""
-    rows = np.empty(2, np.int64)
+) -> tuple[IntArray, int, int, float, int, float]:
+    """Return the fields of :class:`Drawn` of the last pair, its number (``most`` + 1 if all were rejected), and its acceptance."""
+    factors, q, number = np.ones(1), np.empty((2, len(columns))), most + 1
     for proposals in range(1, most + 1):
-        V = choose_plane(columns, gram, cdf, rng.random(), rng.random())
-        ratio = 0.0
-        rows[1] = -1
-        rows[0], low, total = draw_one(rng, sums, bounds, Q, V)
-        if rows[0] >= 0 and low >= -PROBABILITY_TOLERANCE * total:
-            y = np.dot(V, Q[rows[0]])
-            rest = (y[0] * V[1:] - y[1] * V[:1]) / math.sqrt(np.dot(y, y))
-            rows[1], low, total = draw_one(rng, sums, bounds, Q, rest)
-        if rows[1] < 0 or rows[0] == rows[1] or not low >= -PROBABILITY_TOLERANCE * total:
-            return rows, proposals, low, total, ratio
-        ratio = pair_ratio(Q[rows[0]], Q[rows[1]], columns, n_symmetric)
-        if rng.random() < ratio or not ratio <= 1.0 + RATIO_TOLERANCE:
-            return rows, proposals, low, total, ratio
-    return rows, most + 1, low, total, ratio
+        V = choose_plane(columns, gram, cdf, uniform(seed), uniform(seed))
+        drawn, ratio = draw_projection(seed, V, rows, factors, table), 0.0
+        pair = drawn.items
+        if drawn.done < 2 or pair[0] == pair[1] or not drawn.largest <= 1.0 + PROBABILITY_TOLERANCE:
+            number = proposals
+            break
+        take(pair, rows, factors, q)
+        ratio = pair_ratio(q[0], q[1], columns, n_symmetric)
+        if uniform(seed) < ratio or not ratio <= 1.0 + RATIO_TOLERANCE:
+            number = proposals
+            break
+    return drawn.items, drawn.done, drawn.proposals, drawn.largest, number, ratio
 
 
 @njit(error_model="numpy")

@@ -1,0 +1,168 @@
+"""Components that are prepared once and drawn from whatever is given, against enumeration and against components prepared anew."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import goodness
+from families import CASES, law_of, mixed
+from mixtures import dense, enumerate_mixture, tied
+from ndpp import Mixture
+from ndpp.linalg.schur import condition_inner_with_background
+from ndpp.samplers import shared
+from ndpp.samplers.clock import Clock
+from ndpp.samplers.exact.eigenclock import EigenClock
+from ndpp.samplers.shared import store_of
+from ndpp.samplers.unions import Counts, Union, independent_sizes
+
+MEMORY = 2**26
+
+
+def random_mixture(n: int = 40, d: int = 6, n_components: int = 5, seed: int = 0) -> Mixture:
+    rng = np.random.default_rng(seed)
+    skew = rng.normal(size=(d, d))
+    odds = np.exp(rng.normal(-2.5, 1.5, (n_components, n)))
+    return Mixture.tied(
+        odds, rng.normal(size=(n, d)) / 2, np.eye(d) + skew - skew.T, rng.dirichlet(np.ones(n_components))
+    )
+
+
+@pytest.mark.parametrize("ties", ["generic", "purely skew", "symmetric"])
+@pytest.mark.parametrize("given", [(1,), (4, 0, 2)], ids=str)
+def test_the_rates_are_those_of_the_conditional(ties: str, given: tuple[int, ...]):
+    """R'(s), by both clocks, is the resolvent of B' = B − B q̃ᵀ(δ + q̃ B q̃ᵀ)⁻¹ q̃ B."""
+    kernel = tied("several", ties).single(0)
+    union, rows = Union.prepare(kernel, MEMORY), np.array(given)
+    low_rank = union.clock.index.kernel
+    B, scale = low_rank.coordinates.B, low_rank.coordinates.scale
+    q = low_rank.q_rows(rows) * np.sqrt((1 + kernel.odds[rows]) / kernel.odds[rows])[:, None]
+    conditional = condition_inner_with_background(B, q, scale**2)[0]
+    begun = union.given(rows)
+    plain = dataclasses.replace(
+        Clock.prepare(low_rank, index=union.clock.index), given=rows, alone=begun.clock.alone
+    )  # fmt: skip
+    for x in (0.0, 0.4, 3.0):
+        sB = np.exp(-x) * conditional
+        expected = sB @ np.linalg.inv(np.eye(len(B)) + sB)
+        assert np.allclose(plain._remaining(x, rows[:0]), expected, atol=1e-10)
+    assert isinstance(begun.clock, EigenClock)
+    mean = np.trace(conditional @ np.linalg.inv(np.eye(len(B)) + conditional))
+    assert begun.clock.suits(np.array([1 - mean / 10] + [0] * 9 + [mean / 10]))
+
+
+def test_a_component_given_a_thousand_baskets_is_that_prepared_anew():
+    """Its weight of all sets that contain a basket, without ever being prepared again."""
+    law, rng = random_mixture(), np.random.default_rng(1)
+    store, kernels = store_of(law, MEMORY), [law.single(c) for c in range(len(law.weights))]
+    for _ in range(1000):
+        J, c = rng.choice(law.n_items, rng.integers(0, 6), replace=False), int(rng.integers(len(kernels)))
+        assert store.union(c, 0).given(J).log_z == pytest.approx(kernels[c].log_mass(J), abs=1e-9)
+    assert len(store.unions._kept) == len(kernels)
+
+
+@pytest.mark.parametrize("size", [None, 2, 5])
+@pytest.mark.parametrize("given", [(), (3,), (0, 4)], ids=str)
+@pytest.mark.parametrize("kind", ["items", "families"])
+@pytest.mark.parametrize("common", [0.0, 1e9], ids=["never tilted", "always tilted"])
+def test_one_mixture_completes_every_basket(
+    size: int | None, given: tuple[int, ...], kind: str, common: float, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shared, "COMMON", common)
+
+    def fits(S: tuple[int, ...]) -> bool:
+        return set(given) <= set(S) and size in (None, len(S))
+
+    law = tied("several", "generic") if kind == "items" else law_of("several")
+    expected = enumerate_mixture(*dense("several", "generic"), fits) if kind == "items" else mixed("several", fits)
+    law.sample(20, given=[1], rng=0)  # prepares components, for another basket
+    goodness.assert_law(law.sample(800, size=size, given=given, rng=4), expected)
+
+
+def test_control_given_items_come_by_themselves(monkeypatch: pytest.MonkeyPatch):
+    """If they came with T alone, T would follow another law; and if T may have them again, so would the rest."""
+    law, given = tied("several", "generic"), (0, 4)
+    expected = enumerate_mixture(*dense("several", "generic"), lambda S: set(given) <= set(S))
+    conditioned = Union.given
+
+    def together(self: Union, rows: np.ndarray) -> Union:
+        found = conditioned(self, rows)
+        return found._replace(clock=dataclasses.replace(found.clock, alone=np.zeros(len(rows))))
+
+    monkeypatch.setattr(Union, "given", together)
+    with pytest.raises(AssertionError):
+        goodness.assert_law(law.sample(2000, given=given, rng=4), expected)
+
+
+def test_the_number_of_items_by_themselves():
+    rng = np.random.default_rng(0)
+    for odds in (
+        np.exp(rng.normal(-4, 1.5, 500)),
+        np.exp(rng.normal(0, 2, 30)),
+        np.array([0.0, 1.0, 3.0]),
+        np.ones(300),
+    ):
+        counts, rest = Counts.of(odds), odds.copy()
+        for without in ([], [2], [0, 2]):
+            rest[without] = 0.0
+            sizes = independent_sizes(rest)
+            found = [counts.chance(k, np.array(without, np.int64)) for k in range(len(sizes))]
+            assert np.allclose(found, sizes, atol=1e-14)
+
+
+def test_chances_of_numbers_stay_below_their_bounds():
+    """Whatever rows are taken out of R, the most probable ones in particular."""
+    law = random_mixture(n=30)
+    store, rng = store_of(law, MEMORY), np.random.default_rng(3)
+    for left in (1, 2, 4):
+        bounds = store.bounds(left, 1)
+        for c in range(len(law.weights)):
+            odds, counts = store.union(c, 0).alone.odds, store.counts(c, 0)
+            n_out = min(left + 1, len(odds))
+            removed = [np.argsort(-odds)[:n_out], *(rng.choice(len(odds), n_out, replace=False) for _ in range(5))]
+            for rows in removed:
+                chances = [counts.chance(count, rows) for count in range(left + 1)]
+                assert max(chances) <= bounds[c] * (1 + 1e-12)
+    assert (store.bounds(shared.MOST_REMOVED, 1) == 1).all()
+
+
+def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
+    """Chances above the bound are cut, and the law is another."""
+    law = tied("several", "generic")
+    expected = enumerate_mixture(*dense("several", "generic"), lambda S: len(S) == 3)
+    goodness.assert_law(law.sample(4000, size=3, rng=5), expected)
+    monkeypatch.setattr(shared.Store, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
+    with pytest.raises(AssertionError):
+        goodness.assert_law(law.sample(4000, size=3, rng=5), expected)
+
+
+def test_memory_stays_within_its_bound():
+    """Hundreds of baskets, of many sizes, with room for a few components: the least recently used ones go."""
+    law = random_mixture(n_components=12)
+    one = store_of(law, MEMORY).union(0, 0).n_bytes
+    rng, memory = np.random.default_rng(2), 3 * one
+    for i in range(200):
+        size = None if i % 3 else int(rng.integers(3, 9))
+        law.sample(1, given=rng.choice(law.n_items, 2, replace=False), size=size, rng=i, memory=memory)
+        assert law._drawers.unions.n_bytes <= memory
+    assert 1 <= len(law._drawers.unions._kept) <= 4
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_largest_set_beside_given_items(name: str):
+    """Without conditioning a whole mixture of families."""
+    law = law_of(name)
+    for J in ([0], [1, 2], [0, 3, 5]):
+        possible = np.isfinite(law._log_contained(np.array(J)))
+        assert (law.largest_given(np.array(J)) == law._given(np.array(J)).largest)[possible].all()
+
+
+def test_extreme_sizes_are_tilted():
+    """Sizes that no component has by itself are proposed from tilted ones, at a stated cost."""
+    law = random_mixture()
+    for size in (1, 15, 30, 40):
+        draws = law.sampler(size=size).sample(10, rng=0)
+        assert (draws.baskets.sizes == size).all()
+        assert draws.info["proposals"].mean() < 60
