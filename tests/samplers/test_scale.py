@@ -47,7 +47,7 @@ def client() -> Iterator[Client]:
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     with (
         dask.config.set({"distributed.worker.multiprocessing-method": method}),
-        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
         yield client
