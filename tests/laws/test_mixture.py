@@ -69,7 +69,7 @@ def test_lost_precision_is_said():
 def test_a_probability_of_the_wrong_sign_is_refused(monkeypatch: pytest.MonkeyPatch):
     mixture = tied("several", "generic")
     started = begun.started
-    monkeypatch.setattr(begun, "started", lambda q, odds, sides, noise: started(q, odds, -1e6 * q, noise))
+    monkeypatch.setattr(begun, "started", lambda forms, odds, noise: started(forms - 1e6, odds, noise))
     with pytest.raises(PrecisionError, match="beyond double precision"):
         mixture.responsibilities([1])
 

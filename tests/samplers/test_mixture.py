@@ -12,7 +12,7 @@ from mixtures import ODDS, dense, enumerate_mixture, general, tied
 from ndpp import FamilyMixture, LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.samplers import laws as module
-from ndpp.samplers.unions import SizedSets
+from ndpp.samplers.unions import FurtherItems
 
 every = pytest.mark.parametrize("odds", ODDS)
 
@@ -77,7 +77,7 @@ def test_errors(monkeypatch: pytest.MonkeyPatch):
         every.sample(given=range(6), size=7)
     sampler = every.sampler(size=3)
     monkeypatch.setattr(module, "MAX_PROPOSALS", 5)
-    monkeypatch.setattr(SizedSets, "propose", lambda self, rng: None)
+    monkeypatch.setattr(FurtherItems, "propose", lambda self, rng: None)
     with pytest.raises(BudgetExceededError, match="none of them of the wanted size") as raised:
         sampler.sample(1, rng=0)
     assert raised.value.count == 5

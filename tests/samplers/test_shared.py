@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from ndpp import Mixture
 from ndpp.linalg.schur import condition_inner_with_background
 from ndpp.samplers import shared
 from ndpp.samplers.clock import Clock
-from ndpp.samplers.exact.eigenclock import EigenClock
+from ndpp.samplers.exact.eigenclock import EigenClock, _remaining
+from ndpp.samplers.exact.rows import LEFT, apply
 from ndpp.samplers.shared import store_of
 from ndpp.samplers.unions import Counts, Union, independent_sizes
 
@@ -34,8 +36,9 @@ def random_mixture(n: int = 40, d: int = 6, n_components: int = 5, seed: int = 0
 @pytest.mark.parametrize("given", [(1,), (4, 0, 2)], ids=str)
 def test_the_rates_are_those_of_the_conditional(ties: str, given: tuple[int, ...]):
     """R'(s), by both clocks, is the resolvent of B' = B − B q̃ᵀ(δ + q̃ B q̃ᵀ)⁻¹ q̃ B."""
-    kernel = tied("several", ties).single(0)
-    union, rows = Union.prepare(kernel, MEMORY), np.array(given)
+    mixture = tied("several", ties)
+    kernel, rows = mixture.single(0), np.array(given)
+    union = Union.prepare(mixture, 0, MEMORY)
     low_rank = union.clock.index.kernel
     B, scale = low_rank.coordinates.B, low_rank.coordinates.scale
     q = low_rank.q_rows(rows) * np.sqrt((1 + kernel.odds[rows]) / kernel.odds[rows])[:, None]
@@ -53,13 +56,24 @@ def test_the_rates_are_those_of_the_conditional(ties: str, given: tuple[int, ...
     assert begun.clock.suits(np.array([1 - mean / 10] + [0] * 9 + [mean / 10]))
 
 
+def log_contained(union: Union, J: np.ndarray) -> float:
+    """Return log P(J ⊆ S) = log det(p + (1 − p)^½ q R qᵀ (1 − p)^½)_J."""
+    eigen, p = union.clock.eigen, union.alone.odds[J] / (1 + union.alone.odds[J])
+    left, right = eigen.sides(J)
+    f, applied = _remaining(0.0, *eigen[:2], left[:0], right[:0], np.empty(0))[0], np.empty_like(left)
+    for i, side in enumerate(left):
+        apply(f, len(eigen.values), LEFT, side, applied[i])
+    return np.linalg.slogdet(np.diag(p) + (applied @ right.T) * np.sqrt(np.outer(1 - p, 1 - p)))[1]
+
+
 def test_a_component_given_a_thousand_baskets_is_that_prepared_anew():
-    """Its weight of all sets that contain a basket, without ever being prepared again."""
+    """Its weight of all sets that contain a basket follows from what was prepared once."""
     law, rng = random_mixture(), np.random.default_rng(1)
     store, kernels = store_of(law, MEMORY), [law.single(c) for c in range(len(law.weights))]
     for _ in range(1000):
         J, c = rng.choice(law.n_items, rng.integers(0, 6), replace=False), int(rng.integers(len(kernels)))
-        assert store.union(c, 0).given(J).log_z == pytest.approx(kernels[c].log_mass(J), abs=1e-9)
+        found = log_contained(store.union(c, 0), J) + kernels[c].log_normalizer()
+        assert found == pytest.approx(kernels[c].log_mass(J), abs=1e-9)
     assert len(store.unions._kept) == len(kernels)
 
 
@@ -97,6 +111,7 @@ def test_control_given_items_come_by_themselves(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_number_of_items_by_themselves():
+    """Whatever ρ they are drawn with."""
     rng = np.random.default_rng(0)
     for odds in (
         np.exp(rng.normal(-4, 1.5, 500)),
@@ -104,27 +119,59 @@ def test_the_number_of_items_by_themselves():
         np.array([0.0, 1.0, 3.0]),
         np.ones(300),
     ):
-        counts, rest = Counts.of(odds), odds.copy()
-        for without in ([], [2], [0, 2]):
-            rest[without] = 0.0
-            sizes = independent_sizes(rest)
-            found = [counts.chance(k, np.array(without, np.int64)) for k in range(len(sizes))]
-            assert np.allclose(found, sizes, atol=1e-14)
+        for log_rho in (0.0, -0.5, 1.0):
+            counts, rest = Counts.of_items(odds, log_rho, 1024), odds.copy()
+            for removed in ([], [2], [0, 2]):
+                rest[removed] = 0.0
+                sizes = reduce(np.convolve, np.stack([1 / (1 + rest), rest / (1 + rest)], axis=1))
+                typical = np.flatnonzero(independent_sizes(rest * np.exp(log_rho)) > 1e-3)
+                found = [counts.chance(int(k), np.array(removed, np.int64)) for k in typical]
+                assert np.allclose(found, sizes[typical], rtol=1e-9, atol=0)
 
 
-def test_chances_of_numbers_stay_below_their_bounds():
-    """Whatever rows are taken out of R, the most probable ones in particular."""
-    law = random_mixture(n=30)
+def counts_of_families(law, c: int, removed: np.ndarray) -> np.ndarray:
+    """P(|R| = m) from the elementary symmetric polynomials of each state."""
+    out, patterns = np.ones(1), law.patterns
+    for family in np.delete(np.arange(patterns.n_families), removed):
+        weights = np.zeros(law.n_items + 1)
+        for k, slot in enumerate(patterns.slots[family]):
+            if slot < len(patterns.states):
+                own = np.ones(1)
+                for r in patterns.odds[patterns.families == family, k]:
+                    own = np.convolve(own, [1.0, r])
+                weights[: len(own)] += law.odds[c, slot] * own
+        weights[0] = 1.0
+        out = np.convolve(out, weights / weights.sum())
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_number_of_items_of_families(name: str):
+    law = law_of(name)
+    store = store_of(law, MEMORY)
+    for c in range(len(law.weights)):
+        for removed in (np.arange(0), np.array([0]), np.arange(1, law.patterns.n_families)[:2]):
+            expected = np.append(counts_of_families(law, c, removed), np.zeros(5))
+            found = [store.counts(c, 0, m, removed).chance(m, removed) for m in range(5)]
+            assert np.allclose(found, expected[:5], rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["items", "families"])
+def test_chances_of_numbers_stay_below_their_bounds(kind: str):
+    """Whatever rows are taken out of R, the most probable ones in particular, of components as they are and of tilted ones."""
+    law = random_mixture(n=30) if kind == "items" else law_of("several")
     store, rng = store_of(law, MEMORY), np.random.default_rng(3)
     for left in (1, 2, 4):
-        bounds = store.bounds(left, 1)
-        for c in range(len(law.weights)):
-            odds, counts = store.union(c, 0).alone.odds, store.counts(c, 0)
-            n_out = min(left + 1, len(odds))
-            removed = [np.argsort(-odds)[:n_out], *(rng.choice(len(odds), n_out, replace=False) for _ in range(5))]
-            for rows in removed:
-                chances = [counts.chance(count, rows) for count in range(left + 1)]
-                assert max(chances) <= bounds[c] * (1 + 1e-12)
+        tilted = store.tilted(left)
+        for rungs, bounds in ((0 * tilted.rungs, store.bounds(left, 1)), (tilted.rungs, tilted.bounds(left + 1))):
+            for c in range(len(law.weights)):
+                rung = int(rungs[c])
+                odds = store.union(c, rung).alone.odds
+                n_out = min(left + 1, len(odds))
+                removed = [np.argsort(-odds)[:n_out], *(rng.choice(len(odds), n_out, replace=False) for _ in range(5))]
+                for rows in removed:
+                    chances = [store.counts(c, rung, m, rows).chance(m, rows) for m in range(left + 1)]
+                    assert max(chances) <= bounds[c] * (1 + 1e-12)
     assert (store.bounds(shared.MOST_REMOVED, 1) == 1).all()
 
 

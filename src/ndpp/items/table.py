@@ -80,11 +80,13 @@ class LeverageTable:
     budget: int
 
     @classmethod
-    def prepare(cls, kernel: LowRankKernel, *, budget: int = 1_000_000) -> LeverageTable:
-        """Build the alias table, in O(n). That of a kernel of rank zero proposes nothing."""
-        leverage = frozen(np.asarray(kernel.coordinates.leverage, dtype=np.float64))
+    def prepare(
+        cls, kernel: LowRankKernel, *, budget: int = 1_000_000, leverage: FloatArray | None = None
+    ) -> LeverageTable:
+        """Build the alias table, in O(n), for other leverages if rows have other coordinates. One of rank zero proposes nothing."""
+        leverage = frozen(np.asarray(kernel.coordinates.leverage if leverage is None else leverage, dtype=np.float64))
         with interruptible():
-            threshold, alias = map(frozen, alias_table(leverage if kernel.rank else np.ones(leverage.size)))
+            threshold, alias = map(frozen, alias_table(leverage if leverage.any() else np.ones(leverage.size)))
         return cls(kernel, leverage, threshold, alias, float(leverage.sum()), check_count(budget, "budget", least=1))
 
     def __setstate__(self, state: dict[str, Any]) -> None:

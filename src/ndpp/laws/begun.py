@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
@@ -64,21 +65,40 @@ def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
         yield np.array(part)
 
 
-def started(
-    q: FloatArray, odds: FloatArray, sides: FloatArray, noise: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
+def pair_forms(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
+    """Return q_i N_c q_jᵀ of some matrices and all pairs of rows, shape (C, k, k). N, which is large, is read once for two rows."""
+    k, r = q.shape
+    out = np.zeros((which.size, k, k))
+    for at in range(which.size):
+        c = which[at]
+        for i in range(r):
+            for j in range(0, k, 2):
+                second = min(j + 1, k - 1)
+                a = b = 0.0
+                for m in range(r):
+                    a += N[c, i, m] * q[j, m]
+                    b += N[c, i, m] * q[second, m]
+                for row in range(k):
+                    out[at, row, j] += q[row, i] * a
+                    if second > j:
+                        out[at, row, second] += q[row, i] * b
+    return out
+
+
+def started(forms: FloatArray, odds: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return log P_c(J ⊆ S) of one basket J, its rounding error, and D_c (I + R_c N_c R_cᵀ)⁻¹ D_c with D_c = diag(1 − p_c)^½.
 
-    It is given by the rows x of J, its odds, shape (C, k), x N_c, shape (C, k, r), and the relative errors of N_c. The error is infinite
-    where rounding made a determinant negative.
+    It is given by x N_c xᵀ of the rows x of J, shape (C, k, k), its odds, shape (C, k), and the relative errors of N_c. The error is
+    infinite where rounding made a determinant negative.
     """
     scale = 1 / np.sqrt(1 + odds)
     scales = scale[:, :, None] * scale[:, None, :]
-    inside = np.eye(len(q)) + scales * (sides @ q.T)
+    inside = np.eye(odds.shape[1]) + scales * forms
     sign, log_abs = np.linalg.slogdet(inside)
     with np.errstate(divide="ignore"):
         log_mass = np.log(odds / (1 + odds)).sum(axis=1) + log_abs
-    inside[sign == 0] = np.eye(len(q))
+    inside[sign == 0] = np.eye(odds.shape[1])
     inverses = np.linalg.inv(inside)
     # A change δA of a matrix changes log det by tr A⁻¹δA.
     worst = np.abs(inside).max(axis=(1, 2), initial=0.0) * np.abs(inverses).sum(axis=(1, 2))
@@ -161,8 +181,11 @@ class Begun:
         errors, self.inverses = np.zeros(log_mass.shape), []
         noise = 10 * self.ties._state.errors  # a probability is a derivative of log Z, with a larger error
         for i, places in enumerate(self.places):
-            rows, odds, sides = self.q[places], self.odds[:, places], self._right.take(places, axis=1)
-            contained, errors[i], inverses = started(rows, odds, sides, noise)
+            if len(self.places) == 1:
+                forms = pair_forms(self.ties._state.N, np.arange(len(noise)), self.q[places])
+            else:
+                forms = self.q[places] @ self._left.take(places, axis=1).swapaxes(1, 2)
+            contained, errors[i], inverses = started(forms, self.odds[:, places], noise)
             log_mass[i] += contained
             self.inverses.append(inverses)
         self.posterior, self.wrong = posteriors(log_mass + mixture._log_weights, errors)

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from ndpp._types import AnyArray, FloatArray, IntArray
 from ndpp._validation import check_matrix, check_odds, owned
@@ -132,6 +133,11 @@ class FamilyMixture(SharedTies):
         change = self._largest_of(slots, has_them).sum(axis=0) - self._largest_of(slots, True).sum(axis=0)
         return np.asarray(self.largest + change - len(ids))
 
+    def largest_of_rows(self, rows: IntArray, c: int) -> IntArray:
+        """Return the size of the largest state of some families in component c."""
+        slots = self.patterns.slots[rows]
+        return np.asarray(np.where(self._by_state[slots, c] > 0, self._state_sizes[slots], 0).max(axis=1, initial=0))
+
     def _largest_of(self, slots: IntArray, allowed: Any) -> IntArray:
         """Return the number of items of the largest state of families in each component, of those that are allowed; shape (families, C)."""
         counts = np.where(allowed, self._state_sizes[slots], 0)[:, :, None]
@@ -194,6 +200,19 @@ class FamilyMixture(SharedTies):
         slots, logs = self.patterns.slots, self.patterns.log_totals_at(np.exp(np.reshape(log_tilt, -1)))
         own = np.vstack([logs, np.zeros((1, logs.shape[1]))])[slots]
         return np.asarray(touch_weights(own, self._by_state[:, which][slots])[0].T)
+
+    def log_rows(self, log_tilt: Any) -> FloatArray:
+        """Return log(1 + o) of all families."""
+        return self._log_touched(log_tilt)
+
+    @property
+    def lone_odds(self) -> FloatArray:
+        """Σ_s a_cs Σ_i r_is of all families."""
+        by_family = sparse.csr_array(
+            (np.ones(self.n_items), (np.arange(self.n_items), self.patterns.families)),
+            shape=(self.n_items, self.base.n_items),
+        )
+        return np.asarray(self.odds_alone @ by_family)
 
     def _parts(self, n_pairs: int) -> list[slice]:
         step = max(1, BLOCK_ENTRIES // len(self.odds) // self.patterns.odds.shape[1])

@@ -137,7 +137,8 @@ class LowRankKernel(WeighedSets):
         if self.background is None:
             return self
         kernel = object.__new__(LowRankKernel)
-        same = {name: getattr(self, name) for name in ("W", "catalogue", "coordinates", "_allowed", "_magnitudes")}
+        known = ("coordinates",) if "coordinates" in vars(self) else ()
+        same = {name: getattr(self, name) for name in ("W", "catalogue", "_allowed", "_magnitudes", *known)}
         kernel._fill(X=self._scaled, background=None, **same)
         return kernel
 

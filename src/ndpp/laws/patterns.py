@@ -77,7 +77,9 @@ class Patterns:
 
     def with_odds(self, odds: FloatArray) -> Patterns:
         """Return the same families and states with other odds of the items."""
-        return Patterns(self.families, self.states, frozen(odds), self.n_families)
+        made = Patterns(self.families, self.states, frozen(odds), self.n_families)
+        vars(made).update({name: vars(self)[name] for name in ("slots", "members") if name in vars(self)})
+        return made
 
     def without(self, items: IntArray) -> Patterns:
         """Return the patterns in which some items never come."""

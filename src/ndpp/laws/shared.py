@@ -94,6 +94,16 @@ class SharedTies(Mixture):
         """Return baskets J, items a whose row they touch, and P(a ∈ S | J ⊆ S), or with ``whole`` P(J ∪ a) / P(J), from P(c | J)."""
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
 
+    def log_rows(self, log_tilt: Any) -> FloatArray:
+        """Return log(1 + o) of all rows in all components, with the odds of items times ρ_c; shape (C, rows)."""
+        return np.asarray(np.log1p(self.touched.tilted_odds(log_tilt)))
+
+    @property
+    def lone_odds(self) -> FloatArray:
+        """The weight of exactly one item of a row in each component, shape (C, rows)."""
+        found: FloatArray = self.touched.tilted_odds(0.0)
+        return found
+
     def by_item(self, values: FloatArray) -> FloatArray:
         """Return values of items (…, n_items) from those of rows."""
         return values if self.row_of is None else values[:, self.row_of]
@@ -166,8 +176,8 @@ class SharedTies(Mixture):
         These are the probability that a row is touched, and the mean and the variance of its number of items.
         """
 
-    def size_moments(self, log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return guesses of the mean and the variance of the size of some components with odds ρ_c o_c, which serve proposals only.
+    def size_moments(self, log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, ...]:
+        """Return mean and variance of |R|, and guesses of those of what T adds, of some components with odds ρ_c o_c; they serve proposals.
 
         Σ p q qᵀ under ρ is taken for a multiple of that under ρ = 1, and what ties add to an item for the same as to all others.
         """
@@ -178,14 +188,26 @@ class SharedTies(Mixture):
         alone, variance, together, added = sums
         A = ties._state.A[which]
         scale, share = together / np.trace(A, axis1=1, axis2=2).clip(tiny), added / together.clip(tiny)
-        R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
+        if np.any(log_tilt):
+            R = np.eye(A.shape[1]) - np.linalg.inv(ties._system(scale[:, None, None] * A))
+        else:
+            R = A @ ties._state.N[which]
         tied = np.trace(R, axis1=1, axis2=2)
-        return alone + share * tied, variance + share**2 * (tied - np.einsum("cij,cji->c", R, R))
+        return alone, variance, share * tied, share**2 * (tied - np.einsum("cij,cji->c", R, R))
 
-    def tilts(self, size: int, *, unit: float = 0.0) -> FloatArray:
-        """Return log ρ_c under which about ``size`` items are expected of each component, as far as is guessed; multiples of ``unit``."""
+    def tilts(self, size: int) -> FloatArray:
+        """Return log ρ_c under which about ``size`` items are expected of each component, as far as is guessed."""
         wanted = min(max(size, 0.3), int(self.largest.max()) - 0.3)
-        return solve_tilts(self.size_moments, wanted, np.zeros(len(self.odds)), max_step=10.0, unit=unit)
+
+        def moments(log_tilt: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+            alone, variance, added, more = self.size_moments(log_tilt, which)
+            return alone + added, variance + more
+
+        return solve_tilts(moments, wanted, np.zeros(len(self.odds)), max_step=10.0)
+
+    def largest_of_rows(self, rows: IntArray, c: int) -> IntArray:
+        """Return the largest number of items that some rows have in component c."""
+        return np.asarray(self.touched.tilted_odds(0.0, [c], rows)[0] > 0)
 
     def largest_given(self, ids: IntArray) -> IntArray:
         """Return the largest number of items in addition to the given ones in each component."""

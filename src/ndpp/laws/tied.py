@@ -35,6 +35,8 @@ from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
 """Larger odds count as these: the item is in for certain."""
+FEW = 6
+"""For fewer components, Σ p q qᵀ is computed one by one: products of all pairs of columns would take longer."""
 BLOCK_ENTRIES = 2**21
 """Number of products q_a q_b in memory at a time (16 MB)."""
 
@@ -95,10 +97,12 @@ class TiedMixture(SharedTies):
         return TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
 
     def single(self, c: int, log_tilt: float = 0.0) -> LowRankKernel:
-        """Return the kernel ρL of component c, which shares X with the others."""
+        """Return the kernel ρL of component c, which shares X with the others. Its coordinates are computed when they are needed."""
         odds, base = np.exp(log_tilt) * np.asarray(self.odds[c], np.float64), self.base
-        options: dict[str, Any] = {"support": base._allowed, "magnitudes": base._magnitudes, "background": odds}
-        return LowRankKernel(Multiplied(base.X, np.sqrt(odds), is_shared=True), base.W, labels=base.labels, **options)
+        kernel = object.__new__(LowRankKernel)
+        same = {name: getattr(base, name) for name in ("W", "catalogue", "_allowed", "_magnitudes")}
+        kernel._fill(X=Multiplied(base.X, np.sqrt(odds), is_shared=True), background=odds, **same)
+        return kernel
 
     @cached_property
     def largest(self) -> IntArray:
@@ -159,12 +163,18 @@ class TiedMixture(SharedTies):
         """Return Σ_i log(1 + ρ_c o_ci) and Σ_i p_ci q_i q_iᵀ under ρ_c L_c, shape (C, r, r): one product with all q_ia q_ib. O(C n r²)."""
         r, log_ones = len(self.core), np.zeros(len(self.odds))
         total = np.zeros((len(self.odds), r * (r + 1) // 2))
-        for rows, pairs in self._pairs():
+        A, is_few = np.zeros((len(self.odds), r, r)), len(self.odds) < FEW
+        for rows, pairs in self._pairs(products=not is_few):
             odds = self.tilted_odds(log_tilt, rows=rows)
             log_ones += np.log1p(odds).sum(axis=1)
-            total += (odds / (1 + odds)) @ pairs
+            if is_few:
+                parts = (np.sqrt(p)[:, None] * pairs for p in odds / (1 + odds))
+                A += np.stack([part.T @ part for part in parts])
+            else:
+                total += (odds / (1 + odds)) @ pairs
+        if is_few:
+            return log_ones, A
         upper = np.triu_indices(r)
-        A = np.zeros((len(self.odds), r, r))
         A[:, upper[0], upper[1]] = total
         A[:, upper[1], upper[0]] = total
         return log_ones, A

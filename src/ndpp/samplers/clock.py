@@ -115,11 +115,6 @@ class Clock(Sampler):
             x, moves, bound = x + rng.exponential() / rate, moves + 1, rate
         return Draw(np.sort(rows), {"proposals": proposals, "moves": moves})
 
-    def minor(self, rows: IntArray) -> FloatArray:
-        """Return q R qᵀ of some rows, R the marginal kernel."""
-        q = self.kernel.q_rows(rows)
-        return np.asarray(q @ resolvent(self.kernel.coordinates, np.ones(1))[0][0] @ q.T)
-
     def _remaining(self, x: float, rows: IntArray) -> FloatArray:
         """Return Z given the items that have appeared, at time s = exp(−x)."""
         Z = resolvent(self.kernel.coordinates, np.exp([-x]))[0][0]

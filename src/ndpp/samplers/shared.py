@@ -10,12 +10,12 @@ number of further items; the ρ_c are on a grid, so that several sizes share wha
 
 Of a set S = T ∪ R, T is drawn first, and accepted by the chance that R has as many other items as are missing. Let b_c be a bound of these
 chances (:meth:`Store.bounds`): T is accepted with probability chance / b_c, and component c proposed b_c times as often. Components whose
-sets are mostly too large have a small b_c, and are hardly ever proposed. For families b_c = 1: S is drawn whole, R first.
+sets are mostly too large have a small b_c, and are hardly ever proposed. R is then drawn with so many items, tilted by itself.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,23 +24,33 @@ from scipy.stats import nbinom
 
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleSizeError
-from ndpp.laws.families import FamilyMixture
-from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.begun import pair_forms, posteriors, started
+from ndpp.laws.families import MOST_LOG, FamilyMixture
+from ndpp.laws.patterns import FamilyGroups, Patterns
+from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
+from ndpp.linalg.eigen import is_skew
+from ndpp.linalg.tilts import MOST_TILT
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
-from ndpp.samplers.unions import Counts, FamilyParts, FamilySets, GivenFamilies, SizedSets, Union
+from ndpp.samplers.unions import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
 
 RUNG = 0.25
 """log ρ is a multiple of this."""
-COMMON = 0.02
+COMMON = 0.15
 """If this part of the proposals without a tilt is accepted, no component is tilted."""
 FAR = 3.0
 """Standard deviations from its mean up to which the chance of a size is guessed."""
-LOG_S = (0.0, -0.35, -0.7, -1.05, -1.4, -2.1, -2.8)
+COARSE = 2
+"""R is tilted by multiples of so many rungs."""
+LOG_S = (0.0, -0.35, -0.7, -1.05, -1.4, -2.1, -2.8, -4.0)
 """log s of the bounds."""
 MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
+N_NODES = 128
+"""Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
+UNLIKELY = 1e-4
+"""Components that are proposed less often than this are not tilted."""
 LIKELY = 1e-3
 """Components that are proposed less often than this do not matter to the mean number of proposals."""
 
@@ -68,21 +78,18 @@ class Tilted(NamedTuple):
     log_totals: FloatArray | None
 
     @classmethod
-    def of(cls, mixture: SharedTies, left: int) -> Tilted:
-        """Choose the rungs on which about ``left`` items are expected."""
-        rungs = np.round(mixture.tilts(left, unit=RUNG) / RUNG).astype(np.int64)
+    def of(cls, mixture: SharedTies, rungs: IntArray, left: int) -> Tilted:
+        """Tilt the components of a mixture, each to its rung."""
         log_tilt, log_totals = rungs * RUNG, None
+        log_rows = mixture.log_rows(log_tilt)
+        touched = TiedMixture(np.expm1(log_rows.clip(0.0, MOST_LOG)), mixture.touched.base, mixture.weights)
         if isinstance(mixture, FamilyMixture):
-            touched, log_z = mixture.tilted(log_tilt), mixture.log_normalizers(log_tilt)
             totals = mixture.patterns.log_totals_at(np.exp(log_tilt))
             log_totals = np.vstack([totals, np.zeros((1, len(rungs)))])
-        else:
-            odds = mixture.touched.odds * np.exp(log_tilt)[:, None]
-            touched = TiedMixture(odds, mixture.base, mixture.weights)
-            log_z = touched.log_normalizers()
+        log_z = touched.log_normalizers() + (log_rows - np.log1p(touched.odds)).sum(axis=1)
         log_ratio = mixture._log_weights + log_z - mixture.log_normalizers() - left * log_tilt
-        odds = touched.tilted_odds(0.0)
-        return cls(mixture, rungs, touched, log_ratio, _with_least(-odds / (1 + odds) ** 2), log_totals)
+        lone = mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * log_rows)
+        return cls(mixture, rungs, touched, log_ratio, _with_least(-lone), log_totals)
 
     @property
     def n_bytes(self) -> int:
@@ -91,27 +98,36 @@ class Tilted(NamedTuple):
             () if self.log_totals is None else self.log_totals
         )
 
-    def log_weights(self, ids: IntArray) -> FloatArray:
-        """Return log w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c for given items J and sets of k items, |J| of them given."""
-        out, rows = self.log_ratio - len(ids) * self.rungs * RUNG, ids
-        if isinstance(self.mixture, FamilyMixture) and len(ids):
-            patterns, one = self.mixture.patterns, self.mixture.patterns.touched(self.mixture.one_basket(ids))
-            assert self.log_totals is not None
-            rows, slots = one.families, patterns.slots[one.families]
-            with np.errstate(divide="ignore"):
-                odds = patterns.odds[ids][:, :, None] * np.exp(self.rungs * RUNG)  # (items, K, C)
-                logs = self.log_totals[slots]
-                np.add.at(logs, np.searchsorted(rows, patterns.families[ids]), np.log(odds) - np.log1p(odds))
-                top = logs.max(axis=1, keepdims=True)
-                top[top == -np.inf] = 0.0
-                within = np.log((self.mixture._by_state[slots] * np.exp(logs - top)).sum(axis=1)) + top[:, 0]
-                out = out + (within - np.log(self.touched.odds[:, rows].T)).sum(axis=0)
-        out = out + self.touched._log_contained(rows)
-        return np.asarray(np.where(np.isnan(out), -np.inf, out))
+    def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
+        """Return log w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c of some components, for given items J and sets of k items, |J| of them given."""
+        ties, (rows, out) = self.touched, self._within_rows(ids, which)
+        out = out + self.log_ratio[which] - len(ids) * self.rungs[which] * RUNG
+        forms = pair_forms(ties._state.N, which, ties.base.q_rows(ties.base.rows_of(rows)))
+        contained, errors, _ = started(forms, ties.odds[np.ix_(which, rows)], 10 * ties._state.errors[which])
+        say_precision(float(posteriors((out + contained)[None], errors[None])[1][0]), "probabilities given these items")
+        return np.asarray(np.where((errors < np.inf) & ~np.isnan(out), out + contained, -np.inf))
+
+    def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
+        """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
+        mixture = self.mixture
+        if not isinstance(mixture, FamilyMixture) or not len(ids):
+            return ids, 0.0
+        assert self.log_totals is not None
+        patterns, one = mixture.patterns, mixture.patterns.touched(mixture.one_basket(ids))
+        slots = patterns.slots[one.families]
+        logs = self.log_totals[slots][:, :, which]  # (families, K, components)
+        with np.errstate(divide="ignore"):
+            odds = patterns.odds[ids][:, :, None] * np.exp(self.rungs[which] * RUNG)
+            np.add.at(logs, np.searchsorted(one.families, patterns.families[ids]), np.log(odds) - np.log1p(odds))
+            top = logs.max(axis=1, keepdims=True)
+            top[top == -np.inf] = 0.0
+            total = (mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1)
+            within = np.log(total) + top[:, 0] - np.log(self.touched.odds[np.ix_(which, one.families)].T)
+        return one.families, within.sum(axis=0)
 
     def bounds(self, n_without: int) -> FloatArray:
         """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`Store.bounds`."""
-        if n_without > MOST_REMOVED or isinstance(self.mixture, FamilyMixture):
+        if n_without > MOST_REMOVED:
             return np.ones(len(self.rungs))
         minus, removed = self.variance
         return np.asarray(ive(0, (removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
@@ -128,60 +144,117 @@ class Store:
 
     def union(self, c: int, rung: int) -> Union:
         """Return what draws from component c, with the odds of its items times exp(rung · RUNG)."""
-        return self.unions.remember((c, rung), lambda: Union.prepare(self._kernel(c, rung * RUNG), self.unions.memory))
+        return self.unions.remember((c, rung), lambda: Union.prepare(*self._rows(c, rung * RUNG), self.unions.memory))
 
     def parts(self, c: int, rung: int) -> FamilyParts:
         """Return the patterns of the families of component c."""
         mixture = self.mixture
         assert isinstance(mixture, FamilyMixture)
 
-        def make() -> FamilyParts:
-            patterns = mixture.patterns.with_odds(mixture.patterns.odds * np.exp(rung * RUNG))
-            return FamilyParts.of(patterns, mixture.odds[c])
+        return self.unions.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), mixture.odds[c]))
 
-        return self.unions.remember((c, rung, "parts"), make)
+    def patterns(self, rung: int) -> Patterns:
+        """Return the patterns of all components with the odds of items times exp(rung · RUNG)."""
+        assert isinstance(self.mixture, FamilyMixture)
+        found = self.mixture.patterns
+        return self.unions.remember(("patterns", rung), lambda: found.with_odds(found.odds * np.exp(rung * RUNG)))
 
-    def counts(self, c: int, rung: int) -> Counts:
-        """Return the number of items of component c that come by themselves."""
-        return self.unions.remember((c, rung, "counts"), lambda: Counts.of(self.union(c, rung).alone.odds))
+    def counts(self, c: int, rung: int, count: int, removed: IntArray) -> Counts:
+        """Return how many items of component c come by themselves, and what draws ``count`` of them from rows that are not removed."""
+        n = int(self.mixture.largest[c])
+        n_left = n - int(self.mixture.largest_of_rows(removed, c).sum())
+        wanted = min(count * n / max(n_left, count, 1), n - 0.3)
+        tilt = COARSE * round((self._log_tilt_alone(c, wanted) / RUNG - rung) / COARSE)
+        n_nodes = N_NODES + 2 * max(0, count - N_NODES // 4)
+        return self.unions.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, tilt, n_nodes))
 
-    def _kernel(self, c: int, log_tilt: float) -> LowRankKernel:
-        """Return the kernel of a component: of its items, or of the families that its sets touch."""
-        if isinstance(self.mixture, FamilyMixture):
-            return self.mixture.tilted(log_tilt, [c]).single(0)
-        found: LowRankKernel = self.mixture.touched.single(c, log_tilt)
-        return found
+    def _counts(self, c: int, rung: int, tilt: int, n_nodes: int) -> Counts:
+        odds, mixture, log_rho = self.union(c, rung).alone.odds, self.mixture, tilt * RUNG
+        if not isinstance(mixture, FamilyMixture):
+            return Counts.of_items(odds, log_rho, n_nodes)
+        rho, z, patterns = np.exp((rung + tilt) * RUNG), circle(n_nodes), mixture.patterns
+        logs = self.unions.remember(("products", rung + tilt, n_nodes), lambda: patterns.log_totals_at(rho * z))
+        kept = {z.tobytes(): np.vstack([logs, np.zeros((1, len(z)))])}
+        rows = np.empty((patterns.n_families, 0))
+        groups = FamilyGroups(patterns, mixture.odds[c], float(rho), rows, np.arange(patterns.n_families), kept)
+        return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), n_nodes)
+
+    def _rows(self, c: int, log_tilt: float) -> tuple[TiedMixture, int]:
+        """Return a mixture of the rows that sets touch, and the number in it of a component, tilted."""
+        mixture = self.mixture
+        if not log_tilt:
+            return mixture.touched, c
+        if isinstance(mixture, FamilyMixture):
+            return mixture.tilted(log_tilt, [c]), 0
+        return TiedMixture(mixture.touched.odds[[c]] * np.exp(log_tilt), mixture.base, np.ones(1)), 0
 
     def tilted(self, left: int) -> Tilted:
         """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
-        return self.unions.remember(("tilted", left), lambda: Tilted.of(self.mixture, left))
+        return self.unions.remember(("tilted", left), lambda: Tilted.of(self.mixture, self._rungs(left), left))
 
     @cached_property
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Guesses of the mean and the variance of the size of each component."""
+    def _log_means(self) -> dict[float, FloatArray]:
+        """log E ρ^|R| of each component for some log ρ."""
+        return {tail[0]: tail[1] for tail in self._tails}
+
+    def _means_alone(self, wanted: float) -> tuple[FloatArray, FloatArray]:
+        """Return log ρ and the means of |R| under it, derivatives of log E ρ^|R|, from below to above the wanted mean if there are any."""
+        known, log_rows, most = self._log_means, self.mixture.log_rows, np.minimum(wanted, self.mixture.largest - 0.3)
+        while True:
+            grid = np.array(sorted(known))
+            means = np.diff([known[x] for x in grid.tolist()], axis=0) / np.diff(grid)[:, None]
+            is_short = (means[0] > max(wanted, 0.3)).any(), grid[-1] == 0 or (means[-1] < most).any()
+            more = [x for x, short in zip((grid[0], grid[-1] or 0.35), is_short) if short and abs(x) < MOST_TILT]
+            if not more:
+                return (grid[1:] + grid[:-1]) / 2, means
+            for x in np.clip(2 * np.array(more), -MOST_TILT, MOST_TILT).tolist():
+                known[x] = (log_rows(x) - log_rows(0.0)).sum(axis=1)
+
+    def _log_tilt_alone(self, c: int, wanted: float) -> float:
+        middles, means = self._means_alone(wanted)
+        with np.errstate(divide="ignore"):
+            return float(np.interp(np.log(max(wanted, 0.3)), np.log(means[:, c]), middles))
+
+    def _rungs(self, left: int) -> IntArray:
+        """Guess the rungs on which about ``left`` items are expected of each component.
+
+        Σ x^a / (1 + x^a) items are taken to come with T, for equal eigenvalues x that grow with |R|, and a = 2 if ties are skew.
+        """
+        (middles, apart), (alone, _, added, variance) = self._means_alone(left), self.moments
+        power = 2 if is_skew(self.mixture.touched.core) else 1
+        growth = (apart / alone.clip(1e-12)) ** power
+        first = (power * added / variance.clip(1e-12) - 1).clip(0.05, 20.0)
+        means = apart + added * growth * (1 + first) / (1 + first * growth)
+        wanted = np.clip(left, 0.3, self.mixture.largest - 0.3)
+        with np.errstate(divide="ignore"):
+            found = [np.interp(np.log(size), np.log(mean), middles) for size, mean in zip(wanted, means.T)]
+        return np.round(np.array(found) / RUNG).astype(np.int64)
+
+    @cached_property
+    def moments(self) -> tuple[FloatArray, ...]:
+        """Means and variances of |R|, and guesses of those of what T adds, of each component."""
         return self.mixture.size_moments(np.zeros(len(self.mixture.weights)), np.arange(len(self.mixture.weights)))
 
     @cached_property
     def _tails(self) -> list[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]]:
-        """For some s ≤ 1: log s, log E s^|R|, and minus the variance of |R| under odds times s; of each component.
+        """For some s ≤ 1: log s, log E s^|R|, and −v as in :meth:`bounds` under odds times s; of each component.
 
-        Of both, also the sums over the 0, 1, … items without which they are largest, and smallest.
+        Of both, also the sums over the 0, 1, … rows without which they are largest, and smallest.
         """
-        ties, found = self.mixture.touched, []
-        base = np.log1p(ties.tilted_odds(0.0))
+        found, base, lone = [], self.mixture.log_rows(0.0), self.mixture.lone_odds
         for log_s in LOG_S:
-            odds = ties.tilted_odds(log_s)
-            found.append((log_s, *_with_least(np.log1p(odds) - base), *_with_least(-odds / (1 + odds) ** 2)))
+            logs = self.mixture.log_rows(log_s)
+            found.append((log_s, *_with_least(logs - base), *_with_least(-lone * np.exp(log_s - 2 * logs))))
         return found
 
     def bounds(self, left: int, n_given: int) -> FloatArray:
         """Return a bound of P_c(|R ∖ T ∖ J| = m) of every component, for all m ≤ ``left``, sets T of up to ``left`` rows, and given rows J.
 
         For every s ≤ 1, P(|R| = m) ≤ s^(−m) E s^|R| · max_m P_s(|R| = m), P_s with odds times s; and the largest probability of a sum of
-        independent items of variance v is at most e^(−v) I₀(v), as |1 + p(e^it − 1)| ≤ exp(−p(1 − p)(1 − cos t)).
+        independent numbers X ≥ 0 is at most e^(−v) I₀(v), v = Σ P(X = 0) P(X = 1), as |E e^itX| ≤ exp(−P(X = 0) P(X = 1) (1 − cos t)).
         """
         at = left + n_given
-        if at > MOST_REMOVED or isinstance(self.mixture, FamilyMixture):
+        if at > MOST_REMOVED:
             return np.ones(len(self.mixture.weights))
         out = np.zeros(len(self.mixture.weights))
         for log_s, logs, least, minus, removed in self._tails:
@@ -206,22 +279,20 @@ class Begun:
     ) -> None:
         self.store, self.ids, self.left, self.rungs = store, ids, left, rungs
         self.bounds = np.ones(len(rungs)) if bounds is None else bounds
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, FurtherItems] = {}
+        self._families: dict[int, GivenFamilies] = {}
         self._expected: float | None = None
 
     def __reduce__(self) -> Any:
         return Begun, (self.store, self.ids, self.left, self.rungs, self.bounds)
 
-    def __getitem__(self, c: int) -> SizedSets | FamilySets:
+    def __getitem__(self, c: int) -> FurtherItems:
         if c not in self._made:
-            union, given = self.given(c)
-            rung, bound = int(self.rungs[c]), float(self.bounds[c])
-            if given is not None:
-                self._made[c] = FamilySets(union, self.store.parts(c, rung), given, self.left)
-            else:
-                counts = None if bound == 1 else self.store.counts(c, rung)
-                self._made[c] = SizedSets(union, self.left, counts, bound)
-        return self._made[c]  # type: ignore[no-any-return]
+            (union, families), rung = self.given(c), int(self.rungs[c])
+            counts = partial(self.store.counts, c, rung)
+            parts = None if families is None else self.store.parts(c, rung)
+            self._made[c] = FurtherItems(union, self.left, counts, float(self.bounds[c]), parts, families)
+        return self._made[c]
 
     def given(self, c: int) -> tuple[Union, GivenFamilies | None]:
         """Return component c given the items, and their families."""
@@ -229,8 +300,9 @@ class Begun:
         union = self.store.union(c, rung)
         if not isinstance(mixture, FamilyMixture):
             return union.given(mixture.base.rows_of(self.ids)), None
-        patterns = mixture.patterns if rung == 0 else self.store.parts(c, rung).patterns
-        given = GivenFamilies.of(patterns, mixture.odds[c], self.ids)
+        if rung not in self._families:
+            self._families[rung] = GivenFamilies.of(self.store.patterns(rung), self.ids)
+        given = self._families[rung].weighed(mixture.odds[c])
         return union.given(given.families), given
 
     def expected(self, cdf: FloatArray) -> float:
@@ -249,8 +321,10 @@ class Begun:
 
 def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> tuple[FloatArray, Begun]:
     """Return the weights by which components are proposed, and what draws from them."""
-    store, posterior = store_of(mixture, memory), mixture.responsibilities(ids)
-    rungs = np.zeros(len(posterior), np.int64)
+    store, log_weights = store_of(mixture, memory), mixture._log_weights + mixture._log_contained(ids)
+    if log_weights.max() == -np.inf:
+        raise mixture._impossible(ids, None)
+    posterior, rungs = np.exp(log_weights - log_weights.max()), np.zeros(len(log_weights), np.int64)
     if size is None:
         return posterior, Begun(store, ids, None, rungs)
     left, most = size - len(ids), mixture.largest_given(ids)
@@ -258,14 +332,20 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
     if not posterior.any():
         bound = int(most.max()) + len(ids)
         raise ImpossibleSizeError(f"no set is larger than {bound} items; got size {size}")
-    bounds, chances = store.bounds(left, len(ids)), _size_chances(*store.moments, left)
-    if posterior @ chances >= COMMON * (posterior @ bounds):
-        return posterior * bounds, Begun(store, ids, left, rungs, bounds)
-    tilted = store.tilted(left)
-    log_weights = tilted.log_weights(ids)
-    log_weights[most < left] = -np.inf
-    bounds = tilted.bounds(left + len(ids))
-    return np.exp(log_weights - log_weights.max()) * bounds, Begun(store, ids, left, tilted.rungs, bounds)
+    mean, variance = (first + second for first, second in zip(store.moments[:2], store.moments[2:]))
+    bounds, chances = store.bounds(left, len(ids)), _size_chances(mean, variance, left)
+    weights = posterior * bounds
+    if posterior @ chances < COMMON * weights.sum():
+        # Components are tilted if that makes them proposed less often; those that hardly ever are stay as they are.
+        tilted, looked_at = store.tilted(left), np.zeros(len(weights), bool)
+        others = tilted.bounds(left + len(ids))
+        while len(which := np.flatnonzero(~looked_at & (weights > UNLIKELY * weights.sum()))):
+            with np.errstate(over="ignore"):
+                proposed = others[which] * np.exp(tilted.log_weights(ids, which) - log_weights.max())
+            at = which[proposed < weights[which]]
+            weights[which] = np.minimum(proposed, weights[which])
+            bounds[at], rungs[at], looked_at[which] = others[at], tilted.rungs[at], True
+    return weights, Begun(store, ids, left, rungs, bounds)
 
 
 def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:

@@ -69,14 +69,6 @@ class EigenClock:
         rate = _remaining(0.0, *self.eigen[:2], *self.eigen.sides(self.given), self.alone)[3]
         return bool(abs(rate - mean) <= RATE_TOLERANCE * (1 + mean))
 
-    def minor(self, rows: IntArray) -> FloatArray:
-        """Return q R qᵀ of some rows, R the marginal kernel: the probability that they are in a sample is its determinant."""
-        left, right = self.eigen.sides(rows)
-        f, out = _remaining(0.0, *self.eigen[:2], left[:0], right[:0], np.empty(0))[0], np.empty_like(left)
-        for i, side in enumerate(left):
-            apply(f, len(self.eigen.values), LEFT, side, out[i])
-        return np.asarray(out @ right.T)
-
     def draw(self, rng: np.random.Generator) -> Done | Unfinished:
         """Draw the items of one sample in addition to the given ones, as rows in any order."""
         eigen, given = self.eigen, self.given

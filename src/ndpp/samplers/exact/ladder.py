@@ -39,6 +39,7 @@ class Cache:
         self.memory = memory
         self._pinned: dict[Hashable, Any] = {}
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
@@ -54,15 +55,15 @@ class Cache:
                 return values[key]  # type: ignore[no-any-return]
         value = make()
         with self._lock:
-            values[key] = value
+            values[key], self._sizes[key] = value, n_bytes_of(value)
             while len(self._kept) > 1 and self.n_bytes > self.memory:
-                self._kept.popitem(last=False)
+                del self._sizes[self._kept.popitem(last=False)[0]]
         return value
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all values."""
-        return sum(n_bytes_of(value) for values in (self._pinned, self._kept) for value in values.values())
+        """Bytes of all values, as they were made."""
+        return sum(self._sizes.values())
 
 
 class Circle(NamedTuple):
