@@ -116,12 +116,12 @@ def test_many_baskets_with_a_limit(shop):
 @pytest.mark.parametrize(
     ("content", "words", "told"),
     [
-        (CATEGORIES, ["--categories", "drink"], "wrong.csv has no category 'drink'; did you mean 'drinks'?"),
+        (CATEGORIES, ["--categories", "drink"], "--category-of has no category 'drink'; did you mean 'drinks'?"),
         (CATEGORIES, ["--categories", "xyz"], "it has bakery, dairy, drinks, sauces, spreads, staples"),
         (
             "item,category\ntea,drinks\n",
             ["--categories", "drinks"],
-            "11 items of the model that may be recommended have no",
+            "--category-of must have the category of every item that may be recommended; 11 items of the model have none",
         ),
         (CATEGORIES + "tea;sauces\n", ["--max-per-category", 1], "item 'tea' has several categories"),
         ("item,kind\ntea,drinks\n", ["--max-per-category", 1], "The file needs the columns 'item' and 'category'"),
