@@ -106,10 +106,8 @@ class Prepared:
     def crowd(self) -> FloatArray:
         """m(a) / √m of every item: the product of two is the lift that the sizes of baskets explain (:mod:`ndpp.answers.relations`)."""
         p, sizes = self.popularity, self.inclusions.sum(axis=1)
-        others = (
-            self.law.weights * sizes
-        ) @ self.inclusions - self.recurrence  # P(a) times the mean number of items beside a
-        return np.asarray(np.divide(others, p, out=np.ones_like(p), where=p > 0) / np.sqrt(max(others.sum(), 1e-300)))
+        among = np.divide((self.law.weights * sizes) @ self.inclusions, p, out=np.zeros_like(p), where=p > 0)
+        return np.asarray(among / np.sqrt(self.law.weights @ sizes**2 or 1.0))
 
     @once
     def missions(self) -> tuple[Mission, ...]:

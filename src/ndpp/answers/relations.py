@@ -7,13 +7,13 @@ Two items meet in P(a, b) of all baskets. This would be E(a, b) if items were in
 So the lift P(a, b) / P(a)P(b) is a product of E(a, b) / P(a)P(b), by missions, and P(a, b) / E(a, b), by ties.
 
 **Complements** are together more often than chance, whether a mission or a tie is the reason. On large trips everything meets everything:
-beside a, a basket holds m(a) = Σ_c w_c P_c(a)(n_c − P_c(a)) / P(a)n times as many items as a mean one, with n_c and n the mean sizes. Of
-the lift this explains s(a, b) = max(1, m(a)m(b) / m), where m is the mean of m(a) over the items of baskets. Complements have a lift of at
-least 1.1 s(a, b); they are ordered by the correlation of the two items beyond it, (P(a, b) − s(a, b)P(a)P(b)) / σ(a)σ(b), where σ(a)² =
+the missions of a have baskets m(a) = Σ_c w_c P_c(a)n_c / P(a)n times as large as the mean, with n_c and n the mean sizes. Of the lift
+this explains s(a, b) = max(1, m(a)m(b) / m), where m is the mean of m(a) over the items of baskets. Complements have a lift of at least
+1.1 s(a, b); they are ordered by the correlation of the two items beyond it, (P(a, b) − s(a, b)P(a)P(b)) / σ(a)σ(b), where σ(a)² =
 P(a)(1 − P(a)). Lift alone would favour rare items, and covariance popular ones.
 
-**Substitutes** belong to the same missions, and yet are seldom together. At least a quarter of the baskets that missions let them share
-is missing, P(a, b) ≤ ¾ E(a, b), and this is much for items so alike: E(a, b) − P(a, b) ≥ √(E(a, a)E(b, b)) / 10. The root is what items
+**Substitutes** belong to the same missions, and yet are seldom together. At least a fifth of the baskets that missions let them share is
+missing, P(a, b) ≤ ⅘ E(a, b), and this is much for items so alike: E(a, b) − P(a, b) ≥ √(E(a, a)E(b, b)) / 10. The root is what items
 share that have all missions in common. A high lift makes no substitute, whatever the missions: it is 4 at most. Substitutes are ordered by
 the correlation that ties make, Σ_c w_c Cov_c(a, b) / σ(a)σ(b).
 
@@ -37,7 +37,7 @@ MOST_POPULAR = 1000
 """Items whose pairs are searched, unless told otherwise; the search takes the square of their number."""
 COMPLEMENT_LIFT = 1.1
 """Complements are together at least this many times as often as chance and the sizes of baskets explain."""
-MISSING = 0.25
+MISSING = 0.2
 """The least part of the baskets that missions let substitutes share that is missing."""
 ALIKE = 0.1
 """The least part that is missing of those baskets that items of the same missions would share."""
@@ -57,12 +57,12 @@ def related(model: Any, item: Item, *, n: int = 10, popular: int | None = None, 
     Examples
     --------
     >>> from ndpp import LowRankKernel
-    >>> L = [[0.5, 0.8, 0.4], [-0.8, 0.5, 0.0], [0.4, 0.0, 0.5]]
+    >>> L = [[0.5, 0.8, 0.48], [-0.8, 0.5, 0.0], [0.48, 0.0, 0.5]]
     >>> kernel = LowRankKernel(np.eye(3), L, labels=["bread", "butter", "rolls"])
     >>> related(kernel, "bread", n=2).to_frame()[["kind", "other", "lift", "together"]].round(2)
              kind   other  lift  together
-    0  complement  butter  1.39      0.31
-    1  substitute   rolls  0.84      0.11
+    0  complement  butter  1.42      0.31
+    1  substitute   rolls  0.73      0.09
     """
     own, n = Prepared.of(model), check_count(n, "n", least=1)
     (a,) = own.ids([item], "item").tolist()
@@ -118,7 +118,8 @@ def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tupl
     """Return n complements and n substitutes: pairs of an item of ``block`` and a later one of ``others``, which begins with the block."""
     p, weighted = own.popularity, own.law.weights[:, None] * own.inclusions[:, block]
     ties = own.law.mean_covariances(block, others)
-    expected = weighted.T @ own.inclusions[:, others]
+    few = 2 * len(others) < own.law.n_items  # a copy of all columns takes longer than the product
+    expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
     together, apart = np.maximum(expected + ties, 0.0), np.outer(p[block], p[others])
     by_sizes = apart * np.maximum(np.outer(own.crowd[block], own.crowd[others]), 1.0)
     spread = np.sqrt(np.maximum(p * (1 - p), 0.0))

@@ -146,8 +146,10 @@ class SharedTies(Mixture):
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
         if len(first) == 1:  # all components at once
             N, slopes = self.touched._state.N, self.slope_table
-            forms = (other @ (q[0] @ N).T) * (other @ (N @ q[0]).T)
-            return -((slopes[second] * forms) @ (self.weights * slopes[first[0]]))[None]
+            forms = other @ (q[0] @ N).T
+            forms *= other @ (N @ q[0]).T
+            forms *= slopes[second]
+            return -(forms @ (self.weights * slopes[first[0]]))[None]
         for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
             mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))

@@ -116,8 +116,9 @@ class Holder:
         try:
             self._current = await asyncio.to_thread(Served.load, self.path)
         except Exception as error:  # whatever is wrong with a file, the next one may be good
-            refused, self._reason = error, f"the model cannot be loaded: {error}"
             surprise = None if isinstance(error, NDPPError | OSError) else error
+            refused, why = error, str(error) if surprise is None else "the log says why"
+            self._reason = f"the model cannot be loaded: {why}"
             event("model refused", level=logging.ERROR, error=surprise, path=path, reason=str(error))
         else:
             event("model loaded" if first else "model replaced", path=path, checksum=self.current.checksum)
