@@ -141,6 +141,14 @@ def test_items_that_are_no_candidates_need_no_category(call, shop):
     assert items(call("recommend", shop / "model", *words)) == ["coffee"]
 
 
+def test_unknown_words_are_skipped_where_that_is_asked_for(call, shop):
+    words = ["recommend", shop / "model", "--given", "tea,oat drink", "--exclude", "soap", "--json"]
+    done = call(*words, "--unknown", "skip")
+    assert items(done) == items(call("recommend", shop / "model", "--given", "tea", "--json"))
+    assert all(f"skipped 1 unknown item, such as {name!r}" in done.err for name in ("oat drink", "soap"))
+    assert "unknown label 'oat drink'" in call(*words).err
+
+
 def test_refusals(call, shop):
     assert call("recommend", shop / "model", "--max-per-category", 1).code == 2
     assert call("recommend", shop / "model", "--category-of", shop / "categories.csv").code == 2

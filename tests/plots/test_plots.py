@@ -105,7 +105,8 @@ def test_missions_are_bars_of_their_shares(kernel):
 
 
 def test_pairs_of_a_mixture_are_drawn_by_lift_and_substitutes_by_ties(kernel):
-    found = answers.pairs(mixture_of(kernel), n=4)
+    small = LowRankKernel(0.5 * kernel.X, kernel.W, labels=kernel.labels)
+    found = answers.pairs(Mixture([kernel, small], [0.5, 0.5]), n=4)
     axes = plots.pair_chart(found).axes[0]
     np.testing.assert_allclose(
         [2 ** bar.get_width() for bar in axes.patches],

@@ -197,7 +197,11 @@ run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     url = json.loads(process.stderr.readline())["url"]
-    assert post(f"{url}api/sample", json={}).status_code == 503
+    for _ in range(400):
+        if get(f"{url}ready").status_code == 200:
+            break
+        time.sleep(0.05)
+    assert post(f"{url}api/sample", json={}).json()["type"] == "urn:ndpp:problem:out-of-time"
     began = time.perf_counter()
     process.terminate()
     process.communicate(timeout=30)
