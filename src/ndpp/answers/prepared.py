@@ -72,9 +72,9 @@ class Prepared:
         Items that are not in the catalogue raise an error, or are left out and added to ``skipped`` if it is given.
         """
         if skipped is not None and not isinstance(items, str):
-            known = [item in self.law.catalogue for item in items]
-            skipped += [item for item, is_known in zip(items, known) if not is_known]
-            items = [item for item, is_known in zip(items, known) if is_known]
+            catalogue = self.law.catalogue
+            skipped += [item for item in items if item not in catalogue]
+            items = [item for item in items if item in catalogue]
         labels = [item for item in items if isinstance(item, str)]
         if 0 < len(labels) < len(items):
             known = dict(zip(labels, self.law.ids(labels).tolist()))
@@ -104,7 +104,7 @@ class Prepared:
 
     @once
     def crowd(self) -> FloatArray:
-        """m(a) / √m of every item: the product of two is the lift that the sizes of baskets explain (:mod:`ndpp.answers.relations`)."""
+        """m(a) / √m of every item: the product of two is the lift that the sizes of baskets explain (``ndpp.answers.relations``)."""
         p, sizes = self.popularity, self.inclusions.sum(axis=1)
         among = np.divide((self.law.weights * sizes) @ self.inclusions, p, out=np.zeros_like(p), where=p > 0)
         return np.asarray(among / np.sqrt(self.law.weights @ sizes**2 or 1.0))

@@ -111,7 +111,7 @@ class Found(NamedTuple):
     def best(self, n: int) -> Found:
         """Return the n pairs of the largest absolute correlations."""
         order = np.argsort(-np.abs(self.correlation), kind="stable")[:n]
-        return Found(*(column[order] for column in self))
+        return Found(self.first[order], self.second[order], self.together[order], self.correlation[order])
 
 
 def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tuple[Found, Found]:

@@ -149,7 +149,7 @@ class SharedTies(Mixture):
             forms = other @ (q[0] @ N).T
             forms *= other @ (N @ q[0]).T
             forms *= slopes[second]
-            return -(forms @ (self.weights * slopes[first[0]]))[None]
+            return np.asarray(-(forms @ (self.weights * slopes[first[0]]))[None])
         for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
             mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))
