@@ -131,6 +131,25 @@ def test_recommendations_among_some(model: Asked):
     close(model.post("recommend", basket=BASKET, ranking="lift", support=0.2), told(floor))
 
 
+def test_recommendations_in_a_changing_shop(model: Asked, tmp_path):
+    """Categories by label, and items that the model does not know."""
+    of = {label: label[0] for label in model.law.labels} | {"oat drink": "o"}
+    (tmp_path / "categories.csv").write_text(
+        "item,category\n" + "".join(f"{item},{name}\n" for item, name in of.items())
+    )
+    asked = {"candidates": [*model.law.labels, "soap"], "exclude": ["rice"], "unknown": "skip", "per_category": 1}
+    asked |= {"category_of": of, "categories": ["b", "c", "t"], "ranking": "lift", "why": True}
+    expected = told(answers.recommend(model.law, [*BASKET, "oat drink"], **asked))
+    assert expected["skipped"] == ["oat drink", "soap"]
+    assert 0 < len(expected["items"]) <= 3
+    close(model.post("recommend", basket=[*BASKET, "oat drink"], **asked), expected)
+    given = ",".join([*BASKET, "oat drink"]), "--only", ",".join(asked["candidates"]), "--exclude", "rice"
+    limits = "--category-of", tmp_path / "categories.csv", "--categories", "b,c,t", "--max-per-category", 1
+    words = ("--given", *given, *limits, "--unknown", "skip", "--ranking", "lift", "--why")
+    (printed,) = model.command("recommend", *words)["recommendations"]
+    close(printed, expected["items"])
+
+
 @pytest.mark.parametrize("ranking", list(ndpp.Ranking))
 def test_why(model: Asked, ranking: ndpp.Ranking):
     """For an item that is asked about and for one that is recommended."""

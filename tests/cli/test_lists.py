@@ -116,12 +116,12 @@ def test_many_baskets_with_a_limit(shop):
 @pytest.mark.parametrize(
     ("content", "words", "told"),
     [
-        (CATEGORIES, ["--categories", "drink"], "wrong.csv has no category 'drink'; did you mean 'drinks'?"),
+        (CATEGORIES, ["--categories", "drink"], "--category-of has no category 'drink'; did you mean 'drinks'?"),
         (CATEGORIES, ["--categories", "xyz"], "it has bakery, dairy, drinks, sauces, spreads, staples"),
         (
             "item,category\ntea,drinks\n",
             ["--categories", "drinks"],
-            "11 items of the model that may be recommended have no",
+            "--category-of must have the category of every item that may be recommended; 11 items of the model have none",
         ),
         (CATEGORIES + "tea;sauces\n", ["--max-per-category", 1], "item 'tea' has several categories"),
         ("item,kind\ntea,drinks\n", ["--max-per-category", 1], "The file needs the columns 'item' and 'category'"),
@@ -139,6 +139,14 @@ def test_items_that_are_no_candidates_need_no_category(call, shop):
     (shop / "few.csv").write_text("item,category\ntea,drinks\ncoffee,drinks\n")
     words = ["--category-of", shop / "few.csv", "--max-per-category", 1, "--only", "tea,coffee", "--json"]
     assert items(call("recommend", shop / "model", *words)) == ["coffee"]
+
+
+def test_unknown_words_are_skipped_where_that_is_asked_for(call, shop):
+    words = ["recommend", shop / "model", "--given", "tea,oat drink", "--exclude", "soap", "--json"]
+    done = call(*words, "--unknown", "skip")
+    assert items(done) == items(call("recommend", shop / "model", "--given", "tea", "--json"))
+    assert all(f"skipped 1 unknown item, such as {name!r}" in done.err for name in ("oat drink", "soap"))
+    assert "unknown label 'oat drink'" in call(*words).err
 
 
 def test_refusals(call, shop):

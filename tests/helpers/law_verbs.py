@@ -263,6 +263,8 @@ def check_mean_covariances(entry: Entry) -> None:
         apart = ~np.eye(len(items), dtype=bool)
         found = entry.law.mean_covariances(np.array(items), np.array(items[::-1]))[:, ::-1]
         close(found[apart], np.asarray(expected)[apart], "mean_covariances")
+        (row,) = entry.law.mean_covariances(np.array(items[:1]), np.array(items[1:]))  # one item is a case of its own
+        close(row, np.asarray(expected)[0, 1:], "mean_covariances of one item")
 
 
 @verb

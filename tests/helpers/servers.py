@@ -118,8 +118,8 @@ class Server:
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an application in a thread; give its address."""
+def serving(app: Any, *, loading: bool = False) -> Iterator[str]:
+    """Serve an application in a thread; give its address once it is ready, or at once, while it is ``loading``."""
     import uvicorn
 
     from ndpp.serve.run import PatientProtocol
@@ -130,8 +130,13 @@ def serving(app: Any) -> Iterator[str]:
         thread.start()
         while not server.started:
             time.sleep(0.01)
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         try:
-            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+            for _ in range(0 if loading else 1200):
+                if get(f"{url}/ready").status_code == 200:
+                    break
+                time.sleep(0.05)
+            yield url
         finally:
             server.should_exit = True
             thread.join(30)

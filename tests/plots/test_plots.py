@@ -104,14 +104,15 @@ def test_missions_are_bars_of_their_shares(kernel):
         assert any(text.startswith(f"{mission.share:.1%}, {mission.mean_size:.1f} items: ") for text in texts(figure))
 
 
-def test_pairs_of_a_mixture_are_drawn_by_their_ties(kernel):
-    found = answers.pairs(mixture_of(kernel), n=4)
+def test_pairs_of_a_mixture_are_drawn_by_lift_and_substitutes_by_ties(kernel):
+    small = LowRankKernel(0.5 * kernel.X, kernel.W, labels=kernel.labels)
+    found = answers.pairs(Mixture([kernel, small], [0.5, 0.5]), n=4)
     axes = plots.pair_chart(found).axes[0]
     np.testing.assert_allclose(
         [2 ** bar.get_width() for bar in axes.patches],
-        [pair.by_ties for pair in (*found.complements, *found.substitutes)],
+        [*(pair.lift for pair in found.complements), *(pair.by_ties for pair in found.substitutes)],
     )
-    assert "beyond what missions explain" in axes.get_xlabel()
+    assert "substitutes: as their missions explain" in axes.get_xlabel()
 
 
 def test_attraction_and_repulsion_are_told_apart(pairs):

@@ -44,6 +44,78 @@ def test_only_candidates_and_never_the_excluded(api):
     assert api.post("/api/recommend", json={"basket": ["bread"], "candidates": []}).json()["items"] == []
 
 
+@pytest.mark.parametrize("task", ["recommend", "complete", "probability"])
+def test_what_is_unknown_can_be_skipped(api, task):
+    lists = {} if task == "probability" else {"candidates": ["jam", "soap", 99], "exclude": ["brush"]}
+    more = {"seed": 1} if task == "complete" else {}
+    asked = {"basket": ["tea", "oat drink"], "unknown": "skip", **lists, **more}
+    answer = api.post(f"/api/{task}", json=asked).raise_for_status().json()
+    skipped = ["oat drink", "soap", 99, "brush"] if lists else ["oat drink"]
+    assert answer["skipped"] == skipped
+    known = {"basket": ["tea"], **({"candidates": ["jam"]} if lists else {}), **more}
+    assert {**answer, "skipped": []} == api.post(f"/api/{task}", json=known).json()
+    assert api.post(f"/api/{task}", json={**asked, "unknown": "error"}).json()["label"] == "oat drink"
+    batch = {"task": task, "baskets": [asked.pop("basket"), ["jam"]], **asked}
+    first, second = lines(api.post("/api/batch", json=batch))
+    assert (first["skipped"], second["skipped"]) == (skipped, skipped[1:])
+
+
+CATEGORIES = {
+    "butter": "dairy",
+    "jam": "spreads",
+    "honey": "spreads",
+    "tea": "drinks",
+    "coffee": "drinks",
+    "oat drink": "drinks",
+}
+
+
+def test_categories_limit_recommendations(api, kernel):
+    known = [label for label in CATEGORIES if label in kernel.labels]
+    asked = {"basket": ["bread"], "candidates": known, "category_of": CATEGORIES}
+
+    def items(**more) -> list[str]:
+        return [
+            row["item"] for row in api.post("/api/recommend", json={**asked, **more}).raise_for_status().json()["items"]
+        ]
+
+    ranked = items(per_category=10)
+    assert set(ranked) == set(known)
+    assert items(categories=["drinks"]) == [item for item in ranked if CATEGORIES[item] == "drinks"]
+    one = items(per_category=1)
+    assert [CATEGORIES[item] for item in one] == list(dict.fromkeys(CATEGORIES[item] for item in ranked))
+    assert one == items(per_category=1, why=True)
+    (line,) = lines(
+        api.post(
+            "/api/batch",
+            json={
+                "task": "recommend",
+                "baskets": [["bread"]],
+                "per_category": 1,
+                **{k: v for k, v in asked.items() if k != "basket"},
+            },
+        )
+    )
+    assert [row["item"] for row in line["items"]] == one
+    expected = answers.recommend(kernel, ["bread"], candidates=known, category_of=CATEGORIES, per_category=1)
+    assert [row.item for row in expected.items] == one
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"category_of": CATEGORIES, "per_category": 1}, "items of the model have none, such as"),
+        ({"category_of": CATEGORIES}, "category_of goes with per_category or categories"),
+        ({"per_category": 1}, "category_of goes with per_category or categories"),
+        ({"category_of": CATEGORIES, "categories": ["drink"], "candidates": ["tea"]}, "did you mean 'drinks'?"),
+    ],
+)
+def test_wrong_categories_are_said(api, more, words):
+    response = api.post("/api/recommend", json={"basket": ["bread"], **more})
+    assert response.status_code == 422
+    assert words in response.json()["detail"]
+
+
 def test_reasons_are_those_of_the_library(api, kernel):
     answer = api.post("/api/why", json={"basket": ["bread", "tea"], "item": "butter"}).json()
     expected = answers.why(kernel, kernel.ids(["bread", "tea"]), "butter")
@@ -195,7 +267,7 @@ def test_a_batch_of_completions_is_reproducible(api):
     assert found == lines(api.post("/api/batch", json=ask))
     assert found[0]["baskets"] != found[2]["baskets"]
     one = api.post("/api/complete", json={"basket": ["tea"], "size": 4, "n": 2, "seed": found[1]["seed"]}).json()
-    assert one == {"seed": found[1]["seed"], "baskets": found[1]["baskets"]}
+    assert one == {"seed": found[1]["seed"], "baskets": found[1]["baskets"], "skipped": []}
 
 
 def test_thousands_of_baskets_are_streamed(api):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 import httpx
 import pytest
 
+from command import ENVIRONMENT, spawn
 from ndpp.cli.app import run
 from servers import Server, get
 
@@ -20,7 +22,7 @@ from servers import Server, get
         (["MODEL", "--token-file", "short"], "'short' must hold one token of at least 16 characters"),
         (["missing.safetensors"], "missing.safetensors"),
         (["orders.csv"], "is text, not a model; `ndpp fit orders.csv"),
-        (["MODEL", "--port", "TAKEN"], "Address already in use"),
+        (["MODEL", "--port", "TAKEN"], "the port is in use by another program; choose another with --port"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_served_is_one_line(model, tmp_path, monkeypatch, capsys, words, message):
@@ -38,12 +40,31 @@ def test_what_cannot_be_served_is_one_line(model, tmp_path, monkeypatch, capsys,
     assert message in done.err
 
 
+def test_a_damaged_model_ends_the_command(model, tmp_path):
+    broken = bytearray(model.read_bytes())
+    broken[-1] ^= 1
+    (tmp_path / "broken.safetensors").write_bytes(broken)
+    process = spawn("serve", tmp_path / "broken.safetensors", "--port", 0, cwd=tmp_path, env=ENVIRONMENT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.decode().splitlines()[-1].startswith("ndpp: error: ")
+    assert "broken.safetensors" in err.decode().splitlines()[-1]
+
+
 def test_several_processes_share_a_port_and_add_up_their_metrics(model, tmp_path):
     (tmp_path / "token").write_text("correct-horse-battery\n")
     server = Server(model, "--workers", 2, "--token-file", tmp_path / "token")
     headers = {"authorization": "Bearer correct-horse-battery"}
-    for _ in range(20):  # a connection each, so that both processes answer
-        assert get(f"{server.url}/api/model", headers=headers, timeout=20).status_code == 200
+    answered = 0
+    for _ in range(
+        600
+    ):  # a connection each, so that both processes answer; one may be loading the model while the other has it
+        status = get(f"{server.url}/api/model", headers=headers, timeout=20).status_code
+        assert status in (200, 503)
+        answered += status == 200
+        if answered == 20:
+            break
+        time.sleep(0.05 * (status == 503))
     text = get(f"{server.url}/metrics", headers=headers).text
     assert 'ndpp_requests_total{method="GET",route="/api/model",status="200"} 20.0' in text
     assert "ndpp_model_items 18.0" in text

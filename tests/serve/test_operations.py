@@ -63,6 +63,50 @@ def test_health_and_metrics(api, server):
     assert after['ndpp_request_seconds_count{route="/api/recommend"}'] >= 1
 
 
+def test_it_listens_before_the_model_is_loaded(model, monkeypatch):
+    """Health is answered from the first moment, readiness and questions once there is a model."""
+    go, load = threading.Event(), Served.load
+    monkeypatch.setattr(Served, "load", lambda path: go.wait(20) and load(path))
+    with serving(create_app(model), loading=True) as url:
+        assert get(f"{url}/health").json() == {"status": "ok"}
+        for path in ("/ready", "/api/items", "/api/related?item=tea"):
+            found = get(f"{url}{path}")
+            assert (found.status_code, found.headers["retry-after"]) == (503, "1")
+            assert found.json()["type"] == "urn:ndpp:problem:not-ready"
+            assert "being loaded" in found.json()["detail"]
+        assert post(f"{url}/api/recommend", json={}).status_code == 503
+        page = get(url)
+        assert (page.status_code, page.headers["refresh"]) == (503, "1")
+        go.set()
+        for _ in range(400):
+            if get(f"{url}/ready").status_code == 200:
+                break
+            time.sleep(0.05)
+        assert post(f"{url}/api/recommend", json={}).status_code == 200
+        assert counted(url)["ndpp_model_items"] == 18
+        assert "ndpp_model_reloads_total" not in str(counted(url))
+
+
+def test_a_file_that_cannot_be_loaded_is_the_reason_and_a_better_one_is_taken(model, tmp_path):
+    broken, path = bytearray(model.read_bytes()), tmp_path / "model.safetensors"
+    broken[-1] ^= 1
+    path.write_bytes(broken)
+    with serving(create_app(path), loading=True) as url:
+        for _ in range(400):
+            reason = get(f"{url}/ready").json()["detail"]
+            if "cannot be loaded" in reason:
+                break
+            time.sleep(0.05)
+        assert "cannot be loaded" in reason
+        (tmp_path / "good").write_bytes(model.read_bytes())
+        (tmp_path / "good").replace(path)
+        for _ in range(400):
+            if get(f"{url}/ready").status_code == 200:
+                return
+            time.sleep(0.05)
+        pytest.fail("the better file was not taken")
+
+
 def test_every_request_is_a_line_of_json_without_what_was_asked(api, server):
     response = api.get("/api/items", params={"q": "secret basket"})
     named = response.headers["x-request-id"]
@@ -153,7 +197,11 @@ run.run(run.Settings({str(model)!r}, port=0, seconds=0.5))
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     url = json.loads(process.stderr.readline())["url"]
-    assert post(f"{url}api/sample", json={}).status_code == 503
+    for _ in range(400):
+        if get(f"{url}ready").status_code == 200:
+            break
+        time.sleep(0.05)
+    assert post(f"{url}api/sample", json={}).json()["type"] == "urn:ndpp:problem:out-of-time"
     began = time.perf_counter()
     process.terminate()
     process.communicate(timeout=30)
@@ -172,9 +220,8 @@ def test_an_unexpected_failure_is_a_problem_without_particulars(model, monkeypat
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("secret particulars")
 
-    app = create_app(model)
-    monkeypatch.setattr(Served, "draw", fail)
-    with serving(app) as url, caplog.at_level(logging.ERROR):
+    with serving(create_app(model)) as url, caplog.at_level(logging.ERROR):
+        monkeypatch.setattr(Served, "draw", fail)
         response = post(f"{url}/api/sample", json={})
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"

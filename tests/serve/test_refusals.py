@@ -84,8 +84,15 @@ def test_a_body_that_is_no_json_object_is_refused(api, body):
     assert response.status_code in (400, 422)
 
 
-def test_a_form_is_no_json(api):
-    assert api.post("/api/recommend", data={"basket": "bread"}).status_code in (415, 422)
+@pytest.mark.parametrize("header", [None, "application/x-www-form-urlencoded", "text/plain"])
+def test_a_body_that_is_not_said_to_be_json_is_told_what_is_missing(api, header):
+    headers = {} if header is None else {"content-type": header}
+    response = api.post("/api/recommend", content=b'{"basket": ["bread"]}', headers=headers)
+    assert response.status_code == 415
+    assert "content-type: application/json" in response.json()["detail"]
+    assert (header or "no content type") in response.json()["detail"]
+    vendor = {"content-type": "application/vnd.shop+json; charset=utf-8"}
+    assert api.post("/api/recommend", content=b'{"basket": ["bread"]}', headers=vendor).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ndpp._types import FloatArray, IntArray, Items
 from ndpp._validation import check_items
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
-from ndpp.answers.records import Map, Mission, names_of
+from ndpp.answers.records import Item, Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
 from ndpp.errors import InvalidInputError, PrecisionError
 from ndpp.items.base import look_up_cdf
@@ -66,8 +66,15 @@ class Prepared:
 
     # -- names ---------------------------------------------------------------------------------------------------------------
 
-    def ids(self, items: Any, argument: str = "basket") -> IntArray:
-        """Return the ids of distinct items: a string is a label, an integer an id, also in one list."""
+    def ids(self, items: Any, argument: str = "basket", skipped: list[Item] | None = None) -> IntArray:
+        """Return the ids of distinct items: a string is a label, an integer an id, also in one list.
+
+        Items that are not in the catalogue raise an error, or are left out and added to ``skipped`` if it is given.
+        """
+        if skipped is not None and not isinstance(items, str):
+            catalogue = self.law.catalogue
+            skipped += [item for item in items if item not in catalogue]
+            items = [item for item in items if item in catalogue]
         labels = [item for item in items if isinstance(item, str)]
         if 0 < len(labels) < len(items):
             known = dict(zip(labels, self.law.ids(labels).tolist()))
@@ -89,6 +96,18 @@ class Prepared:
     def popularity(self) -> FloatArray:
         """P(a) of every item."""
         return np.asarray(self.law.weights @ self.inclusions)
+
+    @once
+    def recurrence(self) -> FloatArray:
+        """E(a, a) = Σ_c w_c P_c(a)² of every item: how often two baskets of one mission both contain it."""
+        return np.asarray(self.law.weights @ self.inclusions**2)
+
+    @once
+    def crowd(self) -> FloatArray:
+        """m(a) / √m of every item: the product of two is the lift that the sizes of baskets explain (``ndpp.answers.relations``)."""
+        p, sizes = self.popularity, self.inclusions.sum(axis=1)
+        among = np.divide((self.law.weights * sizes) @ self.inclusions, p, out=np.zeros_like(p), where=p > 0)
+        return np.asarray(among / np.sqrt(self.law.weights @ sizes**2 or 1.0))
 
     @once
     def missions(self) -> tuple[Mission, ...]:

@@ -7,19 +7,22 @@ labels, with ``ids=True`` by ids.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import check_choice
 from ndpp.answers import records as r
 from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.baskets import Baskets
+from ndpp.baskets.labels import many
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import Ranking, Recommendation, Recommendations
+from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 
@@ -29,11 +32,15 @@ MOST = 1 - 1e-12
 """Probabilities are taken to be no larger, so that odds are finite."""
 
 
-def recommend(model: Any, basket: Any, *, why: bool = False, ids: bool = False, **options: Any) -> r.Recommended:
+def recommend(
+    model: Any, basket: Any, *, why: bool = False, ids: bool = False, unknown: str = "error", **options: Any
+) -> r.Recommended:
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
     ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support`` and ``per_category``;
-    and ``exclude``, items that are never recommended.
+    ``exclude``, items that are never recommended; and ``category_of``, a dictionary with the category of each item. With it,
+    ``categories`` are the only ones to recommend from, and ``per_category`` may be the largest number of items from each. With
+    ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
 
     Examples
     --------
@@ -43,9 +50,10 @@ def recommend(model: Any, basket: Any, *, why: bool = False, ids: bool = False, 
     butter         0.615      0.4355        1  1.412     None  bread
     tomato sauce  0.3174      0.3174        1      1     None  None
     """
-    own = Prepared.of(model)
-    rule, given = _rule(own, **options), own.ids(basket)
-    return _recommended(own, given, rule.best_for(given), rule.ranking, why=why, ids=ids)
+    own, skipped = Prepared.of(model), _skipping(unknown)
+    given, rule = own.ids(basket, skipped=skipped), _rule(own, skipped, **options)
+    best = rule.best_for(given)
+    return _recommended(own, given, best, rule.ranking, why=why, ids=ids, skipped=_distinct(skipped))
 
 
 def recommend_each(
@@ -53,7 +61,7 @@ def recommend_each(
 ) -> Recommendations[r.Recommended]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds."""
     own = Prepared.of(model)
-    rule = _rule(own, **options)
+    rule = _rule(own, None, **options)
     found = zip(baskets, rule.best_of_each(baskets))
     answers = (best and _recommended(own, basket, best, rule.ranking, why=why, ids=ids) for basket, best in found)
     return Recommendations(answers, baskets.ids_or_numbers)
@@ -73,24 +81,85 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
     return _reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)[0]
 
 
-def _rule(own: Prepared, *, candidates: Any = None, exclude: Any = (), **options: Any) -> Rule:
-    """Return how items are ranked, and that the candidates without the excluded items may be listed."""
-    never = own.ids(exclude, "exclude")
-    allowed = None if candidates is None else own.ids(candidates, "candidates")
+LISTS = ("candidates", "exclude", "category_of", "categories", "per_category")
+"""Options that say which items may be recommended."""
+
+
+def _rule(own: Prepared, skipped: list[r.Item] | None, **options: Any) -> Rule:
+    """Return how items are ranked, and which may be listed."""
+    limits = {name: options.pop(name) for name in LISTS if name in options}
+    allowed, limit = allowed_items(own, skipped, **limits)
+    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, per_category=limit, **options)
+
+
+def allowed_items(
+    own: Prepared,
+    skipped: list[r.Item] | None = None,
+    *,
+    candidates: Any = None,
+    exclude: Any = (),
+    category_of: Mapping[r.Item, str] | None = None,
+    categories: Sequence[str] | None = None,
+    per_category: int | PerCategory | None = None,
+) -> tuple[IntArray | None, PerCategory | None]:
+    """Return the candidates of the chosen categories without the excluded items, None if all may come, and the limit per category."""
+    allowed = None if candidates is None else own.ids(candidates, "candidates", skipped)
+    never = own.ids(exclude, "exclude", skipped)
     if len(never):
         allowed = np.setdiff1d(np.arange(own.law.n_items) if allowed is None else allowed, never)
-    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, **options)
+    limit, most = (per_category, None) if isinstance(per_category, PerCategory) else (None, per_category)
+    if (category_of is None) != (most is None and categories is None):
+        raise InvalidInputError("goes with per_category or categories, and they with it", argument="category_of")
+    if category_of is None:
+        return allowed, limit
+    category = [
+        category_of.get(name, category_of.get(a)) for a, name in enumerate(map(str, own.names(range(own.law.n_items))))
+    ]
+    known = sorted({name for name in category if name is not None})
+    allowed = np.arange(own.law.n_items) if allowed is None else allowed
+    without = [a for a in allowed.tolist() if category[a] is None]
+    if without:
+        raise InvalidInputError(
+            f"must have the category of every item that may be recommended; {many(len(without), 'item')} of the model have none, "
+            f"such as {own.names(without[:1])[0]!r}",
+            argument="category_of",
+            advice="Add them, or leave them out with {exclude}",
+        )
+    for name in categories or ():
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known[:8])}"
+            raise InvalidInputError(f"has no category {name!r}; {hint}", argument="category_of")
+    if categories is not None:
+        allowed = allowed[[category[a] in categories for a in allowed.tolist()]]
+    return allowed, limit if most is None else PerCategory(category, most)
+
+
+def _skipping(unknown: str) -> list[r.Item] | None:
+    """Return a list for items that are skipped because they are not in the catalogue, None if these are errors."""
+    return [] if check_choice(unknown, "unknown", ("error", "skip")) == "skip" else None
+
+
+def _distinct(skipped: list[r.Item] | None) -> tuple[r.Item, ...]:
+    return tuple(dict.fromkeys(skipped or ()))
 
 
 def _recommended(
-    own: Prepared, basket: IntArray, best: Recommendation, ranking: Ranking, *, why: bool, ids: bool
+    own: Prepared,
+    basket: IntArray,
+    best: Recommendation,
+    ranking: Ranking,
+    *,
+    why: bool,
+    ids: bool,
+    skipped: tuple[r.Item, ...] = (),
 ) -> r.Recommended:
     items: Sequence[r.Scored]
     if why:
         items = _reasons(own, basket, best, ranking, ids=ids)
     else:
         items = tuple(map(r.Scored, own.names(best.items, ids=ids), best.scores.tolist()))
-    return r.Recommended(ranking.value, ranking.meaning, items)
+    return r.Recommended(ranking.value, ranking.meaning, items, skipped)
 
 
 def _reasons(
@@ -165,27 +234,33 @@ def complete(
     exclude: Any = (),
     seed: int | None = None,
     ids: bool = False,
+    unknown: str = "error",
 ) -> r.Completed:
-    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``."""
-    own = Prepared.of(model)
+    """Return ``n`` exact samples that contain the basket, those of ``law.sample(n, given=basket, rng=seed)``.
+
+    With ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
+    """
+    own, skipped = Prepared.of(model), _skipping(unknown)
     seed = secrets.randbelow(2**32) if seed is None else seed
-    given, never = own.ids(basket), own.ids(exclude, "exclude")
+    given, only = own.ids(basket, skipped=skipped), None
+    if candidates is not None:
+        only = own.ids(candidates, "candidates", skipped)
+    never = own.ids(exclude, "exclude", skipped)
     both = np.intersect1d(given, never)
     if both.size:
         name = own.names(both[:1])[0]
         raise InvalidInputError(f"{name!r} is in the basket and in exclude; it can be in one of them")
-    only = None if candidates is None else own.ids(candidates, "candidates")
     drawn = own.draw(n, seed, given=given, size=size, exclude=never, candidates=only)
     held = set(given.tolist())
     added = [[item for item in items if item not in held] for items in drawn]
     names = [tuple(tuple(own.names(items, ids=ids)) for items in pair) for pair in zip(drawn, added)]
-    return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names))
+    return r.Completed(seed, tuple(r.Drawn(*pair) for pair in names), _distinct(skipped))
 
 
-def probability(model: Any, basket: Any) -> r.Likelihood:
-    """Return how likely a basket is, and its probable missions."""
-    own = Prepared.of(model)
-    given, sizes = own.ids(basket), own.sizes
+def probability(model: Any, basket: Any, *, unknown: str = "error") -> r.Likelihood:
+    """Return how likely a basket is, and its probable missions; ``unknown="skip"`` is as in :func:`recommend`."""
+    own, skipped = Prepared.of(model), _skipping(unknown)
+    given, sizes = own.ids(basket, skipped=skipped), own.sizes
     size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
     log_prob = float(own.law.log_prob(given))
     of_size = 0.0 if sizes is None or size >= len(sizes) else float(sizes[size])
@@ -198,6 +273,7 @@ def probability(model: Any, basket: Any) -> r.Likelihood:
         size_probability=None if sizes is None else _share(of_size),
         at_most=None if sizes is None else _share(sizes[: size + 1].sum()),
         missions=_probable(own, given),
+        skipped=_distinct(skipped),
     )
 
 

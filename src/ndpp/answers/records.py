@@ -92,6 +92,8 @@ class Recommended(Record):
     meaning: str
     """What a score says."""
     items: tuple[Why | Scored, ...]
+    skipped: tuple[Item, ...] = ()
+    """Items of the question that are not in the catalogue and were left out."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Completed(Record):
 
     seed: int
     baskets: tuple[Drawn, ...]
+    skipped: tuple[Item, ...] = ()
+    """Items of the question that are not in the catalogue and were left out."""
 
     def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return a row per item of each basket."""
@@ -131,7 +135,12 @@ class Relation:
     together: float
     """P(item, other): share of baskets that contain both."""
     correlation: float
-    """The correlation that ties make, which orders lists."""
+    """The correlation that orders lists: of complements beyond what sizes of baskets explain, of substitutes the part that ties make."""
+
+    @property
+    def times(self) -> float:
+        """How many times as often they are together: complements as independent items would be, substitutes as their missions explain."""
+        return self.by_ties if self.kind == "substitute" else self.lift
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,6 +191,8 @@ class Likelihood(Record):
     """P(|S| ≤ k); null while it is being computed."""
     missions: tuple[MissionShare, ...]
     """Probable missions of the basket; empty if the model has none."""
+    skipped: tuple[Item, ...] = ()
+    """Items of the question that are not in the catalogue and were left out."""
 
 
 @dataclass(frozen=True)

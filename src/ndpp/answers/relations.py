@@ -1,22 +1,29 @@
-"""Complements and substitutes.
+"""Complements and substitutes: what goes with an item, and what is taken instead of it.
 
-For a kernel all of it follows from the marginal kernel K = L(I + L)⁻¹ = Q B(I + B)⁻¹ Qᵀ:
+Two items meet in P(a, b) of all baskets. This would be E(a, b) if items were independent within missions, and P(a)P(b) if they were in all:
 
-    P(a) = K_aa        P(a, b) = K_aa K_bb − K_ab K_ba        P(a, b) − P(a)P(b) = −K_ab K_ba
+    P(a, b) = E(a, b) + Σ_c w_c Cov_c(a, b),    E(a, b) = Σ_c w_c P_c(a)P_c(b).
 
-Items **attract** each other, and are called complements, if K_ab and K_ba have opposite signs, which only a nonsymmetric
-kernel allows; they **repel** each other, and are called substitutes, if the signs agree. Pairs are ranked by the
-correlation of the indicators of the two items, −K_ab K_ba / √(P(a)(1 − P(a)) P(b)(1 − P(b))): lift would favour rare
-items, and covariance popular ones.
+So the lift P(a, b) / P(a)P(b) is a product of E(a, b) / P(a)P(b), by missions, and P(a, b) / E(a, b), by ties.
 
-In a mixture, two items may also meet because the same missions contain them, as everything does that is bought on large trips. This part
-of their lift is Σ_c w_c P_c(a)P_c(b) / P(a)P(b); the rest is due to ties. Complements and substitutes are pairs with ties: they are ranked
-by the mean of the covariances inside the components, Σ_c w_c Cov_c(a, b), in place of −K_ab K_ba.
+**Complements** are together more often than chance, whether a mission or a tie is the reason. On large trips everything meets everything:
+the missions of a have baskets m(a) = Σ_c w_c P_c(a)n_c / P(a)n times as large as the mean, with n_c and n the mean sizes. Of the lift
+this explains s(a, b) = max(1, m(a)m(b) / m), where m is the mean of m(a) over the items of baskets. Complements have a lift of at least
+1.1 s(a, b); they are ordered by the correlation of the two items beyond it, (P(a, b) − s(a, b)P(a)P(b)) / σ(a)σ(b), where σ(a)² =
+P(a)(1 − P(a)). Lift alone would favour rare items, and covariance popular ones.
+
+**Substitutes** belong to the same missions, and yet are seldom together. At least a fifth of the baskets that missions let them share is
+missing, P(a, b) ≤ ⅘ E(a, b), and this is much for items so alike: E(a, b) − P(a, b) ≥ √(E(a, a)E(b, b)) / 10. The root is what items
+share that have all missions in common. A high lift makes no substitute, whatever the missions: it is 4 at most. Substitutes are ordered by
+the correlation that ties make, Σ_c w_c Cov_c(a, b) / σ(a)σ(b).
+
+A kernel is one mission: E(a, b) = P(a)P(b), s = 1, and from the marginal kernel K = L(I + L)⁻¹, P(a, b) − P(a)P(b) = −K_ab K_ba. Items are
+complements if K_ab and K_ba have opposite signs, which only a nonsymmetric kernel allows, and substitutes if the signs agree.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +35,14 @@ from ndpp.errors import ZeroProbabilityError
 
 MOST_POPULAR = 1000
 """Items whose pairs are searched, unless told otherwise; the search takes the square of their number."""
+COMPLEMENT_LIFT = 1.1
+"""Complements are together at least this many times as often as chance and the sizes of baskets explain."""
+MISSING = 0.2
+"""The least part of the baskets that missions let substitutes share that is missing."""
+ALIKE = 0.1
+"""The least part that is missing of those baskets that items of the same missions would share."""
+SUBSTITUTE_LIFT = 4.0
+"""The largest lift of substitutes."""
 MIN_CORRELATION = 1e-12
 """Smaller correlations are rounding errors."""
 CHUNK_PAIRS = 2_000_000
@@ -42,22 +57,22 @@ def related(model: Any, item: Item, *, n: int = 10, popular: int | None = None, 
     Examples
     --------
     >>> from ndpp import LowRankKernel
-    >>> L = [[0.5, 0.8, 0.4], [-0.8, 0.5, 0.0], [0.4, 0.0, 0.5]]
+    >>> L = [[0.5, 0.8, 0.48], [-0.8, 0.5, 0.0], [0.48, 0.0, 0.5]]
     >>> kernel = LowRankKernel(np.eye(3), L, labels=["bread", "butter", "rolls"])
     >>> related(kernel, "bread", n=2).to_frame()[["kind", "other", "lift", "together"]].round(2)
              kind   other  lift  together
-    0  complement  butter  1.39      0.31
-    1  substitute   rolls  0.84      0.11
+    0  complement  butter  1.42      0.31
+    1  substitute   rolls  0.73      0.09
     """
     own, n = Prepared.of(model), check_count(n, "n", least=1)
     (a,) = own.ids([item], "item").tolist()
     if own.popularity[a] == 0:
         raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so it has no complements or substitutes")
     others = _occurring(own, popular)
-    others = others[others != a]
-    ties = _correlations(own, np.array([a]), others)[0]
-    kinds = _strongest(own, np.full(len(others), a), others, ties, n, ids=ids)
-    return Related(own.names([a], ids=ids)[0], min(float(own.popularity[a]), 1.0), *kinds)
+    found = _strongest(own, np.array([a]), np.r_[a, others[others != a]], n)
+    return Related(
+        own.names([a], ids=ids)[0], min(float(own.popularity[a]), 1.0), *_relations(own, [found], n, ids=ids)
+    )
 
 
 def pairs(model: Any, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool = False) -> Pairs:
@@ -74,16 +89,8 @@ def pairs(model: Any, *, n: int = 10, popular: int = MOST_POPULAR, ids: bool = F
     own, n = Prepared.of(model), check_count(n, "n", least=1)
     items = _occurring(own, popular)
     step = max(1, CHUNK_PAIRS // max(1, len(items)))
-    parts = [(items[:0], items[:0], np.empty(0))]
-    for start in range(0, len(items), step):
-        block, others = items[start : start + step], items[start:]
-        rows, columns = np.triu_indices(len(block), 1, len(others))  # each pair once
-        ties = _correlations(own, block, others)[rows, columns]
-        order = np.argpartition(ties, [n - 1, -n]) if len(ties) > 2 * n else np.arange(len(ties))
-        kept = np.r_[order[:n], order[n:][-n:]]
-        parts.append((block[rows[kept]], others[columns[kept]], ties[kept]))
-    first, second, correlation = map(np.concatenate, zip(*parts))
-    return Pairs(min(popular, own.law.n_items), *_strongest(own, first, second, correlation, n, ids=ids))
+    parts = [_strongest(own, items[at : at + step], items[at:], n) for at in range(0, len(items), step)]
+    return Pairs(min(popular, own.law.n_items), *_relations(own, parts, n, ids=ids))
 
 
 def _occurring(own: Prepared, popular: int | None) -> IntArray:
@@ -93,30 +100,52 @@ def _occurring(own: Prepared, popular: int | None) -> IntArray:
     return np.flatnonzero((p > 0) & (p >= least))
 
 
-def _spread(own: Prepared, items: IntArray) -> FloatArray:
-    return np.asarray(np.sqrt(own.popularity[items] * (1 - own.popularity[items])))
+class Found(NamedTuple):
+    """Pairs of one kind: their items, P(a, b), and the correlations that order them."""
+
+    first: IntArray
+    second: IntArray
+    together: FloatArray
+    correlation: FloatArray
+
+    def best(self, n: int) -> Found:
+        """Return the n pairs of the largest absolute correlations."""
+        order = np.argsort(-np.abs(self.correlation), kind="stable")[:n]
+        return Found(self.first[order], self.second[order], self.together[order], self.correlation[order])
 
 
-def _correlations(own: Prepared, block: IntArray, others: IntArray) -> FloatArray:
-    """Return the correlations between the items of ``block`` and of ``others``, apart from those that missions make."""
-    covariance = own.law.mean_covariances(block, others)
-    scale = np.outer(_spread(own, block), _spread(own, others))
-    return np.asarray(np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0))
+def _strongest(own: Prepared, block: IntArray, others: IntArray, n: int) -> tuple[Found, Found]:
+    """Return n complements and n substitutes: pairs of an item of ``block`` and a later one of ``others``, which begins with the block."""
+    p, weighted = own.popularity, own.law.weights[:, None] * own.inclusions[:, block]
+    ties = own.law.mean_covariances(block, others)
+    few = 2 * len(others) < own.law.n_items  # a copy of all columns takes longer than the product
+    expected = weighted.T @ own.inclusions[:, others] if few else (weighted.T @ own.inclusions)[:, others]
+    together, apart = np.maximum(expected + ties, 0.0), np.outer(p[block], p[others])
+    by_sizes = apart * np.maximum(np.outer(own.crowd[block], own.crowd[others]), 1.0)
+    spread = np.sqrt(np.maximum(p * (1 - p), 0.0))
+    scale = np.outer(spread[block], spread[others])
+    same = np.sqrt(np.outer(own.recurrence[block], own.recurrence[others]))
+    attract = together >= COMPLEMENT_LIFT * by_sizes
+    avoid = (together <= (1 - MISSING) * expected) & (-ties >= ALIKE * same) & (together <= SUBSTITUTE_LIFT * apart)
+    rows, columns = np.triu_indices(len(block), 1, len(others))  # each pair once
+    found = []
+    for is_kind, covariance in ((attract, together - by_sizes), (avoid, ties)):
+        correlation = np.divide(covariance, scale, out=np.zeros_like(scale), where=is_kind & (scale > 0))[rows, columns]
+        chosen = np.flatnonzero(np.abs(correlation) > MIN_CORRELATION)
+        row, column = rows[chosen], columns[chosen]
+        found.append(Found(block[row], others[column], together[row, column], correlation[chosen]).best(n))
+    return found[0], found[1]
 
 
-def _strongest(
-    own: Prepared, first: IntArray, second: IntArray, correlation: FloatArray, n: int, *, ids: bool
-) -> list[tuple[Relation, ...]]:
-    """Return the n pairs with the largest positive and the n with the smallest negative correlations."""
-    kinds, order = [], np.argsort(-correlation, kind="stable")
-    for kind, side, sign in (("complement", order[:n], 1), ("substitute", order[::-1][:n], -1)):
-        chosen = side[sign * correlation[side] > MIN_CORRELATION]
-        a, b, ties = first[chosen], second[chosen], correlation[chosen]
+def _relations(own: Prepared, parts: list[tuple[Found, Found]], n: int, *, ids: bool) -> list[tuple[Relation, ...]]:
+    """Return the n strongest complements and substitutes of all parts as records."""
+    kinds, none = [], Found(*(np.empty(0, kind) for kind in (int, int, float, float)))
+    for kind, columns in zip(("complement", "substitute"), zip(*parts) if parts else ((none,), (none,))):
+        a, b, together, correlation = Found(*map(np.concatenate, zip(*columns))).best(n)
         expected = own.law.weights @ (own.inclusions[:, a] * own.inclusions[:, b])
-        together = np.maximum(expected + ties * _spread(own, a) * _spread(own, b), 0.0)
         apart = own.popularity[a] * own.popularity[b]
-        columns = together / apart, expected / apart, together / expected, together.clip(max=1.0), ties
+        numbers = together / apart, expected / apart, together / expected, together.clip(max=1.0), correlation
         names = own.names(a, ids=ids), own.names(b, ids=ids)
-        rows = zip(*names, *(column.tolist() for column in columns))
+        rows = zip(*names, *(column.tolist() for column in numbers))
         kinds.append(tuple(Relation(kind, *row) for row in rows))
     return kinds

@@ -6,6 +6,7 @@ import codecs
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,17 @@ from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
+from ndpp.baskets.labels import many
 from ndpp.baskets.lines import Columns, MissingColumnError
 from ndpp.cli.options import Reading, ReadingFor
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, ModelFileError, UnknownItemError, UnknownLabelError
+from ndpp.errors import (
+    DataWarning,
+    ImpossibleSizeError,
+    InvalidInputError,
+    ModelFileError,
+    UnknownItemError,
+    UnknownLabelError,
+)
 from ndpp.laws.files import load, load_header
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
@@ -132,12 +141,18 @@ def fingerprint(path: Path) -> str:
     return f"{load_header(path).crc32:08x}"
 
 
-def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool) -> IntArray:
-    """Return the ids of items named on the command line, "a,b" or "a" "b"."""
+def item_ids(kernel: Law, words: Sequence[str] | None, *, ids: bool, unknown: str = "error") -> IntArray:
+    """Return the ids of items named on the command line, "a,b" or "a" "b"; with ``unknown="skip"`` of those that are in the catalogue."""
     known = set(kernel.labels or ())
     # A label may contain commas: a word that is a label is not split.
     names = [name for word in words or () for name in ([word] if word in known else map(str.strip, word.split(",")))]
     if kernel.labels is not None and not ids:
+        new = [name for name in names if name not in known] if unknown == "skip" else []
+        if new:
+            warnings.warn(
+                f"skipped {many(len(set(new)), 'unknown item')}, such as {new[0]!r}", DataWarning, stacklevel=1
+            )
+            names = [name for name in names if name in known]
         try:
             return kernel.ids(names)
         except UnknownLabelError as unknown:
@@ -159,7 +174,8 @@ def given_baskets(
     require(path is None or not given, "items come from a file of baskets or from --given, not from both")
     if path is not None:
         return Source(path, reading).read_for(kernel, ids=ids)
-    return Baskets.from_lists([item_ids(kernel, given, ids=ids)], n_items=kernel.n_items, labels=kernel.labels)
+    found = item_ids(kernel, given, ids=ids, unknown=getattr(reading, "unknown", "error"))
+    return Baskets.from_lists([found], n_items=kernel.n_items, labels=kernel.labels)
 
 
 def check_sizes(kernel: Law, starts: Baskets, sizes: Sequence[int | None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from ndpp.baskets.lines import Columns, Long, MissingColumnError
 from ndpp.cli.files import LEAVE_OUT, Law, Source, item_ids, require
 from ndpp.cli.options import Categories, Format, Limits, ReadingFor, Unknown
 from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
-from ndpp.inference import PerCategory
 
 
 class Lists(NamedTuple):
@@ -39,29 +37,23 @@ class Lists(NamedTuple):
                 raise InvalidInputError(f"{limits.candidates_file} names no item of the model")
         return candidates, self._items(law, limits.exclude, limits.exclude_file)
 
-    def allowed(self, law: Law, wanted: Categories) -> tuple[IntArray, PerCategory | None]:
-        """Return the candidates of the chosen categories without the excluded items, and the limit per category."""
+    def allowed(self, law: Law, wanted: Categories) -> dict[str, Any]:
+        """Return which items may be recommended, as :func:`ndpp.answers.recommend` takes it: lists, categories, the limit for each."""
         path, most, only = wanted.category_of, wanted.max_per_category, wanted.categories
         candidates, excluded = self.listed(law)
-        allowed = np.setdiff1d(np.arange(law.n_items) if candidates is None else candidates, excluded)
+        lists: dict[str, Any] = {"candidates": candidates, "exclude": excluded}
         require(
             (most is not None or bool(only)) == (path is not None),
             "--category-of goes with --max-per-category or --categories, and they with it",
         )
         if path is None:
-            return allowed, None
+            return lists
         names, category = read_groups(path, "category", law, ids=self.ids, encoding=self.encoding)
-        without = allowed[category[allowed] < 0]
-        if len(without):
-            raise InvalidInputError(
-                f"{path}: {many(len(without), 'item')} of the model that may be recommended "
-                f"{'has' if len(without) == 1 else 'have'} no category, such as {names_of(law, without[:1], ids=self.ids)[0]!r}",
-                advice="Add them to the file, or leave them out with {exclude}",
-            )
-        if only:
-            chosen = [place for word in only for place in _places(word, names, path)]
-            allowed = allowed[np.isin(category[allowed], chosen)]
-        return allowed, None if most is None else PerCategory(category.tolist(), most)
+        chosen = [
+            name for word in only or () for name in ([word] if word in names else map(str.strip, word.split(",")))
+        ]
+        category_of = {a: names[place] for a, place in enumerate(category.tolist()) if place >= 0}
+        return {**lists, "category_of": category_of, "categories": chosen or None, "per_category": most}
 
     def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, list[int] | None]]:
         """Return the model of baskets that hold only given items and allowed ones, and what decided it; no given item may be excluded."""
@@ -77,7 +69,7 @@ class Lists(NamedTuple):
 
     def _items(self, law: Law, words: Sequence[str] | None, path: str | None) -> IntArray:
         """Return the items that are named on the command line and in a file."""
-        named = item_ids(law, words, ids=self.ids)
+        named = item_ids(law, words, ids=self.ids, unknown=self.unknown)
         return np.unique(named) if path is None else np.union1d(named, self._read(law, path))
 
     def _read(self, law: Law, path: str) -> IntArray:
@@ -126,14 +118,3 @@ def read_groups(
         (name,) = names_of(law, twice[:1], ids=ids)
         raise InvalidInputError(f"{path}: item {name!r} has several {column[:-1]}ies; it can only have one")
     return [str(name) for name in found.ids_or_numbers], group
-
-
-def _places(word: str, names: Sequence[str], path: str) -> list[int]:
-    """Return the places of the categories in a word of the command line, "a,b" or "a"."""
-    wanted = [word] if word in names else [name.strip() for name in word.split(",")]
-    for name in wanted:
-        if name not in names:
-            close = get_close_matches(name, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(names)[:8])}"
-            raise InvalidInputError(f"{path} has no category {name!r}; {hint}")
-    return [names.index(name) for name in wanted]

@@ -26,7 +26,7 @@ LEAST = "For lift: list items in at least this share of baskets; default: a quar
 WHY = "Show what each score owes to popularity, mission and ties: its factors."
 POPULAR = "Consider only the N most popular items; default: all for given items, 1000 for the pairs of the catalogue."
 LIFT = "Lift: how many times as often together as independent items would be. Together: the share of baskets with both."
-BY_TIES = "By ties: the part of the lift that missions do not explain, which orders the lists."
+BY_TIES = "By ties: the part of the lift that missions do not explain; below 1, items of one mission avoid each other."
 PAIRS = "go together", "stand in for each other"
 """What pairs of the catalogue do."""
 Relations = records.Related | records.Pairs
@@ -68,13 +68,11 @@ def recommend(
     check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, categories.category_of))
     law = load_model(model)
     starts = given_baskets(law, given, baskets, reading, ids=ids)
-    allowed, limit = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law, categories)
+    allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law, categories)
     with working("recommending"):
         model_ = answers.Prepared(law)
         order: dict[str, Any] = {"ranking": ranking, "damping": damping, "support": support}
-        found = answers.recommend_each(
-            model_, starts, n=number, candidates=allowed, per_category=limit, why=why, ids=ids, **order
-        )
+        found = answers.recommend_each(model_, starts, n=number, why=why, ids=ids, **allowed, **order)
     impossible = sum(own is None for own in found)
     if impossible and baskets is None:
         answers.recommend(model_, starts[0], **order)  # raises, and says why
@@ -112,7 +110,8 @@ def related(
 ) -> None:
     """List what goes with an item and what stands in for it, strongest first; without items, the strongest pairs of the catalogue.
 
-    Complements are in the same baskets more often than chance would have it, substitutes less often.
+    Complements are in the same baskets more often than chance and large baskets explain. Substitutes belong to the same missions, and
+    are in the same baskets less often than these explain.
 
     \b
     Examples:

@@ -31,6 +31,10 @@ class Catalogue:
             raise UnknownLabelError(new[0], self.labels)
         return np.array([self._id_of[label] for label in labels if label in self._id_of], np.int64)
 
+    def __contains__(self, item: object) -> bool:
+        """Return whether there is such an item, named by its label or its id."""
+        return item in self._id_of if isinstance(item, str) else item in range(self.n_items)
+
     @cached_property
     def _id_of(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.labels or ())}

@@ -272,11 +272,11 @@ class FamilyMixture(SharedTies):
         row, column = np.nonzero(patterns.families[first][:, None] == patterns.families[second])
         a, b = first[row], second[column]
         slots, theta = patterns.slots[patterns.families[a]], patterns.odds / (1 + patterns.odds)
-        both, inside = self._totals[slots] * theta[a] * theta[b], self.component_inclusions()
+        both, inside = self._totals[slots] * theta[a] * theta[b], self.inclusion_table
         rest = 1 / (1 + self.touched.odds)
         touched = (rest * (1 + self.touched._forms * rest))[:, patterns.families[a]]  # P_c(g ∈ A) / o_cg
         together = touched * np.einsum("pk,pkc->cp", both, self._by_state[slots])
-        out[row, column] = self.weights @ (together - inside[:, a] * inside[:, b])
+        out[row, column] = self.weights @ (together - (inside[a] * inside[b]).T)
         return out
 
     @property

@@ -154,6 +154,12 @@ class SharedTies(Mixture):
         self.touched.check_precision(factor=10.0)
         at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
+        if len(first) == 1:  # all components at once
+            N, slopes = self.touched._state.N, self.slope_table
+            forms = other @ (q[0] @ N).T
+            forms *= other @ (N @ q[0]).T
+            forms *= slopes[second]
+            return np.asarray(-(forms @ (self.weights * slopes[first[0]]))[None])
         for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
             mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))

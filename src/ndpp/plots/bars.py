@@ -117,20 +117,20 @@ def _lift_chart(pairs: Pairs | Related, name: Callable[[Relation], str], xlabel:
     """Plot complements to the right of 1 and substitutes to the left, on a log axis of lifts."""
     both = pairs.complements + pairs.substitutes
     drawn, axes = _bar_chart([name(pair) for pair in both])
-    lengths = np.log2([max(pair.by_ties, MIN_LIFT) for pair in both])  # the lift, apart from missions
+    lengths = np.log2([max(pair.times, MIN_LIFT) for pair in both])
     for kind, look in ((pairs.complements, COMPLEMENTS), (pairs.substitutes, SUBSTITUTES)):
         places = [both.index(pair) for pair in kind]
         if kind:
             bars = axes.barh(places, lengths[places], height=0.7, **look)
-            axes.bar_label(bars, [f"{pair.by_ties:.2g}×" for pair in kind], padding=3)
+            axes.bar_label(bars, [f"{pair.times:.2g}×" for pair in kind], padding=3)
     axes.axvline(0, color="black", lw=0.8)
     low, high = min(lengths.min(), 0.0), max(lengths.max(), 0.0)
     room = 0.2 * max(1.0, high - low)  # for the numbers at the ends of the bars
     axes.set_xlim(low - room * (low < 0), high + room * (high > 0))
     ticks = np.arange(np.ceil(low - room), np.floor(high + room) + 1)[:: max(1, round((high - low) / 5))]
     axes.set_xticks(ticks, [f"{2**tick:g}×" if tick >= 0 else f"1/{2**-tick:g}×" for tick in ticks])
-    mixed = any(pair.by_missions != 1.0 for pair in both)
-    axes.set_xlabel(xlabel + ", beyond what missions explain" * mixed)
+    mixed = any(pair.by_missions != 1.0 for pair in pairs.substitutes)
+    axes.set_xlabel(xlabel + "; substitutes: as their missions explain" * mixed)
     drawn.legend(loc="outside lower center", ncols=2, frameon=False)
     return drawn
 

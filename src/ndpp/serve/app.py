@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,12 +24,13 @@ from starlette.responses import Response, StreamingResponse
 import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
+from ndpp.answers.questions import LISTS, allowed_items
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
 from ndpp.serve.gate import Gate, Guard
 from ndpp.serve.limits import DRAWN_ITEMS, LABEL_LENGTH, RESULTS, Limits
-from ndpp.serve.model import Holder, Served
+from ndpp.serve.model import Holder, NotReadyError, Served
 from ndpp.serve.operations import Metrics
 from ndpp.serve.work import Work
 
@@ -50,8 +52,9 @@ def create_app(
     host: str = "127.0.0.1",
     limits: Limits | None = None,
     at_end: Callable[[], None] | None = None,
+    refused: Callable[[Exception], None] | None = None,
 ) -> Gate:
-    """Return the ASGI application of a model file.
+    """Return the ASGI application of a model file, which it loads once it runs: until then questions are answered with status 503.
 
     Parameters
     ----------
@@ -65,13 +68,18 @@ def create_app(
         Seconds, threads and waiting requests.
     at_end : callable, optional
         Called after the last answer.
+    refused : callable, optional
+        Called with the error if there is no model because the file cannot be loaded. By default the server waits for a better file.
     """
-    counted, holder = Metrics(), Holder(Path(path))
-    counted.items.set(holder.current.law.n_items)
+    counted, holder, loads = Metrics(), Holder(Path(path)), count()
 
-    def changed(loaded: bool) -> None:
-        counted.reloads.labels("loaded" if loaded else "refused").inc()
-        counted.items.set(holder.current.law.n_items)
+    def changed(error: Exception | None) -> None:
+        if next(loads):  # the first is no reload
+            counted.reloads.labels("loaded" if error is None else "refused").inc()
+        elif error is not None and refused is not None:
+            refused(error)
+        with contextlib.suppress(NotReadyError):
+            counted.items.set(holder.current.law.n_items)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -152,7 +160,7 @@ async def related(
     n: Number = 10,
     ids: Flag = False,
 ) -> Response:
-    """Items that go with an item, and items that stand in for it, strongest ties first."""
+    """Items that go with an item, and items of the same missions that are taken instead of it, strongest first."""
     named: s.Item | None = item if id is None else id
     if named is None or (item is not None and id is not None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
@@ -200,7 +208,7 @@ def _check_drawn(request: Request, question: s.DrawAsk) -> None:
 @api.post("/probability", response_model=records.Likelihood, summary="How likely is a basket")
 async def probability(request: Request, question: s.ProbabilityAsk) -> Response:
     """The probability of a basket, of its size, and how it compares with independent items."""
-    return await ask(request, lambda model: answers.probability(model, question.basket))
+    return await ask(request, lambda model: answers.probability(model, question.basket, unknown=question.unknown))
 
 
 @api.post("/batch", summary="Many baskets", response_class=StreamingResponse, responses={200: LINES})
@@ -212,19 +220,29 @@ async def many(request: Request, question: s.BatchAsk) -> Response:
     current = request.app.state.holder.current
     if question.task == "complete":
         _check_drawn(request, question)
-    shared = await request.app.state.work.run(request, partial(_resolved, current, question))
-    return StreamingResponse(_lines(request, current, shared), media_type=JSON_LINES)
+    shared, skipped = await request.app.state.work.run(request, partial(_resolved, current, question))
+    return StreamingResponse(_lines(request, current, shared, skipped), media_type=JSON_LINES)
 
 
-def _resolved(model: Served, ask: s.BatchAsk) -> s.BatchAsk:
-    """Return the request with ids in the lists that all baskets share, and a seed; raise where a label is unknown."""
-    exclude = model.ids(ask.exclude, "exclude").tolist()
-    candidates = None if ask.candidates is None else model.ids(ask.candidates, "candidates").tolist()
+def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]:
+    """Return the request with ids in the lists that all baskets share, and a seed; and what was skipped of these lists.
+
+    Raise where a label is unknown and may not be skipped.
+    """
+    skipped: list[s.Item] = []
+    if ask.task == "complete":  # whose items cannot be put back where others are excluded
+        lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
+        for name, items in lists.items():
+            lists[name] = items and model.ids(items, name, skipped if ask.unknown == "skip" else None).tolist()
+    else:
+        limits = {name: getattr(ask, name) for name in LISTS}
+        allowed, limit = allowed_items(model, skipped if ask.unknown == "skip" else None, **limits)
+        lists = {"candidates": allowed, "exclude": [], "category_of": None, "categories": None, "per_category": limit}
     seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
-    return ask.model_copy(update={"exclude": exclude, "candidates": candidates, "seed": seed})
+    return ask.model_copy(update={**lists, "seed": seed}), skipped
 
 
-async def _lines(request: Request, model: Served, ask: s.BatchAsk) -> AsyncIterator[bytes]:
+async def _lines(request: Request, model: Served, ask: s.BatchAsk, skipped: list[s.Item]) -> AsyncIterator[bytes]:
     """Yield one line for each basket, in order: its answer, or its problem. Other requests are answered in between."""
     work: Work = request.app.state.work
     for i, basket in enumerate(ask.baskets):
@@ -236,16 +254,18 @@ async def _lines(request: Request, model: Served, ask: s.BatchAsk) -> AsyncItera
             if found is None:
                 raise
             answer = {"problem": found}
+        else:
+            answer["skipped"] = list(dict.fromkeys([*answer["skipped"], *skipped]))
         yield json.dumps({"index": i, **answer}, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
 def _of_batch(model: Served, ask: s.BatchAsk, basket: list[s.Item], i: int) -> Record:
     """Answer the question for one basket."""
     if ask.task == "probability":
-        return answers.probability(model, basket)
-    lists: dict[str, Any] = {"n": ask.n, "ids": ask.ids, "exclude": ask.exclude, "candidates": ask.candidates}
+        return answers.probability(model, basket, unknown=ask.unknown)
+    lists: dict[str, Any] = {name: getattr(ask, name) for name in ("n", "ids", "exclude", "candidates", "unknown")}
     if ask.task == "recommend":
-        order: dict[str, Any] = {"ranking": ask.ranking, "damping": ask.damping, "support": ask.support}
+        order = {name: getattr(ask, name) for name in ("ranking", "damping", "support", "per_category")}
         return answers.recommend(model, basket, **lists, **order)
     seed = int(np.random.SeedSequence([ask.seed or 0, i]).generate_state(1)[0])
     return answers.complete(model, basket, **lists, size=ask.size, seed=seed)
@@ -258,13 +278,13 @@ health = APIRouter(tags=["operations"])
 
 @health.get("/health", summary="Is the process alive")
 async def alive() -> dict[str, str]:
-    """Answer as long as the event loop runs."""
+    """Answer as long as the process lives, also while the model is being loaded."""
     return {"status": "ok"}
 
 
-@health.get("/ready", summary="Can it answer")
+@health.get("/ready", summary="Can it answer", responses={503: problems.RESPONSES[503]})
 async def ready(request: Request) -> dict[str, str]:
-    """Answer once a model is loaded."""
+    """Answer with status 200 once a model is loaded, and until then with 503 and the reason."""
     return {"status": "ready", "checksum": request.app.state.holder.current.checksum}
 
 

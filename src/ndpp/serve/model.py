@@ -77,34 +77,49 @@ class Served(Prepared):
         return cls(law, path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}")
 
 
+class NotReadyError(Exception):
+    """No model is loaded yet."""
+
+
 class Holder:
-    """Holds the current model of a file, or of a folder of shards.
+    """Holds the current model of a file, or of a folder of shards, once it is loaded.
 
     A replaced file is loaded beside it and takes its place in one step; requests under way keep the old one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp = stamp(path)  # before loading: what is written meanwhile is noticed
-        self.current = Served.load(path)
+        self._stamp: tuple[int, ...] | None = None
+        self._current: Served | None = None
+        self._reason = "the model is being loaded; try again in a second"
 
-    async def watch(self, changed: Callable[[bool], None]) -> None:
-        """Watch the file until cancelled; ``changed`` is told whether a new version was loaded, or refused."""
+    @property
+    def current(self) -> Served:
+        """The model; raises :class:`NotReadyError` as long as there is none."""
+        if self._current is None:
+            raise NotReadyError(self._reason)
+        return self._current
+
+    async def watch(self, changed: Callable[[Exception | None], None]) -> None:
+        """Load the file, and each version that replaces it, until cancelled; ``changed`` is told why one was refused, or None."""
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            try:
+            with contextlib.suppress(OSError):  # between two versions there may be none; the old one goes on
                 found = stamp(self.path)
-            except OSError:  # between two versions there may be none; the old one goes on
-                continue
-            if found == self._stamp:
-                continue
-            self._stamp = found
-            try:
-                self.current = await asyncio.to_thread(Served.load, self.path)
-            except Exception as error:  # whatever is wrong with a file, the next one may be good
-                surprise = None if isinstance(error, NDPPError | OSError) else error
-                event("model refused", level=logging.ERROR, error=surprise, path=str(self.path), reason=str(error))
-                changed(False)
-            else:
-                event("model replaced", path=str(self.path), checksum=self.current.checksum)
-                changed(True)
+                if found != self._stamp:
+                    self._stamp = found  # before loading: what is written meanwhile is noticed
+                    await self._load(changed)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _load(self, changed: Callable[[Exception | None], None]) -> None:
+        refused: Exception | None = None
+        first, path = self._current is None, str(self.path)
+        try:
+            self._current = await asyncio.to_thread(Served.load, self.path)
+        except Exception as error:  # whatever is wrong with a file, the next one may be good
+            surprise = None if isinstance(error, NDPPError | OSError) else error
+            refused, why = error, str(error) if surprise is None else "the log says why"
+            self._reason = f"the model cannot be loaded: {why}"
+            event("model refused", level=logging.ERROR, error=surprise, path=path, reason=str(error))
+        else:
+            event("model loaded" if first else "model replaced", path=path, checksum=self.current.checksum)
+        changed(refused)

@@ -7,9 +7,10 @@ from typing import Any
 
 import jinja2
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 import ndpp
+from ndpp.serve.model import NotReadyError
 
 DESCRIPTION = """Ask a model about baskets: what goes next and why, whole exact completions, how likely a basket is, what goes with
 what. Items are named by their labels (strings) or ids (integers). Every problem is an RFC 9457 document."""
@@ -25,7 +26,10 @@ TEMPLATES = jinja2.Environment(
 @router.get("/")
 async def page(request: Request) -> Response:
     """The page to explore the model."""
-    name = request.app.state.holder.current.name
+    try:
+        name = request.app.state.holder.current.name
+    except NotReadyError as error:  # the browser asks again by itself
+        return PlainTextResponse(f"{error}\n", 503, {"refresh": "1", "retry-after": "1"})
     return HTMLResponse(TEMPLATES.get_template("page.html").render(name=name, version=ndpp.__version__))
 
 

@@ -23,6 +23,7 @@ from ndpp.errors import (
     UnknownLabelError,
     ZeroProbabilityError,
 )
+from ndpp.serve.model import NotReadyError
 from ndpp.serve.schemas import Problem
 from ndpp.serve.work import BusyError, ClientGoneError, OutOfTimeError
 
@@ -37,6 +38,7 @@ KINDS: dict[type[Exception], tuple[int, str, str]] = {
     InvalidInputError: (422, "invalid-input", "Invalid input"),
     PrecisionError: (422, "precision", "Double precision does not suffice"),
     BudgetExceededError: (503, "budget-exceeded", "Too much work"),
+    NotReadyError: (503, "not-ready", "Not ready"),
     BusyError: (503, "busy", "Busy"),
     OutOfTimeError: (503, "out-of-time", "Out of time"),
     ClientGoneError: (CLIENT_GONE, "client-gone", "Client gone"),
@@ -49,8 +51,9 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         401: "The token is missing or wrong.",
         408: "The request came too slowly.",
         413: "The request is too large.",
+        415: "The request does not say that its body is JSON.",
         422: "The request cannot be answered, and why.",
-        503: "Too many requests, or too much work for one.",
+        503: "The model is not loaded yet, there are too many requests, or one is too much work.",
     }.items()
 }
 """What the OpenAPI document says about problems."""
@@ -114,10 +117,21 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return document(*kind, detail, errors=shown)
 
 
-async def answer(_: Request, error: Exception) -> Response:
+def unreadable(media_type: str | None) -> dict[str, Any]:
+    """Return the document of a request whose body is not said to be JSON."""
+    came = "no content type" if media_type is None else f"content-type: {media_type}"
+    return of_status(
+        415, f"the body must be JSON, and the header must say so: content-type: application/json; got {came}"
+    )
+
+
+async def answer(request: Request, error: Exception) -> Response:
     """Answer a request that ended in an error."""
     if isinstance(error, RequestValidationError):
-        return reply(invalid(error.errors()))
+        media_type = request.headers.get("content-type")
+        is_json = (media_type or "").partition(";")[0].strip().lower().endswith(("/json", "+json"))
+        of_body = any(one["loc"][0] == "body" for one in error.errors())
+        return reply(unreadable(media_type) if of_body and not is_json else invalid(error.errors()))
     if isinstance(error, HTTPException):
         return reply(of_status(error.status_code, str(error.detail)), error.headers)
     return reply(of(error) or of_status(500, "something went wrong inside the server; its log says what"))

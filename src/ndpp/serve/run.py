@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging.config
 import os
@@ -11,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,7 @@ import threadpoolctl
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-import ndpp
+from ndpp.laws.files import load_header
 from ndpp.serve import problems
 from ndpp.serve.app import create_app
 from ndpp.serve.gate import Gate, read_token
@@ -132,15 +134,15 @@ class Settings(NamedTuple):
     workers: int = 1
     seconds: float = 10.0
 
-    def app(self) -> Gate:
-        """Return the application, with a thread for each core that is its share."""
+    def app(self, refused: Callable[[Exception], None] | None = None) -> Gate:
+        """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
         threadpoolctl.threadpool_limits(1, user_api="blas")  # requests run side by side instead
         logging.captureWarnings(True)  # into the log, as JSON
         sys.setswitchinterval(SWITCH_SECONDS)
         token = None if self.token_file is None else read_token(Path(self.token_file))
         threads = max(1, joblib.cpu_count() // self.workers)
         limits = Limits(self.seconds, threads)
-        return create_app(self.path, token=token, host=self.host, limits=limits, at_end=_end_soon)
+        return create_app(self.path, token=token, host=self.host, limits=limits, at_end=_end_soon, refused=refused)
 
 
 def _end_soon() -> None:
@@ -156,7 +158,7 @@ def worker_app() -> Gate:
 
 
 def run(settings: Settings) -> None:
-    """Serve until a signal says stop. What is wrong with the model, the token or the address is raised before."""
+    """Serve until a signal says stop. What is wrong with the address, the token or the file is raised before; the model is loaded after."""
     common: dict[str, Any] = {
         "http": PatientProtocol,
         "log_config": CONFIG,
@@ -166,16 +168,24 @@ def run(settings: Settings) -> None:
         "timeout_graceful_shutdown": GRACE_SECONDS,
         "timeout_worker_healthcheck": START_SECONDS,
     }
-    if settings.workers == 1:
-        app = settings.app()
-        with _listening(settings) as bound:
-            uvicorn.Server(uvicorn.Config(app, **common)).run(sockets=[bound])
-        return
-    ndpp.load(settings.path)
+    load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
-    with _listening(settings) as tried:  # an address that is taken is an error here, not in the log of a worker
-        port = tried.getsockname()[1]
+    bound, failures = _listening(settings), list[Exception]()
+    if settings.workers == 1:
+
+        def end(error: Exception) -> None:
+            failures.append(error)
+            server.should_exit = True
+
+        with bound:
+            server = uvicorn.Server(uvicorn.Config(settings.app(end), **common))
+            server.run(sockets=[bound])
+        if failures:
+            raise failures[0]
+        return
+    with bound:  # an address that is taken is an error here, not in the log of a worker
+        port = bound.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="ndpp-serve-") as folder:
         os.environ |= {SETTINGS: json.dumps(settings._asdict()), FOLDER: folder}
         where = {"host": settings.host, "port": port, "workers": settings.workers}
@@ -185,8 +195,15 @@ def run(settings: Settings) -> None:
 def _listening(settings: Settings) -> socket.socket:
     """Return a socket that listens at the address; log where."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    bound = socket.create_server((settings.host, settings.port), family=family, backlog=512)
     shown = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
+    try:
+        bound = socket.create_server((settings.host, settings.port), family=family, backlog=512)
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        why = "the port is in use by another program; choose another with --port, or 0 for any that is free"
+        raise OSError(
+            f"cannot listen at {shown}:{settings.port}: {why if taken else error.strerror or error}"
+        ) from None
     logging.config.dictConfig(CONFIG)
     event("listening", url=f"http://{shown}:{bound.getsockname()[1]}/", model=settings.path, workers=settings.workers)
     return bound

@@ -55,14 +55,37 @@ class Ranked(Ask):
     )
 
 
-class Limited(Ask):
+class Forgiving(Ask):
+    """What about items that the model does not know."""
+
+    unknown: Literal["error", "skip"] = Field(
+        "error",
+        description="Items that are not in the catalogue: `error` refuses the request; `skip` leaves them out and lists them in `skipped`.",
+    )
+
+
+class Limited(Forgiving):
     """Which items may come."""
 
     candidates: Listed | None = Field(None, description="Only these items may be added.")
     exclude: Listed = Field([], description="Items that are never added.")
 
 
-class RecommendAsk(WithBasket, Ranked, Limited):
+class Categorized(Ask):
+    """From which categories items may come, and how many from each."""
+
+    category_of: Annotated[dict[Label, Label], Field(max_length=limits.LISTED_ITEMS)] | None = Field(
+        None,
+        description="The category of each item that may be recommended, by label; with `per_category` or `categories`.",
+        examples=[{"butter": "dairy", "jam": "spreads"}],
+    )
+    categories: Annotated[list[Label], Field(max_length=limits.LISTED_ITEMS)] | None = Field(
+        None, description="Only items of these categories are recommended."
+    )
+    per_category: Count | None = Field(None, description="Most items from a category.")
+
+
+class RecommendAsk(WithBasket, Ranked, Limited, Categorized):
     """What goes with it?"""
 
     n: Count = Field(10, description="Most items to return.")
@@ -83,7 +106,7 @@ class CompleteAsk(DrawAsk, WithBasket):
     """Draw whole baskets that contain these items."""
 
 
-class ProbabilityAsk(WithBasket):
+class ProbabilityAsk(WithBasket, Forgiving):
     """How likely is this basket?"""
 
 
@@ -94,8 +117,8 @@ class WhyAsk(WithBasket):
     item: Item = Field(description="The item whose score is explained.", examples=["jam"])
 
 
-class BatchAsk(Ranked, DrawAsk):
-    """One question for many baskets. What is drawn for basket i depends on the seed and on i."""
+class BatchAsk(Ranked, DrawAsk, Categorized):
+    """One question for many baskets. What is drawn for basket i depends on the seed and on i. Categories are for recommendations."""
 
     task: Literal["recommend", "complete", "probability"] = Field(description="What to ask for each basket.")
     baskets: list[Items] = Field(
