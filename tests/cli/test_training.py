@@ -18,7 +18,7 @@ from scipy import sparse
 import ndpp
 import only_posix
 from command import ENVIRONMENT, Done, end, pausing, run, spawn
-from ndpp.cli.fit import ESTIMATORS, Settings
+from ndpp.cli.fit import Settings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 EPOCH = re.compile(r"epoch (\d+), loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?")
@@ -31,7 +31,7 @@ def test_without_a_terminal_there_is_a_line_for_each_epoch(models, tmp_path, mod
     done = run(tmp_path, *words, "--max-epochs", 3, "--patience", 9, "--jobs", 1)
     assert done.code == 0
     about, bound, *epochs = done.err.splitlines()
-    name = ESTIMATORS[model]  # type: ignore[index]
+    name = {"mixture": "MixtureNDPP", "ndpp": "NDPP"}[model]
     assert re.fullmatch(rf"{name}, .*rank \d+: 270 baskets over 12 items, and 30 to validate", about)
     assert re.match(
         r"at most about [\d.]+ (s|min): 3 epochs of [\d.]+ s.*; fewer if the validation baskets stop gaining", bound

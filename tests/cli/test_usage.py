@@ -85,7 +85,7 @@ def test_version(call):
             "cannot write .xlsx files; use a name that ends in .txt, .csv, .json",
         ),
         (["sample", "SHELF", "-o", "drawn.xlsx"], "ends in .txt, .csv, .tsv, .parquet, .json"),
-        (["info", "FILE", "-o", "told.parquet"], "cannot write .parquet files"),
+        (["info", "FILE", "-o", "told.xlsx"], "cannot write .xlsx files"),
         (["sample", "SHELF", "--jobs", "0"], "-1 for all cores; got 0"),
         (["reproduce", "--quick"], "--list"),
         (["reproduce", "fig9"], "there is no experiment 'fig9'"),

@@ -7,7 +7,9 @@ and the padding refers to a row of zeros after the last item.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,18 +23,64 @@ EVALUATED = 2000
 """Baskets whose probabilities are computed at a time."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightedBaskets(Baskets):
+    """Baskets that count ``weights`` times each, as if they were repeated. Parts of them keep their weights."""
+
+    weights: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def of(cls, baskets: Baskets, weights: FloatArray | None) -> Baskets:
+        """Return the baskets with weights, or as they are without."""
+        if weights is None:
+            return baskets
+        made = cls._trusted(baskets.indptr, baskets.indices, baskets.n_items, baskets.labels, baskets.basket_ids)
+        object.__setattr__(made, "weights", weights)
+        return made
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """The mean of the weights."""
+        return float(self.weights.mean())
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        if not isinstance(part, Baskets):
+            return part
+        return self.of(part, self.weights[key if isinstance(key, slice) or len(key) else slice(0)])
+
+
+def weights_of(baskets: Baskets) -> FloatArray | None:
+    """Return the weights of the baskets; None if all count once."""
+    return baskets.weights if isinstance(baskets, WeightedBaskets) else None
+
+
+def total_weight(baskets: Baskets) -> float:
+    """Return how many baskets there are, by weight."""
+    return float(np.sum(weights)) if (weights := weights_of(baskets)) is not None else len(baskets)
+
+
 class Batch(NamedTuple):
     """The items of many baskets in one flat tensor, smallest baskets first.
 
     ``blocks`` holds (start, number of baskets, size) for each size: the baskets of that size are
     ``items[start : start + number * size]``. Empty baskets have no block but count in ``n_baskets``. Padding has the id
-    n_items; ``padded`` says whether there is any.
+    n_items; ``padded`` says whether there is any. ``weights`` are those of the baskets, empty ones first, relative to the mean over all
+    baskets, of which a batch is a part; None if all count once.
     """
 
     items: torch.Tensor
     blocks: tuple[tuple[int, int, int], ...]
     n_baskets: int
     padded: bool
+    weights: torch.Tensor | None = None
+
+    def entry_weights(self) -> torch.Tensor | None:
+        """Return the weight of the basket of each entry of ``items``."""
+        if self.weights is None:
+            return None
+        sizes = torch.tensor([k for _, m, k in self.blocks for _ in range(m)], device=self.weights.device)
+        return self.weights[self.n_baskets - len(sizes) :].repeat_interleave(sizes)
 
 
 def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> Batch:
@@ -55,7 +103,10 @@ def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu
     sizes, counts = np.unique(room, return_counts=True)
     starts = np.cumsum(sizes * counts) - sizes * counts
     blocks = tuple((int(i), int(m), int(k)) for i, m, k in zip(starts, counts, sizes) if k)
-    return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices))
+    weights = None
+    if isinstance(baskets, WeightedBaskets):
+        weights = torch.from_numpy(weights_of(chosen) / baskets.mean_weight).to(device)
+    return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices), weights)
 
 
 def shuffled(rng: np.random.Generator, n_baskets: int, batch_size: int) -> Iterator[IntArray]:
