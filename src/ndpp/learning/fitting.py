@@ -102,7 +102,7 @@ def make_estimator(model: str, **settings: Any) -> BasketModel[Any, Any]:
 
 def _read(orders: Any, file: Mapping[str, Any], items: Any = None, **options: Any) -> Any:
     """Return the baskets of a file or of a data frame; the estimators read whatever else there is."""
-    if isinstance(orders, (str, os.PathLike)) or hasattr(orders, "read"):
+    if isinstance(orders, (str, os.PathLike)) or (hasattr(orders, "read") and not isinstance(orders, Baskets)):
         return Baskets.read(orders, items=items, **file, **options)
     if items is not None:
         raise InvalidInputError(
