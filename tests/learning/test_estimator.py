@@ -18,6 +18,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 import oracles
@@ -69,7 +70,17 @@ NEED_BINARY = [
     "check_n_features_in_after_fitting",
     "check_pipeline_consistency",
     "check_readonly_memmap_input",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
 ]
+NEED_BINARY += [
+    name for name in ("check_all_zero_sample_weights_error",) if hasattr(estimator_checks, name)
+]  # is newer
 TWO_ITEMS = "fits two items; orthogonal columns need at least three"
 NEED_THREE_ITEMS = [
     "check_estimators_fit_returns_self",
@@ -78,6 +89,10 @@ NEED_THREE_ITEMS = [
     "check_fit_idempotent",
     "check_n_features_in",
     "check_readonly_memmap_input",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
 ]
 
 

@@ -129,8 +129,8 @@ def test_weights_by_the_ids_of_baskets():
     ("weights", "message"),
     [
         ([1.0], "sample_weight must have 8 entries"),
-        (-TIMES, "sample_weight must be finite numbers, at least 0"),
-        (0 * TIMES, "not all 0"),
+        (-TIMES, "sample_weight must be finite numbers, at least zero"),
+        (0 * TIMES, "not all zero"),
         (np.where(TIMES > 1, np.nan, 1.0), "finite"),
         (np.ones((8, 2)), r"one number per basket; got the shape \(8, 2\)"),
         ({0: 1.0}, "sample_weight lacks 7 of 8 baskets, such as 1"),

@@ -327,7 +327,7 @@ def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
         )  # fmt: skip
     array = np.asarray(found, np.float64)
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
-        raise InvalidInputError("must be finite numbers, at least 0 and not all 0", argument=name)
+        raise InvalidInputError("must be finite numbers, at least zero and not all zero", argument=name)
     return WeightedBaskets.of(baskets, array)[array > 0]
 
 

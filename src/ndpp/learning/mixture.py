@@ -70,7 +70,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         The learned mixture: a :class:`ndpp.FamilyMixture` if families are used.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, baseline_score_, ended_, n_iter_, n_features_in_, labels_
+    history_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
         As in :class:`NDPP`.
 
     Examples
