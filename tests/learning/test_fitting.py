@@ -69,10 +69,10 @@ def test_the_models_by_name_and_their_settings():
 
 def test_weights_go_through(model: Any):
     weights = np.arange(len(LISTS)) % 3
-    same(
-        ndpp.fit(LISTS, **QUICK, sample_weight=weights),
-        ndpp.NDPP(4, max_epochs=1, random_state=0).fit(ORDERS, None, weights),
-    )
+    weighted = ndpp.fit(LISTS, **QUICK, sample_weight=weights)
+    same(weighted, ndpp.NDPP(4, max_epochs=1, random_state=0).fit(ORDERS, None, weights))
+    assert weighted.about()["baskets"] == {"number": 40, "dropped": 0, "weight": 60.0}
+    assert "weight" not in model.about()["baskets"]
 
 
 def test_recommend_has_one_signature(model: Any):

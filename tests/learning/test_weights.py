@@ -15,8 +15,8 @@ import torch
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError, OtherSettingsError
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
-from ndpp.learning.base import BasketModel, weighted
-from ndpp.learning.batches import WeightedBaskets, pack, weights_of
+from ndpp.learning.base import BasketModel
+from ndpp.learning.batches import WeightedBaskets, pack, weighted, weights_of
 from ndpp.learning.classes import find_classes
 from ndpp.learning.families import find_patterns
 from ndpp.metrics import independent_items
@@ -133,6 +133,7 @@ def test_weights_by_the_ids_of_baskets():
         (0 * TIMES, "not all zero"),
         (np.where(TIMES > 1, np.nan, 1.0), "finite"),
         (np.ones((8, 2)), r"one number per basket; got the shape \(8, 2\)"),
+        (2.0, r"one number per basket; got the shape \(\)"),
         ({0: 1.0}, "sample_weight lacks 7 of 8 baskets, such as 1"),
     ],
 )

@@ -20,12 +20,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ndpp._atomic import check_same
 from ndpp._progress import say_line
 from ndpp._types import FloatArray, Items
-from ndpp._validation import by_name, check_count
+from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
-from ndpp.learning.batches import WeightedBaskets, weights_of
+from ndpp.learning.batches import total_weight, weighted, weights_of
 from ndpp.learning.contest import Contest
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
@@ -137,6 +137,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self.ended_ = contest.train(made_with=made_with, path=self.checkpoint, progress=self.progress)
         self._keep(contest.lead)
         self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)
+        self.total_weight_ = total_weight(baskets)
         self.baseline_ = independent_items(training, weights=weights_of(training))
         values = self.baseline_.log_likelihoods(held_out)
         self.baseline_score_ = float(np.average(values, weights=weights_of(held_out)))
@@ -187,10 +188,11 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         """Return how the model was made, for JSON: what :func:`ndpp.save` writes with it and ``ndpp info`` shows."""
         check_is_fitted(self, "law_")
         own = self.get_params(deep=False)
+        weight = {} if self.total_weight_ == self.n_baskets_ else {"weight": self.total_weight_}
         seed = own["random_state"] if isinstance(own["random_state"], (int, np.integer)) else None
         return {
             "model": type(self).__name__,
-            "baskets": {"number": self.n_baskets_, "dropped": self.n_dropped_},
+            "baskets": {"number": self.n_baskets_, "dropped": self.n_dropped_} | weight,
             "seed": seed,
             "settings": {name: _plain(value) for name, value in own.items() if name not in UNTOLD},
             "epochs": self.n_iter_,
@@ -309,26 +311,6 @@ def _of_matrix(estimator: Any, X: Any, *, reset: bool) -> Baskets:
         raise InvalidInputError("Negative values in data: a matrix of baskets must hold zeros and ones")
     names = getattr(estimator, "feature_names_in_", None)
     return Baskets.from_csr(sparse.csr_array(matrix), labels=None if names is None else list(map(str, names)))
-
-
-def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
-    """Return the baskets with their weights, without those whose weight is zero."""
-    if weights is None:
-        return baskets
-    values = np.asarray(weights) if baskets.basket_ids is None and not isinstance(weights, Mapping) else weights
-    if np.ndim(values) > 1:
-        raise InvalidInputError(f"must be one number per basket; got the shape {np.shape(values)}", argument=name)
-    found, has = by_name(values, baskets.basket_ids, len(baskets), name)
-    if not has.all():
-        lacking = baskets.ids_or_numbers[int(np.argmin(has))]
-        raise InvalidInputError(
-            f"lacks {np.sum(~has):,} of {len(has):,} baskets, such as {lacking!r}", argument=name,
-            advice="Give each a weight, in their order as an array, or by the ids of the baskets.",
-        )  # fmt: skip
-    array = np.asarray(found, np.float64)
-    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
-        raise InvalidInputError("must be finite numbers, at least zero and not all zero", argument=name)
-    return WeightedBaskets.of(baskets, array)[array > 0]
 
 
 def _warn_of_odd_sizes(baskets: Baskets) -> None:

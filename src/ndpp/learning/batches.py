@@ -6,7 +6,7 @@ and the padding refers to a row of zeros after the last item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +15,9 @@ import numpy as np
 import torch
 
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import by_name
 from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
 
 CUDA_MULTIPLE = 16
 """On a GPU, sizes of baskets are rounded up to a multiple of this."""
@@ -48,6 +50,26 @@ class WeightedBaskets(Baskets):
         if not isinstance(part, Baskets):
             return part
         return self.of(part, self.weights[key if isinstance(key, slice) or len(key) else slice(0)])
+
+
+def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
+    """Return the baskets with their weights, without those whose weight is zero."""
+    if weights is None:
+        return baskets
+    values = np.asarray(weights) if baskets.basket_ids is None and not isinstance(weights, Mapping) else weights
+    if np.ndim(values) != 1 and not isinstance(values, Mapping):
+        raise InvalidInputError(f"must be one number per basket; got the shape {np.shape(values)}", argument=name)
+    found, has = by_name(values, baskets.basket_ids, len(baskets), name)
+    if not has.all():
+        lacking = baskets.ids_or_numbers[int(np.argmin(has))]
+        raise InvalidInputError(
+            f"lacks {np.sum(~has):,} of {len(has):,} baskets, such as {lacking!r}", argument=name,
+            advice="Give each a weight, in their order as an array, or by the ids of the baskets.",
+        )  # fmt: skip
+    array = np.asarray(found, np.float64)
+    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
+        raise InvalidInputError("must be finite numbers, at least zero and not all zero", argument=name)
+    return WeightedBaskets.of(baskets, array)[array > 0]
 
 
 def weights_of(baskets: Baskets) -> FloatArray | None:

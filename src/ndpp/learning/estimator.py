@@ -166,6 +166,8 @@ class NDPP(LowRankDPP):
         Why training ended: "converged", "max_epochs" or "interrupted".
     n_iter_, n_features_in_, n_baskets_, n_dropped_ : int
         Number of epochs, of items, of baskets, and of baskets dropped because of their size.
+    total_weight_ : float
+        Sum of the weights of the baskets, their number without ``sample_weight``.
     labels_ : tuple of str or None
         Labels of the items.
 
