@@ -82,7 +82,7 @@ def test_version(call):
         (["fit", "FILE", "-o", "x.safetensors", "--noise", "1"], "--noise is not an option of --model mixture"),
         (
             ["evaluate", "SHELF", "FILE", "-o", "result.xlsx"],
-            "cannot write .xlsx files; use a name that ends in .txt, .csv, .json",
+            "cannot write .xlsx files; use a name that ends in .txt, .csv, .parquet, .json",
         ),
         (["sample", "SHELF", "-o", "drawn.xlsx"], "ends in .txt, .csv, .tsv, .parquet, .json"),
         (["info", "FILE", "-o", "told.xlsx"], "cannot write .xlsx files"),

@@ -126,8 +126,8 @@ def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu
     starts = np.cumsum(sizes * counts) - sizes * counts
     blocks = tuple((int(i), int(m), int(k)) for i, m, k in zip(starts, counts, sizes) if k)
     weights = None
-    if isinstance(baskets, WeightedBaskets):
-        weights = torch.from_numpy(weights_of(chosen) / baskets.mean_weight).to(device)
+    if isinstance(baskets, WeightedBaskets) and (own := weights_of(chosen)) is not None:
+        weights = torch.from_numpy(own / baskets.mean_weight).to(device)
     return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices), weights)
 
 
