@@ -49,8 +49,8 @@ def fit(
         What was bought together. Files are read as :meth:`ndpp.Baskets.read` reads them, and data frames are in long form, with a row per
         item of each basket, as for :meth:`ndpp.Baskets.from_frame`.
     model : {"mixture", "ndpp", "ondpp", "symmetric"}
-        :class:`ndpp.MixtureNDPP`, or a single kernel, which is faster to fit and less accurate: :class:`ndpp.NDPP`, where items attract and
-        repel, :class:`ndpp.ONDPP`, cheap to sample by rejection, or :class:`ndpp.SymmetricDPP`, where items only repel.
+        :class:`MixtureNDPP`, or a single kernel, which is faster to fit and less accurate: :class:`NDPP`, where items attract and
+        repel, :class:`ONDPP`, cheap to sample by rejection, or :class:`SymmetricDPP`, where items only repel.
     basket, item : str
         The columns of a file or data frame.
     format, items, as_labels, missing, encoding
@@ -60,7 +60,7 @@ def fit(
     sample_weight : array_like, mapping or pandas Series, optional
         How often each basket counts; a mapping or Series is looked up by the ids of the baskets.
     resume : bool or path
-        Continue from a checkpoint; see :meth:`ndpp.NDPP.fit`.
+        Continue from a checkpoint; see :meth:`NDPP.fit`.
     random_state : int, numpy.random.Generator or RandomState
         Seed.
     **settings
