@@ -14,7 +14,7 @@ import typer
 
 from ndpp._show import Table
 from ndpp.cli import options as o
-from ndpp.cli.files import check_output, load_kernel, require
+from ndpp.cli.files import check_table, load_kernel, require
 from ndpp.cli.guard import Interrupted
 from ndpp.cli.output import Report, emit, working
 from ndpp.datasets import make_kernel
@@ -117,7 +117,7 @@ def bench(
     from ndpp_experiments.bench import measure_all
     from ndpp_experiments.record import machine, table_of
 
-    check_output(output, inputs=(model,))
+    check_table(output, model)
     wanted = None if any_size else size
     with working("making the kernel") as show:
         kernel = make_kernel(items, rank, rng=seed) if model is None else load_kernel(model, NO_MIXTURES)

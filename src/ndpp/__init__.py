@@ -20,7 +20,7 @@ from ndpp.laws import FamilyMixture, Law, LowRankKernel, Mixture, load, load_met
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
-    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP
+    from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, fit
 
 __version__ = "0.1.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "continuation_scores_many",
     "datasets",
     "diagnostics",
+    "fit",
     "greedy_map",
     "load",
     "load_metadata",
@@ -55,7 +56,7 @@ __all__ = [
 ]
 
 _PACKAGES = ("answers", "datasets", "diagnostics", "explain", "metrics", "plots", "samplers")
-_ESTIMATORS = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP")
+_LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
 
 
 def _prepare_sampler(law: Law, **options: Any) -> Any:
@@ -72,7 +73,7 @@ def __getattr__(name: str) -> Any:
     """Import heavier packages on first use, so that ``import ndpp`` stays fast."""
     if name in _PACKAGES:
         return import_module(f"ndpp.{name}")
-    if name in _ESTIMATORS:
+    if name in _LEARNING:
         return getattr(import_module("ndpp.learning"), name)
     raise AttributeError(f"module 'ndpp' has no attribute {name!r}")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp.errors import InvalidInputError, PrecisionError, UnknownItemError
 
 Array = TypeVar("Array", bound=AnyArray)
@@ -89,6 +89,38 @@ def check_items(items: Any, catalogue: Any, name: str = "items") -> IntArray:
             f"must not repeat an item; item {distinct[counts > 1][0]} occurs {counts.max()} times", argument=name
         )
     return ids
+
+
+def by_name(values: Any, names: Sequence[Any] | None, count: int, argument: str) -> tuple[list[Any], BoolArray]:
+    """Return a value for each of ``count`` things, and which of them have one.
+
+    An array or list holds that of number 0, 1, …. A mapping, or a pandas Series, whose index is its keys, is looked up by name; whole
+    numbers are positions where there are no ``names``, or where they are not names. Keys that are not there are ignored, and None and NaN
+    are no values.
+    """
+    index = getattr(values, "index", None)
+    if not isinstance(values, Mapping) and (index is None or callable(index)):  # of a list it is a method
+        if len(values) != count:
+            problem = f"must have {count} entries, or be a mapping from names; got {len(values)}"
+            raise InvalidInputError(problem, argument=argument)
+        return list(values), np.ones(count, bool)
+    pairs = list(values.items() if isinstance(values, Mapping) else values.dropna().items())
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise InvalidInputError("must have one entry per name; some of its keys occur twice", argument=argument)
+    table = {key: value for key, value in pairs if value is not None and value == value}
+    order: Sequence[Any] = range(count)
+    words, known = {str(key): value for key, value in table.items()}, set(map(str, names or ()))
+    numbers = all(isinstance(key, (int, np.integer)) for key in table)
+    if known and not (
+        numbers and (known.isdisjoint(words) or (table.keys() == set(order) and not known <= words.keys()))
+    ):
+        order, table = list(map(str, names or ())), words
+    has = np.array([key in table for key in order], bool)
+    if count and not has.any():
+        such_as = f", such as {next(iter(table))!r}," if table else ""
+        there = f"names, such as {order[0]!r}" if known else f"numbers 0 to {count - 1}"
+        raise InvalidInputError(f"must be by name; none of its keys{such_as} is among the {there}", argument=argument)
+    return [table.get(key) for key in order], has
 
 
 def check_count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:

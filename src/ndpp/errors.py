@@ -227,7 +227,7 @@ class PrecisionWarning(UserWarning):
 
 
 class DataWarning(UserWarning):
-    """Something in the data was left out or changed while they were read."""
+    """Something in the data was left out, changed or counted otherwise, or they do not look like baskets."""
 
 
 class UncheckedModelWarning(UserWarning):

@@ -743,3 +743,52 @@ def test_a_parquet_file_with_a_damaged_name_is_refused(tmp_path, old, new):
     path.write_bytes(path.read_bytes().replace(old, new))
     with pytest.raises(InvalidInputError, match="is not a readable Parquet file"):
         Baskets.read(path)
+
+
+# -- several catalogues ------------------------------------------------------------------------------------------------------
+
+
+def test_concat_joins_catalogues_by_label():
+    january = Baskets.from_lists([["tea", "milk"], []], basket_ids=[7, 8])
+    february = Baskets.from_lists([["rye", "tea"], ["milk"]], basket_ids=["a", "b"])
+    both = Baskets.concat([january, february])
+    assert both.labels == ("milk", "tea", "rye")
+    assert [both.labelled(i) for i in range(4)] == [("milk", "tea"), (), ("tea", "rye"), ("milk",)]
+    assert both.basket_ids == ("7", "8", "a", "b")
+    assert Baskets.concat(iter([january])) == january
+    assert Baskets.concat([january, Baskets.from_lists([["tea"]])]).basket_ids is None
+
+
+def test_concat_without_labels():
+    one, two = Baskets.from_lists([[0, 2]], n_items=3), Baskets.from_lists([[1], []], n_items=3)
+    assert Baskets.concat([one, two]) == Baskets.from_lists([[0, 2], [1], []], n_items=3)
+    with pytest.raises(InvalidInputError, match=r"must be over the same items; these are over \[3, 4\]"):
+        Baskets.concat([one, Baskets.from_lists([[3]])])
+    with pytest.raises(InvalidInputError, match="1 of 2 parts have none"):
+        Baskets.concat([one, Baskets.from_lists([["tea"]])])
+    for wrong in ([], [one, [[0]]]):
+        with pytest.raises(InvalidInputError, match="takes a list of Baskets"):
+            Baskets.concat(wrong)  # type: ignore[arg-type]
+
+
+def test_relabel_merges_items():
+    orders = Baskets.from_lists([["milk 1l", "milk 2l", "tea"], ["milk 2l"], []], basket_ids=["x", "y", "z"])
+    merged = orders.relabel({"milk 1l": "milk", "milk 2l": "milk", "soap": "other"})
+    assert merged == Baskets.from_lists(
+        [["milk", "tea"], ["milk"], []], labels=["milk", "tea"], basket_ids=["x", "y", "z"]
+    )
+    assert orders.relabel(lambda name: name.split()[0]) == merged
+    assert orders.relabel({"tea": "milk 1l"}).labels == ("milk 1l", "milk 2l")
+    assert orders.relabel({}) == orders
+
+
+def test_relabel_names_items_without_labels():
+    nameless = Baskets.from_lists([[0, 2]], n_items=3)
+    assert nameless.relabel(["tea", "milk", "rye"].__getitem__).labels == ("tea", "milk", "rye")
+    assert nameless.relabel({0: "tea", 1: "milk", 2: "tea"}).to_lists() == [[0]]
+    with pytest.raises(InvalidInputError, match="a label must be a nonempty string; item 1 would get 1"):
+        nameless.relabel({0: "tea"})
+    with pytest.raises(InvalidInputError, match="none of 1 label to replace, such as 'soap', is in the catalogue"):
+        Baskets.from_lists([["tea"]]).relabel({"soap": "rye"})
+    with pytest.raises(InvalidInputError, match="item 'tea' would get None"):
+        Baskets.from_lists([["tea"]]).relabel(lambda name: None)  # type: ignore[arg-type,return-value]

@@ -14,6 +14,7 @@ from command import end, launch, spawn, without
         ("ndpp_experiments", ["--help"], "cli"),
         ("torch", ["fit", "MODELS/orders.csv", "-o", "x.safetensors"], "learn"),
         ("pyarrow", ["sample", "SHELF", "-o", "x.parquet"], "data"),
+        ("pyarrow", ["recommend", "SHELF", "--given", "bread", "-o", "x.parquet"], "data"),
         ("jinja2", ["report", "SHELF", "-o", "x.html"], "cli"),
         ("fastapi", ["serve", "SHELF"], "serve"),
         ("matplotlib", ["reproduce", "fig1", "--quick", "-o", "results"], "plot"),

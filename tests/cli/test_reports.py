@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import sys
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import ndpp
@@ -236,3 +238,30 @@ def test_baskets_on_a_terminal_are_escaped_too(monkeypatch):
         monkeypatch.setattr(sys, "stdout", screen)
         Target(Writing(), ("a\x1b[2J", "b")).write([[0, 1]], {})
         assert screen.getvalue() == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recommend", "SHELF", "--given", "bread", "--why"],
+        ["recommend", "SHELF", "FILE"],
+        ["related", "SHELF"],
+        ["related", "SHELF", "tea"],
+        ["evaluate", "SHELF", "FILE", "--bootstrap", "0"],
+        ["diagnose", "SHELF", "-k", "2", "-n", "40", "--seed", "0"],
+        ["info", "SHELF"],
+        ["info", "FILE"],
+    ],
+    ids=" ".join,
+)
+def test_every_table_as_parquet(call, models, tmp_path, words):
+    names = {"SHELF": models / "shelf.safetensors", "FILE": models / "orders.csv"}
+    asked = [names.get(word, word) for word in words]
+    for name in ("table.csv", "table.parquet"):
+        assert call(*asked, "-o", tmp_path / name).code in (0, 1), name
+    text = list(csv.reader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8"))))
+    table = pq.read_table(tmp_path / "table.parquet")
+    assert (table.column_names, table.num_rows) == (text[0], len(text) - 1)
+    for line, record in zip(text[1:], zip(*table.to_pydict().values())):
+        for cell, value in zip(line, record):
+            assert cell == ("" if value is None else str(value)) or float(cell) == pytest.approx(float(value), rel=1e-5)

@@ -18,9 +18,11 @@ from scipy import sparse
 import ndpp
 import only_posix
 from command import ENVIRONMENT, Done, end, pausing, run, spawn
-from ndpp.cli.fit import ESTIMATORS, Settings
+from ndpp.cli.fit import Settings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
+from ndpp.learning.fitting import ESTIMATORS
+
 EPOCH = re.compile(r"epoch (\d+), loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?")
 MODELS = {"mixture": ["--missions", 3], "ndpp": ["--rank", 6], "ondpp": ["--rank", 6], "symmetric": ["--rank", 6]}
 
@@ -31,7 +33,7 @@ def test_without_a_terminal_there_is_a_line_for_each_epoch(models, tmp_path, mod
     done = run(tmp_path, *words, "--max-epochs", 3, "--patience", 9, "--jobs", 1)
     assert done.code == 0
     about, bound, *epochs = done.err.splitlines()
-    name = ESTIMATORS[model]  # type: ignore[index]
+    name = ESTIMATORS[model].__name__
     assert re.fullmatch(rf"{name}, .*rank \d+: 270 baskets over 12 items, and 30 to validate", about)
     assert re.match(
         r"at most about [\d.]+ (s|min): 3 epochs of [\d.]+ s.*; fewer if the validation baskets stop gaining", bound
@@ -107,7 +109,7 @@ def test_what_an_interrupted_training_prints_makes_a_model(call, models, tmp_pat
     assert (made.code, "epoch" in made.err) == (0, False)  # nothing was trained
     assert not (tmp_path / "the model.ndpp-part").exists()
     about = ndpp.load_metadata(tmp_path / "the model")
-    assert (about["model"], about["epochs"]) == (ESTIMATORS[model], 1)
+    assert (about["model"], about["epochs"]) == (ESTIMATORS[model].__name__, 1)
     best = call("recommend", "the model", "--given", "tea", "--number", 3, "--json")
     assert (best.code, len(best.json["recommendations"][0])) == (0, 3)
 
@@ -153,9 +155,7 @@ ELSEWHERE = {"rank", "n_missions", "random_state", "device", "checkpoint", "prog
 
 
 def test_every_parameter_has_an_option():
-    from ndpp import learning
-
-    parameters = {name for model in ESTIMATORS.values() for name in getattr(learning, model)().get_params()}
+    parameters = {name for model in ESTIMATORS.values() for name in model().get_params()}
     assert parameters - ELSEWHERE == {field.name for field in fields(Settings)}
 
 
@@ -205,3 +205,22 @@ def test_the_old_name_of_an_option_still_works(call, models, tmp_path):
     done = call(*words, "--json")
     assert done.json["epochs"] == 2
     assert "ndpp: warning: --epochs is now called --max-epochs\n" in done.err
+
+
+def test_python_writes_the_same_file(call, models, tmp_path):
+    own, made = tmp_path / "own.safetensors", tmp_path / "made.safetensors"
+    assert call("fit", models / "orders.csv", "-o", made, "--missions", 3, "--max-epochs", 1).code == 0
+    ndpp.save(ndpp.fit(models / "orders.csv", n_missions=3, max_epochs=1), own)
+    theirs = ndpp.load_metadata(made)
+    assert theirs["baskets"].pop("file") == "orders.csv"
+    assert theirs == ndpp.load_metadata(own)
+    orders = ndpp.Baskets.read(models / "orders.csv")
+    assert (ndpp.load(made).log_probs(orders) == ndpp.load(own).log_probs(orders)).all()
+
+
+def test_a_file_of_single_items_is_doubtful(call, tmp_path):
+    (tmp_path / "lines.csv").write_text("basket,item\n" + "".join(f"{i},{'abc'[i % 3]}\n" for i in range(30)))
+    done = call("fit", tmp_path / "lines.csv", "-o", tmp_path / "m.safetensors", "--model", "ndpp", "--max-epochs", 1)
+    assert done.code == 0
+    assert "ndpp: warning: 30 of 30 baskets hold a single item" in done.err
+    assert "--basket" in done.err

@@ -82,10 +82,10 @@ def test_version(call):
         (["fit", "FILE", "-o", "x.safetensors", "--noise", "1"], "--noise is not an option of --model mixture"),
         (
             ["evaluate", "SHELF", "FILE", "-o", "result.xlsx"],
-            "cannot write .xlsx files; use a name that ends in .txt, .csv, .json",
+            "cannot write .xlsx files; use a name that ends in .txt, .csv, .parquet, .json",
         ),
         (["sample", "SHELF", "-o", "drawn.xlsx"], "ends in .txt, .csv, .tsv, .parquet, .json"),
-        (["info", "FILE", "-o", "told.parquet"], "cannot write .parquet files"),
+        (["info", "FILE", "-o", "told.xlsx"], "cannot write .xlsx files"),
         (["sample", "SHELF", "--jobs", "0"], "-1 for all cores; got 0"),
         (["reproduce", "--quick"], "--list"),
         (["reproduce", "fig9"], "there is no experiment 'fig9'"),

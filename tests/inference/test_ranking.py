@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from families import law_of as family_law
@@ -374,10 +375,76 @@ def test_a_limit_per_category_filters_the_ranked_list():
 
 def test_a_limit_needs_a_category_per_item():
     kernel = make_kernel(40, 6, rng=1)
-    with pytest.raises(InvalidInputError, match="category_of must have a category for each of 40 items; got 2"):
+    with pytest.raises(InvalidInputError, match="category_of must have 40 entries, or be a mapping from names; got 2"):
         recommend(kernel, [], per_category=PerCategory(["a", "b"], 1))
     with pytest.raises(InvalidInputError, match="most must be at least 1; got 0"):
         recommend(kernel, [], per_category=PerCategory(["a"] * 40, 0))
+
+
+@pytest.mark.parametrize("form", [dict, pd.Series])
+def test_categories_by_label(form: Any):
+    labels = ["tea", "rye", "milk", "jam"]
+    shop = LowRankKernel(np.eye(4), np.diag([4.0, 3.0, 2.0, 1.0]), labels=labels)
+    by_label = form({"jam": "sweet", "milk": "drink", "tea": "drink", "rye": "bread", "soap": "other"})
+    for most, expected in ((1, ["tea", "rye", "jam"]), (2, labels)):
+        assert list(recommend(shop, [], per_category=PerCategory(by_label, most)).labels or ()) == expected
+    by_position = form({0: "drink", 1: "bread", 2: "drink", 3: "sweet"})
+    assert recommend(shop, [], per_category=PerCategory(by_position, 1)).labels == ("tea", "rye", "jam")
+    nameless = LowRankKernel(shop.X, shop.W)
+    assert recommend(nameless, [], per_category=PerCategory(by_position, 1)).items.tolist() == [0, 1, 3]
+
+
+def test_categories_by_product_codes():
+    """Whole numbers are names where the catalogue has such names, and positions where it has not."""
+    shop = LowRankKernel(np.eye(3), np.diag([4.0, 3.0, 2.0]), labels=["22", "1", "7"])
+    limit = PerCategory(pd.Series(["a", "a", "b"], index=[1, 7, 22]), 1)
+    assert recommend(shop, [], per_category=limit).labels == ("22", "1")
+    assert recommend(shop, [], per_category=PerCategory(pd.Series(["a", "a", "b"]), 1)).labels == ("22", "7")
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [
+        ({"tea": 1, "rye": None}, "lacks 2 of the items that may be recommended, such as 'rye'. Give each a category"),
+        (
+            pd.Series({"tea": 1.0, "rye": 2.0, "milk": np.nan}),
+            "lacks 1 of the items that may be recommended, such as 'milk'",
+        ),
+        ({"soap": 1}, "none of its keys, such as 'soap', is among the names, such as 'tea'"),
+        ({}, "none of its keys is among the names"),
+        (pd.Series([1, 2], index=["tea", "tea"]), "some of its keys occur twice"),
+    ],
+)
+def test_items_without_a_category(categories: Any, message: str):
+    shop = LowRankKernel(np.eye(3), np.diag([4.0, 3.0, 2.0]), labels=["tea", "rye", "milk"])
+    with pytest.raises(InvalidInputError, match=f"category_of .*{message}"):
+        recommend(shop, [], per_category=PerCategory(categories, 1))
+
+
+def test_what_may_not_be_recommended_needs_no_category():
+    shop = LowRankKernel(np.eye(3), np.diag([4.0, 3.0, 2.0]), labels=["tea", "rye", "milk"])
+    limit = PerCategory({"tea": 1, "milk": 1}, 1)
+    assert recommend(shop, [], candidates=["tea", "milk"], per_category=limit).labels == ("tea",)
+
+
+class Fitted(NamedTuple):
+    """As much of a fitted estimator as functions ask of it."""
+
+    law_: Any
+
+
+def test_functions_take_estimators():
+    law = LAWS["tied"]
+    model, baskets = Fitted(law), Baskets.from_lists([[], [2]], n_items=N)
+    for asked in (next_item_scores, continuation_scores):
+        np.testing.assert_array_equal(asked(model, [2]), asked(law, [2]))
+    for asked in (next_item_scores_many, continuation_scores_many, Ranking.LIFT.scores_many):
+        np.testing.assert_array_equal(asked(model, baskets), asked(law, baskets))
+    np.testing.assert_array_equal(greedy_map(model, 3), greedy_map(law, 3))
+    assert repr(recommend(model, [2], 3)) == repr(recommend(law, [2], n=3)) == repr(law.recommend([2], 3))
+    assert repr(recommend_many(model, baskets)) == repr(recommend_many(law, baskets))
+    with pytest.raises(InvalidInputError, match="expected a kernel, a mixture or a fitted estimator; got list"):
+        recommend([1.0], [2])
 
 
 @pytest.mark.parametrize("name", LAWS)

@@ -103,8 +103,8 @@ def test_metadata_that_is_not_json_changes_nothing(model: Path, value: object) -
 
 
 def test_save_takes_kernels_and_plain_files_only(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"takes a LowRankKernel or a Mixture; got ndarray"):
-        model_files.save(np.eye(3), tmp_path / "m")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="expected a kernel, a mixture or a fitted estimator; got ndarray"):
+        model_files.save(np.eye(3), tmp_path / "m")
     with pytest.raises(InvalidInputError, match="something else"):
         model_files.save(kernel_of(), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere' to write 'm' in"):

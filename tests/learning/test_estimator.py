@@ -18,11 +18,13 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 import oracles
+from ndpp import metrics
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.learning import NDPP, ONDPP, LiteratureStart, MixtureNDPP, SymmetricDPP, trainer
 
 ESTIMATORS = [NDPP, ONDPP, SymmetricDPP]
@@ -68,7 +70,17 @@ NEED_BINARY = [
     "check_n_features_in_after_fitting",
     "check_pipeline_consistency",
     "check_readonly_memmap_input",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
 ]
+NEED_BINARY += [
+    name for name in ("check_all_zero_sample_weights_error",) if hasattr(estimator_checks, name)
+]  # is newer
 TWO_ITEMS = "fits two items; orthogonal columns need at least three"
 NEED_THREE_ITEMS = [
     "check_estimators_fit_returns_self",
@@ -77,6 +89,10 @@ NEED_THREE_ITEMS = [
     "check_fit_idempotent",
     "check_n_features_in",
     "check_readonly_memmap_input",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
 ]
 
 
@@ -123,6 +139,55 @@ def test_grid_search(baskets: Baskets):
     search = GridSearchCV(NDPP(**QUICK), {"rank": [3, 5]}, cv=2).fit(baskets.to_csr())
     assert search.best_params_["rank"] in (3, 5)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_searches_keep_labels_and_compare_what_is_impossible():
+    """A kernel of rank two calls every basket of three items impossible: its score is finite, and lower."""
+    named = Baskets.from_lists([["a", "b", "c"], ["a"], ["b", "c"], ["d"]] * 12)
+    search = GridSearchCV(SymmetricDPP(max_epochs=1, random_state=0), {"rank": [1, 2, 4]}, cv=2)
+    with pytest.warns(UserWarning, match=r"have more items than the rank|less probable than 1e-06 times"):
+        search.fit(named, sample_weight=np.ones(48))
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isfinite(scores).all()
+    assert scores[0] < scores[1] < scores[2]
+    assert search.best_estimator_.labels_ == ("a", "b", "c", "d")
+
+
+def test_the_score_has_a_floor(model: NDPP, baskets: Baskets):
+    whole = Baskets.from_lists([[0, 1, 2, 3, 4, 5]], n_items=6)  # of rank five
+    floor = np.log(1e-6) + float(model.baseline_.log_likelihoods(whole)[0])
+    with pytest.warns(
+        DataWarning, match="1 of 49 baskets are less probable than 1e-06 times independent items, 1 of them"
+    ):
+        score = model.score(Baskets.concat([baskets, whole]))
+    assert score == pytest.approx((48 * model.score_samples(baskets).mean() + floor) / 49, rel=1e-12)
+    assert model.score_samples(whole)[0] == -np.inf
+
+
+def test_the_hit_rate_in_searches(baskets: Baskets):
+    scorer = metrics.hit_rate_scorer(2)
+    search = GridSearchCV(NDPP(**QUICK), {"rank": [3, 5]}, cv=2, scoring=scorer, refit=False)
+    found = [search.fit(X).cv_results_["mean_test_score"] for X in (baskets, baskets.to_csr())]
+    np.testing.assert_array_equal(*found)
+    model = NDPP(**QUICK).fit(baskets)
+    expected = metrics.hit_rate_at(model, baskets, 2, rng=0, n_boot=0)
+    assert expected.n_zero == 0
+    assert scorer(model, LISTS) == pytest.approx(expected.value)
+    large = Baskets.concat([Baskets.from_lists([[0, 1, 2, 3, 4, 5]], n_items=6)] * 48)
+    impossible = SymmetricDPP(rank=3, max_epochs=1, random_state=0).fit(baskets.select(max_size=2))
+    assert scorer(impossible, large) == 0.0  # a rest of five items is impossible, so it counts as a miss
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        ([[i % 9] for i in range(40)] + [[0, 1]], "40 of 41 baskets hold a single item.* Is the column of the baskets"),
+        ([list(range(9))], "all 9 items are in one basket, so there is nothing to learn from"),
+    ],
+)
+def test_baskets_that_are_no_baskets(sets: Any, message: str):
+    with pytest.warns(DataWarning, match=message):
+        NDPP(rank=9, max_epochs=1, random_state=0).fit(sets)
 
 
 # -- what it learns ----------------------------------------------------------------------------------------------------

@@ -234,8 +234,8 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
     ("given", "message"),
     [
         ("none", "families must be 'auto', None or the family of each item; got 'none'"),
-        ([0, 1], "families must be one per item; got 2 for 10 items"),
-        (3, "families must be one per item; got 1 for 10 items"),
+        ([0, 1], "families must have 10 entries, or be a mapping from names; got 2"),
+        (3, "families must be one per item; got 3"),
     ],
 )
 def test_bad_families(given: Any, message: str, baskets: Baskets):

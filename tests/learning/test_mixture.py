@@ -15,7 +15,7 @@ import torch
 import oracles
 from ndpp import Mixture
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
+from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.learning import MixtureNDPP, mixture_objective, tied, trainer
 from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, find_classes, start
@@ -283,7 +283,8 @@ def test_one_item_only():
 
 @pytest.mark.usefixtures("full_epochs")
 def test_baskets_of_one_item_each():
-    model = MixtureNDPP(5, max_epochs=6, random_state=0).fit([[i % 5] for i in range(200)])
+    with pytest.warns(DataWarning, match="200 of 200 baskets hold a single item"):
+        model = MixtureNDPP(5, max_epochs=6, random_state=0).fit([[i % 5] for i in range(200)])
     law = model.law_
     assert law.size_distribution()[1] > 0.6  # five independent items: 0.41
     np.testing.assert_allclose(law.inclusion_probabilities(), 0.2, atol=0.05)

@@ -18,7 +18,7 @@ from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
 from ndpp.answers.records import Item, Map, Mission, names_of
 from ndpp.answers.search import LabelIndex
-from ndpp.errors import InvalidInputError, PrecisionError
+from ndpp.errors import PrecisionError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.law import Law
 from ndpp.linalg.size_law import tilted_law
@@ -54,9 +54,7 @@ class Prepared:
     """
 
     def __init__(self, model: Any) -> None:
-        self.law: Any = Law.of(model)
-        if self.law is None:
-            raise InvalidInputError(f"expected a kernel, a mixture or a fitted estimator; got {type(model).__name__}")
+        self.law: Any = Law.required(model)
         self._lock = threading.RLock()
 
     @classmethod

@@ -7,7 +7,7 @@ sorting, every operation is linear in the number of entries.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, overload
@@ -19,7 +19,7 @@ from ndpp._types import AnyArray, IntArray, RngLike
 from ndpp._validation import check_count, frozen
 from ndpp.baskets import files, frames
 from ndpp.baskets.frames import PathOrFile
-from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items
+from ndpp.baskets.labels import Rules, check_basket_ids, check_ids, check_labels, check_n_items, many
 from ndpp.baskets.lines import Columns, Long
 from ndpp.errors import InvalidInputError
 
@@ -234,6 +234,76 @@ class Baskets:
         return cls._trusted(*long.arrays(rules))
 
     @classmethod
+    def concat(cls, parts: Iterable[Baskets]) -> Baskets:
+        """Return the baskets of several parts, one after the other, over the union of their catalogues by label.
+
+        Ids of the first part stay as they are; labels that it lacks follow in the order of the other parts. Parts without labels must be
+        over the same number of items. Basket ids are kept if all parts have them.
+
+        Examples
+        --------
+        >>> january, february = Baskets.from_lists([["tea", "milk"]]), Baskets.from_lists([["rye", "tea"]])
+        >>> both = Baskets.concat([january, february])
+        >>> both.labels, both.to_lists()
+        (('milk', 'tea', 'rye'), [[0, 1], [1, 2]])
+        """
+        parts = list(parts)
+        if not parts or not all(isinstance(part, Baskets) for part in parts):
+            raise InvalidInputError(f"concat takes a list of Baskets, at least one; got {parts!r:.60}")
+        unnamed, sizes = sum(part.labels is None for part in parts), sorted({part.n_items for part in parts})
+        if 0 < unnamed < len(parts):
+            raise InvalidInputError(
+                f"baskets are joined by the labels of their items; {unnamed} of {len(parts)} parts have none. "
+                "Make them with labels=, or name their items with relabel."
+            )
+        if unnamed and len(sizes) > 1:
+            raise InvalidInputError(
+                f"baskets without labels are joined by item ids, so all must be over the same items; these are over {sizes}. "
+                "Make them with labels=, or with the n_items= of all."
+            )
+        place: dict[str, int] = {}
+        for name in chain.from_iterable(part.labels or () for part in parts):
+            place.setdefault(name, len(place))
+        new = [
+            np.arange(sizes[0]) if unnamed else np.array([place[x] for x in part.labels or ()], int) for part in parts
+        ]
+        n_baskets = sum(map(len, parts))
+        owner = np.repeat(np.arange(n_baskets), np.concatenate([part.sizes for part in parts]))
+        ids = [part.basket_ids for part in parts]
+        kept = None if None in ids else list(chain.from_iterable(own or () for own in ids))
+        long = Long(owner, n_baskets, np.concatenate([own[part.indices] for own, part in zip(new, parts)]), kept)
+        return cls._trusted(*long.arrays(Rules(None if unnamed else tuple(place), sizes[0] if unnamed else None)))
+
+    def relabel(self, names: Mapping[Any, str] | Callable[[Any], str]) -> Baskets:
+        """Return the baskets with other labels. Items that get the same label become one item, which a basket holds once.
+
+        ``names`` is a mapping from old labels to new ones, in which labels that it lacks stay as they are, or a function of a label.
+        Baskets without labels get some: their items are named by id. New labels are in the order of the old ones.
+
+        Examples
+        --------
+        >>> baskets = Baskets.from_lists([["milk 1l", "milk 2l"], ["milk 2l", "tea"]])
+        >>> merged = baskets.relabel({"milk 1l": "milk", "milk 2l": "milk"})
+        >>> merged.labels, merged.to_lists()
+        (('milk', 'tea'), [[0], [0, 1]])
+        >>> baskets.relabel(str.upper).labels
+        ('MILK 1L', 'MILK 2L', 'TEA')
+        """
+        old: Sequence[Any] = range(self.n_items) if self.labels is None else self.labels
+        if isinstance(names, Mapping) and len(names) and not any(name in names for name in old):
+            raise InvalidInputError(
+                f"none of {many(len(names), 'label')} to replace, such as {next(iter(names))!r}, is in the catalogue"
+            )
+        new = [names.get(name, name) for name in old] if isinstance(names, Mapping) else list(map(names, old))
+        wrong = next((i for i, name in enumerate(new) if not isinstance(name, str) or not name), None)
+        if wrong is not None:
+            raise InvalidInputError(f"a label must be a nonempty string; item {old[wrong]!r} would get {new[wrong]!r}")
+        place = {name: i for i, name in enumerate(dict.fromkeys(new))}
+        ids = np.array([place[name] for name in new], np.int64)[self.indices]
+        long = Long(np.repeat(np.arange(len(self)), self.sizes), len(self), ids, self.basket_ids)
+        return self._trusted(*long.arrays(Rules(tuple(place))))
+
+    @classmethod
     def _trusted(cls, indptr: IntArray, indices: IntArray, *others: Any) -> Baskets:
         """Return baskets of new arrays and other fields that are known to be valid."""
         made = object.__new__(cls)
@@ -242,6 +312,11 @@ class Baskets:
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of baskets and of items, by which scikit-learn takes parts as baskets."""
+        return len(self), self.n_items
 
     @property
     def sizes(self) -> IntArray:
@@ -253,6 +328,8 @@ class Baskets:
     @overload
     def __getitem__(self, key: slice | AnyArray | Sequence[int]) -> Baskets: ...
     def __getitem__(self, key: Any) -> IntArray | Baskets:
+        if isinstance(key, tuple) and key[1:] == (...,):  # as scikit-learn takes rows of what has a shape
+            key = key[0]
         if isinstance(key, (int, np.integer)):
             i = range(len(self))[key]
             return self.indices[self.indptr[i] : self.indptr[i + 1]]

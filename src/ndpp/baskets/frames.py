@@ -67,7 +67,7 @@ def from_onehot(frame: Any, basket: str | None) -> tuple[Long, list[str]]:
 
 def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
     """Return the columns of the long form in a Parquet file as a pyarrow table."""
-    pyarrow = _pyarrow("Reading Parquet")
+    pyarrow = needs_pyarrow("Reading Parquet")
     if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
         raise FileNotFoundError(f"no such file: {name}")
     try:
@@ -82,12 +82,17 @@ def read_parquet(source: PathOrFile, columns: Columns, name: str) -> Any:
 
 
 def write_parquet(target: PathOrFile, header: Sequence[str], records: Iterable[Sequence[Any]]) -> None:
-    """Write a table of integers, booleans and text, any of which may be None."""
-    pyarrow = _pyarrow("Writing Parquet")
-    kinds = {str: pyarrow.string(), bool: pyarrow.bool_()}
-    columns = list(zip(*records)) or [()] * len(header)
-    types = [kinds.get(next((type(v) for v in column if v is not None), int), pyarrow.int64()) for column in columns]
-    arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, types)]
+    """Write a table of numbers, booleans and text, any of which may be None; a column of several kinds is text."""
+    pyarrow = needs_pyarrow("Writing Parquet")
+    names = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
+    arrays = []
+    for column in list(zip(*records)) or [()] * len(header):
+        values = [value.item() if isinstance(value, np.generic) else value for value in column]
+        kinds = {type(value) for value in values if value is not None} or {int}
+        kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else str
+        if kind not in names or kind is str:
+            kind, values = str, [None if value is None else str(value) for value in values]
+        arrays.append(pyarrow.array(values, names[kind]))
     with replacing(target) if isinstance(target, (str, os.PathLike)) else nullcontext(target) as where:
         pyarrow.parquet.write_table(pyarrow.table(arrays, names=list(header)), where)
 
@@ -104,7 +109,8 @@ def _narwhals(frame: Any) -> Any:
         ) from None
 
 
-def _pyarrow(purpose: str) -> Any:
+def needs_pyarrow(purpose: str) -> Any:
+    """Return pyarrow, with Parquet; raise if it is not installed."""
     with needing("pyarrow", "data", purpose):
         import pyarrow
         import pyarrow.parquet

@@ -13,7 +13,7 @@ from ndpp._show import Table
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.draw import WALKS, Steps, WalkStart, prepare, sampler_option
-from ndpp.cli.files import Law, Source, check_output, load_kernel, load_model, require
+from ndpp.cli.files import Law, Source, check_table, load_kernel, load_model, require
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import InvalidInputError
 from ndpp.samplers.registry import WALK, Request
@@ -58,7 +58,7 @@ def evaluate(
       ndpp sample model.safetensors -n 500 | ndpp evaluate model.safetensors -
     """
 
-    check_output(output, inputs=(model, baskets, train, validation))
+    check_table(output, model, baskets, train, validation)
     require(validation is None or train is not None, "--validation is for the baselines, which need --train")
     options: dict[str, Any] = {"k": top, "holdout": holdout, "level": level, "n_boot": bootstrap, "rng": seed}
     law, source = load_model(model), Source(baskets, reading)
@@ -139,7 +139,7 @@ def diagnose(
     """
     from ndpp import diagnostics
 
-    check_output(output, inputs=(model,))
+    check_table(output, model)
     kernel = load_kernel(model, "its samples are exact, and only walks on a single kernel need a diagnosis")
     size = int(np.argmax(kernel.size_distribution()[2:])) + 2 if size is None else size
     ready: Any = prepare(walk, kernel, Request(size=size, steps=steps, start=start))

@@ -19,6 +19,7 @@ from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of
+from ndpp.baskets.frames import needs_pyarrow
 from ndpp.baskets.labels import many
 from ndpp.baskets.lines import Columns, MissingColumnError
 from ndpp.cli.options import Reading, ReadingFor
@@ -215,6 +216,13 @@ def check_output(output: Path | None, *formats: str, inputs: Sequence[str | Path
     known, suffix = (".txt", ".csv", *formats, ".json"), output.suffix.lower()
     supported = suffix in known or suffix not in OTHER_FORMATS
     require(supported, f"cannot write {suffix} files; use a name that ends in {', '.join(known)}")
+
+
+def check_table(output: Path | None, *inputs: str | Path | None) -> None:
+    """Raise if a table cannot be written to the output, or would overwrite one of the ``inputs``, before any work."""
+    check_output(output, ".parquet", inputs=inputs)
+    if output is not None and output.suffix.lower() == ".parquet":
+        needs_pyarrow("Writing Parquet")
 
 
 def require(condition: bool, message: str) -> None:

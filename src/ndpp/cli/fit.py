@@ -31,7 +31,6 @@ from ndpp.laws.mixture import Mixture
 
 Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
 """Kinds of models."""
-ESTIMATORS = {"mixture": "MixtureNDPP", "ndpp": "NDPP", "ondpp": "ONDPP", "symmetric": "SymmetricDPP"}
 SHOWN = 3
 """Missions that are named at the end."""
 PANEL = "Training (default: the estimator's own)"
@@ -132,29 +131,14 @@ def fit(
         estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
         kept = _set_aside(data, test, seed, output)
         _train(estimator, kept, held_out, part, resume=resume)
-        about = _made_with(estimator, source, kept, seed)
+        about = estimator.about()
+        about["baskets"] = {
+            "file": Path(source.name).name,
+            **about["baskets"],
+        }  # no path, so that a resumed run writes the same file
         save(estimator.law_, output, metadata=about)
         part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
-
-
-def _made_with(estimator: Any, source: Source, train: Baskets, seed: int) -> dict[str, Any]:
-    """Return how a fitted estimator was made, without times and paths, so that a resumed run writes the same file."""
-    settings = {
-        name: repr(value) if name == "init" and value is not None else value
-        for name, value in estimator.get_params().items()
-        if name not in ("checkpoint", "progress", "random_state")
-    }
-    return {
-        "model": type(estimator).__name__,
-        "baskets": {"file": Path(source.name).name, "number": len(train), "dropped": estimator.n_dropped_},
-        "seed": seed,
-        "settings": settings,
-        "epochs": estimator.n_iter_,
-        "ended": estimator.ended_,
-        "validation_log_likelihood": max(epoch["validation"] for epoch in estimator.history_),
-        "independent_log_likelihood": estimator.baseline_score_,
-    }
 
 
 def _report(output: Path, law: Law, about: dict[str, Any]) -> Report:
@@ -206,24 +190,24 @@ def _make_estimator(
 ) -> Any:
     """Return the estimator of a kind with these settings, of which None are not given."""
     with working("loading torch"):
-        from ndpp import learning
+        from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
 
         if jobs is not None:
             import torch
 
             torch.set_num_threads(jobs)
-    estimator = getattr(learning, ESTIMATORS[kind])
-    given, known = {name: value for name, value in settings.items() if value is not None}, estimator().get_params()
+    given, known = (
+        {name: value for name, value in settings.items() if value is not None},
+        ESTIMATORS[kind]().get_params(),
+    )
     for name in given:
         option = ALIASES.get(name, name).replace("_", "-")
         require(name in known, f"--{option} is not an option of --model {kind.value}")
     if (families := given.get("families", "auto")) != "auto":
         given["families"] = None if families == "none" else _families(families, data, ids=as_labels is False)
-    if "init" in given:
-        starts = {"popularity": learning.PopularityStart, "literature": learning.LiteratureStart}
-        require(given["init"] in starts, f"--init must be popularity or literature; got {given['init']!r}")
-        given["init"] = starts[given["init"]]()
-    return estimator(**given, **common, progress=True if sys.stderr.isatty() else _say)
+    init = given.get("init", "popularity")
+    require(init in STARTS, f"--init must be {' or '.join(STARTS)}; got {init!r}")
+    return make_estimator(kind, **given, **common, progress=True if sys.stderr.isatty() else _say)
 
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:

@@ -17,7 +17,7 @@ from ndpp._show import Table
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
-from ndpp.cli.files import Source, check_output, fingerprint, load_model
+from ndpp.cli.files import Source, check_table, fingerprint, load_model
 from ndpp.cli.journal import read_made_with
 from ndpp.cli.output import Report, emit
 from ndpp.laws.files import load_header
@@ -51,7 +51,7 @@ def info(
       ndpp info orders.csv --basket order_id --item product
       ndpp sample model.safetensors -n 1000 | ndpp info -
     """
-    check_output(output, inputs=(file,))
+    check_table(output, file)
     source = Source(file, reading)
     if file.endswith(".ndpp-part"):
         report = _unfinished(Path(file))

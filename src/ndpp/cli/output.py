@@ -1,4 +1,4 @@
-"""Output of results: tables for people, JSON and CSV for programs; progress on standard error."""
+"""Output of results: tables for people, JSON, CSV and Parquet for programs; progress on standard error."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rich.text import Text
 from ndpp._atomic import write_text
 from ndpp._progress import ProgressBar, progress_bar
 from ndpp._show import Table, aligned, printable, to_json
+from ndpp.baskets.frames import write_parquet
 
 NUMERIC = int | float | np.number | None
 """What is aligned to the right."""
@@ -26,7 +27,7 @@ GAP = "   "
 
 
 class Report(NamedTuple):
-    """A result: ``data`` for JSON, ``table`` for CSV, ``shown`` for people if that is another table or several, and notes."""
+    """A result: ``data`` for JSON, ``table`` for CSV and Parquet, ``shown`` for people if that is another table or several, and notes."""
 
     data: Mapping[str, Any]
     table: Table
@@ -35,10 +36,13 @@ class Report(NamedTuple):
 
 
 def emit(report: Report, output: Path | None, *, as_json: bool) -> None:
-    """Print a report or write it to a file, as JSON or CSV if its suffix says so."""
+    """Print a report or write it to a file, as JSON, CSV or Parquet if its suffix says so."""
     suffix = "" if output is None else output.suffix.lower()
     if as_json or suffix == ".json":
         text = to_json(report.data) + "\n"
+    elif suffix == ".parquet" and output is not None:
+        write_parquet(output, *report.table)
+        return
     elif suffix == ".csv":
         text = report.table.to_csv()
     elif output is None and sys.stdout.isatty():

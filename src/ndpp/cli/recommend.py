@@ -14,7 +14,7 @@ from ndpp.answers import records
 from ndpp.baskets import Baskets
 from ndpp.cli import options as o
 from ndpp.cli.deliver import Starts, Target
-from ndpp.cli.files import check_output, check_sizes, fingerprint, given_baskets, item_ids, load_model
+from ndpp.cli.files import check_sizes, check_table, fingerprint, given_baskets, item_ids, load_model
 from ndpp.cli.lists import Lists
 from ndpp.cli.output import Report, emit, progress, working
 from ndpp.inference import Ranking, Recommendations, greedy_map
@@ -65,7 +65,7 @@ def recommend(
       ndpp recommend model.safetensors -g tea --category-of categories.csv --max-per-category 2
       echo "tea" | ndpp recommend model.safetensors - --json
     """
-    check_output(output, inputs=(model, baskets, limits.candidates_file, limits.exclude_file, categories.category_of))
+    check_table(output, model, baskets, limits.candidates_file, limits.exclude_file, categories.category_of)
     law = load_model(model)
     starts = given_baskets(law, given, baskets, reading, ids=ids)
     allowed = Lists(limits, ids, reading.encoding, reading.unknown).allowed(law, categories)
@@ -119,7 +119,7 @@ def related(
       ndpp related model.safetensors bread "tomato sauce" -n 3 -o related.csv
       ndpp related model.safetensors --popular 300 --json
     """
-    check_output(output, inputs=(model,))
+    check_table(output, model)
     law = answers.Prepared(load_model(model))
     found: Sequence[Relations]
     with working("relating items"):

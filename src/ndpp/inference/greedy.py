@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """The search for the best pair reads at most this many rows of L, largest first, and this many at a time."""
 
 
-def greedy_map(kernel: Law, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
+def greedy_map(kernel: Any, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
     """Return ``size`` items of large P(S): the given ones, then, in the order chosen, the best next item each time.
 
     The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
@@ -37,7 +38,7 @@ def greedy_map(kernel: Law, size: int, *, given: Items = (), candidates: Items |
 
     Parameters
     ----------
-    kernel : LowRankKernel or Mixture
+    kernel : LowRankKernel, Mixture or fitted estimator
         The model.
     size : int
         Number of items, the given ones included.
@@ -58,6 +59,7 @@ def greedy_map(kernel: Law, size: int, *, given: Items = (), candidates: Items |
     >>> greedy_map(kernel, 2), greedy_map(kernel, 2, given=[0])
     (array([1, 2]), array([0, 1]))
     """
+    kernel = Law.required(kernel)
     rows, support = kernel.rows_of(given, "given"), kernel.support
     if check_count(size, "size") < len(rows):
         raise ImpossibleSizeError(f"size counts the given items; {len(rows)} are given, but size is {size}")
@@ -75,7 +77,7 @@ def greedy_map(kernel: Law, size: int, *, given: Items = (), candidates: Items |
             break
     if len(chosen) != size:
         raise _no_set_of(size, len(chosen), len(group))
-    return support[np.array(chosen, np.int64)]
+    return np.asarray(support[np.array(chosen, np.int64)])
 
 
 def _no_set_of(size: int, found: int, last: int) -> ImpossibleSizeError:

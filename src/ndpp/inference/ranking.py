@@ -53,12 +53,14 @@ class Ranking(StrEnum):
         """Whether scores are P(J ∪ a) / P(J), of baskets that lack one item, and not P(a | J)."""
         return self is Ranking.COMPLETION
 
-    def scores(self, law: Law, basket: Items) -> FloatArray:
+    def scores(self, law: Any, basket: Items) -> FloatArray:
         """Return the score of every item for one basket."""
+        law = Law.required(law)
         return scores_of_one(law, basket, whole=self.is_whole) / self._unit(law)
 
-    def scores_many(self, law: Law, baskets: Baskets) -> FloatArray:
+    def scores_many(self, law: Any, baskets: Baskets) -> FloatArray:
         """Return the scores of many baskets, shape (len(baskets), n_items)."""
+        law = Law.required(law)
         return scores_of_each(law, baskets, whole=self.is_whole) / self._unit(law)
 
     def _unit(self, law: Law) -> FloatArray:
@@ -101,7 +103,7 @@ class Rule(NamedTuple):
         *,
         n: int = 10,
         candidates: Items | None = None,
-        ranking: Ranking = Ranking.CONTINUATION,
+        ranking: Ranking | str = Ranking.CONTINUATION,
         damping: float = DAMPING,
         support: float | None = None,
         per_category: PerCategory | None = None,
@@ -121,7 +123,7 @@ class Rule(NamedTuple):
         if ranking is Ranking.LIFT:
             shown = unit
             allowed = allowed & (p >= (SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support))
-        return cls(law, ranking, n, allowed, unit, shown, per_category and per_category.limit(law.n_items))
+        return cls(law, ranking, n, allowed, unit, shown, per_category and per_category.limit(law, allowed))
 
     def best_for(self, basket: IntArray) -> Recommendation:
         """Return the best items for one basket."""
@@ -156,12 +158,12 @@ class Rule(NamedTuple):
 
 
 def recommend(
-    law: Law,
+    law: Any,
     basket: Items,
-    *,
     n: int = 10,
+    *,
     candidates: Items | None = None,
-    ranking: Ranking = Ranking.CONTINUATION,
+    ranking: Ranking | str = Ranking.CONTINUATION,
     damping: float = DAMPING,
     support: float | None = None,
     unknown: str = "error",
@@ -172,11 +174,12 @@ def recommend(
     By default the score is P(a | J), the probability that a basket that begins so contains the item in the end, and the order is that of
     P(a | J) / P(a)^γ with γ = ``damping``: without it, the same bestsellers would lead the lists of most baskets.
 
-    For items that go well with each other, too, continue the basket: ``greedy_map(kernel, size, given=basket)``.
+    Laws and fitted estimators have it as a method, ``model.recommend(basket)``, with the same parameters. For items that go well with each
+    other, too, continue the basket: ``greedy_map(kernel, size, given=basket)``.
 
     Parameters
     ----------
-    law : LowRankKernel or Mixture
+    law : LowRankKernel, Mixture or fitted estimator
         The model.
     basket : items
         What is in the basket: ids or labels.
@@ -184,7 +187,7 @@ def recommend(
         Number of items.
     candidates : items, optional
         The only items to recommend.
-    ranking : Ranking
+    ranking : Ranking or its name
         Whether the basket has only begun (``Ranking.CONTINUATION``) or lacks one item (``Ranking.COMPLETION``), or what goes with this
         basket in particular (``Ranking.LIFT``).
     damping : float
@@ -208,6 +211,7 @@ def recommend(
     >>> recommend(kernel, [0], n=1, ranking=Ranking.COMPLETION).scores
     array([5.])
     """
+    law = Law.required(law)
     rule = Rule.of(
         law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category
     )
@@ -216,11 +220,11 @@ def recommend(
     return rule.best(scores_of_one(law, basket, whole=rule.ranking.is_whole))
 
 
-def recommend_many(law: Law, baskets: Baskets, **options: Any) -> Recommendations[Recommendation]:
+def recommend_many(law: Any, baskets: Baskets, **options: Any) -> Recommendations[Recommendation]:
     """Return :func:`recommend` of each basket, None for baskets of probability zero: thousands of baskets in a few seconds.
 
-    The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. ``options`` are
-    those of :func:`recommend`, other than ``unknown``.
+    The result is a list that knows the ``basket_ids`` of the baskets; its ``to_frame()`` can be joined to the orders. ``law`` is a kernel,
+    a mixture or a fitted estimator, and ``options`` are those of :func:`recommend`, other than ``unknown``.
 
     Examples
     --------
@@ -229,4 +233,4 @@ def recommend_many(law: Law, baskets: Baskets, **options: Any) -> Recommendation
     >>> [best.items.tolist() for best in recommend_many(kernel, Baskets.from_lists([[0], [2]]), n=1)]
     [[1], [0]]
     """
-    return Recommendations(Rule.of(law, **options).best_of_each(baskets), baskets.ids_or_numbers)
+    return Recommendations(Rule.of(Law.required(law), **options).best_of_each(baskets), baskets.ids_or_numbers)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ndpp._show import Shown
-from ndpp._types import FloatArray, IntArray
-from ndpp._validation import check_count
+from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._validation import by_name, check_count
 from ndpp.errors import InvalidInputError
+from ndpp.laws.law import Law
 
 
 class _Items(NamedTuple):
@@ -52,7 +53,9 @@ class Recommendations(Shown, list[R | None]):
 class PerCategory(NamedTuple):
     """At most ``most`` recommendations from each category: the ranked list, without what exceeds the limit of its category.
 
-    ``category_of`` has the category of each item of the catalogue. What is in the basket does not count.
+    ``category_of`` is a mapping from labels to categories, a pandas Series with labels as its index, or an array or list with the category
+    of item 0, 1, …. Labels that the model does not know are ignored; an item that may be recommended must have a category. What is in the
+    basket does not count.
 
     Examples
     --------
@@ -60,20 +63,32 @@ class PerCategory(NamedTuple):
     >>> kernel = LowRankKernel(np.eye(4), np.diag([4.0, 3.0, 2.0, 1.0]))
     >>> recommend(kernel, [], n=3, per_category=PerCategory(["dairy", "dairy", "dairy", "bread"], 2)).items
     array([0, 1, 3])
+    >>> shelf = LowRankKernel(kernel.X, kernel.W, labels=["milk", "cream", "rye", "tea"])
+    >>> recommend(shelf, [], n=3, per_category=PerCategory({"milk": 1, "cream": 1, "tea": 2, "rye": 3}, 1)).labels
+    ('milk', 'rye', 'tea')
     """
 
-    category_of: Sequence[Hashable]
+    category_of: Mapping[Any, Hashable] | Sequence[Hashable] | Any
     most: int
 
-    def limit(self, n_items: int) -> Callable[[FloatArray], None]:
-        """Return what sets those scores of a catalogue to zero that exceed the limit; of equal scores, the smaller id counts first."""
-        if len(self.category_of) != n_items:
-            problem = f"must have a category for each of {n_items} items; got {len(self.category_of)}"
-            raise InvalidInputError(problem, argument="category_of")
+    def limit(self, law: Law, allowed: BoolArray) -> Callable[[FloatArray], None]:
+        """Return what sets scores to zero that exceed the limit; of equal ones, the smaller id counts first.
+
+        All ``allowed`` items must have a category.
+        """
+        names, known = by_name(self.category_of, law.labels, law.n_items, "category_of")
+        without = np.flatnonzero(allowed & ~known)
+        if len(without):
+            such = int(without[0]) if law.labels is None else law.labels[without[0]]
+            raise InvalidInputError(
+                f"lacks {len(without):,} of the items that may be recommended, such as {such!r}",
+                argument="category_of",
+                advice="Give each a category, or name the items to recommend with {candidates}",
+            )
         numbers: dict[Hashable, int] = {}
-        codes = np.array([numbers.setdefault(name, len(numbers)) for name in self.category_of], np.int64)
+        codes = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
         counts = np.bincount(codes)
-        place = np.arange(n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
+        place = np.arange(law.n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
         exceeds = place >= check_count(self.most, "most", least=1)
 
         def apply(scores: FloatArray) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import singledispatch
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import logsumexp
@@ -70,7 +70,7 @@ class Gains(NamedTuple):
         return Gains(self.values - change, noise, self.given._replace(M=M - np.outer(u, v / pivot)), False)
 
 
-def next_item_scores(kernel: Law, basket: Items) -> FloatArray:
+def next_item_scores(kernel: Any, basket: Items) -> FloatArray:
     """Return P(J ∪ i) / P(J), J being the basket, for every item i of the catalogue: what completes a basket that lacks one item.
 
     For a kernel this is det L_{J∪i} / det L_J = L_ii − L_iJ L_J⁻¹ L_Ji. For what else a basket that has begun will hold, see
@@ -90,7 +90,7 @@ def next_item_scores(kernel: Law, basket: Items) -> FloatArray:
     >>> next_item_scores(kernel, [0])
     array([0., 5., 1.])
     """
-    return _scores_of(kernel, basket)
+    return _scores_of(Law.required(kernel), basket)
 
 
 @singledispatch
@@ -137,7 +137,7 @@ def _measured_error(kernel: LowRankKernel, rows: IntArray, values: FloatArray) -
     return MARGIN * float(np.abs(Gains.fresh(kernel, moved).values - values).max())
 
 
-def continuation_scores(law: Law, basket: Items) -> FloatArray:
+def continuation_scores(law: Any, basket: Items) -> FloatArray:
     """Return P(a ∈ S | basket ⊆ S) for every item a of the catalogue: what else a basket that has begun will contain.
 
     Items of the basket score 0. For what completes a basket that lacks one item, see :func:`next_item_scores`.
@@ -148,29 +148,30 @@ def continuation_scores(law: Law, basket: Items) -> FloatArray:
     >>> continuation_scores(kernel, [0]).round(4)
     array([0.    , 0.8333, 0.5   ])
     """
+    law = Law.required(law)
     ids = check_items(basket, law, "basket")
-    out = law.inclusion_probabilities(given=ids)
+    out: FloatArray = law.inclusion_probabilities(given=ids)
     out[ids] = 0.0
     return out
 
 
-def next_item_scores_many(kernel: Law, baskets: Baskets) -> FloatArray:
+def next_item_scores_many(kernel: Any, baskets: Baskets) -> FloatArray:
     """Return :func:`next_item_scores` of each basket as an array of shape (len(baskets), n_items).
 
     Baskets share the products with the rows of the kernel, O(n r) per distinct item in them. Those whose L_J is close to
     singular are scored one by one.
     """
-    return scores_of_each(kernel, baskets, whole=True)
+    return scores_of_each(Law.required(kernel), baskets, whole=True)
 
 
-def continuation_scores_many(law: Law, baskets: Baskets) -> FloatArray:
+def continuation_scores_many(law: Any, baskets: Baskets) -> FloatArray:
     """Return :func:`continuation_scores` of each basket, shape (len(baskets), n_items).
 
     Kernels score all baskets in stacked products, as in :func:`next_item_scores_many`. Mixtures with shared ties do so component by
     component (``ndpp.laws.begun``), with an error of at most 1e-12 for components that are left out, and other mixtures score one
     basket after another. For the best items only, :func:`recommend_many` is several times as fast.
     """
-    return scores_of_each(law, baskets, whole=False)
+    return scores_of_each(Law.required(law), baskets, whole=False)
 
 
 def scores_of_each(law: Law, baskets: Baskets, *, whole: bool) -> FloatArray:

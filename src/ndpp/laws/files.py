@@ -32,6 +32,7 @@ from ndpp.errors import InvalidInputError
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.header import FORMAT, INDEX, MOST, NO_DIGEST, ModelHeader, Shard, bad, inside, open_model, read_raw, seal
 from ndpp.laws.kernel import LowRankKernel
+from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.tied import TiedMixture
 from ndpp.rows import FileRows, Rows, Stacked
@@ -48,19 +49,18 @@ KINDS: dict[str, type[LowRankKernel | Mixture]] = {
 """What the header calls each kind of distribution."""
 
 
-def save(
-    law: LowRankKernel | Mixture, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
-) -> None:
+def save(law: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
     """Write a kernel or mixture, with its labels and support, to a safetensors file, or to a folder of them where X is not in memory.
 
     Parameters
     ----------
-    law : LowRankKernel or Mixture
-        The kernel or mixture. Arrays keep their precision.
+    law : LowRankKernel, Mixture or fitted estimator
+        The model. Arrays keep their precision.
     path : path
         A plain file, or a folder where X is a row source; if it exists it is replaced once the new one is complete.
     metadata : mapping, optional
-        Anything JSON can hold, such as the training configuration; :func:`load_metadata` returns it.
+        Anything JSON can hold, such as the training configuration; :func:`load_metadata` returns it. For an estimator, it is by default
+        how the model was made: what ``ndpp info`` shows.
 
     Examples
     --------
@@ -70,10 +70,9 @@ def save(
     >>> load(path).n_items, load_metadata(path)
     (3, {'rank': 3})
     """
-    if not isinstance(law, (LowRankKernel, Mixture)):
-        raise InvalidInputError(
-            f"save takes a LowRankKernel or a Mixture; got {type(law).__name__}. A fitted model has `.kernel_` or `.law_`."
-        )
+    about, law = getattr(law, "about", None), Law.required(law)
+    if metadata is None and about is not None:
+        metadata = about()
     stored = {name: array for name, array in law._arrays().items() if array is not None}
     # safetensors writes memory as it is, so arrays must be in C order.
     arrays = {name: np.ascontiguousarray(array) for name, array in stored.items() if not isinstance(array, Rows)}

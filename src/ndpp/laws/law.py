@@ -48,6 +48,17 @@ class Law(ABC):
         law = getattr(model, "law_", getattr(model, "kernel_", model))
         return law if isinstance(law, Law) else None
 
+    @staticmethod
+    def required(model: Any) -> Any:
+        """Return the law of a fitted estimator, or the model itself if it is a law; raise for anything else."""
+        law = Law.of(model)
+        if law is None:
+            raise InvalidInputError(
+                f"expected a kernel, a mixture or a fitted estimator; got {type(model).__name__}",
+                advice="Call its fit first." if hasattr(model, "fit") else "",
+            )
+        return law
+
     # -- hooks ---------------------------------------------------------------------------------------------------------------
 
     @property

@@ -9,7 +9,8 @@ except ImportError as missing:
     raise MissingExtraError(missing.name or "torch", "learn", "Learning a kernel") from None
 
 from ndpp.learning.estimator import NDPP, ONDPP, SymmetricDPP
+from ndpp.learning.fitting import fit
 from ndpp.learning.mixture import MixtureNDPP
 from ndpp.learning.models import LiteratureStart, PopularityStart
 
-__all__ = ["NDPP", "ONDPP", "LiteratureStart", "MixtureNDPP", "PopularityStart", "SymmetricDPP"]
+__all__ = ["NDPP", "ONDPP", "LiteratureStart", "MixtureNDPP", "PopularityStart", "SymmetricDPP", "fit"]

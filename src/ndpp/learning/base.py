@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -20,9 +22,10 @@ from ndpp._progress import say_line
 from ndpp._types import FloatArray, Items
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
-from ndpp.errors import InvalidInputError
-from ndpp.inference import Ranking, Recommendation, recommend
+from ndpp.errors import DataWarning, InvalidInputError
+from ndpp.inference import Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
+from ndpp.learning.batches import total_weight, weighted, weights_of
 from ndpp.learning.contest import Contest
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
@@ -32,6 +35,12 @@ S = TypeVar("S")
 
 MAX_VALIDATION = 2000
 """Maximum number of baskets set aside for validation."""
+FLOOR = 1e-6
+"""In scores a basket is at least this many times as probable as under independent items."""
+NEARLY_ALL, FEW = 0.95, 20
+"""Share of baskets with a single item from which on fitting warns, if there are at least so many baskets."""
+UNTOLD = ("checkpoint", "progress", "random_state")
+"""Parameters that do not belong to how a model was made."""
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
 """Generates the constructor, from whose signature scikit-learn reads the parameters."""
@@ -72,7 +81,16 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         """Return the baskets that the model can give a probability above zero."""
         return baskets
 
-    def fit(self, X: Any, y: Any = None, *, validation: Any = None, resume: bool | PathLike = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        validation: Any = None,
+        validation_weight: Any = None,
+        resume: bool | PathLike = False,
+    ) -> Self:
         """Learn from baskets.
 
         Parameters
@@ -81,14 +99,22 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             Training baskets. Empty baskets count as well.
         y : ignored
             For compatibility with scikit-learn.
+        sample_weight : array_like of float, mapping or pandas Series, optional
+            How often each basket counts: a weight of 2 is the basket twice, 0 leaves it out, and old orders may count less than one.
+            A mapping or Series is looked up by the ids of the baskets, if they have any. Baskets set aside for validation keep theirs.
         validation : like X, optional
             Validation baskets; by default, a fraction ``validation_fraction`` of X.
+        validation_weight : like sample_weight, optional
+            How often each basket of ``validation`` counts.
         resume : bool or path
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.
         """
-        baskets = self._read(X, reset=True)
-        held_out = None if validation is None else self._read(validation, reset=False)
+        baskets = weighted(self._read(X, reset=True), sample_weight, "sample_weight")
+        held_out = None
+        if validation is not None:
+            held_out = weighted(self._read(validation, reset=False), validation_weight, "validation_weight")
+        _warn_of_odd_sizes(baskets)
         settings, shape, source = self._settings(), self._shape(baskets), self._source(resume)
         self._check_device()
         made_with = self._made_with(baskets, held_out, shape, settings)
@@ -110,8 +136,11 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             say_line(line, self.progress)
         self.ended_ = contest.train(made_with=made_with, path=self.checkpoint, progress=self.progress)
         self._keep(contest.lead)
-        self.n_dropped_ = len(baskets) - len(possible)
-        self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
+        self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)
+        self.total_weight_ = total_weight(baskets)
+        self.baseline_ = independent_items(training, weights=weights_of(training))
+        values = self.baseline_.log_likelihoods(held_out)
+        self.baseline_score_ = float(np.average(values, weights=weights_of(held_out)))
         return self
 
     def _keep(self, trained: Trainer[P]) -> None:
@@ -123,9 +152,26 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         check_is_fitted(self, "law_")
         return np.asarray(self.law_.log_probs(self._read(X, reset=False)))
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-probability of the baskets."""
-        return float(np.mean(self.score_samples(X)))
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the mean log-probability of the baskets, in which no basket counts for less than a stated floor.
+
+        The floor of a basket is log(10⁻⁶ Q(S)), Q being independent items with the frequencies of the training baskets (``baseline_``):
+        as if one basket in a million came from there. It makes the score of every model finite, so that searches can compare models that
+        call different baskets impossible. A :class:`~ndpp.errors.DataWarning` says how many baskets were below it, if any. The exact mean
+        is that of :meth:`score_samples`, −inf as soon as one basket is impossible. ``sample_weight`` is that of :meth:`fit`.
+        """
+        check_is_fitted(self, "law_")
+        baskets = weighted(self._read(X, reset=False), sample_weight, "sample_weight")
+        values = self.score_samples(baskets)
+        floors = np.log(FLOOR) + self.baseline_.log_likelihoods(baskets)
+        if n_low := int(np.sum(values < floors)):
+            warnings.warn(
+                f"{n_low:,} of {len(values):,} baskets are less probable than {FLOOR:g} times independent items, "
+                f"{int(np.sum(values == -np.inf)):,} of them impossible; they count as that in the score",
+                DataWarning,
+                stacklevel=2,
+            )
+        return float(np.average(np.maximum(values, floors), weights=weights_of(baskets)))
 
     def sample(self, n_samples: int = 1, **options: Any) -> Baskets:
         """Draw exact samples from the learned distribution; the options are those of :meth:`ndpp.LowRankKernel.sample`."""
@@ -133,10 +179,27 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         drawn: Baskets = self.law_.sample(n_samples, **options)
         return drawn
 
-    def recommend(self, basket: Items, n: int = 10, *, ranking: str = "continuation") -> Recommendation:
-        """Return the ``n`` best items for a basket of ids or labels; see :func:`ndpp.recommend`."""
+    @wraps(recommend)  # and so its signature
+    def recommend(self, basket: Items, n: int = 10, **options: Any) -> Recommendation:  # noqa: D102
         check_is_fitted(self, "law_")
-        return recommend(self.law_, basket, n=n, ranking=Ranking(ranking))
+        return recommend(self.law_, basket, n, **options)
+
+    def about(self) -> dict[str, Any]:
+        """Return how the model was made, for JSON: what :func:`ndpp.save` writes with it and ``ndpp info`` shows."""
+        check_is_fitted(self, "law_")
+        own = self.get_params(deep=False)
+        weight = {} if self.total_weight_ == self.n_baskets_ else {"weight": self.total_weight_}
+        seed = own["random_state"] if isinstance(own["random_state"], (int, np.integer)) else None
+        return {
+            "model": type(self).__name__,
+            "baskets": {"number": self.n_baskets_, "dropped": self.n_dropped_} | weight,
+            "seed": seed,
+            "settings": {name: _plain(value) for name, value in own.items() if name not in UNTOLD},
+            "epochs": self.n_iter_,
+            "ended": self.ended_,
+            "validation_log_likelihood": max(epoch["validation"] for epoch in self.history_),
+            "independent_log_likelihood": self.baseline_score_,
+        }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -248,6 +311,26 @@ def _of_matrix(estimator: Any, X: Any, *, reset: bool) -> Baskets:
         raise InvalidInputError("Negative values in data: a matrix of baskets must hold zeros and ones")
     names = getattr(estimator, "feature_names_in_", None)
     return Baskets.from_csr(sparse.csr_array(matrix), labels=None if names is None else list(map(str, names)))
+
+
+def _warn_of_odd_sizes(baskets: Baskets) -> None:
+    """Warn of data that hold nothing about which items go together, as if the wrong column had been taken for the baskets."""
+    n_filled, n_single = int(np.sum(baskets.sizes > 0)), int(np.sum(baskets.sizes == 1))
+    what = ""
+    if n_filled == 1 and n_single == 0:
+        what = f"all {len(baskets.indices):,} items are in one basket, so there is nothing to learn from"
+    elif n_filled >= FEW and n_single >= NEARLY_ALL * n_filled and baskets.n_items > 1:
+        what = f"{n_single:,} of {n_filled:,} baskets hold a single item, so there is little to learn about what goes together"
+    if what:
+        advice = "Is the column of the baskets (basket=…, or --basket) the one of the orders, with a row for each item of an order?"
+        warnings.warn(f"{what}. {advice}", DataWarning, stacklevel=3)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of a parameter as JSON can hold it."""
+    if isinstance(value, (str, int, float, list, tuple, np.ndarray, type(None))):
+        return value
+    return {str(key): entry for key, entry in value.items()} if hasattr(value, "items") else repr(value)
 
 
 def set_aside(baskets: Baskets, fraction: float, rng: np.random.Generator) -> tuple[Baskets, Baskets]:

@@ -6,14 +6,18 @@ and the padding refers to a row of zeros after the last item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ndpp._types import FloatArray, IntArray
+from ndpp._validation import by_name
 from ndpp.baskets import Baskets
+from ndpp.errors import InvalidInputError
 
 CUDA_MULTIPLE = 16
 """On a GPU, sizes of baskets are rounded up to a multiple of this."""
@@ -21,18 +25,84 @@ EVALUATED = 2000
 """Baskets whose probabilities are computed at a time."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightedBaskets(Baskets):
+    """Baskets that count ``weights`` times each, as if they were repeated. Parts of them keep their weights."""
+
+    weights: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @classmethod
+    def of(cls, baskets: Baskets, weights: FloatArray | None) -> Baskets:
+        """Return the baskets with weights, or as they are without."""
+        if weights is None:
+            return baskets
+        made = cls._trusted(baskets.indptr, baskets.indices, baskets.n_items, baskets.labels, baskets.basket_ids)
+        object.__setattr__(made, "weights", weights)
+        return made
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """The mean of the weights."""
+        return float(self.weights.mean())
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        if not isinstance(part, Baskets):
+            return part
+        return self.of(part, self.weights[key if isinstance(key, slice) or len(key) else slice(0)])
+
+
+def weighted(baskets: Baskets, weights: Any, name: str) -> Baskets:
+    """Return the baskets with their weights, without those whose weight is zero."""
+    if weights is None:
+        return baskets
+    values = np.asarray(weights) if baskets.basket_ids is None and not isinstance(weights, Mapping) else weights
+    if np.ndim(values) != 1 and not isinstance(values, Mapping):
+        raise InvalidInputError(f"must be one number per basket; got the shape {np.shape(values)}", argument=name)
+    found, has = by_name(values, baskets.basket_ids, len(baskets), name)
+    if not has.all():
+        lacking = baskets.ids_or_numbers[int(np.argmin(has))]
+        raise InvalidInputError(
+            f"lacks {np.sum(~has):,} of {len(has):,} baskets, such as {lacking!r}", argument=name,
+            advice="Give each a weight, in their order as an array, or by the ids of the baskets.",
+        )  # fmt: skip
+    array = np.asarray(found, np.float64)
+    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
+        raise InvalidInputError("must be finite numbers, at least zero and not all zero", argument=name)
+    return WeightedBaskets.of(baskets, array)[array > 0]
+
+
+def weights_of(baskets: Baskets) -> FloatArray | None:
+    """Return the weights of the baskets; None if all count once."""
+    return baskets.weights if isinstance(baskets, WeightedBaskets) else None
+
+
+def total_weight(baskets: Baskets) -> float:
+    """Return how many baskets there are, by weight."""
+    return float(np.sum(weights)) if (weights := weights_of(baskets)) is not None else len(baskets)
+
+
 class Batch(NamedTuple):
     """The items of many baskets in one flat tensor, smallest baskets first.
 
     ``blocks`` holds (start, number of baskets, size) for each size: the baskets of that size are
     ``items[start : start + number * size]``. Empty baskets have no block but count in ``n_baskets``. Padding has the id
-    n_items; ``padded`` says whether there is any.
+    n_items; ``padded`` says whether there is any. ``weights`` are those of the baskets, empty ones first, relative to the mean over all
+    baskets, of which a batch is a part; None if all count once.
     """
 
     items: torch.Tensor
     blocks: tuple[tuple[int, int, int], ...]
     n_baskets: int
     padded: bool
+    weights: torch.Tensor | None = None
+
+    def entry_weights(self) -> torch.Tensor | None:
+        """Return the weight of the basket of each entry of ``items``."""
+        if self.weights is None:
+            return None
+        sizes = torch.tensor([k for _, m, k in self.blocks for _ in range(m)], device=self.weights.device)
+        return self.weights[self.n_baskets - len(sizes) :].repeat_interleave(sizes)
 
 
 def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu", multiple: int = 1) -> Batch:
@@ -55,7 +125,10 @@ def pack(baskets: Baskets, which: IntArray, *, device: str | torch.device = "cpu
     sizes, counts = np.unique(room, return_counts=True)
     starts = np.cumsum(sizes * counts) - sizes * counts
     blocks = tuple((int(i), int(m), int(k)) for i, m, k in zip(starts, counts, sizes) if k)
-    return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices))
+    weights = None
+    if isinstance(baskets, WeightedBaskets) and (own := weights_of(chosen)) is not None:
+        weights = torch.from_numpy(own / baskets.mean_weight).to(device)
+    return Batch(torch.from_numpy(items).to(device), blocks, len(chosen), len(items) > len(chosen.indices), weights)
 
 
 def shuffled(rng: np.random.Generator, n_baskets: int, batch_size: int) -> Iterator[IntArray]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ndpp._atomic import disk_errors, replacing
 from ndpp.baskets import Baskets
 from ndpp.errors import ModelFileError
+from ndpp.learning.batches import weights_of
 
 FORMAT = "ndpp-training"
 FORMAT_VERSION = 2
@@ -73,5 +74,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def fingerprint(baskets: Baskets) -> int:
-    """Return a checksum of the baskets."""
-    return zlib.crc32(baskets.indices.tobytes(), zlib.crc32(baskets.indptr.tobytes(), baskets.n_items))
+    """Return a checksum of the baskets, and of their weights if they have any."""
+    weights = weights_of(baskets)
+    begin = baskets.n_items if weights is None else zlib.crc32(weights.tobytes(), baskets.n_items)
+    return zlib.crc32(baskets.indices.tobytes(), zlib.crc32(baskets.indptr.tobytes(), begin))

@@ -10,6 +10,7 @@ from scipy.special import logsumexp, softmax
 
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
+from ndpp.learning.batches import weights_of
 from ndpp.metrics.models import independent_items
 
 MAX_BASKETS = 100_000
@@ -50,16 +51,19 @@ def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets
     matrix, judged, average = (
         baskets.to_csr().astype(np.float32),
         validation.to_csr(),
-        independent_items(baskets).probabilities,
+        independent_items(baskets, weights=weights_of(baskets)).probabilities,
     )
+    weights = weights_of(baskets)
     columns, members = matrix.T.tocsr(), _first_members(rng, matrix, average, n_classes)
     best, best_value, bad = None, -np.inf, 0
     for _ in range(MAX_ROUNDS):
+        if weights is not None:
+            members *= np.asarray(weights, np.float32)[:, None]
         sizes = members.sum(axis=0, dtype=np.float64)
         p = ((columns @ members).T + SHRINK * average) / (sizes[:, None] + SHRINK)
         p = np.clip(p, 1e-12, 1 - 1e-9)  # memberships are in single precision
         found = Classes(np.log(p) - np.log1p(-p), np.log(sizes + 1) - np.log((sizes + 1).sum()))
-        value = logsumexp(found.joint(judged), axis=1).mean()
+        value = np.average(logsumexp(found.joint(judged), axis=1), weights=weights_of(validation))
         bad = 0 if value > best_value else bad + 1
         if value > best_value:
             best, best_value = found, value
@@ -86,7 +90,7 @@ def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape
     """
     n_classes = min(shape.n_missions, max(LEAST_CLASSES, -(-shape.n_missions // SPLIT)))
     classes = find_classes(rng, baskets, validation, n_classes)
-    average = independent_items(baskets).probabilities
+    average = independent_items(baskets, weights=weights_of(baskets)).probabilities
     bias, root = np.log(average) - np.log1p(-average), np.sqrt(average)
     left, values, right = np.linalg.svd((classes.log_odds - bias) * root, full_matrices=False)
     r = min(shape.n_factors, len(values))

@@ -158,12 +158,16 @@ class NDPP(LowRankDPP):
         The learned kernel.
     history_ : list of dict
         For each epoch: epoch, step, loss, validation (mean log-likelihood), learning_rate, seconds.
+    baseline_ : ndpp.metrics.IndependentItems
+        Independent items with the frequencies of the training baskets.
     baseline_score_ : float
-        Mean log-likelihood of the validation baskets under independent items with the frequencies of the training baskets.
+        Mean log-likelihood of the validation baskets under them.
     ended_ : str
         Why training ended: "converged", "max_epochs" or "interrupted".
-    n_iter_, n_features_in_, n_dropped_ : int
-        Number of epochs, of items, and of baskets dropped because of their size.
+    n_iter_, n_features_in_, n_baskets_, n_dropped_ : int
+        Number of epochs, of items, of baskets, and of baskets dropped because of their size.
+    total_weight_ : float
+        Sum of the weights of the baskets, their number without ``sample_weight``.
     labels_ : tuple of str or None
         Labels of the items.
 

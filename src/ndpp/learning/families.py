@@ -21,7 +21,7 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.patterns import Patterns
 from ndpp.learning import tied
-from ndpp.learning.batches import Batch, pack
+from ndpp.learning.batches import Batch, WeightedBaskets, pack, weights_of
 from ndpp.metrics.models import cosines
 
 MAX_FAMILY, N_STATES = 20, 6
@@ -38,7 +38,7 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
     """Return the family of each item, 0..F−1: average linkage of the cosines of items, in rounds that merge mutual best neighbours."""
     order = rng.permutation(len(baskets))
     baskets = baskets[np.sort(order[np.cumsum(baskets.sizes[order].astype(float) ** 2) <= MAX_PAIRS])]
-    likeness = cosines(baskets, extra=EXTRA)
+    likeness = cosines(baskets, extra=EXTRA, weights=weights_of(baskets))
     likeness.data[likeness.data < LEAST_LIKENESS / MAX_FAMILY] = 0.0
     likeness.eliminate_zeros()
     families = np.arange(baskets.n_items)
@@ -77,35 +77,37 @@ def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray
     odds = np.zeros((len(families), N_STATES))
     odds[:, 0] = 1.0
     plain = Patterns(families, states, odds, len(sizes))
-    columns = baskets.to_csr().tocsc()
+    columns, weights = baskets.to_csr().tocsc(), weights_of(baskets)
     for members in plain.members[n_single:]:
-        sets = _sets(columns, members)
+        sets, touched = _sets(columns, members)
+        own = np.ones(len(sets)) if weights is None else weights[touched]
         if len(sets) > MAX_SETS:
-            sets = sets[rng.choice(len(sets), MAX_SETS, replace=False)]
-        odds[members] = _states(rng, sets)
+            kept = rng.choice(len(sets), MAX_SETS, replace=False)
+            sets, own = sets[kept], own[kept]
+        odds[members] = _states(rng, sets, own)
     return plain.with_odds(odds)
 
 
-def _sets(columns: Any, members: IntArray) -> FloatArray:
-    """Return the non-empty sets of some items in baskets, the CSC array ``columns``, a row of zeros and ones each."""
+def _sets(columns: Any, members: IntArray) -> tuple[FloatArray, IntArray]:
+    """Return the non-empty sets of some items in baskets, the CSC array ``columns``, a row of zeros and ones each, and the baskets."""
     part = columns[:, members]
     touched, row = np.unique(part.indices, return_inverse=True)
     sets = np.zeros((len(touched), len(members)))
     sets[row, np.repeat(np.arange(len(members)), np.diff(part.indptr))] = 1.0
-    return sets
+    return sets, touched
 
 
-def _states(rng: np.random.Generator, sets: FloatArray) -> FloatArray:
+def _states(rng: np.random.Generator, sets: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the odds (items, states) of independent items, given that there is one, in each state of a mixture fitted to ``sets``."""
     m = sets.shape[1]
-    average = (sets.sum(axis=0) + 0.5) / (len(sets) + 0.5 * m)
+    average = (weights @ sets + 0.5) / (weights.sum() + 0.5 * m)
     seeds = sets[rng.choice(len(sets), N_STATES)] if len(sets) else np.ones((N_STATES, m))
     chances = np.clip(0.7 * seeds + 0.3 * average, 0.01, 0.95).T
     share = np.full(N_STATES, 1 / N_STATES)
     for _ in range(ROUNDS):
         odds = chances / (1 - chances)
         joint = sets @ np.log(odds) - np.log(np.expm1(np.log1p(odds).sum(axis=0))) + np.log(share)
-        member = softmax(joint, axis=1)
+        member = weights[:, None] * softmax(joint, axis=1)
         total = member.sum(axis=0)
         share = (total + 1) / (total + 1).sum()
         mean = (sets.T @ member + SMOOTH * average[:, None]) / (total + SMOOTH)
@@ -154,6 +156,7 @@ class FamilyData(NamedTuple):
         n_single = int((np.bincount(patterns.families, minlength=patterns.n_families) == 1).sum())
         ends = np.cumsum(np.bincount(touched.baskets, minlength=len(baskets)))
         families = Baskets._trusted(np.concatenate([[0], ends]), touched.families, patterns.n_families, None)
+        families = WeightedBaskets.of(families, weights_of(baskets))
         several = touched.families >= n_single
         own, log_q = touched.families[several], touched.sums(patterns.log_odds)[several]
         log_q -= np.log(np.expm1(patterns.log_totals))[patterns.slots[own]]
@@ -174,4 +177,5 @@ class FamilyData(NamedTuple):
         """Return the baskets as sets of states: of each family that is touched, the one in which its items are most probable."""
         ids = self.touched.indices.copy()
         ids[ids >= self.n_single] = self.n_single + self.family * self.n_states + self.log_q.argmax(axis=1)
-        return Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)
+        made = Baskets._trusted(self.touched.indptr.copy(), ids, len(patterns.states), None)
+        return WeightedBaskets.of(made, weights_of(self.touched))

@@ -29,10 +29,11 @@ from torch import Tensor
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.learning.batches import Batch, evaluated, pack
+from ndpp.learning.batches import Batch, evaluated, pack, total_weight, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.models import KernelForm, Parameters, TrainingStart, inner_matrix
 from ndpp.learning.trainer import Loss, Objective, clone
+from ndpp.metrics.models import occurrences
 
 JITTER = 1e-5
 """Added to the diagonal of G in training, so that a nearly impossible basket still has a finite gradient."""
@@ -65,9 +66,9 @@ class KernelObjective(Objective[Parameters]):
     seed: int
 
     def __post_init__(self) -> None:
-        counts = np.bincount(self.training.indices, minlength=self.training.n_items).astype(float)
-        scale = self.init.scale(counts, len(self.training))
-        rng, mean_size = np.random.default_rng([self.seed, 1]), float(self.training.sizes.mean())
+        counts, total = occurrences(self.training, weights_of(self.training)), total_weight(self.training)
+        scale = self.init.scale(counts, total)
+        rng, mean_size = np.random.default_rng([self.seed, 1]), float(counts.sum() / total)
         self.start = Parameters(*map(self._tensor, self.init.parameters(rng, self.form, scale, self.rank, mean_size)))
         self.scale, (self.n_sym, n_skew) = self._tensor(scale), self.form.columns(self.rank)
         # Every count is raised by a half, as in the scales, so that the penalty of an item that never occurs is finite.
@@ -79,6 +80,7 @@ class KernelObjective(Objective[Parameters]):
         self.rates, self.n_baskets = (1.0, self.form.skew_rate), len(self.training)
         self.generator = torch.Generator(device=self.start.X.device).manual_seed(self.seed)
         self.deviations: Tensor | None = None
+        self.validation_weights = weights_of(self.validation)
 
     def _tensor(self, values: FloatArray | Tensor) -> Tensor:
         return torch.as_tensor(values).to(self.device, self.dtype).contiguous()
@@ -92,12 +94,16 @@ class KernelObjective(Objective[Parameters]):
         shrink = X.new_ones(1) if noise is None or self.noise_scales is None else (1 + self.noise_scales**2).rsqrt()
         at = X if noise is None else (X + noise).mul_(shrink)
         above, above_X, above_A = self.log_normalizer_gradient(at, A)
+        scales, weights = self._log_scales(batch), batch.entry_weights()
+        if batch.weights is not None and weights is not None:  # every basket counts its own log Z
+            share = batch.weights.mean()
+            above, above_X, above_A, scales = share * above, above_X.mul_(share), share * above_A, weights * scales
         below, below_X, below_A = self.log_dets_gradient(at, A, batch)
         decay = self.penalties * X
         in_X = above_X.sub_(below_X, alpha=1 / batch.n_baskets).mul_(shrink).add_(decay, alpha=2.0)
         penalty, in_penalty = self.form.penalty(parameters.skew)
         in_skew = self.form.pull_back(parameters.skew, above_A - below_A / batch.n_baskets) + self.gamma * in_penalty
-        value = above - (below + self._log_scales(batch).sum()) / batch.n_baskets
+        value = above - (below + scales.sum()) / batch.n_baskets
         value = value + torch.dot(decay.view(-1), X.reshape(-1)) + self.gamma * penalty
         return Loss(value, Parameters(in_X.contiguous(), in_skew.contiguous()))
 
@@ -136,16 +142,20 @@ class KernelObjective(Objective[Parameters]):
     def log_dets_gradient(
         self, X: Tensor, A: Tensor, batch: Batch, *, jitter: float = JITTER
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return Σ_Y log det(G + jitter I) over the batch and its gradients, without the constant row scales."""
-        h, rows = self.n_sym, _rows(X, batch)
+        """Return Σ_Y log det(G + jitter I) over the batch, weighted, and its gradients, without the constant row scales."""
+        h, rows, weights = self.n_sym, _rows(X, batch), batch.entry_weights()
         total = torch.zeros((), dtype=torch.float64, device=X.device)
         SV, TB = torch.empty_like(rows[:, :h]), torch.empty_like(rows[:, h:])
         for here, G in self._minors(rows, A, batch, jitter):
             m, k, _ = G.shape
             LU, pivots, _ = torch.linalg.lu_factor_ex(G)
-            total += LU.diagonal(dim1=-2, dim2=-1).abs().log().sum()
+            logs = LU.diagonal(dim1=-2, dim2=-1).abs().log()
             identity = torch.eye(k, dtype=LU.dtype, device=LU.device).expand(m, k, k)
-            inverse = torch.linalg.lu_solve(LU, pivots, identity).to(X.dtype)
+            inverse = torch.linalg.lu_solve(LU, pivots, identity)
+            if weights is not None:
+                own = weights[here].view(m, k)[:, :1]
+                logs, inverse = own * logs, own[:, :, None] * inverse
+            total, inverse = total + logs.sum(), inverse.to(X.dtype)
             Y = rows[here].view(m, k, -1)
             SV[here] = ((inverse + inverse.mT) @ Y[..., :h]).view(m * k, -1)
             TB[here] = ((inverse - inverse.mT) @ Y[..., h:]).view(m * k, -1)

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndpp._validation import check_count
+from ndpp._validation import by_name, check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.patterns import Patterns
 from ndpp.learning.base import BasketModel, estimator, number
+from ndpp.learning.batches import weights_of
 from ndpp.learning.classes import Shape, start
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.tied import Components
 from ndpp.learning.trainer import Trainer
+from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
 """By default a component for so many occurrences of items, and at most so many components, columns of ties, and factors."""
@@ -52,10 +54,11 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         Baskets per step. By default 300, or as many as make 100 steps of a pass over the baskets.
     max_epochs : int
         Maximum number of epochs. In the second half of them the learning rate falls to a fortieth.
-    families : "auto", None or (n_items,) array_like
+    families : "auto", None, (n_items,) array_like, mapping or pandas Series
         Whether to learn a mixture over families of items, variants that are bought together, instead (:class:`ndpp.FamilyMixture`). With
         "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
-        or, if the difference is small, by one percent or more after three epochs of both. An array names the family of each item.
+        or, if the difference is small, by one percent or more after three epochs of both. An array names the family of each item; a
+        mapping or Series does so by label, and items that it lacks are alone in theirs.
     learning_rate, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
@@ -67,7 +70,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         The learned mixture: a :class:`ndpp.FamilyMixture` if families are used.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, baseline_score_, ended_, n_iter_, n_features_in_, labels_
+    history_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
         As in :class:`NDPP`.
 
     Examples
@@ -90,7 +93,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     def _shape(self, baskets: Baskets) -> Shape:
         """Return the shape, from the number of items and of their occurrences where it is not given."""
         root = math.sqrt(baskets.n_items)
-        n_missions = min(MAX_COMPONENTS, max(1, len(baskets.indices) // OCCURRENCES))
+        n_occurrences = occurrences(baskets, weights_of(baskets)).sum()
+        n_missions = min(MAX_COMPONENTS, max(1, int(n_occurrences // OCCURRENCES)))
         if self.n_missions is not None:
             n_missions = check_count(self.n_missions, "n_missions", least=1)
         rank = min(MAX_RANK, 2 * max(1, int(1.5 * root)))
@@ -105,7 +109,10 @@ class MixtureNDPP(BasketModel[Shape, Components]):
 
     def _own_settings(self, shape: Shape) -> dict[str, Any]:
         penalties = dict(zip(("penalty", "tie_penalty"), self._penalties()))
-        return shape._asdict() | penalties | {"families": np.asarray(self.families).tolist()}
+        families = self.families
+        if hasattr(families, "items"):
+            families = {str(item): str(family) for item, family in families.items()}
+        return shape._asdict() | penalties | {"families": np.asarray(families).tolist()}
 
     def _penalties(self) -> tuple[float, float]:
         return number(self.penalty, "penalty"), number(self.tie_penalty, "tie_penalty")
@@ -150,11 +157,12 @@ class MixtureNDPP(BasketModel[Shape, Components]):
                 )
             families = find_families(rng, baskets)
         else:
-            families = np.unique(np.asarray(self.families), return_inverse=True)[1].ravel()
-            if len(families) != baskets.n_items:
-                raise InvalidInputError(
-                    f"must be one per item; got {len(families)} for {baskets.n_items} items", argument="families"
-                )
+            if not np.ndim(self.families) and not hasattr(self.families, "items"):
+                raise InvalidInputError(f"must be one per item; got {self.families!r}", argument="families")
+            given, has = by_name(self.families, baskets.labels, baskets.n_items, "families")
+            numbers: dict[Any, int] = {}
+            keys = [(True, name) if known else (False, i) for i, (name, known) in enumerate(zip(given, has.tolist()))]
+            families = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         return find_patterns(rng, baskets, families) if families.max() + 1 < baskets.n_items else None
 
     def _keep(self, trained: Trainer[Components]) -> None:
@@ -165,7 +173,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
 
 def _likely(candidates: dict[str, MixtureObjective]) -> dict[str, MixtureObjective]:
     """Return the candidate under which the validation baskets are more probable, if that is plain, or else all of them."""
-    values = {name: float(goal.log_probs(goal.start).mean()) for name, goal in candidates.items()}
+    values = {name: goal.validated(goal.start) for name, goal in candidates.items()}
     best = max(values, key=lambda name: values[name])
     if values[best] - min(values.values()) < PLAIN * abs(values[best]):
         return candidates

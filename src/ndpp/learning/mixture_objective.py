@@ -17,7 +17,7 @@ from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
 from ndpp.laws.tied import TiedMixture
 from ndpp.learning import tied
-from ndpp.learning.batches import evaluated
+from ndpp.learning.batches import evaluated, total_weight, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.families import FamilyBatch, FamilyData
 from ndpp.learning.tied import Components, Expansion
@@ -52,6 +52,7 @@ class MixtureObjective(Objective[Components]):
         self.rates, self.n_baskets = (1.0,) * len(self.start), len(self.training.touched)
         self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
+        self.total, self.validation_weights = total_weight(self.training.touched), weights_of(self.validation.touched)
 
     def log_odds(self, at: Components) -> Tensor:
         """Return the log-odds of the families, shape (C, F)."""
@@ -85,11 +86,15 @@ class MixtureObjective(Objective[Components]):
         at = Components(*(tensor.detach().requires_grad_() for tensor in at))
         log_z = tied.log_normalizers(self.log_odds(at), at.X, ties)
         batch = self.training.pack(which, at.X)
-        likelihood = self.batch_log_probs(at, log_z, batch).mean() - ties.ties(at.X)
+        log_probs, weights = self.batch_log_probs(at, log_z, batch), batch.families.weights
+        if weights is None:
+            likelihood = log_probs.mean() - ties.ties(at.X)
+        else:
+            likelihood = (weights * log_probs).mean() - weights.mean() * ties.ties(at.X)
         prior = self.penalties[0] * at.factors.square().sum() + self.penalties[1] * at.X.square().sum()
         # Half an occurrence in one basket more: without it an item that never occurs would become impossible.
         prior = prior - (at.bias / 2 - F.softplus(at.bias)).sum()
-        value = prior / self.n_baskets - likelihood
+        value = prior / self.total - likelihood
         return Loss(value.detach(), Components(*torch.autograd.grad(value, at)))
 
     def log_probs(self, parameters: Components) -> FloatArray:
@@ -105,7 +110,7 @@ class MixtureObjective(Objective[Components]):
         """Raise the penalties of u and of X that should be smaller, and lower the others."""
         for i, part in enumerate(("factors", "X")):
             smaller = mean._replace(**{part: PROBE * getattr(mean, part)})
-            better = self.log_probs(smaller).mean() > value
+            better = self.validated(smaller) > value
             self.penalties[i] = max(self.least[i], self.penalties[i] * (RAISE if better else 1 / RAISE))
 
     def law(self, parameters: Components, labels: tuple[str, ...] | None) -> Mixture:

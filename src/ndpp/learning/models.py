@@ -161,7 +161,7 @@ class TrainingStart(ABC):
     """The row scales, and the initial parameters."""
 
     @abstractmethod
-    def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
+    def scale(self, counts: FloatArray, n_baskets: float) -> FloatArray:
         """Return s_i for items that occur ``counts`` times."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class PopularityStart(TrainingStart):
 
     spread: float = 0.1
 
-    def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
+    def scale(self, counts: FloatArray, n_baskets: float) -> FloatArray:
         """Return the square root of the odds."""
         return np.sqrt((counts + 0.5) / (n_baskets + 0.5 - counts))
 
@@ -204,7 +204,7 @@ class PopularityStart(TrainingStart):
 class LiteratureStart(TrainingStart):
     """No scaling; V, B ~ U(0, 1), D ~ N(0, 1), σ = exp(N(0, 1)), as in the published experiments."""
 
-    def scale(self, counts: FloatArray, n_baskets: int) -> FloatArray:
+    def scale(self, counts: FloatArray, n_baskets: float) -> FloatArray:
         """Return ones."""
         return np.ones(len(counts))
 

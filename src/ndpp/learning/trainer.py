@@ -81,6 +81,8 @@ class Objective(ABC, Generic[P]):
     """Learning rate of each tensor, relative to that of training."""
     n_baskets: int
     rank: int
+    validation_weights: FloatArray | None = None
+    """How often each validation basket counts, if not once."""
 
     @abstractmethod
     def loss(self, at: P, which: IntArray, step: int) -> Loss[P]:
@@ -89,6 +91,10 @@ class Objective(ABC, Generic[P]):
     @abstractmethod
     def log_probs(self, parameters: P) -> FloatArray:
         """Return log P of each validation basket."""
+
+    def validated(self, parameters: P) -> float:
+        """Return the mean of :meth:`log_probs`, weighted."""
+        return float(np.average(self.log_probs(parameters), weights=self.validation_weights))
 
     @abstractmethod
     def law(self, parameters: P, labels: tuple[str, ...] | None) -> Law:
@@ -186,7 +192,7 @@ class Trainer(Generic[P]):
     def validate(self) -> float:
         """Return the mean validation log-likelihood of the running mean; keep the mean if it is the best so far."""
         mean = self.objective.finish(self.mean)
-        value = float(self.objective.log_probs(mean).mean())
+        value = self.objective.validated(mean)
         if value > self.best_value:
             self.best, self.best_value = mean, value
         return value

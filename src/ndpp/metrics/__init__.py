@@ -20,6 +20,7 @@ from ndpp.metrics.models import (
 )
 from ndpp.metrics.ranking import (
     hit_rate_at,
+    hit_rate_scorer,
     mean_percentile_rank,
     mean_reciprocal_rank,
     ndcg_at,
@@ -37,6 +38,7 @@ __all__ = [
     "compare_models",
     "ease",
     "hit_rate_at",
+    "hit_rate_scorer",
     "independent_items",
     "independent_margins",
     "item_item_cosine",

@@ -67,8 +67,12 @@ class ItemWeights:
         return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
 
-def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> IndependentItems:
+def independent_items(
+    baskets: Baskets, *, smoothing: float = 0.5, weights: FloatArray | None = None
+) -> IndependentItems:
     """Fit independent items to baskets: p = (count + s)/(n_baskets + 2s), where s is ``smoothing``.
+
+    Baskets count as often as their ``weights`` say, by default once.
 
     Examples
     --------
@@ -80,8 +84,14 @@ def independent_items(baskets: Baskets, *, smoothing: float = 0.5) -> Independen
     """
     if not smoothing > 0:
         raise InvalidInputError(f"smoothing must be positive, or unseen items would be impossible; got {smoothing}")
-    counts = np.bincount(baskets.indices, minlength=baskets.n_items).astype(np.float64)
-    return IndependentItems((counts + smoothing) / (len(baskets) + 2 * smoothing))
+    total = len(baskets) if weights is None else float(weights.sum())
+    return IndependentItems((occurrences(baskets, weights) + smoothing) / (total + 2 * smoothing))
+
+
+def occurrences(baskets: Baskets, weights: FloatArray | None = None) -> FloatArray:
+    """Return how often each item occurs in baskets, which count as often as their ``weights`` say."""
+    each = None if weights is None else np.repeat(weights, baskets.sizes)
+    return np.bincount(baskets.indices, each, baskets.n_items).astype(np.float64)
 
 
 def independent_margins(kernel: LowRankKernel | Mixture) -> IndependentItems:
@@ -109,10 +119,12 @@ def item_item_cosine(baskets: Baskets) -> ItemWeights:
     return ItemWeights(cosines(baskets))
 
 
-def cosines(baskets: Baskets, *, extra: float = 0.0) -> Any:
+def cosines(baskets: Baskets, *, extra: float = 0.0, weights: FloatArray | None = None) -> Any:
     """Return the cosines of all pairs of items, with ``extra`` added to the counts of items, as a CSR array."""
-    counts = np.bincount(baskets.indices, minlength=baskets.n_items) + extra
+    counts = occurrences(baskets, weights) + extra
     scaled = baskets.to_csr().astype(np.float64) @ sparse.diags_array(1 / np.sqrt(np.maximum(counts, 1)))
+    if weights is not None:
+        scaled = sparse.diags_array(np.sqrt(weights)) @ scaled
     similarity = sparse.csr_array(scaled.T @ scaled)
     similarity.setdiag(0.0)
     similarity.eliminate_zeros()

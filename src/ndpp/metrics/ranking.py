@@ -8,6 +8,7 @@ the same items for all models and all metrics.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.special import digamma
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_choice, check_count
 from ndpp.baskets import Baskets
+from ndpp.laws.law import Law
 from ndpp.metrics.estimates import Bootstrap, Estimate, Resampling, mean_estimate
 from ndpp.metrics.models import check_baskets, scores
 
@@ -99,6 +101,32 @@ def hit_rate_at(kernel: Any, baskets: Baskets, k: int = 10, **options: Unpack[Ra
     """
     k = check_count(k, "k", least=1)
     return _mean_over_ranks(f"hit rate@{k}", lambda ranks: ranks.in_top(k), kernel, baskets, **options)
+
+
+def hit_rate_scorer(k: int = 10, *, rng: int = 0) -> Callable[..., float]:
+    """Return :func:`hit_rate_at` as ``scoring=`` of scikit-learn's searches, with baskets of an impossible rest as misses.
+
+    The same items are held out for all models, as ``rng`` says.
+
+    Examples
+    --------
+    >>> from ndpp.metrics import independent_items
+    >>> baskets = Baskets.from_lists([[0, 1], [0, 2], [0, 1]])
+    >>> hit_rate_scorer(1)(independent_items(baskets), baskets)
+    0.6666666666666666
+    """
+    return partial(_hit_rate, k=check_count(k, "k", least=1), rng=rng)
+
+
+def _hit_rate(model: Any, X: Any, y: Any = None, *, k: int, rng: int) -> float:
+    """Return the share of hits; X is whatever an estimator takes."""
+    law = Law.of(model)
+    if law is not None and hasattr(X, "shape") and not isinstance(X, Baskets):
+        X = Baskets.from_csr(X, labels=law.labels)
+    elif law is not None and not isinstance(X, Baskets):
+        X = Baskets.from_lists(X, n_items=law.n_items, labels=law.labels)
+    hits = held_out_ranks(model, hold_out(X, np.random.default_rng(rng))).in_top(k)
+    return float(np.maximum(hits, 0.0).mean()) if len(hits) else 0.0
 
 
 def mean_reciprocal_rank(kernel: Any, baskets: Baskets, **options: Unpack[Ranking]) -> Estimate:
