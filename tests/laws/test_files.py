@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import families
+import mixtures
 import only_posix
 from kernels import AWKWARD, Case
 from ndpp._atomic import HOST, check_writable, sweep
@@ -25,6 +27,7 @@ from ndpp.laws import files as model_files
 from ndpp.laws.header import NO_DIGEST, digest, seal
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.tied import TiedMixture
 
 
 def kernel_of(dtype: type = np.float64, *, order: str = "C", labels: bool = False) -> LowRankKernel:
@@ -384,3 +387,30 @@ def test_whether_a_file_can_be_written_is_tried_beside_it(tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
     with pytest.raises(FileNotFoundError, match="no such folder/x"):
         check_writable(tmp_path / "no such folder" / "x")
+
+
+@pytest.mark.parametrize("kind", ["items", "families"])
+def test_a_prepared_mixture_answers_from_its_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It is the same distribution, and what its first answers need comes from the file."""
+    law = mixtures.tied("several", "generic") if kind == "items" else families.law_of("several")
+    model_files.save(law.prepared(), tmp_path / "prepared.safetensors")
+    found = model_files.load(tmp_path / "prepared.safetensors")
+    assert model_files.load_header(tmp_path / "prepared.safetensors").format_version == 5
+    monkeypatch.setattr(TiedMixture, "_rounding", lambda *_: pytest.fail("N was computed again"))
+    assert np.array_equal(found.touched._state.N, law.touched._state.N)
+    for size in (None, 3):
+        assert found.sample(20, given=[1], size=size, rng=0) == law.sample(20, given=[1], size=size, rng=0)
+    assert np.allclose(found.inclusion_probabilities(given=[0]), law.inclusion_probabilities(given=[0]), atol=1e-12)
+    monkeypatch.undo()
+    rest = found.condition([2])
+    assert not rest._kept  # another mixture has other components
+    assert np.allclose(rest.inclusion_probabilities(), law.condition([2]).inclusion_probabilities(), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["marginals", "rounding", "size_moments"])
+def test_a_prepared_mixture_with_other_arrays_is_refused(name: str, tmp_path: Path):
+    law = mixtures.tied("several", "generic").prepared()
+    law._kept = {**law._kept, name: law._kept[name][..., :-1]}
+    model_files.save(law, tmp_path / "wrong.safetensors")
+    with pytest.raises(ModelFileError, match=f"{name} should be"):
+        model_files.load(tmp_path / "wrong.safetensors")

@@ -84,7 +84,7 @@ def test_components_without_weight_are_no_mixture():
 def test_normalizers_at_hand(tmp_path):
     """They are kept in the file, and nothing is computed anew."""
     mixture = tied("several", "generic")
-    prepared = mixture.prepared()
+    prepared = mixture.normalized()
     baskets = Baskets.from_lists(oracles.subsets(N), n_items=N)
     assert np.array_equal(prepared.log_probs(baskets), mixture.log_probs(baskets))
     ndpp.save(prepared, tmp_path / "prepared.safetensors")

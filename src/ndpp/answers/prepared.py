@@ -21,18 +21,20 @@ from ndpp.answers.search import LabelIndex
 from ndpp.errors import PrecisionError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.law import Law
+from ndpp.laws.shared import SharedTies
 from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
 from ndpp.samplers.exact.node_route import NodesRoute, State
 from ndpp.samplers.exact.routes import Unfinished
+from ndpp.samplers.shared import prepare_components
 
 T = TypeVar("T")
 MISSIONS, TYPICAL = 12, 12
 """Missions for reading, and items by which each is described."""
 MAPPED = 300
 """Items of a map."""
-MEMORY = 128 * 2**20
+MEMORY = 2**30
 """Most bytes of matrices that the sampler of a model keeps."""
 
 
@@ -134,6 +136,11 @@ class Prepared:
         return draw_map(self.law, self.inclusions, MAPPED)
 
     # -- draws ---------------------------------------------------------------------------------------------------------------
+
+    def prepare_components(self) -> None:
+        """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
+        if isinstance(self.law, SharedTies):
+            prepare_components(self.law, MEMORY)
 
     def draw(
         self,

@@ -23,13 +23,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     epilog="[bold]ndpp COMMAND --help[/] shows examples. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 or 143 interrupted.",
 )
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    panel: {command.__name__.removesuffix("_"): command for command in commands}
-    for panel, commands in {
-        "Models": (fit.fit, info.info, recommend.related, report.report, evaluate.evaluate, evaluate.diagnose),
-        "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
-        "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
-    }.items()
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Models": (
+        fit.fit,
+        info.info,
+        recommend.related,
+        report.report,
+        evaluate.evaluate,
+        evaluate.diagnose,
+        serve.prepare,
+    ),
+    "Baskets": (draw.sample, draw.complete, recommend.recommend, recommend.map_, serve.serve),
+    "Experiments": (experiments.demo, experiments.reproduce, experiments.bench),
+}
+COMMANDS = {
+    panel: {command.__name__.removesuffix("_"): command for command in commands} for panel, commands in PANELS.items()
 }
 """The commands by panel of the help page and by name."""
 NO_ARGUMENTS = ("demo", "bench")

@@ -1,4 +1,4 @@
-"""``ndpp serve``: a page and a service for one model."""
+"""``ndpp serve``: a page and a service for one model; ``ndpp prepare`` makes it start sooner."""
 
 from __future__ import annotations
 
@@ -9,10 +9,37 @@ from typing import Annotated
 import typer
 
 from ndpp.cli import options as o
-from ndpp.cli.files import load_model
+from ndpp.cli.files import check_output, load_model
+from ndpp.cli.guard import say
+from ndpp.cli.output import working
 from ndpp.errors import InvalidInputError, MissingExtraError, ModelFileError
+from ndpp.laws.files import load_metadata, save
+from ndpp.laws.shared import SharedTies
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def prepare(
+    model: o.Model, output: Annotated[Path, o.file("The model file to write.", "--output", "-o", show_default=False)]
+) -> None:
+    """Write a model with what its first answers would have to compute, so that a service answers as soon as it has read the file.
+
+    The model is the same; a mixture of 400 missions of rank 128 grows by 52 MB.
+
+    \b
+    Example:
+      ndpp prepare model.safetensors -o served.safetensors
+    """
+    check_output(output, ".safetensors", inputs=(model,))
+    law = load_model(model)
+    if not isinstance(law, SharedTies):
+        raise InvalidInputError(
+            "mixtures with shared ties, which ndpp fit learns, are prepared; a single kernel needs nothing"
+        )
+    with working("Preparing the components"):
+        prepared = law.prepared()
+    save(prepared, output, metadata=load_metadata(model))
+    say(f"Saved {output}, {output.stat().st_size / 1e6:.0f} MB. It is used like the model: ndpp serve {output}")
 
 
 def serve(

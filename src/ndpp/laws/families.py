@@ -31,7 +31,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled, touch_weights
 from ndpp.laws.precision import say_precision
-from ndpp.laws.shared import SharedTies
+from ndpp.laws.shared import KEPT, SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.sizes import STEP, SizeLaw, Tilted
 
@@ -80,8 +80,12 @@ class FamilyMixture(SharedTies):
     """
 
     parametrisation = "families"
-    stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights"}
-    format_version = 4
+    stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights", *KEPT}
+
+    @property
+    def format_version(self) -> int:
+        """The first version of the file format that holds such a mixture."""
+        return max(4, super().format_version)
 
     def __init__(
         self, odds: Any, item_odds: Any, families: Any, states: Any, X: Any, W: Any, weights: Any, *,
@@ -112,7 +116,9 @@ class FamilyMixture(SharedTies):
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], header: ModelHeader) -> FamilyMixture:
         weights, magnitudes = arrays.pop("component_weights"), arrays.pop("weights", None)
-        return cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
+        kept = {name: arrays.pop(name) for name in KEPT if name in arrays}
+        made = cls(**arrays, weights=weights, magnitudes=magnitudes, names=header.names, labels=header.labels)
+        return made._keep(kept)
 
     def __repr__(self) -> str:
         return f"<FamilyMixture of {len(self.weights)} components over {self.n_items} items in {self.base.n_items} families>"
@@ -186,7 +192,9 @@ class FamilyMixture(SharedTies):
     @cached_property
     def touched(self) -> TiedMixture:
         """The distribution of the families that a set touches."""
-        return self.tilted(0.0)
+        found = self.tilted(0.0)
+        found._kept = self._kept
+        return found
 
     def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
         """Return :attr:`touched` with item odds ρ r, one ρ for all components or one for each; of some components, with equal weights."""

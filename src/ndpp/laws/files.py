@@ -1,11 +1,11 @@
 """Kernels and mixtures on disk: a safetensors file with arrays, and JSON metadata in its header.
 
 A kernel ("xw") is X, W and, where they matter, support, weights and background. A mixture with shared ties ("tied") is its base, odds,
-component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well; any other mixture
-("mixture") has the arrays of component c under names such as "0.X". The header carries ``format`` ("ndpp-kernel"), ``format_version``,
-``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of components, whatever the caller adds, such as the
-training configuration, and a digest of all of this (:mod:`ndpp.laws.header`). Nothing is ever unpickled, and nothing outside the folder of
-a model is read. A file is replaced whole or not at all.
+component_weights and perhaps log_normalizers; one over families ("families") has item_odds, families and states as well. Both may have
+what ``mixture.prepared()`` adds. Any other mixture ("mixture") has the arrays of component c under names such as "0.X". The header carries
+``format`` ("ndpp-kernel"), ``format_version``, ``parametrisation``, ``ndpp_version``, a CRC-32 of the arrays, the labels, the names of
+components, whatever the caller adds, such as the training configuration, and a digest of all of this (:mod:`ndpp.laws.header`). Nothing
+is ever unpickled, and nothing outside the folder of a model is read. A file is replaced whole or not at all.
 
 A kernel whose X is not in memory (:mod:`ndpp.rows`) becomes a folder: X in shards, and ``kernel.safetensors`` with all the
 rest (``format_version`` 2). Loading checks the shards and leaves X in them.

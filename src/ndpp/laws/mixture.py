@@ -61,11 +61,15 @@ class Mixture(Law):
 
     parametrisation = "mixture"
     stored = {"component_weights", "{c}.X", "{c}.W"}, {"{c}.support", "{c}.weights", "{c}.background"}
-    format_version = 3
     _memory = MEMORY
     _components: tuple[LowRankKernel, ...]
     _make_tied: ClassVar[Callable[..., Mixture]]
     """The class of mixtures with shared ties, which builds on this one; ``ndpp/laws/__init__.py`` connects it."""
+
+    @property
+    def format_version(self) -> int:
+        """The first version of the file format that holds such a mixture."""
+        return 3
 
     def __init__(
         self, components: Sequence[LowRankKernel], weights: Any, *, names: Sequence[str] | None = None

@@ -27,7 +27,7 @@ from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
-from ndpp.laws.shared import SharedTies
+from ndpp.laws.shared import KEPT, SharedTies
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS, rounding_of
 from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
@@ -42,12 +42,12 @@ BLOCK_ENTRIES = 2**21
 
 
 class _State(NamedTuple):
-    """A_c and N_c, shape (C, r, r), log Z_c, and an estimate of its rounding error."""
+    """N_c, shape (C, r, r), log Z_c, an estimate of its rounding error, and A_c, if it was computed."""
 
-    A: FloatArray
     N: FloatArray
     log_z: FloatArray
     errors: FloatArray
+    A: FloatArray | None
 
 
 class TiedMixture(SharedTies):
@@ -60,11 +60,11 @@ class TiedMixture(SharedTies):
     base : LowRankKernel
         The kernel I + X W Xᵀ: the ties, with an odds of one for every item.
     known : (C,) array, optional
-        log Z_c of each component, if they were computed before; see :meth:`prepared`.
+        log Z_c of each component, if they were computed before; see :meth:`normalized`.
     """
 
     parametrisation = "tied"
-    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers"}
+    stored = {"X", "W", "odds", "component_weights"}, {"support", "weights", "log_normalizers", *KEPT}
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class TiedMixture(SharedTies):
         base = LowRankKernel._from_arrays({**arrays, "background": np.ones(header.n_items)}, header)
         odds = check_odds(arrays["odds"], "odds", of=("component", "item"))
         options = {"names": header.names, "log_normalizers": arrays.get("log_normalizers")}
-        return cls(odds, base, arrays["component_weights"], **options)
+        return cls(odds, base, arrays["component_weights"], **options)._keep(arrays)
 
-    def prepared(self) -> TiedMixture:
+    def normalized(self) -> TiedMixture:
         """Return the same mixture with log Z_c at hand. Files keep them, so that scores need not wait for them. O(C n r²)."""
         return TiedMixture(self.odds, self.base, self.weights, names=self.names, log_normalizers=self.log_normalizers())
 
@@ -113,11 +113,21 @@ class TiedMixture(SharedTies):
 
     @cached_property
     def _state(self) -> _State:
+        if self._kept:
+            N, log_z, errors = (self._kept[name] for name in KEPT[:3])
+            return _State(N, log_z, errors, None)
         log_ones, A = self._sums(0.0)
         system = self._system(A)
         inverse = np.asarray(np.linalg.inv(system), np.float64)
         errors = self._rounding(A, system, inverse)
-        return _State(A, self.core @ inverse, log_ones + _log_dets(system), errors)
+        return _State(self.core @ inverse, log_ones + _log_dets(system), errors, A)
+
+    def sums(self, which: Any = slice(None)) -> FloatArray:
+        """Return A_c of some components."""
+        if self._state.A is not None:
+            return np.asarray(self._state.A[which])
+        odds = self.odds[which]
+        return TiedMixture(odds, self.base, np.full(len(odds), 1 / len(odds)))._sums(0.0)[1]
 
     def _rounding(self, A: FloatArray, system: FloatArray, inverse: FloatArray) -> FloatArray:
         """Estimate the error of log det(I + A W): that of the elimination, and tr (I + A W)⁻¹ A δW with rounding errors δW."""
@@ -278,7 +288,7 @@ class TiedMixture(SharedTies):
         if Z is None or solved is None:
             return np.zeros(self._forms.shape)
         rest = solved.T @ (W + W.T) @ solved / 2  # Zᵀ T Z
-        return self._quadratic_forms(Z.T @ self._state.A @ Z + rest) - self._forms
+        return self._quadratic_forms(Z.T @ self.sums() @ Z + rest) - self._forms
 
     # -- mixtures again ------------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class MixtureObjective(Objective[Components]):
             return FamilyMixture(odds, own.odds, own.families, own.states, X, W, weights, labels=labels)
         mixture = Mixture.tied(odds, X, W, weights, labels=labels)
         assert isinstance(mixture, TiedMixture)  # for the type checker: `tied` is declared to return a Mixture
-        return mixture.prepared()
+        return mixture.normalized()
 
     def narrower(self) -> MixtureObjective | None:
         """Return the same objective with half the columns of X."""

@@ -16,7 +16,7 @@ sets are mostly too large have a small b_c, and are hardly ever proposed. R is t
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ive
@@ -49,8 +49,8 @@ MOST_REMOVED = 64
 """Most items that are given or wanted for which there are bounds."""
 N_NODES = 128
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
-UNLIKELY = 1e-4
-"""Components that are proposed less often than this are not tilted."""
+UNSEEN = 0.1
+"""Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
 LIKELY = 1e-3
 """Components that are proposed less often than this do not matter to the mean number of proposals."""
 
@@ -63,47 +63,63 @@ def store_of(mixture: SharedTies, memory: int) -> Store:
     return store
 
 
-class Tilted(NamedTuple):
-    """A mixture whose components are tilted, each to its rung, and weighed for sets of one size.
+def prepare_components(mixture: SharedTies, memory: int) -> None:
+    """Prepare what draws from the components, the most probable first, within half of the memory; the other half is for sizes."""
+    store = store_of(mixture, memory)
+    for c in np.argsort(-mixture.weights, kind="stable").tolist():
+        if store.unions.n_bytes > memory // 2:
+            return
+        store.union(c, 0)
 
-    ``touched`` is that of its rows; ``log_ratio`` is log w_c Z_c(ρ_c) / Z_c ρ_c^(−left), minus the ``variance`` of |R|, with the
-    sums of its largest terms as in :func:`_with_least`, and ``log_totals`` (M + 1, C), for families, log Π (1 + ρ_c r) of their states.
+
+class Tilted:
+    """A mixture whose components are tilted, each to its rung, and weighed for sets of one size; they are computed when first looked at.
+
+    ``log_ratio`` is log w_c Z_c(ρ_c) / Z_c ρ_c^(−left), ``log_totals`` (M + 1, C), for families, log Π (1 + ρ_c r) of their states, and
+    ``lone`` −v as in :meth:`Store.bounds`, with the sums of its largest terms as in :func:`_with_least`.
     """
 
-    mixture: SharedTies
-    rungs: IntArray
-    touched: TiedMixture
-    log_ratio: FloatArray
-    variance: tuple[FloatArray, FloatArray]
-    log_totals: FloatArray | None
-
-    @classmethod
-    def of(cls, mixture: SharedTies, rungs: IntArray, left: int) -> Tilted:
-        """Tilt the components of a mixture, each to its rung."""
-        log_tilt, log_totals = rungs * RUNG, None
+    def __init__(self, mixture: SharedTies, rungs: IntArray, left: int) -> None:
+        self.mixture, self.rungs, log_tilt, r = mixture, rungs, rungs * RUNG, mixture.touched.base.rank
         log_rows = mixture.log_rows(log_tilt)
-        touched = TiedMixture(np.expm1(log_rows.clip(0.0, MOST_LOG)), mixture.touched.base, mixture.weights)
+        self.odds, self.log_rows = np.expm1(log_rows.clip(0.0, MOST_LOG)), log_rows.sum(axis=1)
+        self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * log_rows))
+        self._log_units = mixture._log_weights - mixture.log_normalizers() - left * log_tilt
+        self.log_ratio = self._log_units.copy()
+        self.N, self.errors, self.is_known = (
+            np.empty((len(rungs), r, r)),
+            np.zeros(len(rungs)),
+            np.zeros(len(rungs), bool),
+        )
+        self.log_totals = None
         if isinstance(mixture, FamilyMixture):
             totals = mixture.patterns.log_totals_at(np.exp(log_tilt))
-            log_totals = np.vstack([totals, np.zeros((1, len(rungs)))])
-        log_z = touched.log_normalizers() + (log_rows - np.log1p(touched.odds)).sum(axis=1)
-        log_ratio = mixture._log_weights + log_z - mixture.log_normalizers() - left * log_tilt
-        lone = mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * log_rows)
-        return cls(mixture, rungs, touched, log_ratio, _with_least(-lone), log_totals)
+            self.log_totals = np.vstack([totals, np.zeros((1, len(rungs)))])
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all arrays."""
-        return n_bytes_of((self.touched.odds, self.touched._state, self.variance, self.log_ratio)) + n_bytes_of(
-            () if self.log_totals is None else self.log_totals
-        )
+        arrays = self.odds, self.N, self.lone, self.log_ratio
+        return n_bytes_of(arrays if self.log_totals is None else (*arrays, self.log_totals))
+
+    def _know(self, which: IntArray) -> None:
+        """Compute N_c and Z_c of these components. O(n r²) each."""
+        new = which[~self.is_known[which]]
+        if len(new):
+            ties = TiedMixture(self.odds[new], self.mixture.touched.base, np.full(len(new), 1 / len(new)))
+            state = ties._state
+            self.N[new], self.errors[new] = state.N, state.errors
+            change = state.log_z + self.log_rows[new] - np.log1p(ties.tilted_odds(0.0)).sum(axis=1)
+            self.log_ratio[new] = self._log_units[new] + change  # the same, if two threads do it
+            self.is_known[new] = True
 
     def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
         """Return log w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c of some components, for given items J and sets of k items, |J| of them given."""
-        ties, (rows, out) = self.touched, self._within_rows(ids, which)
+        self._know(which)
+        base, (rows, out) = self.mixture.touched.base, self._within_rows(ids, which)
         out = out + self.log_ratio[which] - len(ids) * self.rungs[which] * RUNG
-        forms = pair_forms(ties._state.N, which, ties.base.q_rows(ties.base.rows_of(rows)))
-        contained, errors, _ = started(forms, ties.odds[np.ix_(which, rows)], 10 * ties._state.errors[which])
+        forms = pair_forms(self.N, which, base.q_rows(base.rows_of(rows)))
+        contained, errors, _ = started(forms, self._odds(which, rows), 10 * self.errors[which])
         say_precision(float(posteriors((out + contained)[None], errors[None])[1][0]), "probabilities given these items")
         return np.asarray(np.where((errors < np.inf) & ~np.isnan(out), out + contained, -np.inf))
 
@@ -122,14 +138,18 @@ class Tilted(NamedTuple):
             top = logs.max(axis=1, keepdims=True)
             top[top == -np.inf] = 0.0
             total = (mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1)
-            within = np.log(total) + top[:, 0] - np.log(self.touched.odds[np.ix_(which, one.families)].T)
+            within = np.log(total) + top[:, 0] - np.log(self._odds(which, one.families).T)
         return one.families, within.sum(axis=0)
+
+    def _odds(self, which: IntArray, items: IntArray) -> FloatArray:
+        """Return the odds of the rows of some items, or families, in some components."""
+        return np.asarray(self.odds[np.ix_(which, self.mixture.touched.base.rows_of(items))])
 
     def bounds(self, n_without: int) -> FloatArray:
         """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`Store.bounds`."""
         if n_without > MOST_REMOVED:
             return np.ones(len(self.rungs))
-        minus, removed = self.variance
+        minus, removed = self.lone
         return np.asarray(ive(0, (removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
 
 
@@ -190,7 +210,7 @@ class Store:
 
     def tilted(self, left: int) -> Tilted:
         """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
-        return self.unions.remember(("tilted", left), lambda: Tilted.of(self.mixture, self._rungs(left), left))
+        return self.unions.remember(("tilted", left), lambda: Tilted(self.mixture, self._rungs(left), left))
 
     @cached_property
     def _log_means(self) -> dict[float, FloatArray]:
@@ -199,13 +219,15 @@ class Store:
 
     def _means_alone(self, wanted: float) -> tuple[FloatArray, FloatArray]:
         """Return log ρ and the means of |R| under it, derivatives of log E ρ^|R|, from below to above the wanted mean if there are any."""
-        known, log_rows, most = self._log_means, self.mixture.log_rows, np.minimum(wanted, self.mixture.largest - 0.3)
+        known, log_rows = dict(self._log_means), self.mixture.log_rows
+        most = np.minimum(wanted, self.mixture.largest - 0.3)
         while True:
             grid = np.array(sorted(known))
             means = np.diff([known[x] for x in grid.tolist()], axis=0) / np.diff(grid)[:, None]
             is_short = (means[0] > max(wanted, 0.3)).any(), grid[-1] == 0 or (means[-1] < most).any()
             more = [x for x, short in zip((grid[0], grid[-1] or 0.35), is_short) if short and abs(x) < MOST_TILT]
             if not more:
+                vars(self)["_log_means"] = known  # a new one, as threads may read the old one
                 return (grid[1:] + grid[:-1]) / 2, means
             for x in np.clip(2 * np.array(more), -MOST_TILT, MOST_TILT).tolist():
                 known[x] = (log_rows(x) - log_rows(0.0)).sum(axis=1)
@@ -336,15 +358,17 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
     bounds, chances = store.bounds(left, len(ids)), _size_chances(mean, variance, left)
     weights = posterior * bounds
     if posterior @ chances < COMMON * weights.sum():
-        # Components are tilted if that makes them proposed less often; those that hardly ever are stay as they are.
-        tilted, looked_at = store.tilted(left), np.zeros(len(weights), bool)
+        # Components are tilted if that makes them proposed less often; some that hardly ever are stay as they are.
+        tilted, seen = store.tilted(left), np.zeros(len(weights), bool)
         others = tilted.bounds(left + len(ids))
-        while len(which := np.flatnonzero(~looked_at & (weights > UNLIKELY * weights.sum()))):
+        while weights[~seen].sum() > UNSEEN * weights.sum():
+            order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
+            which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
             with np.errstate(over="ignore"):
                 proposed = others[which] * np.exp(tilted.log_weights(ids, which) - log_weights.max())
             at = which[proposed < weights[which]]
             weights[which] = np.minimum(proposed, weights[which])
-            bounds[at], rungs[at], looked_at[which] = others[at], tilted.rungs[at], True
+            bounds[at], rungs[at], seen[which] = others[at], tilted.rungs[at], True
     return weights, Begun(store, ids, left, rungs, bounds)
 
 

@@ -383,8 +383,8 @@ def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock
     With Σ p q qᵀ = UᵀU, rows √p q U⁻¹ are orthonormal, and the kernel has B = U W Uᵀ. None if that costs too many digits, if B has no
     eigenvectors to rely on, or if rows are not in memory.
     """
-    (rows, factors, to_q), state = rows_of(ties.base), ties._state
-    A, scale = state.A[c], np.sqrt(np.diagonal(state.A[c]))
+    (rows, factors, to_q), A = rows_of(ties.base), ties.sums([c])[0]
+    scale = np.sqrt(np.diagonal(A))
     if not (isinstance(rows, np.ndarray) and len(A) and scale.all()):
         return None
     try:
@@ -401,7 +401,7 @@ def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock
         bases.multiplicity[0],
         EigenBasis(*(part[0] for part in bases)).to_sides,
     )
-    mean = float(np.einsum("ij,ji->", A, state.N[c]))  # E|T|
+    mean = float(np.einsum("ij,ji->", A, ties._state.N[c]))  # E|T|
     if not (agrees[0] and abs(multiplicity @ (values / (1 + values)).real - mean) <= LOST_DIGITS * (1 + mean)):
         return None
     odds = ties.tilted_odds(0.0, [c])[0]

@@ -48,7 +48,7 @@ class Served(Prepared):
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
         else:
-            threading.Thread(target=self._find_sizes, name="ndpp-sizes", daemon=True).start()
+            threading.Thread(target=self._prepare_rest, name="ndpp-prepare", daemon=True).start()
 
     def _warm(self, item: int) -> None:
         """Draw a little, so that the first request does not wait for the compiler. The item is one that occurs."""
@@ -63,9 +63,10 @@ class Served(Prepared):
             with contextlib.suppress(NDPPError, TimeoutError), stopping(check):
                 self.draw(1, 0, given=[item], size=size)
 
-    def _find_sizes(self) -> None:
-        """Compute the size distribution of hundreds of components, which takes a minute; until then ``sizes`` is None."""
+    def _prepare_rest(self) -> None:
+        """Prepare hundreds of components, and compute their size distribution, which takes a minute; until then ``sizes`` is None."""
         try:
+            self.prepare_components()
             self.sizes = self.law.size_distribution()
         except NDPPError as error:  # the rest of the model can be served
             event("no size distribution", level=logging.ERROR, reason=str(error))
