@@ -21,7 +21,6 @@ from ndpp.answers.search import LabelIndex
 from ndpp.errors import PrecisionError
 from ndpp.items.base import look_up_cdf
 from ndpp.laws.law import Law
-from ndpp.laws.shared import SharedTies
 from ndpp.linalg.size_law import tilted_law
 from ndpp.samplers import Exact
 from ndpp.samplers.base import stream, stream_key
@@ -139,8 +138,7 @@ class Prepared:
 
     def prepare_components(self) -> None:
         """Prepare what draws from the components of a mixture with shared ties, the most probable first, as far as memory goes."""
-        if isinstance(self.law, SharedTies):
-            prepare_components(self.law, MEMORY)
+        prepare_components(self.law, MEMORY)
 
     def draw(
         self,

@@ -14,7 +14,6 @@ from ndpp.cli.guard import say
 from ndpp.cli.output import working
 from ndpp.errors import InvalidInputError, MissingExtraError, ModelFileError
 from ndpp.laws.files import load_metadata, save
-from ndpp.laws.shared import SharedTies
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -32,14 +31,14 @@ def prepare(
     """
     check_output(output, ".safetensors", inputs=(model,))
     law = load_model(model)
-    if not isinstance(law, SharedTies):
-        raise InvalidInputError(
-            "mixtures with shared ties, which ndpp fit learns, are prepared; a single kernel needs nothing"
-        )
     with working("Preparing the components"):
         prepared = law.prepared()
+    if prepared is law:
+        raise InvalidInputError(
+            "mixtures with shared ties, which ndpp fit learns, are prepared; this model needs nothing"
+        )
     save(prepared, output, metadata=load_metadata(model))
-    say(f"Saved {output}, {output.stat().st_size / 1e6:.0f} MB. It is used like the model: ndpp serve {output}")
+    say(f"{str(output)!r} has {output.stat().st_size / 1e6:.0f} MB and is used like the model")
 
 
 def serve(

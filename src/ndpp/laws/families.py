@@ -79,6 +79,7 @@ class FamilyMixture(SharedTies):
     (array([0.6414, 0.6414, 0.5483]), array([1.    , 0.8858, 0.5455]))
     """
 
+    patterns: Patterns
     parametrisation = "families"
     stored = {"X", "W", "odds", "component_weights", "item_odds", "families", "states"}, {"weights", *KEPT}
 

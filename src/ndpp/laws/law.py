@@ -101,6 +101,10 @@ class Law(ABC):
     stored: ClassVar[tuple[set[str], set[str]]]
     """The arrays that their files must hold, and those that they may; {c} stands for the number of each component."""
 
+    def prepared(self) -> Law:
+        """Return the same distribution with what its first answers need at hand, for its file to keep: itself, if that is nothing."""
+        return self
+
     @property
     @abstractmethod
     def format_version(self) -> int:

@@ -18,6 +18,7 @@ from ndpp.laws.begun import Begun
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
 from ndpp.laws.mixture import Mixture
+from ndpp.laws.patterns import Patterns
 from ndpp.laws.precision import say_precision
 from ndpp.linalg.sizes import Tilted, tilted_to
 from ndpp.linalg.tilts import solve_tilts
@@ -46,6 +47,8 @@ class SharedTies(Mixture):
 
     odds: AnyArray
     base: LowRankKernel
+    patterns: Patterns | None = None
+    """Which items of a row come together; None if every row is an item."""
     _drawers: Any = None
     """What samplers have prepared of the components."""
     _kept: Mapping[str, FloatArray] = {}
@@ -99,6 +102,15 @@ class SharedTies(Mixture):
     def touched(self) -> Any:
         """The :class:`~ndpp.laws.tied.TiedMixture` of the rows that a set touches: of items, or of families of them."""
         return self
+
+    @property
+    def _by_state(self) -> FloatArray:
+        """The weights of states in each component, shape (states, C): an item has one."""
+        return np.asarray(self.odds).T
+
+    @abstractmethod
+    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> Any:
+        """Return :attr:`touched` of some components with the odds of items times ρ, one for all or one for each."""
 
     @cached_property
     def row_of(self) -> IntArray | None:

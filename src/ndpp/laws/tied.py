@@ -122,6 +122,11 @@ class TiedMixture(SharedTies):
         errors = self._rounding(A, system, inverse)
         return _State(self.core @ inverse, log_ones + _log_dets(system), errors, A)
 
+    def tilted(self, log_tilt: Any, which: Any = slice(None)) -> TiedMixture:
+        """Return some components with odds ρ_c o_c, with equal weights."""
+        odds = np.asarray(self.odds[which], np.float64) * np.exp(np.reshape(log_tilt, (-1, 1)))
+        return TiedMixture(odds.clip(max=MOST_ODDS), self.base, np.full(len(odds), 1 / len(odds)))
+
     def sums(self, which: Any = slice(None)) -> FloatArray:
         """Return A_c of some components."""
         if self._state.A is not None:
@@ -207,9 +212,7 @@ class TiedMixture(SharedTies):
 
     def _tilted(self, c: int, log_tilt: float, kept: dict[bytes, AnyArray]) -> Tilted:
         if log_tilt:
-            with np.errstate(over="ignore"):
-                odds = np.minimum(np.exp(log_tilt) * np.asarray(self.odds[[c]], np.float64), MOST_ODDS)
-            return TiedMixture(odds, self.base, np.ones(1))._tilted(0, 0.0, kept)._replace(log_tilt=log_tilt)
+            return self.tilted(log_tilt, [c])._tilted(0, 0.0, kept)._replace(log_tilt=log_tilt)
         self.check_precision([c], factor=10.0)
         law = SizeLaw.prepare(self._state.N[c], partial(self._coins, c), int(self.largest[c]))
         return Tilted(law, 0.0, float(self._state.log_z[c]))

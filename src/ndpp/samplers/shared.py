@@ -15,7 +15,7 @@ sets are mostly too large have a small b_c, and are hardly ever proposed. R is t
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property, partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from scipy.stats import nbinom
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleSizeError
 from ndpp.laws.begun import pair_forms, posteriors, started
-from ndpp.laws.families import MOST_LOG, FamilyMixture
+from ndpp.laws.families import MOST_LOG
+from ndpp.laws.law import Law
 from ndpp.laws.patterns import FamilyGroups, Patterns
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import SharedTies
@@ -63,8 +64,13 @@ def store_of(mixture: SharedTies, memory: int) -> Store:
     return store
 
 
-def prepare_components(mixture: SharedTies, memory: int) -> None:
+@singledispatch
+def prepare_components(law: Law, memory: int) -> None:
     """Prepare what draws from the components, the most probable first, within half of the memory; the other half is for sizes."""
+
+
+@prepare_components.register
+def _prepare_components(mixture: SharedTies, memory: int) -> None:
     store = store_of(mixture, memory)
     for c in np.argsort(-mixture.weights, kind="stable").tolist():
         if store.unions.n_bytes > memory // 2:
@@ -92,7 +98,7 @@ class Tilted:
             np.zeros(len(rungs), bool),
         )
         self.log_totals = None
-        if isinstance(mixture, FamilyMixture):
+        if mixture.patterns is not None:
             totals = mixture.patterns.log_totals_at(np.exp(log_tilt))
             self.log_totals = np.vstack([totals, np.zeros((1, len(rungs)))])
 
@@ -126,10 +132,10 @@ class Tilted:
     def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
         """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
         mixture = self.mixture
-        if not isinstance(mixture, FamilyMixture) or not len(ids):
+        patterns = mixture.patterns
+        if patterns is None or self.log_totals is None or not len(ids):
             return ids, 0.0
-        assert self.log_totals is not None
-        patterns, one = mixture.patterns, mixture.patterns.touched(mixture.one_basket(ids))
+        one = patterns.touched(mixture.one_basket(ids))
         slots = patterns.slots[one.families]
         logs = self.log_totals[slots][:, :, which]  # (families, K, components)
         with np.errstate(divide="ignore"):
@@ -168,15 +174,13 @@ class Store:
 
     def parts(self, c: int, rung: int) -> FamilyParts:
         """Return the patterns of the families of component c."""
-        mixture = self.mixture
-        assert isinstance(mixture, FamilyMixture)
-
-        return self.unions.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), mixture.odds[c]))
+        odds = self.mixture.odds[c]
+        return self.unions.remember((c, rung, "parts"), lambda: FamilyParts.of(self.patterns(rung), odds))
 
     def patterns(self, rung: int) -> Patterns:
         """Return the patterns of all components with the odds of items times exp(rung · RUNG)."""
-        assert isinstance(self.mixture, FamilyMixture)
         found = self.mixture.patterns
+        assert found is not None  # asked for families only
         return self.unions.remember(("patterns", rung), lambda: found.with_odds(found.odds * np.exp(rung * RUNG)))
 
     def counts(self, c: int, rung: int, count: int, removed: IntArray) -> Counts:
@@ -189,24 +193,20 @@ class Store:
         return self.unions.remember((c, rung, tilt, n_nodes), lambda: self._counts(c, rung, tilt, n_nodes))
 
     def _counts(self, c: int, rung: int, tilt: int, n_nodes: int) -> Counts:
-        odds, mixture, log_rho = self.union(c, rung).alone.odds, self.mixture, tilt * RUNG
-        if not isinstance(mixture, FamilyMixture):
+        odds, patterns, log_rho = self.union(c, rung).alone.odds, self.mixture.patterns, tilt * RUNG
+        if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
-        rho, z, patterns = np.exp((rung + tilt) * RUNG), circle(n_nodes), mixture.patterns
-        logs = self.unions.remember(("products", rung + tilt, n_nodes), lambda: patterns.log_totals_at(rho * z))
-        kept = {z.tobytes(): np.vstack([logs, np.zeros((1, len(z)))])}
-        rows = np.empty((patterns.n_families, 0))
-        groups = FamilyGroups(patterns, mixture.odds[c], float(rho), rows, np.arange(patterns.n_families), kept)
+        rho, z, found, n = float(np.exp((rung + tilt) * RUNG)), circle(n_nodes), patterns, patterns.n_families
+        products = self.unions.remember(
+            ("products", rung + tilt, n_nodes), lambda: np.vstack([found.log_totals_at(rho * z), np.zeros((1, len(z)))])
+        )
+        kept = {z.tobytes(): products}
+        groups = FamilyGroups(patterns, self.mixture.odds[c], rho, np.empty((n, 0)), np.arange(n), kept)
         return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), n_nodes)
 
     def _rows(self, c: int, log_tilt: float) -> tuple[TiedMixture, int]:
         """Return a mixture of the rows that sets touch, and the number in it of a component, tilted."""
-        mixture = self.mixture
-        if not log_tilt:
-            return mixture.touched, c
-        if isinstance(mixture, FamilyMixture):
-            return mixture.tilted(log_tilt, [c]), 0
-        return TiedMixture(mixture.touched.odds[[c]] * np.exp(log_tilt), mixture.base, np.ones(1)), 0
+        return (self.mixture.tilted(log_tilt, [c]), 0) if log_tilt else (self.mixture.touched, c)
 
     def tilted(self, left: int) -> Tilted:
         """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
@@ -320,7 +320,7 @@ class Begun:
         """Return component c given the items, and their families."""
         rung, mixture = int(self.rungs[c]), self.store.mixture
         union = self.store.union(c, rung)
-        if not isinstance(mixture, FamilyMixture):
+        if mixture.patterns is None:
             return union.given(mixture.base.rows_of(self.ids)), None
         if rung not in self._families:
             self._families[rung] = GivenFamilies.of(self.store.patterns(rung), self.ids)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.laws.families import FamilyMixture
+from ndpp.laws.patterns import Patterns
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.base import Engine, Sampler, stream
@@ -149,13 +149,12 @@ class Tilted(NamedTuple):
         log_mass = rest.log_normalizers(log_tilt) - rest.log_normalizers() - size * log_tilt
         log_mass[rest.largest < size] = -np.inf
         weights = rest.weights * np.exp(log_mass - log_mass[rest.weights > 0].max())
-        touched = rest.tilted(log_tilt) if isinstance(rest, FamilyMixture) else rest
-        return cls(rest, touched, size, log_tilt, weights)
+        return cls(rest, rest if rest.patterns is None else rest.tilted(log_tilt), size, log_tilt, weights)
 
     @property
     def log_tilt_of_rows(self) -> FloatArray:
         """log ρ of ``touched``; families are tilted already."""
-        return np.zeros_like(self.log_tilt) if isinstance(self.mixture, FamilyMixture) else self.log_tilt
+        return self.log_tilt if self.mixture.patterns is None else np.zeros_like(self.log_tilt)
 
 
 class FamilyItems(NamedTuple):
@@ -174,15 +173,15 @@ class FamilyItems(NamedTuple):
 
     @classmethod
     def of(
-        cls, mixture: FamilyMixture, log_tilt: FloatArray, components: IntArray, device: torch.device
+        cls, patterns: Patterns, odds: FloatArray, log_tilt: FloatArray, components: IntArray, device: torch.device
     ) -> FamilyItems:
         """Copy the odds of states and items to the device."""
-        patterns, scale = mixture.patterns, np.exp(log_tilt[components])
-        some = mixture.odds[components] * np.expm1(patterns.log_totals_at(scale)).T
+        scale = np.exp(log_tilt[components])
+        some = odds[components] * np.expm1(patterns.log_totals_at(scale)).T
         parts = np.pad(some, ((0, 0), (0, 1))), patterns.slots, np.pad(patterns.odds, ((0, 1), (0, 0))), scale
-        weights, slots, odds, scales = (torch.from_numpy(np.array(part)).to(device) for part in parts)
+        weights, slots, items, scales = (torch.from_numpy(np.array(part)).to(device) for part in parts)
         members = [tuple(torch.from_numpy(part).to(device) for part in both) for both in _by_width(patterns.members)]
-        return cls(weights, slots, odds, scales, members)
+        return cls(weights, slots, items, scales, members)
 
     def draw(self, streams: Streams, index: Tensor, which: Tensor, touched: Tensor) -> tuple[Tensor, Tensor]:
         """Return items (S, w) of the families ``touched`` (S, m) by samples of these components, filled up with n; and their numbers."""
@@ -246,8 +245,8 @@ class TiedEngine(LawEngine):
         """Copy the rows of the ties to the device."""
         weights, patterns, law = source.weights, None, source.mixture
         components = np.flatnonzero(weights > UNREACHABLE * weights.sum())
-        if isinstance(law, FamilyMixture):
-            patterns = FamilyItems.of(law, source.log_tilt, components, device)
+        if law.patterns is not None:
+            patterns = FamilyItems.of(law.patterns, law.odds, source.log_tilt, components, device)
         ties = source.touched.base
         fit = max(1, free_memory(device) // 3 // n_bytes(ties.n_rows, ties.rank))
         blocks = [slice(start, min(start + fit, len(components))) for start in range(0, len(components), fit)]
