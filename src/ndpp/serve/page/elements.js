@@ -58,7 +58,7 @@ const asked = {};
 
 // Ask for one card, and show the answer unless something else was asked for it in the meantime. A card fails alone, and is asked again alone.
 export async function fill(place, question, show, refused = () => null) {
-  const card = $(place), turn = asked[place] = (asked[place] ?? 0) + 1;
+  const card = $(place), turn = asked[place] = (asked[place] ?? 0) + 1, hadFocus = card.contains(document.activeElement);
   if (!card.childElementCount || card.querySelector(".trouble")) card.replaceChildren(...[5, 4, 3].map((n) => make("span", { class: `bone b${n}` })));
   card.setAttribute("aria-busy", "true");
   let children;
@@ -74,6 +74,7 @@ export async function fill(place, question, show, refused = () => null) {
   if (turn !== asked[place]) return;
   card.replaceChildren(...children.filter((child) => child !== null));
   card.removeAttribute("aria-busy");
+  if (hadFocus && [document.body, null].includes(document.activeElement)) card.querySelector("a, button:enabled")?.focus({ preventScroll: true });
 }
 
 // -- the search ----------------------------------------------------------------------------------------------------------------

@@ -66,8 +66,7 @@ export class Atlas {
 
   look(x, y, zoom = this.zoom) {
     this.zoom = Math.max(1, Math.min(MOST, zoom));
-    const reach = 0.5 / this.zoom, within = (value) => (this.zoom === 1 ? 0.5 : Math.max(Math.min(reach, 0.1), Math.min(Math.max(1 - reach, 0.9), value)));
-    [this.x, this.y] = [within(x), within(y)];
+    [this.x, this.y] = [x, y].map((value) => (this.zoom === 1 ? 0.5 : Math.max(0, Math.min(1, value))));
     this.draw();
   }
 
@@ -107,7 +106,7 @@ export class Atlas {
     const { item, probability, mission } = this.places[this.chosen], [part, rest] = shareOf(probability, "baskets");
     const held = this.held().includes(item);
     return this.panel.replaceChildren(make("p", {}, make("a", { href: this.link(item) }, named(item)), " is in ", bold(part), rest,
-      ...(mission === null ? ["."] : [", most often of ", make("span", { class: `dot ${this.tones.get(mission)}` }), named(mission), "."])),
+      ...(mission === null ? ["."] : [", most often on the mission ", make("span", { class: `dot ${this.tones.get(mission)}` }), named(mission), "."])),
       make("button", { onclick: () => this.toggle(item) }, held ? "Remove" : "Add"));
   }
 
