@@ -144,7 +144,7 @@ function showMissions() {
       : "Why people shop here: kinds of baskets that the model has learned.";
     const chance = (one) => (given ? given.find(({ name }) => name === one.name)?.probability ?? 0 : one.share);
     const order = [...missions].sort((a, b) => chance(b) - chance(a)), probable = given ? order.filter((one) => chance(one) > 0) : order;
-    const first = state.allMissions ? order : probable.slice(0, CARDS);
+    const first = state.allMissions ? order : probable.slice(0, given ? 4 : CARDS);
     const all = first.length < order.length ? make("button", { onclick: () => { state.allMissions = true; showMissions(); } }, `All ${order.length} missions`) : null;
     const card = (one) => (chance(one) > 0 ? missionCard(one, chance(one), missions, given !== null) : missionCard(one, one.share, missions, false));
     return [make("ul", { class: "cards" }, ...first.map(card)), all];
