@@ -23,7 +23,7 @@ export function showProduct() {
       : fact(`${average(answer.contained_size)} items`, `in the baskets that hold it, on average; ${average(m.mean_size)} in all`));
   });
   fill("product-with", related, ({ probability, complements }) => (complements.length
-    ? [quiet("How many baskets with it hold these, too; strongest ties first."), rows(complements.map((r) => row(r.other,
+    ? [quiet("How many baskets with it hold these, too; strongest first."), rows(complements.map((r) => row(r.other,
       [...inSuch(r.together / probability, "baskets with it"), `, ${often(r.lift)} usual`], r.together / probability)))]
     : quiet("Nothing goes with it more often than by chance.")));
   fill("product-instead", related, ({ substitutes }) => (substitutes.some(isClear)
