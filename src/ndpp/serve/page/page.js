@@ -61,7 +61,7 @@ const RANKINGS = {
     words: ({ share: p, score, popularity }) => [...inSuch(p), `, ${often(score / popularity)} usual`] },
   completion: { text: "If just one item is missing: which one?", words: ({ share: p }) => inSuch(p, "baskets with just one more item") },
   lift: { text: "What is bought here more often than elsewhere.",
-    words: ({ share: p, score }) => [bold(often(score)), " usual, ", ...inSuch(p, "such baskets", String)] },
+    words: ({ share: p, score }) => [bold(`${often(score)} usual`), ", ", ...inSuch(p, "such baskets", String)] },
 };
 
 // The missions, for their colours, which are not worth a failure or a wait.

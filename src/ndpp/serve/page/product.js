@@ -28,7 +28,7 @@ export function showProduct() {
     : quiet("Nothing goes with it more often than by chance.")));
   fill("product-instead", related, ({ substitutes }) => (substitutes.some(isClear)
     ? [quiet("What is seldom bought along with it, compared with what missions and popularity suggest."),
-      rows(substitutes.filter(isClear).map((r) => row(r.other, ["together ", bold(often(r.by_ties)), " expected"], 1 - r.by_ties, null, "less")))]
+      rows(substitutes.filter(isClear).map((r) => row(r.other, ["together ", bold(`${often(r.by_ties)} expected`)], 1 - r.by_ties, null, "less")))]
     : quiet("Nothing clearly stands in for it.")));
   fill("product-missions", async () => [await likely(), await model()], ([answer, { missions }]) => {
     $("product-missions-card").hidden = answer.missions.length === 0;
