@@ -33,6 +33,15 @@ def test_groups_lie_apart():
     assert found == map_of(kernel)
 
 
+def test_an_item_has_the_mission_whose_baskets_contain_it_most_often():
+    odds, labels = [[3.0, 1.0, 0.1, 0.1], [0.1, 0.2, 2.0, 0.2]], ["pasta", "pesto", "beer", "crisps"]
+    names = ["dinner", "party"]
+    mixture = ndpp.Mixture.tied(odds, np.zeros((4, 2)), np.zeros((2, 2)), [0.9, 0.1], labels=labels, names=names)
+    found = {one.item: one.mission for one in map_of(mixture).items}
+    assert found == {"pasta": "dinner", "pesto": "dinner", "beer": "party", "crisps": "party"}
+    assert {one.mission for one in map_of(groups()).items} == {None}
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_a_few_items(n):
     kernel = ndpp.LowRankKernel(np.eye(n), np.eye(n))

@@ -282,8 +282,14 @@ def test_reasons_add_up(trips, ranking, kind):
         posterior = (
             np.ones(1) if kind == "kernel" else law.responsibilities(basket, whole=ranking is Ranking.COMPLETION)
         )
+        chances = law.inclusion_probabilities(given=basket)
         for one, score in zip(found, best.scores):
             assert one.score == pytest.approx(score, rel=1e-12)
+            if ranking is Ranking.COMPLETION:  # of the baskets with one more item
+                more = [law.log_prob([*basket, a]) for a in set(range(law.n_items)) - set(basket)]
+                assert np.log(one.share) == pytest.approx(law.log_prob([*basket, one.item]) - np.logaddexp.reduce(more))
+            else:
+                assert one.share == pytest.approx(chances[one.item])
             assert one.popularity * one.mission * one.ties == pytest.approx(score, rel=1e-12)
             assert one.popularity == pytest.approx(odds(p[one.item], one.item), rel=1e-12)
             assert one.popularity * one.mission == pytest.approx(posterior @ odds(P[:, one.item], one.item))

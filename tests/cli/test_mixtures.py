@@ -122,7 +122,7 @@ def test_reasons_multiply_to_the_score(call, models, name, ranking, tmp_path):
     assert call(*words, "-o", tmp_path / "why.csv", stdin="bread\tjam\ntea\t\n").code == 0
     with open(tmp_path / "why.csv", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["basket", "rank", "item", "score", "popularity", "mission", "ties", "because", "tied_to"]
+    assert header == ["basket", "rank", "item", "score", "popularity", "mission", "ties", "because", "tied_to", "share"]
     assert len(rows) == 6
 
 

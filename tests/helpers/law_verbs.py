@@ -218,6 +218,12 @@ def check_inclusion_probabilities_of_a_size(entry: Entry) -> None:
 
 
 @verb
+def check_log_containment(entry: Entry) -> None:
+    found = [entry.law.log_containment(J) for J in begun(entry)]
+    close_logs(found, [entry.truth.mass(J) for J in begun(entry)], "log_containment")
+
+
+@verb
 def check_responsibilities(entry: Entry) -> None:
     law, truth = entry.law, entry.truth
     for J in begun(entry):

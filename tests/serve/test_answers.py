@@ -181,6 +181,10 @@ def test_probability_of_a_basket(api, kernel):
     inside = np.isin(np.arange(kernel.n_items), kernel.ids(items))
     independent = np.log(np.where(inside, p, 1 - p)).sum()
     assert answer["log_lift"] == pytest.approx(answer["log_prob"] - independent)
+    both = p[kernel.ids(["bread"])[0]] * kernel.inclusion_probabilities(given=["bread"])[kernel.ids(["butter"])[0]]
+    assert answer["contained"] == pytest.approx(both)
+    assert answer["contained_lift"] == pytest.approx(both / p[kernel.ids(items)].prod())
+    assert answer["contained_size"] == pytest.approx(kernel.inclusion_probabilities(given=items).sum())
     assert answer["missions"] == []
 
 

@@ -55,6 +55,23 @@ def type_and_choose(page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
+def filled(page) -> None:
+    """Wait until no card waits for an answer."""
+    expect(page.locator("[aria-busy]")).to_have_count(0)
+
+
+def fail(page, path: str) -> None:
+    """Have an operation of the service answer that it is busy."""
+    problem = {
+        "type": "urn:ndpp:problem:busy",
+        "title": "Busy",
+        "status": 503,
+        "detail": "Too many requests are waiting.",
+    }
+    page.allowed = re.compile("503")
+    page.route(f"**/api/{path}", lambda route: route.fulfill(status=503, json=problem))
+
+
 def test_from_a_typed_item_to_a_basket_that_is_taken_over(page, server):
     page.goto("/")
     expect(page.locator("#next li")).to_have_count(10)
@@ -65,22 +82,174 @@ def test_from_a_typed_item_to_a_basket_that_is_taken_over(page, server):
     assert chips(page) == ["bread"]
     first = page.locator("#next li").first
     expect(first).to_contain_text("butter")
-    expect(first).to_contain_text("thanks to bread ×1.41")
-    expect(page.locator("#likely")).to_contain_text("1 in ")
-    expect(page.locator("#sizes-text")).to_contain_text("1 item: ")
-    expect(page.locator("#related")).to_contain_text("Goes with")
-    first.get_by_role("button").click()
+    expect(first).to_contain_text(re.compile("in 6[12] % of such baskets, 41 % more often than usual"))
+    expect(first).to_contain_text("goes with bread")
+    expect(page.locator("#likely")).to_contain_text("of baskets hold it")
+    expect(page.locator("#sizes-text")).to_contain_text("of all hold 1, like yours")
+    first.get_by_role("button", name="Add butter").click()
     expect(page.locator("#basket li")).to_have_count(2)
+    expect(page.locator("#likely")).to_contain_text("hold both, 41 % more often than by chance")
     page.locator("#size").fill("5")
     page.locator("#size").press("Enter")
-    expect(page.locator("#whole .card").first.locator("bdi")).to_have_count(5)
-    seed = page.locator("#whole .quiet").text_content()
+    drawn = page.locator("#whole .card").first
+    expect(drawn.locator("bdi")).to_have_count(3)  # and the two of the basket
+    before = page.locator("#whole").inner_text()
     page.get_by_role("button", name="Draw again").click()
-    expect(page.locator("#whole .quiet")).not_to_have_text(seed)
-    drawn = set(page.locator("#whole .card").first.locator("bdi").all_text_contents())
-    page.get_by_role("button", name="Take over basket 1").click()
+    expect(page.locator("#whole")).not_to_have_text(before, use_inner_text=True)
+    added = set(drawn.locator("bdi").all_text_contents())
+    page.get_by_role("button", name="Take all of basket 1").click()
     expect(page.locator("#basket li")).to_have_count(5)
-    assert set(chips(page)) == drawn
+    assert set(chips(page)) == {"bread", "butter"} | added
+
+
+def test_one_item_of_a_whole_basket_is_taken_over_and_the_rest_stays(page):
+    page.goto("/?item=bread")
+    page.locator("#size").fill("6")
+    page.locator("#size").press("Enter")
+    drawn = page.locator("#whole .card").first
+    expect(drawn.locator("bdi")).to_have_count(5)
+    others = drawn.locator("bdi").all_text_contents()
+    drawn.get_by_role("button", name=f"Add {others[2]}").click()
+    expect(page.locator("#basket li")).to_have_count(2)
+    expect(drawn.locator("bdi")).to_have_count(4)
+    filled(page)
+    assert chips(page) == ["bread", others[2]]
+    assert drawn.locator("bdi").all_text_contents() == [*others[:2], *others[3:]]
+    expect(page.locator("#whole .card")).to_have_count(4)
+
+
+def test_rankings_are_chosen_in_plain_words(page):
+    page.goto("/?item=bread")
+    butter = page.locator("#next li", has_text="butter").first
+    for ranking, words in {
+        "The one that is missing": r"in \d+ % of baskets with just one more item",
+        "What is special to this basket": r"41 % more often than usual, in 6[12] % of such baskets",
+        "What usually comes next": r"in 6[12] % of such baskets, 41 % more often than usual",
+    }.items():
+        page.get_by_role("radio", name=ranking).check(force=True)
+        expect(butter).to_contain_text(re.compile(words))
+        assert not re.search(r"×|e\+\d", page.locator("main").inner_text())
+
+
+@pytest.mark.parametrize(
+    ("path", "place", "others"),
+    [
+        ("complete", "#whole", ["#next .row", "#likely .figures", "#map circle"]),
+        ("recommend", "#next", ["#whole .card", "#likely .figures", "#map circle"]),
+        ("probability", "#likely", ["#whole .card", "#next .row", "#map circle"]),
+        ("map", "#map", ["#whole .card", "#next .row", "#likely .figures"]),
+    ],
+)
+def test_a_card_fails_alone_and_is_asked_again_alone(page, path, place, others):
+    fail(page, path)
+    page.goto("/?item=bread")
+    filled(page)
+    expect(page.locator(place)).to_contain_text("Too many requests are waiting.")
+    for other in others:
+        expect(page.locator(other).first).to_be_visible()
+    page.unroute(f"**/api/{path}")
+    page.locator(place).get_by_role("button", name="Try again").click()
+    expect(page.locator(f"{place} .trouble")).to_have_count(0)
+    filled(page)
+    assert page.locator(place).locator("li, circle").count() > 0
+
+
+def test_a_card_shows_a_skeleton_until_its_answer_is_there(page):
+    held = []
+    page.route("**/api/complete", lambda route: held.append(route))
+    page.goto("/?item=bread")
+    expect(page.locator("#next .row").first).to_be_visible()
+    expect(page.locator("#whole .bone").first).to_be_visible()
+    expect(page.locator("#whole")).to_have_attribute("aria-busy", "true")
+    held[0].continue_()
+    expect(page.locator("#whole .card").first).to_be_visible()
+    assert page.locator("#whole .bone").count() == 0
+
+
+def test_a_product_has_a_page_of_its_own(page):
+    page.goto("/?item=tea#product?item=bread")
+    expect(page.get_by_role("heading", name="bread")).to_be_visible()
+    expect(page.locator("#product-facts")).to_contain_text("of all baskets")
+    expect(page.locator("#product-facts")).to_contain_text("in the baskets that hold it")
+    expect(page.locator("#product-with li").first).to_contain_text("butter")
+    expect(page.locator("#product-with li").first).to_contain_text(
+        re.compile("in 6[12] % of baskets with it, 41 % more often than usual")
+    )
+    expect(page.locator("#product-instead li").first).to_contain_text(
+        re.compile(r"rolls.*together \d+ % less often than expected")
+    )
+    expect(page.locator("#next")).to_be_hidden()
+    assert chips(page) == ["tea"]
+    page.get_by_role("button", name="Add to the basket").click()
+    expect(page.get_by_role("button", name="Remove from the basket")).to_be_visible()
+    assert page.url.endswith("/?item=tea&item=bread#product?item=bread")
+    page.locator("#product-with").get_by_role("link", name="butter").click()
+    expect(page.get_by_role("heading", name="butter")).to_be_focused()
+    page.go_back()
+    expect(page.get_by_role("heading", name="bread")).to_be_visible()
+    page.get_by_role("link", name="Back to the basket").first.click()
+    expect(page.locator("#next .row").first).to_be_visible()
+    assert chips(page) == ["tea", "bread"]
+
+
+def test_two_baskets_are_compared(page, browser):
+    page.goto("/?item=bread")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Compare two baskets")).to_be_focused()
+    page.get_by_role("combobox", name="Add an item to B").fill("pasta")
+    expect(page.get_by_role("option").first).to_be_visible()
+    page.keyboard.press("Enter")
+    page.locator("#other").get_by_role("button", name="Remove bread").click()
+    expect(page.locator("#other bdi")).to_have_text(["pasta"])
+    butter = page.locator("#compare-next tr", has=page.get_by_role("link", name="butter", exact=True))
+    expect(butter.locator(".figure")).to_have_text([re.compile("6[12] %"), "44 %"])
+    expect(page.locator("#compare-facts tr", has_text="Items so far").locator(".figure")).to_have_text(["1", "1"])
+    assert page.url.endswith("/?item=bread#compare?item=pasta")
+    page.get_by_role("button", name="Swap").click()
+    expect(butter.locator(".figure")).to_have_text(["44 %", re.compile("6[12] %")])
+    other = browser.new_page()
+    other.goto(page.url)
+    expect(other.locator("#first bdi")).to_have_text(["pasta"])
+    expect(other.locator("#other bdi")).to_have_text(["bread"])
+    other.close()
+
+
+def test_on_a_phone_recommendations_come_first(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/?item=bread&item=tea")
+    filled(page)
+    tops = {
+        name: page.locator(f"section.{name}").bounding_box()["y"]
+        for name in ("basket", "next", "whole", "facts", "map")
+    }
+    assert list(tops) == sorted(tops, key=tops.get)
+    assert page.locator("#next .row").first.bounding_box()["y"] < 600
+
+
+def test_a_map_that_can_be_read(page):
+    """Labels do not touch, a click brings an item into the middle, and the closer one looks, the more labels there are."""
+    page.goto("/?item=bread")
+    filled(page)
+    overlaps = """() => { const boxes = [...document.querySelectorAll("#map text")].map((text) => text.getBBox());
+        return boxes.flatMap((a, i) => boxes.slice(0, i).filter((b) => a.x < b.x + b.width - 1 && b.x < a.x + a.width - 1
+            && a.y < b.y + b.height - 4 && b.y < a.y + a.height - 4)).length; }"""
+    assert page.locator("#map text").count() >= 8
+    assert page.evaluate(overlaps) == 0
+    page.emulate_media(reduced_motion="reduce")
+    page.locator("#map circle", has=page.locator("title", has_text=re.compile("^jam, "))).click()
+    frame, centre = (page.locator(f"#map {what}").bounding_box() for what in (".frame", "circle.centre"))
+    assert abs(centre["x"] + centre["width"] / 2 - frame["x"] - frame["width"] / 2) < 3
+    assert abs(centre["y"] + centre["height"] / 2 - frame["y"] - frame["height"] / 2) < 3
+    assert page.evaluate(overlaps) == 0
+    assert chips(page) == ["bread"]
+    page.locator("#map .chosen").get_by_role("button", name="Add").click()
+    expect(page.locator("#basket li")).to_have_count(2)
+    page.get_by_role("button", name="Whole map").click()
+    expect(page.locator("#map circle")).to_have_count(18)
+    page.locator("#map .frame").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("Enter")
+    expect(page.locator("#map .chosen a")).to_be_visible()
 
 
 def test_the_address_is_the_basket_and_back_goes_back(page, browser, server):
@@ -113,11 +282,13 @@ def test_a_label_is_text_wherever_it_stands(page, label):
     type_and_choose(page, label)
     expect(page.locator("#basket li")).to_have_count(1)
     assert chips(page) == [label]
-    expect(page.locator("#related b bdi")).to_have_text(label)
     page.reload()
     expect(page.locator("#basket li")).to_have_count(1)
     assert chips(page) == [label]
     expect(page.locator("#map text.in-text")).to_have_count(1)
+    page.locator("#basket").get_by_role("link").click()
+    expect(page.locator("#product-title")).to_have_text(label)
+    expect(page.locator("#product-facts .figures")).to_be_visible()
     assert page.locator("script").count() == 1
     assert page.locator("main script, main img").count() == 0
 
@@ -130,11 +301,19 @@ def test_everything_by_keyboard(page):
     expect(search).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    expect(search).to_have_attribute("aria-activedescendant", "option-1")
-    chosen = page.locator("#option-1 bdi").text_content()
+    expect(search).to_have_attribute("aria-activedescendant", "search-option-1")
+    chosen = page.locator("#search-option-1 bdi").text_content()
     page.keyboard.press("Enter")
     expect(page.locator("#basket li")).to_have_count(1)
     assert chips(page) == [chosen]
+    filled(page)
+    page.locator("#next .plus").first.press("Enter")
+    expect(page.locator("#basket li")).to_have_count(2)
+    filled(page)
+    expect(page.locator("#next a").first).to_be_focused()  # not lost with the row
+    page.keyboard.press("/")
+    page.keyboard.press("Backspace")
+    expect(page.locator("#basket li")).to_have_count(1)
     page.keyboard.type("tom")
     expect(page.get_by_role("option").first).to_be_visible()
     page.keyboard.press("Escape")
@@ -171,9 +350,11 @@ def test_a_server_that_is_gone_is_told_and_comes_back(page, server):
     expect(page.locator("#next li").first).to_be_visible()
     page.route("**/api/**", lambda route: route.abort())
     page.locator("#next li").first.get_by_role("button").click()
-    expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
+    for place in ("#next", "#whole", "#likely"):
+        expect(page.locator(place)).to_contain_text("The server does not answer.")
+    expect(page.locator("#said")).to_have_text("The server does not answer.")
     page.unroute("**/api/**")
-    page.get_by_role("button", name="Try again").click()
+    page.locator("#next").get_by_role("button", name="Try again").click()
     expect(page.locator("#next li").first).to_be_visible()
     assert len(chips(page)) == 1
 
@@ -184,6 +365,10 @@ def test_a_server_that_is_gone_is_told_and_comes_back(page, server):
         ("/?item=bread&item=tea", 360, "light"),
         ("/?item=bread&item=tea", 800, "dark"),
         ("/?item=bread&item=tea", 1400, "light"),
+        ("/?item=tea#product?item=bread", 390, "light"),
+        ("/?item=tea#product?item=bread", 1024, "dark"),
+        ("/?item=tea#compare?item=bread&item=jam", 390, "dark"),
+        ("/?item=tea#compare?item=bread&item=jam", 1440, "light"),
         ("/docs", 360, "dark"),
     ],
 )
@@ -195,10 +380,9 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(page, path, width, scheme):
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.goto(path)
     if path != "/docs":
-        expect(page.locator("#map svg")).to_be_visible()
-        page.locator("#search").fill("t")
+        filled(page)
+        page.get_by_role("combobox").first.fill("t")
         expect(page.get_by_role("option").first).to_be_visible()
-        expect(page.locator("[aria-busy]")).to_have_count(0)
     page.evaluate((Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
@@ -223,10 +407,19 @@ def test_missions_are_shown_as_text(browser, mixture, tmp_path):
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.set_default_timeout(20_000)
         page.goto(f"{url}/?item=bread&item=jam")
-        expect(page.locator("#missions li")).to_have_count(2)
-        expect(page.locator("#missions li").first).to_contain_text("<b>dinner</b>: ")
-        expect(page.get_by_role("heading", name="Probable missions")).to_be_visible()
-        expect(page.locator("h3:has-text('Probable missions') + ul li").first).to_contain_text("breakfast")
+        expect(page.locator("#missions .mission")).to_have_count(2)
+        first, second = page.locator("#missions .mission").all()
+        expect(first).to_contain_text(re.compile(r"^breakfast\d+ % of such baskets; 40 % of all"))
+        expect(first.locator(".four li")).to_have_count(4)
+        expect(second).to_contain_text("<b>dinner</b>")
+        assert page.locator("#missions bdi").get_by_text("breakfast").count() == 1
+        expect(page.locator("#map .legend button")).to_have_text(["<b>dinner</b>", "breakfast"])
+        tones = page.locator("#map circle").evaluate_all("dots => dots.map((dot) => getComputedStyle(dot).fill)")
+        assert len(set(tones)) == 2
+        page.goto(f"{url}/#product?item=jam")
+        expect(page.locator("#product-missions .mission").first).to_contain_text(
+            re.compile(r"^breakfast\d+ % of the baskets with it")
+        )
         assert errors == []
         page.close()
 

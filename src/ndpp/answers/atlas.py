@@ -13,7 +13,7 @@ import numpy as np
 
 from ndpp._types import FloatArray, IntArray
 from ndpp._validation import check_count
-from ndpp.answers.records import Map, Place, names_of
+from ndpp.answers.records import Map, Mission, Place, names_of
 from ndpp.laws.law import Law
 
 STEPS = 250
@@ -22,7 +22,7 @@ WIDTH = 0.1
 """Difference of cosines by which a neighbour counts e times less."""
 
 
-def draw_map(law: Law, inclusions: FloatArray, n: int) -> Map:
+def draw_map(law: Law, inclusions: FloatArray, n: int, missions: tuple[Mission, ...]) -> Map:
     """Return a map of the ``n`` most popular items, from the inclusion probabilities of the components. O(n_items · r² + n³)."""
     p = law.weights @ inclusions
     items = np.argsort(-p, kind="stable")[: check_count(n, "n", least=1)]
@@ -34,7 +34,15 @@ def draw_map(law: Law, inclusions: FloatArray, n: int) -> Map:
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         rows = rows / np.where(norms > 0, norms, 1.0)
         places = _layout(rows @ rows.T).round(4)
-    return Map(tuple(map(Place, names_of(law, items), p[items].clip(0.0, 1.0).tolist(), *places.T.tolist())))
+    columns = p[items].clip(0.0, 1.0).tolist(), *places.T.tolist(), _typical_of(law, inclusions[:, items], missions)
+    return Map(tuple(map(Place, names_of(law, items), *columns)))
+
+
+def _typical_of(law: Law, inclusions: FloatArray, missions: tuple[Mission, ...]) -> list[str | None]:
+    """Return the mission whose baskets contain an item most often, for each item; None where there are no missions."""
+    groups = [list(mission.components) for mission in missions]
+    inside = [law.weights[own] @ inclusions[own] / law.weights[own].sum() for own in groups]
+    return [missions[best].name for best in np.argmax(inside, axis=0)] if missions else [None] * inclusions.shape[1]
 
 
 def _features(law: Any, inclusions: FloatArray, items: IntArray) -> FloatArray:

@@ -132,7 +132,7 @@ class Prepared:
     @once
     def map(self) -> Map:
         """The map of the catalogue."""
-        return draw_map(self.law, self.inclusions, MAPPED)
+        return draw_map(self.law, self.inclusions, MAPPED, self.missions)
 
     # -- draws ---------------------------------------------------------------------------------------------------------------
 

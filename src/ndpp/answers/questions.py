@@ -46,9 +46,9 @@ def recommend(
     --------
     >>> from ndpp.datasets import shelf_kernel
     >>> recommend(shelf_kernel(), ["bread"], n=2, why=True)
-    item           score  popularity  mission   ties  because  tied_to
-    butter         0.615      0.4355        1  1.412     None  bread
-    tomato sauce  0.3174      0.3174        1      1     None  None
+    item           score  popularity  mission   ties  because  tied_to   share
+    butter         0.615      0.4355        1  1.412     None  bread     0.615
+    tomato sauce  0.3174      0.3174        1      1     None  None     0.3174
     """
     own, skipped = Prepared.of(model), _skipping(unknown)
     given, rule = own.ids(basket, skipped=skipped), _rule(own, skipped, **options)
@@ -181,10 +181,12 @@ def _reasons(
     expected = by_component.sum(axis=0)
     factors = best.scores, popularity, expected / popularity, best.scores / expected
     because = (_because(own, column) for column in by_component.T)
+    total = scores_of_one(own.law, basket, whole=True).sum() if ranking is Ranking.COMPLETION and len(chosen) else 1.0
+    shares = best.scores / total * (own.popularity[chosen] if ranking is Ranking.LIFT else 1.0)
     ties = _ties(own, basket, chosen, ranking, ids=ids)
     tied_to = (tied[0].item if tied and tied[0].factor > 1 else None for tied in ties)
     columns = (column.tolist() for column in factors)
-    return tuple(map(r.Why, own.names(chosen, ids=ids), *columns, because, tied_to, ties))
+    return tuple(map(r.Why, own.names(chosen, ids=ids), *columns, because, tied_to, shares.tolist(), ties))
 
 
 def _shares(own: Prepared, basket: IntArray, items: IntArray, ranking: Ranking) -> FloatArray:
@@ -264,11 +266,16 @@ def probability(model: Any, basket: Any, *, unknown: str = "error") -> r.Likelih
     size, p = len(given), np.clip(own.popularity, 1e-300, 1 - 1e-12)
     log_prob = float(own.law.log_prob(given))
     of_size = 0.0 if sizes is None or size >= len(sizes) else float(sizes[size])
+    contained, apart = own.law.log_containment(given), float(np.log(p[given]).sum())
+    rest = own.law.inclusion_probabilities(given=given) if contained > -np.inf else None
     independent = float(np.log1p(-p).sum() + (np.log(p[given]) - np.log1p(-p[given])).sum())
     return r.Likelihood(
         log_prob=_finite(log_prob),
         log_prob_of_size=_finite(log_prob - float(np.log(of_size))) if of_size > 0 else None,
         log_lift=_finite(log_prob - independent),
+        contained=_share(np.exp(contained)),
+        contained_lift=float(np.exp(contained - apart)),
+        contained_size=None if rest is None else float(rest.sum()),
         size=size,
         size_probability=None if sizes is None else _share(of_size),
         at_most=None if sizes is None else _share(sizes[: size + 1].sum()),
@@ -338,7 +345,7 @@ def map_of(model: Any, *, n: int = MAPPED) -> r.Map:
     ['bread', 'butter', 'tomato sauce', 'pasta']
     """
     own = Prepared.of(model)
-    return own.map if n == MAPPED else draw_map(own.law, own.inclusions, n)
+    return own.map if n == MAPPED else draw_map(own.law, own.inclusions, n, own.missions)
 
 
 def search(model: Any, query: str = "", *, limit: int = 20, offset: int = 0, ids: bool = False) -> r.Found:

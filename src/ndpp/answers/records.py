@@ -79,6 +79,8 @@ class Why(Scored):
     """The mission that contributes most; null if the model has none."""
     tied_to: Item | None
     """The item of the basket with the strongest tie, if any is above one."""
+    share: float
+    """Share of such baskets that contain the item: of those that begin so or, by completion, of those with just one more item."""
     by_item: tuple[TiedTo, ...]
     """Ties to single items of the basket, strongest first."""
 
@@ -184,6 +186,12 @@ class Likelihood(Record):
     """log P(S | |S| = k), among baskets of the same size."""
     log_lift: float | None
     """log of P(S) over the probability of S if items were independent."""
+    contained: float
+    """P(items ⊆ S): the share of baskets that contain all of these items, whatever else they hold."""
+    contained_lift: float
+    """How many times as often that is as if items were independent."""
+    contained_size: float | None
+    """Mean size of the baskets that contain all of these items; null if there are none."""
     size: int
     size_probability: float | None
     """P(|S| = k); null while it is being computed."""
@@ -246,10 +254,11 @@ class Description(Record):
 
 @dataclass(frozen=True)
 class Place(Share):
-    """An item, the share of baskets that contain it, and its place."""
+    """An item, the share of baskets that contain it, its place, and the mission whose baskets contain it most often, if there are any."""
 
     x: float
     y: float
+    mission: str | None
 
 
 @dataclass(frozen=True, repr=False)

@@ -201,6 +201,10 @@ class Law(ABC):
         log_weight = log_sum(self._log_weights + self._log_whole_of(ids))
         return log_weight - self.log_normalizer(size) if log_weight > -np.inf else -np.inf
 
+    def log_containment(self, items: Items) -> float:
+        """Return log P(items ⊆ S): the items are in, whatever else is."""
+        return log_sum(self._log_weights + self._log_started(check_items(items, self), None)) - self._log_unit
+
     def log_probs(self, baskets: Baskets) -> FloatArray:
         """Return log P(S) of many sets."""
         return np.asarray(logsumexp(self._log_weights + self.component_log_probs(baskets), axis=1))

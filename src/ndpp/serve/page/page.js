@@ -1,327 +1,193 @@
-// The page: a basket, and what the model says about it. Labels reach the document through textContent and nothing else.
+// The page: a basket, and what the model says about it.
 
-const $ = (id) => document.getElementById(id);
-const state = { basket: [], focus: null, model: null, map: null, turn: 0, search: 0, asked: {} };
-const percent = (p) => (p >= 0.1 ? (100 * p).toFixed(0) : (100 * p).toPrecision(p > 0 ? 2 : 1)) + " %";
-const times = (x) => "×" + (x >= 100 ? Math.round(x).toLocaleString("en") : Number(x.toPrecision(x >= 1 ? 3 : 2)));
-const items = (n) => (n === 1 ? "1 item" : `${n} items`);
+import { $, ask, bar, bold, briefly, drawing, fill, make, named, quiet, say, searchBox } from "./elements.js";
+import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
+import { showCompare } from "./compare.js";
+import { Atlas, buttons } from "./map.js";
+import { leaveProduct, showProduct } from "./product.js";
+import { average, items, often, share, shareOf, shown } from "./words.js";
 
-// -- building elements --------------------------------------------------------------------------------------------------------
+const DRAWN = 4, LETTERS = 260, TYPICAL = 4, CARDS = matchMedia("(max-width: 40rem)").matches ? 4 : 8;
+Object.assign(state, { asked: null, likely: null, drawn: [], drawnFor: [], atlas: null, allMissions: false });
+const same = (a, b) => a.length === b.length && a.every((item, i) => item === b[i]);
 
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value !== null && value !== false) element.setAttribute(key, value);
-  }
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
-
-function drawing(name, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-const named = (item) => make("bdi", {}, String(item));
-const quiet = (text) => make("p", { class: "quiet" }, text);
-const say = (text) => { $("said").textContent = text; };
-
-// -- asking -------------------------------------------------------------------------------------------------------------------
-
-async function ask(path, body) {
-  const options = body ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) } : {};
-  let response;
-  try {
-    response = await fetch("api/" + path, options);
-  } catch {
-    throw { detail: "The server does not answer.", retry: true };
-  }
-  const answer = await response.json().catch(() => ({ detail: `The server answered with status ${response.status}.` }));
-  if (!response.ok) throw { ...answer, retry: response.status >= 500 };
-  return answer;
-}
-
-// Ask, and show the answer unless something else was asked for the same place in the meantime.
-async function fill(place, question, show) {
-  const turn = state.asked[place] = (state.asked[place] ?? 0) + 1;
-  const put = (...children) => { if (turn === state.asked[place]) $(place).replaceChildren(...children); };
-  $(place).setAttribute("aria-busy", "true");
-  try {
-    put(...[show(await question())].flat());
-  } catch (problem) {
-    put(...trouble(problem, () => fill(place, question, show)));
-  }
-  if (turn === state.asked[place]) $(place).removeAttribute("aria-busy");
-}
-
-function trouble(problem, again) {
-  if (problem instanceof Error) throw problem;
-  const retry = problem.retry ? make("button", { onclick: again }, "Try again") : null;
-  return [make("p", { class: "trouble" }, problem.detail), ...(retry ? [retry] : [])];
-}
-
-// -- the basket and the address ------------------------------------------------------------------------------------------------
-
-function address() {
-  const query = new URLSearchParams(state.basket.map((item) => [typeof item === "number" ? "id" : "item", item]));
-  return location.pathname + (query.size ? "?" + query : "");
-}
-
-function read() {
-  const found = [...new URLSearchParams(location.search)].filter(([name]) => name === "item" || name === "id");
-  state.basket = [...new Set(found.map(([name, value]) => (name === "id" ? Number(value) : value)))];
-  state.focus = state.basket.at(-1) ?? null;
-}
-
-function change(basket, words) {
-  state.basket = basket;
-  if (!basket.includes(state.focus)) state.focus = basket.at(-1) ?? null;
-  history.pushState(null, "", address());
-  say(words);
-  refresh();
-}
-
-const add = (item) => {
-  if (state.basket.includes(item)) return;
-  state.focus = item;
-  change([...state.basket, item], `${item} added, ${items(state.basket.length + 1)} in the basket`);
-};
-const remove = (item) => change(state.basket.filter((other) => other !== item), `${item} removed`);
+// -- the basket, and baskets like it ---------------------------------------------------------------------------------------------
 
 function showBasket() {
-  $("basket").replaceChildren(...state.basket.map((item) => make("li", { class: "chip" },
-    make("button", { "aria-pressed": String(item === state.focus), title: "Show what goes with it", onclick: () => { state.focus = item; showBasket(); showRelated(); } }, named(item)),
-    make("button", { "aria-label": `Remove ${item}`, onclick: () => { remove(item); $("search").focus(); } }, "✕"))));
+  $("basket").replaceChildren(...state.basket.map((item) => chip(item, () => { remove(item); $("search").focus(); })));
   $("empty").hidden = state.basket.length > 0;
-  $("clear").hidden = state.basket.length === 0;
-  $("share").hidden = state.basket.length === 0;
-}
-
-// -- what the model says --------------------------------------------------------------------------------------------------------
-
-function oneIn(logProb) {
-  const n = Math.exp(-logProb);
-  if (n < 1e6) return Math.max(1, Math.round(n)).toLocaleString("en");
-  const [size, word] = n < 1e9 ? [1e6, "million"] : n < 1e12 ? [1e9, "billion"] : [0, ""];
-  return size ? `${(n / size).toPrecision(2)} ${word}` : `10^${(-logProb / Math.LN10).toFixed(0)}`;
-}
-
-function likelihood(answer) {
+  $("basket-tools").hidden = state.basket.length === 0;
   $("trouble").hidden = true;
-  showSizes(answer);
-  const facts = answer.log_prob === null
-    ? [make("li", {}, "This basket never occurs by itself.")]
-    : [make("li", {}, make("b", {}, `1 in ${oneIn(answer.log_prob)}`), " baskets is exactly this one"),
-      answer.size > 1 ? make("li", {}, make("b", {}, times(Math.exp(answer.log_lift))), " as likely as with independent items") : null];
-  const missions = answer.missions.map((m) => make("li", {}, make("b", {}, percent(m.probability)), " ", named(m.name)));
-  return [make("ul", { class: "facts" }, ...facts),
-    ...(missions.length ? [make("h3", {}, "Probable missions"), make("ul", { class: "facts" }, ...missions)] : [])];
 }
 
-function showSizes({ size, size_probability: p, at_most: below }) {
-  const all = state.model.size_distribution;
-  if (all === null || p === null) {
-    $("sizes").replaceChildren();
-    $("sizes-text").textContent = "How large baskets are is not known yet.";
-    return;
-  }
+function showFacts() {
+  const { basket, likely } = state;
+  $("facts-title").textContent = basket.length ? "Baskets like this" : "All baskets";
+  fill("likely", async () => [await likely(), await model()], ([answer, m]) => {
+    const [part, rest] = shareOf(answer.contained, "baskets"), n = basket.length;
+    const all = n === 1 ? "hold it" : n === 2 ? "hold both" : `hold all ${n}`;
+    const facts = n === 0 ? [fact(`${average(m.mean_size)} items`, "in a basket on average")]
+      : answer.contained_size === null ? [fact("Never", "are these bought together")]
+      : [fact(part, `${rest} ${all}${n > 1 ? `, ${often(answer.contained_lift)} by chance` : ""}`),
+        fact(`${average(answer.contained_size)} items`, `in the end, on average; ${average(m.mean_size)} in all baskets`)];
+    return [make("ul", { class: "figures" }, ...facts), sizes(m.size_distribution, answer)];
+  }, unknown);
+}
+
+function sizes(all, { size, size_probability: p, at_most: below }) {
+  if (all === null || p === null) return quiet("How large baskets are is not known yet.");
   let total = 0, end = 0;
-  while (end < all.length - 1 && (total < 0.995 || end <= size)) total += all[end++];
-  const shown = all.slice(0, Math.max(end, 4)), top = Math.max(...shown), width = 340 / shown.length;
-  const bars = shown.map((value, k) => drawing("rect", {
-    class: k === size ? "here" : "", x: k * width + Math.min(1, width / 8), width: Math.max(1, width - Math.min(2, width / 4)),
-    y: 70 - 66 * value / top, height: Math.max(0.5, 66 * value / top) }));
-  const ticks = shown.map((_, k) => k).filter((k) => k % Math.ceil(shown.length / 10) === 0)
-    .map((k) => drawing("text", { x: (k + 0.5) * width, y: 84, "text-anchor": "middle" }, String(k)));
-  $("sizes").replaceChildren(drawing("svg", { class: "bars", viewBox: "0 0 340 88", role: "img", "aria-label": "Distribution of basket sizes" }, ...bars, ...ticks));
-  $("sizes-text").textContent = `${items(size)}: ${percent(p)} of baskets are of this size, ${percent(Math.max(0, below - p))} are smaller, ${percent(1 - below)} larger.`;
+  while (end < all.length - 1 && (total < 0.985 || end <= size)) total += all[end++];
+  const bars = all.slice(0, Math.max(end, 4)), top = Math.max(...bars), width = 340 / bars.length, gap = Math.min(2, width / 4);
+  const ticks = bars.map((_, k) => k).filter((k) => k % Math.ceil(bars.length / 10) === 0);
+  const chart = drawing("svg", { class: "bars", viewBox: "0 0 340 88", role: "img", "aria-label": "How many items baskets hold" },
+    ...bars.map((value, k) => drawing("rect", { class: k === size && k > 0 ? "here" : "", rx: Math.min(2, width / 4),
+      x: k * width + gap / 2, width: Math.max(1, width - gap), y: 70 - 66 * value / top, height: Math.max(0.5, 66 * value / top) })),
+    ...ticks.map((k) => drawing("text", { x: (k + 0.5) * width, y: 85, "text-anchor": "middle" }, String(k))));
+  return make("figure", {}, chart, make("figcaption", { id: "sizes-text", class: "quiet" },
+    size === 0 ? `Items in a basket: half of all hold ${median(all)} or fewer.`
+      : `Items in a basket: ${share(p)} of all hold ${size}, like yours; ${share(Math.max(0, 1 - below))} hold more.`));
 }
 
-function row(item, value, share, why, less = false) {
-  const bar = make("span", { class: "bar" });
-  bar.style.width = `${Math.max(0, Math.min(100, 100 * share))}%`;
-  return make("li", {}, make("button", { class: less ? "row less" : "row", title: "Put it into the basket", onclick: () => add(item) },
-    named(item), make("span", { class: "value" }, value), why ? make("span", { class: "why" }, ...why) : null, bar));
+function median(all) {
+  let total = 0;
+  return all.findIndex((p) => (total += p) >= 0.5);
 }
 
-// What a score owes to the mission and to ties; what is close to one says nothing.
-function reasons({ mission, because, ties, by_item: byItem }) {
-  if (mission === undefined) return null;
-  const told = because !== null && (mission > 1.1 || mission < 0.9) ? [mission > 1 ? "mission " : "not of the mission ", named(because), ` ${times(mission)}`] : [];
-  const strong = byItem.filter(({ factor }) => factor > 1.1).slice(0, 2);
-  const bound = strong.flatMap(({ item, factor }, i) => [i ? ", " : "thanks to ", named(item), ` ${times(factor)}`]);
-  if (!bound.length && ties < 0.9) bound.push(`despite the basket ${times(ties)}`);
-  if (told.length && bound.length) told.push(", ");
-  return told.length || bound.length ? [...told, ...bound] : ["popular in any basket"];
+// -- what goes with it -----------------------------------------------------------------------------------------------------------
+
+const RANKINGS = {
+  continuation: { text: "What baskets that begin like this hold in the end. Bestsellers count a little less.",
+    words: ({ share: p, score, popularity }) => [...inSuch(p), `, ${often(score / popularity)} usual`] },
+  completion: { text: "If just one item is missing: which one?", words: ({ share: p }) => inSuch(p, "baskets with just one more item") },
+  lift: { text: "What is bought here more often than elsewhere.",
+    words: ({ share: p, score }) => [bold(`${often(score)} usual`), ", ", ...inSuch(p, "such baskets", String)] },
+};
+
+// The missions, for their colours, which are not worth a failure or a wait.
+const colours = () => Promise.race([model().then(({ missions }) => missions, () => []), new Promise((done) => { setTimeout(done, 1000, []); })]);
+
+// What a score owes to ties and to a mission, unless that is told above the list; what is close to one says nothing.
+function reasons({ mission, because, ties, by_item: byItem }, missions, leading) {
+  const strong = byItem.filter(({ factor }) => factor > 1.1).slice(0, 2), weak = byItem.at(-1), isTypical = because !== null && mission > 1.1;
+  const words = strong.flatMap(({ item }, i) => [i ? " and " : "goes with ", briefly(item)]);
+  if (!words.length && ties < 0.9 && weak?.factor < 0.9) words.push("rather not with ", briefly(weak.item));
+  if (isTypical && because !== leading) words.push(words.length ? ", " : "", ...missionName(missions, because));
+  if (!words.length && !isTypical) words.push("popular in any basket");
+  return words.length ? make("p", { class: "why" }, ...words) : null;
 }
 
 function showNext() {
-  const ranking = $("ranking").value, unit = ranking === "continuation" ? percent : times;
-  fill("next", () => ask("recommend", { basket: state.basket, n: 10, ranking, why: state.basket.length > 0 }), (answer) => {
+  const basket = state.basket, chosen = basket.length ? document.querySelector("[name=ranking]:checked").value : "continuation";
+  $("ranking").hidden = basket.length === 0;
+  $("next-title").textContent = basket.length ? "What goes with it" : "What is bought most";
+  fill("next", () => Promise.all([ask("recommend", { basket, n: 10, ranking: chosen, why: true }), colours()]), ([answer, missions]) => {
     if (!answer.items.length) return quiet("No item can join this basket.");
-    const best = Math.max(...answer.items.map((r) => r.score));
-    return [quiet(answer.meaning), make("ul", { class: "rows" }, ...answer.items.map((r) => row(r.item, unit(r.score), r.score / best, reasons(r))))];
-  });
+    if (!basket.length) return rows(answer.items.map((r) => row(r.item, inSuch(r.share, "all baskets"), r.share)));
+    const { text, words } = RANKINGS[chosen], best = Math.max(...answer.items.map((r) => r.score));
+    const because = answer.items.filter((r) => r.because !== null && r.mission > 1.1).map((r) => r.because);
+    const many = (name) => because.filter((other) => other === name).length;
+    const leading = because.find((name) => many(name) > answer.items.length / 3 && many(name) === Math.max(...because.map(many)));
+    return [quiet(text, ...(leading ? [" Most of it due to the mission ", ...missionName(missions, leading), "."] : [])),
+      rows(answer.items.map((r) => row(r.item, words(r), chosen === "lift" ? r.score / best : r.share, reasons(r, missions, leading))))];
+  }, unknown);
 }
 
-function showWhole() {
-  const wanted = $("size").value === "" ? null : Math.round(Number($("size").value));
-  fill("whole", () => ask("complete", { basket: state.basket, n: 4, size: wanted }), (answer) => [
-    quiet(`Drawn from the model, exactly. Seed ${answer.seed}.`),
-    make("div", { class: "drawn" }, ...answer.baskets.map((drawn, i) => {
-      const held = new Set(drawn.items.filter((item) => !drawn.added.includes(item)));
-      const words = drawn.items.flatMap((item, j) => [j ? ", " : "", make("bdi", held.has(item) ? { class: "held" } : {}, String(item))]);
-      const take = () => change([...state.basket, ...drawn.added], `Basket taken over, ${items(drawn.items.length)}`);
-      return make("div", { class: "card" }, make("p", {}, ...(words.length ? words : ["the empty basket"])),
-        drawn.added.length ? make("button", { "aria-label": `Take over basket ${i + 1}`, onclick: take }, "Take over") : null);
-    }))]);
+// -- whole baskets ---------------------------------------------------------------------------------------------------------------
+
+// Draws that hold the basket are draws for it: when it grows, they stay, and only the others are drawn again.
+function showWhole(afresh = false) {
+  const basket = state.basket, size = $("size").value === "" ? null : Math.round(Number($("size").value));
+  const grown = !afresh && state.drawnFor.every((item) => basket.includes(item));
+  const holds = (all) => all.length > basket.length && basket.every((item) => all.includes(item));
+  const stay = grown ? state.drawn.map(({ items: all }) => (holds(all) ? all : null)) : [];
+  const missing = DRAWN - stay.filter((all) => all !== null).length;
+  fill("whole", async () => (missing ? (await ask("complete", { basket, n: missing, size })).baskets : []), (fresh) => {
+    state.drawn = Array.from({ length: DRAWN }, (_, i) => (stay[i] ? { items: stay[i] } : fresh.shift()));
+    state.drawnFor = basket;
+    return state.drawn.map(({ items: all }, i) => drawnCard(all, i));
+  }, unknown);
 }
 
-function showRelated() {
-  const item = state.focus;
-  if (item === null) return $("related").replaceChildren(quiet("Put an item into the basket to see what it goes with and what stands in for it."));
-  const query = new URLSearchParams([[typeof item === "number" ? "id" : "item", item], ["n", "8"]]);
-  return fill("related", () => ask("related?" + query), (answer) => {
-    const list = (rows, less, none) => rows.length
-      ? make("ul", { class: "rows" }, ...rows.map((r) => row(r.other, times(r.lift), r.correlation / rows[0].correlation, null, less)))
-      : quiet(none);
-    return [make("p", { class: "quiet" }, make("b", {}, named(item)), ` is in ${percent(answer.probability)} of baskets. ×: how many times as often an item is bought where this one is.`),
-      make("div", { class: "two" },
-        make("div", {}, make("h3", {}, "Goes with"), list(answer.complements, false, "Nothing goes with it more than by chance.")),
-        make("div", {}, make("h3", {}, "Stands in for it"), list(answer.substitutes, true, "Nothing stands in for it.")))];
-  });
+function drawnCard(all, i) {
+  const added = all.filter((item) => !state.basket.includes(item)), n = all.length - added.length;
+  let letters = 0;
+  const fit = added.filter((item) => (letters += shown(item).length + 4) <= LETTERS).length, few = added.length - fit > 2 ? fit : added.length;
+  const list = make("ul", { class: "chips" }, ...added.map((item, j) => make("li", { class: "take", hidden: j >= few ? "" : null },
+    make("button", { "aria-label": `Add ${shown(item)}`, onclick: () => add(item) }, make("span", { "aria-hidden": "true" }, "+ "), named(item)))));
+  const more = few < added.length ? make("button", { class: "plain", onclick: (event) => {
+    for (const hidden of list.querySelectorAll("[hidden]")) hidden.hidden = false;
+    list.querySelectorAll(".take button")[few].focus();
+    event.target.remove();
+  } }, `${added.length - few} more`) : null;
+  const title = !all.length ? "An empty basket" : !n ? items(all.length) : added.length ? `Yours and ${added.length} more` : "Yours as it is";
+  const take = added.length ? make("button", { "aria-label": `Take all of basket ${i + 1}`, onclick: () => add(...added) }, "Take all") : null;
+  return make("div", { class: "card" }, make("div", { class: "title" }, make("h3", {}, title), take), list, more);
 }
 
-function showMap() {
-  const names = state.map.items.map(({ item }) => item), probabilities = state.map.items.map(({ probability }) => probability);
-  const width = Math.max(320, Math.min(1000, $("map").clientWidth)), height = Math.max(320, width / 2);
-  const x = (i) => 30 + (width - 60) * state.map.items[i].x, y = (i) => 30 + (height - 50) * state.map.items[i].y;
-  const held = new Set(state.basket), most = Math.max(...probabilities, 1e-12);
-  const dots = names.map((item, i) => {
-    const dot = drawing("circle", { cx: x(i), cy: y(i), r: 4 + 12 * Math.sqrt(probabilities[i] / most), class: held.has(item) ? "in" : "" },
-      drawing("title", {}, `${item}, ${percent(probabilities[i])} of baskets`));
-    dot.addEventListener("click", () => (held.has(item) ? remove(item) : add(item)));
-    return dot;
-  });
-  const taken = [];
-  const free = (i) => !taken.some((j) => Math.abs(x(i) - x(j)) < 140 && Math.abs(y(i) - y(j)) < 18) && taken.push(i);
-  const order = names.map((_, i) => i).sort((i, j) => held.has(names[j]) - held.has(names[i]));
-  const texts = order.filter((i) => held.has(names[i]) || free(i)).slice(0, 60).map((i) => drawing("text", {
-    x: x(i), y: y(i) - 8 - 12 * Math.sqrt(probabilities[i] / most), "text-anchor": x(i) < 80 ? "start" : x(i) > width - 80 ? "end" : "middle",
-    class: held.has(names[i]) ? "in-text" : "" }, String(names[i]).length > 24 ? String(names[i]).slice(0, 23) + "…" : String(names[i])));
-  $("map").replaceChildren(drawing("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Map of the most popular items; search finds the same items" }, ...dots, ...texts));
+// -- missions --------------------------------------------------------------------------------------------------------------------
+
+function missionCard(one, p, missions, isGiven) {
+  const typical = one.items.filter(({ item }) => !one.name.includes(item)), four = (typical.length >= TYPICAL ? typical : one.items).slice(0, TYPICAL);
+  const [part, rest] = shareOf(p, isGiven ? "such baskets" : "all baskets");
+  return make("li", { class: "card mission" }, make("h3", {}, ...missionName(missions, one.name)),
+    bar(p, { usual: isGiven ? one.share : null, tone: tone(missions, one.name) }),
+    make("p", { class: "quiet" }, bold(part), rest, isGiven ? `; ${share(one.share)} of all` : `, ${average(one.mean_size)} items each`),
+    make("ul", { class: "four" }, ...four.map(({ item }) => make("li", {}, make("a", { href: productLink(item) }, briefly(item))))));
 }
 
 function showMissions() {
-  const found = state.model.missions.map((m) => make("li", {}, make("b", {}, percent(m.share)), " ", named(m.name), ": ",
-    ...m.items.map(({ item }) => item).filter((item) => !m.name.includes(item)).slice(0, 5).flatMap((item, i) => [i ? ", " : "", named(item)])));
-  $("missions").replaceChildren(...(found.length ? [make("h3", {}, "Missions of the model"), make("ul", { class: "facts" }, ...found.slice(0, 8))] : []));
+  const { basket, likely } = state;
+  fill("missions", async () => [await model(), basket.length ? (await likely()).missions : null], ([{ missions }, given]) => {
+    $("missions-card").hidden = missions.length === 0;
+    $("missions-text").textContent = given ? "Why people fill such a basket. The mark on a bar shows how common the mission is in all baskets."
+      : "Why people shop here: kinds of baskets that the model has learned.";
+    const chance = (one) => (given ? given.find(({ name }) => name === one.name)?.probability ?? 0 : one.share);
+    const order = [...missions].sort((a, b) => chance(b) - chance(a)), probable = given ? order.filter((one) => chance(one) > 0) : order;
+    const first = state.allMissions ? order : probable.slice(0, given ? 4 : CARDS);
+    const all = first.length < order.length ? make("button", { onclick: () => { state.allMissions = true; showMissions(); } }, `All ${order.length} missions`) : null;
+    const card = (one) => (chance(one) > 0 ? missionCard(one, chance(one), missions, given !== null) : missionCard(one, one.share, missions, false));
+    return [make("ul", { class: "cards" }, ...first.map(card)), all];
+  }, unknown);
 }
 
-// An item of the address that the model does not know is named, with what to do about it.
-function showTrouble(problem) {
-  const unknown = problem.label ?? problem.item;
-  const swap = (other) => change(state.basket.map((item) => (item === unknown ? other : item)), `${unknown} replaced by ${other}`);
-  const buttons = state.basket.includes(unknown) ? [
-    ...(problem.suggestions ?? []).filter((other) => !state.basket.includes(other)).map((other) => make("button", { onclick: () => swap(other) }, "Replace by ", named(other))),
-    make("button", { onclick: () => remove(unknown) }, "Remove it")] : [];
-  const retry = problem.retry ? [make("button", { onclick: refresh }, "Try again")] : [];
-  $("trouble").replaceChildren(make("div", {}, problem.detail), ...buttons, ...retry);
-  $("trouble").hidden = false;
-  for (const place of ["next", "whole", "related", "likely", "sizes"]) {
-    state.asked[place] = (state.asked[place] ?? 0) + 1;
-    $(place).replaceChildren();
+// -- the map ---------------------------------------------------------------------------------------------------------------------
+
+function showMap() {
+  if (state.atlas) { state.atlas.tell(); state.atlas.draw(); return; }
+  fill("map", async () => [await ask("map"), await model()], ([{ items: places }, { missions }]) => {
+    state.atlas = new Atlas(places, missions.map(({ name }) => name), { held: () => state.basket, toggle, link: productLink });
+    buttons(state.atlas);
+    return state.atlas.elements;
+  });
+}
+
+// -- all of it -------------------------------------------------------------------------------------------------------------------
+
+function show() {
+  const changed = state.asked === null || !same(state.asked, state.basket);
+  model().then((m) => { $("about").textContent = `${m.n_items.toLocaleString("en")} items, ${average(m.mean_size)} in a basket on average`; }, () => null);
+  for (const view of ["basket", "product", "compare"]) $(`view-${view}`).hidden = view !== state.view;
+  document.body.dataset.view = state.view;
+  if (changed) {
+    Object.assign(state, { asked: state.basket, likely: likelihood(state.basket) });
+    showBasket(); showNext(); showFacts(); showWhole(); showMissions();
+    for (const button of document.querySelectorAll(".plus")) button.disabled = state.basket.includes(button.item);
   }
-  $("sizes-text").textContent = "";
+  showMap();
+  if (state.view === "product") showProduct(); else leaveProduct();
+  if (state.view === "compare") showCompare();
 }
 
-async function refresh() {
-  const turn = ++state.turn;
-  showBasket();
-  try {
-    if (!state.model?.size_distribution) state.model = await ask("model");
-    const answer = await ask("probability", { basket: state.basket });
-    if (turn !== state.turn) return;
-    const m = state.model;
-    $("about").textContent = `${m.n_items.toLocaleString("en")} items, ${m.mean_size.toFixed(1)} in a basket on average`;
-    $("likely").replaceChildren(...likelihood(answer));
-    showMissions();
-    showNext(); showWhole(); showRelated();
-    state.map ??= await ask("map");
-    if (turn === state.turn) showMap();
-  } catch (problem) {
-    if (problem instanceof Error) throw problem;
-    if (turn === state.turn) showTrouble(problem);
-  }
-}
-
-// -- the search ----------------------------------------------------------------------------------------------------------------
-
-const options = () => [...$("found").children];
-const current = () => options().findIndex((option) => option.getAttribute("aria-selected") === "true");
-
-function select(index) {
-  options().forEach((option, i) => option.setAttribute("aria-selected", String(i === index)));
-  const chosen = options()[index];
-  if (chosen) { $("search").setAttribute("aria-activedescendant", chosen.id); chosen.scrollIntoView({ block: "nearest" }); }
-  else $("search").removeAttribute("aria-activedescendant");
-}
-
-function close() {
-  state.search += 1;
-  $("found").hidden = true;
-  $("found").replaceChildren();
-  $("search").setAttribute("aria-expanded", "false");
-  $("search").removeAttribute("aria-activedescendant");
-}
-
-async function search() {
-  const turn = ++state.search;
-  let answer;
-  try {
-    answer = await ask("items?" + new URLSearchParams({ q: $("search").value, limit: 12 }));
-  } catch (problem) {
-    return say(problem.detail ?? "");
-  }
-  if (turn !== state.search) return;
-  const held = new Set(state.basket);
-  const found = answer.items.filter(({ item }) => !held.has(item));
-  $("found").replaceChildren(...found.map(({ item, probability }, i) => make("li", {
-    role: "option", id: `option-${i}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); choose(item); } },
-    named(item), make("span", {}, percent(probability)))));
-  $("found").hidden = found.length === 0;
-  $("search").setAttribute("aria-expanded", String(found.length > 0));
-  say(found.length ? `${items(answer.total)} found` : "Nothing found");
-  if ($("search").value && found.length) select(0);
-}
-
-function choose(item) {
-  $("search").value = "";
-  close();
-  add(item);
-}
-
-const KEYS = {
-  ArrowDown: () => ($("found").hidden ? search() : select(Math.min(current() + 1, options().length - 1))),
-  ArrowUp: () => select(Math.max(current() - 1, 0)),
-  Enter: () => options()[current()]?.dispatchEvent(new MouseEvent("mousedown", { cancelable: true })),
-  Escape: close,
-};
-
-$("search").addEventListener("input", () => ($("search").value ? search() : close()));
-$("search").addEventListener("blur", close);
-$("search").addEventListener("keydown", (event) => {
-  if (event.isComposing) return;
-  if (event.key === "Backspace" && !$("search").value && state.basket.length) remove(state.basket.at(-1));
-  if (event.key in KEYS) { event.preventDefault(); KEYS[event.key](); }
-});
+const own = { held: () => state.basket, add, back: () => state.basket.length && remove(state.basket.at(-1)) };
+$("search-place").append(searchBox("search", "Add an item", own));
+$("first-place").append(searchBox("search-first", "Add an item to A", own));
+const toSearch = () => $(state.view === "compare" ? "search-first" : "search").focus();
 document.addEventListener("keydown", (event) => {
-  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName);
-  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) { event.preventDefault(); $("search").focus(); }
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName) && document.activeElement.type !== "radio";
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) { event.preventDefault(); toSearch(); }
 });
+$("skip").addEventListener("click", (event) => { event.preventDefault(); toSearch(); });
 $("clear").addEventListener("click", () => { change([], "The basket is empty"); $("search").focus(); });
 $("share").addEventListener("click", async () => {
   try { await navigator.clipboard.writeText(location.href); say("Link copied"); $("share").textContent = "Copied"; }
@@ -329,8 +195,8 @@ $("share").addEventListener("click", async () => {
   setTimeout(() => { $("share").textContent = "Copy link"; }, 2000);
 });
 $("ranking").addEventListener("change", showNext);
-$("size").addEventListener("change", showWhole);
-$("again").addEventListener("click", showWhole);
-window.addEventListener("popstate", () => { read(); refresh(); });
+$("size").addEventListener("change", () => showWhole(true));
+$("again").addEventListener("click", () => showWhole(true));
+window.addEventListener("popstate", () => { read(); show(); });
 read();
-refresh();
+show();
