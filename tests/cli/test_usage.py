@@ -19,7 +19,7 @@ NAMES = [name for commands in COMMANDS.values() for name in commands]
 
 
 def test_all_commands_are_there():
-    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info related report serve"
+    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info related report prepare serve"
     assert sorted(NAMES) == sorted(wanted.split())
 
 

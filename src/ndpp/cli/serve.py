@@ -26,7 +26,7 @@ def prepare(
     The model is the same; a mixture of 400 missions of rank 128 grows by 52 MB.
 
     \b
-    Example:
+    Examples:
       ndpp prepare model.safetensors -o served.safetensors
     """
     check_output(output, ".safetensors", inputs=(model,))

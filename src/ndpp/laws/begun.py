@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ndpp._compiled import njit
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.precision import WARN_ERROR
@@ -63,27 +62,6 @@ def parts(mixture: SharedTies, baskets: Baskets) -> Iterator[IntArray]:
         seen |= items
     if part:
         yield np.array(part)
-
-
-@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
-def pair_forms(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
-    """Return q_i N_c q_jᵀ of some matrices and all pairs of rows, shape (C, k, k). N, which is large, is read once for two rows."""
-    k, r = q.shape
-    out = np.zeros((which.size, k, k))
-    for at in range(which.size):
-        c = which[at]
-        for i in range(r):
-            for j in range(0, k, 2):
-                second = min(j + 1, k - 1)
-                a = b = 0.0
-                for m in range(r):
-                    a += N[c, i, m] * q[j, m]
-                    b += N[c, i, m] * q[second, m]
-                for row in range(k):
-                    out[at, row, j] += q[row, i] * a
-                    if second > j:
-                        out[at, row, second] += q[row, i] * b
-    return out
 
 
 def started(forms: FloatArray, odds: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -181,10 +159,7 @@ class Begun:
         errors, self.inverses = np.zeros(log_mass.shape), []
         noise = 10 * self.ties._state.errors  # a probability is a derivative of log Z, with a larger error
         for i, places in enumerate(self.places):
-            if len(self.places) == 1:
-                forms = pair_forms(self.ties._state.N, np.arange(len(noise)), self.q[places])
-            else:
-                forms = self.q[places] @ self._left.take(places, axis=1).swapaxes(1, 2)
+            forms = self._right.take(places, axis=1) @ self.q[places].T
             contained, errors[i], inverses = started(forms, self.odds[:, places], noise)
             log_mass[i] += contained
             self.inverses.append(inverses)

@@ -22,9 +22,10 @@ import numpy as np
 from scipy.special import ive
 from scipy.stats import nbinom
 
+from ndpp._compiled import njit
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import ImpossibleSizeError
-from ndpp.laws.begun import pair_forms, posteriors, started
+from ndpp.laws.begun import posteriors, started
 from ndpp.laws.families import MOST_LOG
 from ndpp.laws.law import Law
 from ndpp.laws.patterns import FamilyGroups, Patterns
@@ -122,19 +123,17 @@ class Tilted:
     def log_weights(self, ids: IntArray, which: IntArray) -> FloatArray:
         """Return log w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c of some components, for given items J and sets of k items, |J| of them given."""
         self._know(which)
-        base, (rows, out) = self.mixture.touched.base, self._within_rows(ids, which)
+        rows, out = self._within_rows(ids, which)
         out = out + self.log_ratio[which] - len(ids) * self.rungs[which] * RUNG
-        forms = pair_forms(self.N, which, base.q_rows(base.rows_of(rows)))
-        contained, errors, _ = started(forms, self._odds(which, rows), 10 * self.errors[which])
-        say_precision(float(posteriors((out + contained)[None], errors[None])[1][0]), "probabilities given these items")
-        return np.asarray(np.where((errors < np.inf) & ~np.isnan(out), out + contained, -np.inf))
+        q = self.mixture.touched.base.q_rows(rows)
+        return log_weights(out, q, self.odds[np.ix_(which, rows)], self.N, self.errors, which)
 
     def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
         """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
         mixture = self.mixture
         patterns = mixture.patterns
         if patterns is None or self.log_totals is None or not len(ids):
-            return ids, 0.0
+            return mixture.base.rows_of(ids), 0.0
         one = patterns.touched(mixture.one_basket(ids))
         slots = patterns.slots[one.families]
         logs = self.log_totals[slots][:, :, which]  # (families, K, components)
@@ -144,12 +143,8 @@ class Tilted:
             top = logs.max(axis=1, keepdims=True)
             top[top == -np.inf] = 0.0
             total = (mixture._by_state[slots][:, :, which] * np.exp(logs - top)).sum(axis=1)
-            within = np.log(total) + top[:, 0] - np.log(self._odds(which, one.families).T)
+            within = np.log(total) + top[:, 0] - np.log(self.odds[np.ix_(which, one.families)].T)
         return one.families, within.sum(axis=0)
-
-    def _odds(self, which: IntArray, items: IntArray) -> FloatArray:
-        """Return the odds of the rows of some items, or families, in some components."""
-        return np.asarray(self.odds[np.ix_(which, self.mixture.touched.base.rows_of(items))])
 
     def bounds(self, n_without: int) -> FloatArray:
         """Return a bound of the probability of any number of items of R without so many rows, as in :meth:`Store.bounds`."""
@@ -157,6 +152,37 @@ class Tilted:
             return np.ones(len(self.rungs))
         minus, removed = self.lone
         return np.asarray(ive(0, (removed[:, min(n_without, removed.shape[1] - 1)] - minus).clip(0.0)))
+
+
+@njit(fastmath={"contract", "reassoc"}, error_model="numpy")
+def pair_forms(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
+    """Return q_i N_c q_jᵀ of some matrices and all pairs of rows, shape (C, k, k). N, which is large, is read once for two rows."""
+    k, r = q.shape
+    out = np.zeros((which.size, k, k))
+    for at in range(which.size):
+        c = which[at]
+        for i in range(r):
+            for j in range(0, k, 2):
+                second = min(j + 1, k - 1)
+                a = b = 0.0
+                for m in range(r):
+                    a += N[c, i, m] * q[j, m]
+                    b += N[c, i, m] * q[second, m]
+                for row in range(k):
+                    out[at, row, j] += q[row, i] * a
+                    if second > j:
+                        out[at, row, second] += q[row, i] * b
+    return out
+
+
+def log_weights(
+    out: FloatArray, q: FloatArray, odds: FloatArray, N: FloatArray, errors: FloatArray, which: IntArray
+) -> FloatArray:
+    """Return what is given plus log P_c(J ⊆ S) of some components, J the items with rows q and these odds; say if rounding matters."""
+    contained, wrong, _ = started(pair_forms(N, which, q), odds, 10 * errors[which])
+    found = np.where((wrong < np.inf) & ~np.isnan(out), out + contained, -np.inf)
+    say_precision(float(posteriors(found[None], wrong[None])[1][0]), "probabilities given these items")
+    return found
 
 
 class Store:
@@ -343,10 +369,10 @@ class Begun:
 
 def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> tuple[FloatArray, Begun]:
     """Return the weights by which components are proposed, and what draws from them."""
-    store, log_weights = store_of(mixture, memory), mixture._log_weights + mixture._log_contained(ids)
-    if log_weights.max() == -np.inf:
+    store, log_posterior = store_of(mixture, memory), _log_posterior(mixture, ids)
+    if log_posterior.max() == -np.inf:
         raise mixture._impossible(ids, None)
-    posterior, rungs = np.exp(log_weights - log_weights.max()), np.zeros(len(log_weights), np.int64)
+    posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior), np.int64)
     if size is None:
         return posterior, Begun(store, ids, None, rungs)
     left, most = size - len(ids), mixture.largest_given(ids)
@@ -365,11 +391,21 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
             order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
             which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
             with np.errstate(over="ignore"):
-                proposed = others[which] * np.exp(tilted.log_weights(ids, which) - log_weights.max())
+                proposed = others[which] * np.exp(tilted.log_weights(ids, which) - log_posterior.max())
             at = which[proposed < weights[which]]
             weights[which] = np.minimum(proposed, weights[which])
             bounds[at], rungs[at], seen[which] = others[at], tilted.rungs[at], True
     return weights, Begun(store, ids, left, rungs, bounds)
+
+
+def _log_posterior(mixture: SharedTies, ids: IntArray) -> FloatArray:
+    """Return log w_c P_c(J ⊆ S)."""
+    ties, (touched, within) = mixture.touched, mixture.touched_rows(mixture.one_basket(ids))
+    if not ties.base.can_occur(touched.indices).all():
+        return np.full(len(mixture.weights), -np.inf)
+    every, rows, state = np.arange(len(mixture.weights)), ties.base.rows_of(touched.indices), ties._state
+    out = mixture._log_weights + np.broadcast_to(within, (1, len(every)))[0]
+    return log_weights(out, ties.base.q_rows(rows), ties.tilted_odds(0.0, rows=rows), state.N, state.errors, every)
 
 
 def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:
