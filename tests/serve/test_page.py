@@ -366,9 +366,7 @@ def test_a_server_that_is_gone_is_told_and_comes_back(page, server):
         ("/?item=bread&item=tea", 800, "dark"),
         ("/?item=bread&item=tea", 1400, "light"),
         ("/?item=tea#product?item=bread", 390, "light"),
-        ("/?item=tea#product?item=bread", 1024, "dark"),
         ("/?item=tea#compare?item=bread&item=jam", 390, "dark"),
-        ("/?item=tea#compare?item=bread&item=jam", 1440, "light"),
         ("/docs", 360, "dark"),
     ],
 )
