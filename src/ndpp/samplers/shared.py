@@ -222,13 +222,22 @@ class Store:
         odds, patterns, log_rho = self.union(c, rung).alone.odds, self.mixture.patterns, tilt * RUNG
         if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
-        rho, z, found, n = float(np.exp((rung + tilt) * RUNG)), circle(n_nodes), patterns, patterns.n_families
-        products = self.unions.remember(
-            ("products", rung + tilt, n_nodes), lambda: np.vstack([found.log_totals_at(rho * z), np.zeros((1, len(z)))])
-        )
-        kept = {z.tobytes(): products}
+        rho, z, n = float(np.exp((rung + tilt) * RUNG)), circle(n_nodes), patterns.n_families
+        products = self._products(rung + tilt, z)
+        kept = {z.tobytes(): products, np.ones(1).tobytes(): self._products(rung + tilt, np.ones(1))}
         groups = FamilyGroups(patterns, self.mixture.odds[c], rho, np.empty((n, 0)), np.arange(n), kept)
-        return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), n_nodes)
+        key = rung + tilt, n_nodes, "factors"
+        factors = self.unions.remember(key, lambda: np.expm1(products[:-1].clip(max=MOST_LOG)))
+        return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), factors, z)
+
+    def _products(self, rung: int, z: Any) -> Any:
+        """Return log Π (1 + ρ z r) of the states of families on a rung, and 0 for slots without one."""
+        patterns = self.patterns(rung)
+
+        def make() -> Any:
+            return np.vstack([patterns.log_totals_at(z), np.zeros((1, len(z)))])
+
+        return self.unions.remember((rung, len(z), "products"), make)
 
     def _rows(self, c: int, log_tilt: float) -> tuple[TiedMixture, int]:
         """Return a mixture of the rows that sets touch, and the number in it of a component, tilted."""

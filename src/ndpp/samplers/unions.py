@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg as sl
+from scipy import sparse
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
@@ -37,6 +38,7 @@ from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError
 from ndpp.items.base import look_up_cdf
 from ndpp.items.table import LeverageTable, alias_table, look_up
+from ndpp.laws.families import MOST_LOG
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.patterns import FamilyGroups, Patterns, scaled
 from ndpp.laws.tied import TiedMixture
@@ -296,12 +298,19 @@ class Counts(NamedTuple):
 
     @classmethod
     def of_families(
-        cls, odds: FloatArray, log_rho: float, groups: FamilyGroups, parts: FamilyParts, n_nodes: int
+        cls, odds: FloatArray, log_rho: float, groups: FamilyGroups, parts: FamilyParts, factors: AnyArray, z: AnyArray
     ) -> Counts:
-        """Prepare families, whose groups and parts are those of ρ."""
-        z, logs = circle(n_nodes), groups.weights(np.ones(1))[0][:, 0].real
-        log_mean = (groups.weights(z)[0] - logs[:, None]).sum(axis=0)
-        return cls(z, log_mean, groups, log_rho, logs - np.log1p(odds), Alone.prepare(np.expm1(logs)), parts)
+        """Prepare families, whose groups and parts are those of ρ; ``factors`` are Π (1 + ρ z r) − 1 of all states."""
+        states, log_totals = groups.patterns.states, parts.patterns.log_totals
+        if log_totals.max(initial=0.0) < MOST_LOG:
+            own = sparse.csr_array(
+                (groups.state_odds, (states, np.arange(len(states)))), shape=(len(odds), len(states))
+            )
+            logs, at_z = np.log1p(own @ np.expm1(log_totals)), np.log(1 + own @ factors)
+        else:  # in units of their own
+            logs, at_z = groups.weights(np.ones(1))[0][:, 0].real, groups.weights(z)[0]
+        log_mean, alone = (at_z - logs[:, None]).sum(axis=0), Alone.prepare(np.expm1(logs.clip(max=MOST_LOG)))
+        return cls(z, log_mean, groups, log_rho, logs - np.log1p(odds), alone, parts)
 
     @property
     def n_bytes(self) -> int:
