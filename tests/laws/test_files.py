@@ -217,7 +217,7 @@ BAD = {
         "not one that ndpp.save wrote",
     ),
     "newer": (
-        lambda p: _rewrite_header(p, lambda m: m.update(format_version="5", ndpp_version="9.9")),
+        lambda p: _rewrite_header(p, lambda m: m.update(format_version="6", ndpp_version="9.9")),
         r"format version 5, written by ndpp 9\.9; this ndpp knows versions up to 4\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
