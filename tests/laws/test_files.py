@@ -218,7 +218,7 @@ BAD = {
     ),
     "newer": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="6", ndpp_version="9.9")),
-        r"format version 5, written by ndpp 9\.9; this ndpp knows versions up to 4\. Upgrade with: pip install -U",
+        r"format version 6, written by ndpp 9\.9; this ndpp knows versions up to 5\. Upgrade with: pip install -U",
     ),
     "a folder's index alone": (
         lambda p: _rewrite_header(p, lambda m: m.update(format_version="2")),
