@@ -15,7 +15,7 @@ import pytest
 
 import ndpp
 import only_posix
-from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, launch, pausing, spawn
+from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, has_epoch, launch, pausing, spawn
 from ndpp.samplers import Exact
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -114,7 +114,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     env = pausing(tmp_path / "pausing", part.name)
 
     process = spawn(*words, cwd=tmp_path, env=env)
-    wait_for(part.exists, process)
+    wait_for(lambda: has_epoch(part), process)
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")

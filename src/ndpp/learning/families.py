@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.special import softmax
 from torch import Tensor
 
+from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.patterns import Patterns
@@ -43,6 +44,7 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
     likeness.eliminate_zeros()
     families = np.arange(baskets.n_items)
     while True:
+        look()
         n = families.max() + 1
         sizes = np.bincount(families, minlength=n)
         groups = sparse.csr_array(
@@ -79,6 +81,7 @@ def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray
     plain = Patterns(families, states, odds, len(sizes))
     columns = baskets.to_csr().tocsc()
     for members in plain.members[n_single:]:
+        look()
         sets = _sets(columns, members)
         if len(sets) > MAX_SETS:
             sets = sets[rng.choice(len(sets), MAX_SETS, replace=False)]
