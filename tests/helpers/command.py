@@ -108,7 +108,7 @@ def saying(*words, **options):
         pause()
 os.replace, builtins.print = pausing, saying
 """
-ONE_EPOCH = b'\\\\"epoch\\\\": 1'
+ONE_EPOCH = b'\\"epoch\\": 1'
 """What is in a checkpoint of training from the first epoch on."""
 
 

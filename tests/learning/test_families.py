@@ -91,7 +91,7 @@ def test_states_are_those_of_the_planted_families(monkeypatch: pytest.MonkeyPatc
     """Half of the sets of a family hold one of three items, the others nearly all."""
     monkeypatch.setattr(families, "N_STATES", 2)
     baskets = draw(6000, 1)
-    patterns = find_patterns(np.random.default_rng(0), baskets, PLANTED)
+    patterns = find_patterns(np.random.default_rng(1), baskets, PLANTED)
     assert np.bincount(patterns.states).tolist() == [1, 1, 2, 2, 2]  # single items come first
     g = patterns.families[0]
     members = patterns.members[g]

@@ -112,9 +112,9 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
         run = Run(seed, clock, self.progress, self.checkpoint, made_with, saved)
-        run.say(f"{about}, and {len(held_out):,} to validate")
         if saved is None:
             run.keep(Checkpoint({}, {"history": []}))  # from here on there is something to resume
+        run.say(f"{about}, and {len(held_out):,} to validate")
         done = 0 if saved is None else len(saved.record["history"])
         if done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
             self._tell(self._trial(shape, training, held_out, run), settings, run, done, training.n_items)

@@ -18,6 +18,8 @@ from ndpp.learning.trainer import RATE_DROPS, Counter, P, Trainer
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
+FEW_STEPS = 9
+"""Steps of an epoch after which they tell how long it takes: the first one is slow."""
 MARGIN = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
@@ -153,7 +155,8 @@ class _Steps:
         if self.bar.say is None:
             return
         lead, steps = self.contest.lead, self.contest.lead.n_steps * self.count
-        whole = (time.monotonic() - self.began) / self.taken * lead.n_steps
+        is_known = self.taken >= FEW_STEPS or not self.run.epoch_seconds
+        whole = (time.monotonic() - self.began) / self.taken * lead.n_steps if is_known else self.run.epoch_seconds
         left = self.contest.seconds_left([whole] * self.count, self.done + self.taken / steps)
         left = max(0.0, min(left, lead.clock.left()))
         self.run.tick(

@@ -56,13 +56,14 @@ def forecast(objective: Objective[P], settings: TrainingSettings, seed: int, n_i
     which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
     with warnings.catch_warnings(action="ignore"):
         _step_seconds(trainer, which[:1])
-        (first, *few), (_, *many) = (_steps(trainer, part) for part in (which[:1], which))
+        (first, *few), (again, *many) = (_steps(trainer, part) for part in (which[:1], which))
         began = time.perf_counter()
         objective.log_probs(trainer.now)
         evaluation = time.perf_counter() - began
     objective.restore(saved)
     dense, ratio = min(few), 1.0 if n_items is None else n_items / len(trainer.now[0])
-    renewal, baskets = max(0.0, first - dense), max(0.0, sum(many) / len(many) - dense)
+    baskets = max(0.0, sum(many) / len(many) - dense)
+    renewal = max(0.0, min(first, again - baskets) - dense)
     step = baskets + ratio * (dense + objective.renewed(n_items) * renewal / TIMED)
     sums = min(evaluation, renewal / 3)  # what an evaluation does for all items, of the three products of a renewal
     evaluation += (ratio - 1) * sums

@@ -29,7 +29,7 @@ from ndpp.learning.trainer import Trainer
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
 """By default a component for so many occurrences of items, and at most so many components, columns of ties, and factors."""
-TRIAL = 2000
+TRIAL = 500
 """Items of the catalogue on which steps are timed."""
 FAMILIES_SHARE, START_SHARE = 0.15, 0.3
 """Shares of the minutes that training may take after which the search for families is given up, and that for classes ends."""
