@@ -217,7 +217,7 @@ def test_training_that_may_not_be_kept_says_why(models, tmp_path):
     error = done.err.splitlines()[-1]  # after what is told about the training
     assert error.startswith(f"ndpp: error: could not write '{tmp_path}/x.safetensors.ndpp-part': ")
     assert "File too large" in error
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors.ndpp-part"]  # of the beginning, which fits
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

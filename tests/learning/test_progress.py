@@ -15,6 +15,7 @@ from sklearn.base import clone
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 from ndpp import Baskets
+from ndpp._progress import ProgressBar
 from ndpp._stop import look
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
 from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, forecast, run
@@ -53,7 +54,7 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
     assert re.match(r"at most about [\d.]+ s: .*3 epochs of [\d.]+ s", bound)
     assert ("the first 3 perhaps with and without families" in bound) == (name == "contest")
     assert [line.split(",")[0] for line in rest[-3:]] == [f"epoch {i} of 3" for i in (1, 2, 3)]
-    assert last == "finishing: normalisers"
+    assert last == "finishing"
     stages = [line for line in rest if line.startswith(("families", "start"))]
     named = {"contest": ["families: ", "start: ", "start: "], "families": ["families: ", "start: "]}
     expected = named.get(name, ["start: "] if name == "MixtureNDPP" else [])
@@ -127,6 +128,16 @@ def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
     assert np.array_equal(model.score_samples(DOUBTFUL), alone.score_samples(DOUBTFUL))
 
 
+def test_a_candidate_that_is_behind_leaves_the_contest():
+    model = MixtureNDPP(2, rank=8, random_state=0, max_epochs=4)
+    goals = model._objectives(model._shape(DOUBTFUL)._replace(rank=8), DOUBTFUL, DOUBTFUL, run.Run(0))
+    one = Contest({name: Trainer(goal, model._settings(), 0) for name, goal in goals.items()})
+    one.candidates["families"].validate = lambda: -100.0  # type: ignore[method-assign]
+    one.candidates["families"].best_value = -100.0
+    one.epoch(ProgressBar())
+    assert (list(one.candidates), len(one.lead.history)) == (["items"], 1)
+
+
 @pytest.mark.parametrize(("with_families", "wins"), [(-101.0, False), (-99.5, False), (-98.9, True)])
 def test_families_must_be_clearly_better(with_families: float, wins: bool):
     runs: Any = {
@@ -136,8 +147,9 @@ def test_families_must_be_clearly_better(with_families: float, wins: bool):
 
 
 @pytest.mark.parametrize("cut", [1, 3], ids=["in the pilot", "after the pilot"])
-def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path):
+def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its checkpoints name the candidates, or the one that is left; those of version 1 did not, and are refused."""
+    monkeypatch.setattr(contest, "BEHIND", 1.0)  # nobody leaves before the end of the pilot
     settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
     path, whole = tmp_path / "run.safetensors", MixtureNDPP(2, **settings).fit(DOUBTFUL)
 

@@ -125,9 +125,8 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         else:
             run.keep(contest.state())
         self.ended_ = contest.train(run)
-        if self.ended_ != "interrupted":
-            run.say("finishing: normalisers")
-        self._keep(contest.lead)
+        with run.stage("finishing", float("inf")):
+            self._keep(contest.lead)
         self.n_dropped_ = len(baskets) - len(possible)
         self.baseline_score_ = float(independent_items(training).log_likelihoods(held_out).mean())
         return self

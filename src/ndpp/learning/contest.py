@@ -18,6 +18,8 @@ from ndpp.learning.trainer import RATE_DROPS, Counter, P, Trainer
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
+BEHIND = 0.001
+"""How far behind the first a candidate may be after an epoch of the pilot, relative to the log-likelihood, to stay in it."""
 FEW_STEPS = 9
 """Steps of an epoch after which they tell how long it takes: the first one is slow."""
 MARGIN = 0.01
@@ -26,7 +28,7 @@ training with families begins better and gains less later (validation baskets of
 
 
 class Contest(Generic[P]):
-    """Trainers by name. After ``PILOT`` epochs one goes on alone: the first, unless another is clearly better.
+    """Trainers by name. After ``PILOT`` epochs one goes on alone: the first, unless another is clearly better, or sooner if no other leads.
 
     Most models have one candidate, which then is all there is to train.
     """
@@ -60,11 +62,13 @@ class Contest(Generic[P]):
         return "minutes" if self.lead.is_out_of_time else None
 
     def epoch(self, bar: Counter) -> None:
-        """Run one epoch of each candidate; after the last one of the pilot only the leader stays."""
+        """Run one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
         for trainer in self.candidates.values():
             trainer.epoch(bar)
-        if len(self.lead.history) >= self.pilot:
-            self.candidates = {self._leader: self.lead}
+        first = next(iter(self.candidates.values())).best_value
+        least = first - BEHIND * abs(first)
+        left = {name: trainer for name, trainer in self.candidates.items() if trainer.best_value >= least}
+        self.candidates = {self._leader: self.lead} if len(self.lead.history) >= self.pilot else left
 
     def train(self, run: Run) -> str:
         """Train until the validation log-likelihood no longer rises; return why it ended, as :attr:`NDPP.ended_` does.

@@ -29,8 +29,8 @@ from ndpp.learning.trainer import Trainer
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
 """By default a component for so many occurrences of items, and at most so many components, columns of ties, and factors."""
-TRIAL = 500
-"""Items of the catalogue on which steps are timed."""
+TRIAL = {"cpu": 500, "cuda": 50_000}
+"""Items of the catalogue on which steps are timed: seconds of work, and on a GPU enough of it."""
 FAMILIES_SHARE, START_SHARE = 0.15, 0.3
 """Shares of the minutes that training may take after which the search for families is given up, and that for classes ends."""
 PLAIN = 0.05
@@ -65,7 +65,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     families : "auto", None or (n_items,) array_like
         Whether to learn a mixture over families of items, variants that are bought together, instead (:class:`ndpp.FamilyMixture`). With
         "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
-        or, if the difference is small, by one percent or more after three epochs of both. An array names the family of each item.
+        or, if the difference is small, by one percent or more after three epochs of both, or fewer if families are behind. An array names the
+        family of each item.
     learning_rate, minutes, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
@@ -128,7 +129,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
 
     def _trial(self, shape: Shape, training: Baskets, held_out: Baskets, run: Run) -> tuple[MixtureObjective, Forecast]:
         """Return an objective over at most ``TRIAL`` items, as some of which all others are counted, without any classes to begin with."""
-        n, r, C, rng = min(TRIAL, training.n_items), shape.n_factors, shape.n_missions, np.random.default_rng(0)
+        n, rng = min(TRIAL[torch.device(self.device).type], training.n_items), np.random.default_rng(0)
+        r, C = shape.n_factors, shape.n_missions
         values = [0.01 * rng.standard_normal(size) for size in ((n,), (n, r), (n, shape.rank), (C, r), (C,), (C,))]
         values[0] += math.log(max(1.0, float(training.sizes.mean())) / training.n_items)
         folded = (Baskets._trusted(part.indptr, part.indices % n, n, None) for part in (training, held_out))
