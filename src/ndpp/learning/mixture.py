@@ -65,8 +65,8 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     families : "auto", None or (n_items,) array_like
         Whether to learn a mixture over families of items, variants that are bought together, instead (:class:`ndpp.FamilyMixture`). With
         "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
-        or, if the difference is small, by one percent or more after three epochs of both, or fewer if families are behind. An array names the
-        family of each item.
+        or, if the difference is small, by one percent or more after three epochs of both, or fewer if families are behind. An array names
+        the family of each item.
     learning_rate, minutes, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
