@@ -18,6 +18,7 @@ from scipy import sparse
 import ndpp
 import only_posix
 from command import ENVIRONMENT, ONE_EPOCH, Done, end, pausing, run, spawn
+from ndpp.cli import fit
 from ndpp.cli.fit import ESTIMATORS, Settings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
@@ -42,6 +43,12 @@ def test_without_a_terminal_there_is_a_line_for_each_epoch(models, tmp_path, mod
     found = [EPOCH.fullmatch(line) for line in epochs if not line.startswith("with rank")]
     assert [(one[1], one[2] is not None) for one in found if one] == [("1", True), ("2", True), ("3", False)]
     assert len(done.out.splitlines()) == 3 + (model == "mixture")
+
+
+def test_how_long_a_large_file_takes_to_read(models, monkeypatch):
+    assert fit._reading_time(str(models / "orders.csv")) == fit._reading_time("-") == ""
+    monkeypatch.setattr(fit.os.path, "getsize", lambda path: 10**8)
+    assert fit._reading_time(str(models / "orders.csv")) == ", about 50 s"
 
 
 @only_posix.signals

@@ -33,6 +33,8 @@ from ndpp.laws.mixture import Mixture
 Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
 """Kinds of models."""
 ESTIMATORS = {"mixture": "MixtureNDPP", "ndpp": "NDPP", "ondpp": "ONDPP", "symmetric": "SymmetricDPP"}
+READ_RATE, WORTH_SAYING = 2e6, 5.0
+"""Bytes that are read per second, roughly, of long tables as text or Parquet; seconds above which it is said how long that takes."""
 SHOWN = 3
 """Missions that are named at the end."""
 PANEL = "Training (default: the estimator's own)"
@@ -125,7 +127,7 @@ def fit(
             check_writable(part)  # now, not after the first epoch
         with _interruptible(part):
             source = Source(baskets, reading)
-            with _stage(f"reading {source.name}"):
+            with _stage(f"reading {source.name}{_reading_time(baskets)}"):
                 data = source.read(as_labels=labels, items=items)
                 held_out = None if validation is None else source.sibling(validation).read_for(data, ids=False)
             chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
@@ -147,6 +149,12 @@ def fit(
                 save(estimator.law_, output, metadata=about)
             part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
+
+
+def _reading_time(path: str) -> str:
+    """Return about how long it takes to read a large file, from its size; nothing for others."""
+    seconds = os.path.getsize(path) / READ_RATE if os.path.isfile(path) else 0.0
+    return f", about {seconds:.0f} s" if seconds > WORTH_SAYING else ""
 
 
 @contextlib.contextmanager
