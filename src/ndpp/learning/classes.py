@@ -101,7 +101,7 @@ def _n_classes(shape: Shape) -> int:
 def seconds_of_start(baskets: Baskets, validation: Baskets, shape: Shape) -> float:
     """Return about how long :func:`start` takes, from one round with few baskets and one with more."""
     rng, few, took = np.random.default_rng(0), validation[:50], []
-    numbers = min(len(baskets), 250), min(len(baskets), 1000)
+    numbers = min(len(baskets), 500), min(len(baskets), 5000)
     for number in numbers:
         began = time.perf_counter()
         find_classes(rng, baskets[:number], few, _n_classes(shape), 1)
