@@ -15,7 +15,7 @@ import pytest
 
 import ndpp
 import only_posix
-from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, launch, pausing, spawn
+from command import ENVIRONMENT, UNMEASURED, Done, Forked, end, has_epoch, launch, pausing, spawn
 from ndpp.samplers import Exact
 
 QUICK = ["-n", 800, "--seed", 7, "--size", 3]
@@ -114,7 +114,7 @@ def test_fit_interrupted_and_killed_ends_with_the_same_model(call, models, tmp_p
     env = pausing(tmp_path / "pausing", part.name)
 
     process = spawn(*words, cwd=tmp_path, env=env)
-    wait_for(part.exists, process)
+    wait_for(lambda: has_epoch(part), process)
     process.send_signal(signal.SIGINT)
     done = end(process)
     assert (done.code, done.out) == (130, "")
@@ -217,7 +217,7 @@ def test_training_that_may_not_be_kept_says_why(models, tmp_path):
     error = done.err.splitlines()[-1]  # after what is told about the training
     assert error.startswith(f"ndpp: error: could not write '{tmp_path}/x.safetensors.ndpp-part': ")
     assert "File too large" in error
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors.ndpp-part"]  # of the beginning, which fits
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
@@ -362,6 +362,8 @@ def test_interrupted_while_torch_is_loaded_it_says_so(models, tmp_path):
     env = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
     process = launch("fit", models / "orders.csv", "-o", "out.safetensors", cwd=tmp_path, env=env)
     assert process.stderr is not None
+    stages = [process.stderr.readline() for _ in range(2)]
+    assert stages == [f"reading {models / 'orders.csv'}\n".encode(), b"loading torch\n"]
     assert process.stderr.read(9) == b"importing"
     process.send_signal(signal.SIGINT)
     assert end(process) == (130, "", "\nndpp: interrupted\n")

@@ -17,13 +17,16 @@ from scipy import sparse
 
 import ndpp
 import only_posix
-from command import ENVIRONMENT, Done, end, pausing, run, spawn
+from command import ENVIRONMENT, ONE_EPOCH, Done, end, pausing, run, spawn
+from ndpp.cli import fit
 from ndpp.cli.fit import Settings
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 from ndpp.learning.fitting import ESTIMATORS
 
-EPOCH = re.compile(r"epoch (\d+), loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?")
+EPOCH = re.compile(
+    r"epoch (\d+) of 3, loss -?[\d.]+, validation -[\d.]+, [\d.]+ s(; at most about [\d.]+ (s|min) left)?"
+)
 MODELS = {"mixture": ["--missions", 3], "ndpp": ["--rank", 6], "ondpp": ["--rank", 6], "symmetric": ["--rank", 6]}
 
 
@@ -32,15 +35,22 @@ def test_without_a_terminal_there_is_a_line_for_each_epoch(models, tmp_path, mod
     words = ["fit", models / "orders.csv", "-o", "m.safetensors", "--model", model, *MODELS[model]]
     done = run(tmp_path, *words, "--max-epochs", 3, "--patience", 9, "--jobs", 1)
     assert done.code == 0
-    about, bound, *epochs = done.err.splitlines()
+    reading, loading, about, bound, *epochs = done.err.splitlines()
+    assert (reading, loading) == (f"reading {models / 'orders.csv'}", "loading torch")
+    assert epochs[-2:] == ["finishing", "finishing: saving m.safetensors"]
     name = ESTIMATORS[model].__name__
     assert re.fullmatch(rf"{name}, .*rank \d+: 270 baskets over 12 items, and 30 to validate", about)
-    assert re.match(
-        r"at most about [\d.]+ (s|min): 3 epochs of [\d.]+ s.*; fewer if the validation baskets stop gaining", bound
-    )
+    bounded = r"at most about [\d.]+ (s|min): .*3 epochs of [\d.]+ s.*; fewer if the validation baskets stop gaining"
+    assert re.match(bounded, bound)
     found = [EPOCH.fullmatch(line) for line in epochs if not line.startswith("with rank")]
     assert [(one[1], one[2] is not None) for one in found if one] == [("1", True), ("2", True), ("3", False)]
     assert len(done.out.splitlines()) == 3 + (model == "mixture")
+
+
+def test_how_long_a_large_file_takes_to_read(models, monkeypatch):
+    assert fit._reading_time(str(models / "orders.csv")) == fit._reading_time("-") == ""
+    monkeypatch.setattr(fit.os.path, "getsize", lambda path: 10**8)
+    assert fit._reading_time(str(models / "orders.csv")) == ", about 50 s"
 
 
 @only_posix.signals
@@ -70,11 +80,13 @@ def shell(line: str, folder: Path) -> Done:
     return Done.of(done.returncode, done.stdout, done.stderr)
 
 
-def interrupted(words: list[object], part: Path, number: int) -> dict[str, str]:
-    """Run ``fit`` until it has written a checkpoint, interrupt it, and return the commands that it prints."""
+def interrupted(
+    words: list[object], part: Path, number: int, holds: bytes = ONE_EPOCH, epoch: int = 1
+) -> dict[str, str]:
+    """Run ``fit`` until it has written a checkpoint that holds this, interrupt it, and return the commands that it prints."""
     folder = part.parent
-    process = spawn(*words, cwd=folder, env=pausing(folder / "pausing", part.name))
-    while not part.exists():
+    process = spawn(*words, cwd=folder, env=pausing(folder / "pausing", part.name, holds=holds))
+    while not (part.exists() and holds in part.read_bytes()):
         assert process.poll() is None, end(process)
         time.sleep(0.01)
     process.send_signal(number)
@@ -83,7 +95,7 @@ def interrupted(words: list[object], part: Path, number: int) -> dict[str, str]:
     said, message = done.err.partition("\nndpp: interrupted; ")[::2]
     assert message, said
     about, *commands = message.splitlines()
-    assert about == f"training up to epoch 1 is saved in {str(part)!r}"
+    assert about == f"training up to epoch {epoch} is saved in {str(part)!r}"
     return dict(re.findall(r"^  to (continue|make a model of it): +(ndpp .*)$", "\n".join(commands), re.MULTILINE))
 
 
@@ -101,12 +113,12 @@ def test_what_an_interrupted_training_prints_makes_a_model(call, models, tmp_pat
     words = ["fit", models / "orders.csv", "-o", "the model", "--model", model, *MODELS[model], "--max-epochs=40"]
     lines = interrupted([*words, "--patience", "40"], tmp_path / "the model.ndpp-part", number)
     assert lines["continue"].endswith("--max-epochs=40 --patience 40 --resume")
-    assert lines["make a model of it"].endswith("--patience 40 --resume --max-epochs 1")
+    assert lines["make a model of it"].endswith("--patience 40 --resume --minutes 0")
     assert "-o 'the model'" in lines["continue"]
     monkeypatch.chdir(tmp_path)
     line = lines["make a model of it"]
     made = shell(line, tmp_path) if model == "mixture" else call(*shlex.split(line)[1:])
-    assert (made.code, "epoch" in made.err) == (0, False)  # nothing was trained
+    assert (made.code, "\nepoch" in made.err) == (0, False)  # nothing was trained
     assert not (tmp_path / "the model.ndpp-part").exists()
     about = ndpp.load_metadata(tmp_path / "the model")
     assert (about["model"], about["epochs"]) == (ESTIMATORS[model].__name__, 1)
@@ -123,13 +135,12 @@ def test_an_interrupted_contest_of_families_makes_a_model(call, tmp_path, monkey
     ndpp.Baskets.from_csr(sparse.csr_array(rows.astype(int))).write(tmp_path / "orders.txt")
     words = ["fit", "orders.txt", "--ids", "-o", "m.safetensors", "--missions", 2, "--rank", 4, "--jobs", 1]
     words += ["--max-epochs", 5]
-    lines = interrupted(words, tmp_path / "m.safetensors.ndpp-part", signal.SIGINT)
+    lines = interrupted(words, tmp_path / "m.safetensors.ndpp-part", signal.SIGINT, b"families.now.X", 0)
     part = (tmp_path / "m.safetensors.ndpp-part").read_bytes()
-    assert b"families.now.X" in part
     assert b"items.now.X" in part
     monkeypatch.chdir(tmp_path)
     assert call(*shlex.split(lines["make a model of it"])[1:]).code == 0
-    assert ndpp.load_metadata("m.safetensors")["epochs"] == 1
+    assert ndpp.load_metadata("m.safetensors")["epochs"] == 0
     assert call("recommend", "m.safetensors", "--given", 3, "--number", 2).code == 0
     Path("m.safetensors.ndpp-part").write_bytes(part)
     assert call(*shlex.split(lines["continue"])[1:]).code == 0
@@ -137,16 +148,69 @@ def test_an_interrupted_contest_of_families_makes_a_model(call, tmp_path, monkey
     assert Path("m.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
 
 
+STAGES = {
+    "reading": None, "loading torch": None, "MixtureNDPP": 0, "at most": 0, "families: ": 0, "start: classes of items": 0,
+    "start: classes of fam": 0, "epoch 1": 1, "finishing": 2, "finishing: sav": 2,
+}  # fmt: skip
+"""How each line of a run begins, and the epochs that are saved when it is said; None if nothing is yet."""
+
+
 @only_posix.signals
-def test_interrupted_before_the_first_epoch_nothing_was_saved(models, tmp_path):
-    process = spawn("fit", models / "orders.csv", "-o", "m.safetensors", "--batch-size", 1, cwd=tmp_path)
+@pytest.mark.parametrize("stage", STAGES)
+def test_interrupted_in_any_stage_something_is_left(call, tmp_path, monkeypatch, stage):
+    rng = np.random.default_rng(0)
+    rows = rng.random((400, 12)) < 0.06
+    rows[:, 1] |= rows[:, 0] & (rng.random(400) < 0.3)  # families help little, so both ways are tried
+    ndpp.Baskets.from_csr(sparse.csr_array(rows.astype(int))).write(tmp_path / "orders.txt")
+    words = ["fit", "orders.txt", "--ids", "-o", "m.safetensors", "--missions", 2, "--rank", 4, "--max-epochs", 2]
+    process = spawn(*words, "--minutes=5", cwd=tmp_path, env=pausing(tmp_path / "pausing", line=stage))
     assert process.stderr is not None
-    process.stderr.readline()  # it has begun
+    while not process.stderr.readline().decode().startswith(stage):
+        assert process.poll() is None, end(process)
     process.send_signal(signal.SIGTERM)
     done = end(process)
-    assert done.code == 143
-    assert done.err.endswith("\nndpp: interrupted; no epoch was finished, so nothing was saved\n")
-    assert not list(tmp_path.iterdir())
+    assert (done.code, done.out) == (143, "")
+    message = done.err.partition("\nndpp: interrupted; ")[2]
+    monkeypatch.chdir(tmp_path)
+    if STAGES[stage] is None:
+        again = re.fullmatch(r"nothing was learned yet; to start again: ndpp (.*)\n", message)
+        assert again is not None, done.err
+        assert shlex.split(again[1]) == [*map(str, words), "--minutes=5"]
+        assert not (tmp_path / "m.safetensors.ndpp-part").exists()
+        return
+    part = tmp_path / "m.safetensors.ndpp-part"
+    assert message.startswith(f"training up to epoch {STAGES[stage]} is saved in {str(part)!r}\n")
+    assert call("info", "m.safetensors.ndpp-part", "--json").json["epochs"] == STAGES[stage]
+    lines = dict(re.findall(r"^  to (continue|make a model of it): +ndpp (.*)$", message, re.MULTILINE))
+    assert lines["make a model of it"].endswith("--max-epochs 2 --resume --minutes 0")
+    assert call(*shlex.split(lines["make a model of it"])).code == 0
+    assert ndpp.load_metadata("m.safetensors")["epochs"] == STAGES[stage]
+    assert ndpp.load("m.safetensors").log_prob([0, 1]) < 0
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_limit_of_time_leaves_a_model(call, models, tmp_path, model):
+    words = [
+        "fit",
+        models / "orders.csv",
+        "-o",
+        tmp_path / "m",
+        "--model",
+        model,
+        *MODELS[model],
+        "--max-epochs",
+        10**5,
+    ]
+    began = time.monotonic()
+    done = call(*words, "--patience", 10**5, "--minutes", 0.03, "--json")
+    took = time.monotonic() - began
+    assert done.code == 0
+    assert (done.json["ended"], "minutes" in done.json["settings"]) == ("minutes", False)
+    assert took < 30  # 2 s, and what a busy machine adds
+    assert ndpp.load_metadata(tmp_path / "m")["validation_log_likelihood"] < 0
+    assert call("recommend", tmp_path / "m", "--given", "tea", "--number", 3).code == 0
+    assert "--minutes" in call(*words, "--minutes", -1).err
 
 
 # -- options are those of Python ---------------------------------------------------------------------------------------------

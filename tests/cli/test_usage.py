@@ -16,6 +16,8 @@ from ndpp.cli.guard import message_of
 from ndpp.cli.output import cell
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
+STAGE = re.compile(r"^(reading .*|loading torch)\n", re.MULTILINE)
+"""Stages of `ndpp fit` that are named before something fails."""
 
 
 def test_all_commands_are_there():
@@ -165,9 +167,10 @@ def test_failures_are_one_clear_line(call, models, tmp_path, words, told):
     done = call(*named)
     assert done.code == 1
     assert done.out == ""
-    assert done.err.startswith("ndpp: error: ")
-    assert done.err.count("\n") == 1
-    assert told in done.err
+    error = re.sub(STAGE, "", done.err)
+    assert error.startswith("ndpp: error: ")
+    assert error.count("\n") == 1
+    assert told in error
     assert not list(tmp_path.iterdir())
 
 
@@ -226,7 +229,7 @@ def test_training_of_other_settings_is_not_continued(call, models, tmp_path):
         "fit", models / "orders.csv", "-o", tmp_path / "x.safetensors", "--model", "ndpp", "--rank", 7, "--resume"
     )
     assert done.code == 1
-    assert done.err == (
+    assert re.sub(STAGE, "", done.err) == (
         f"ndpp: error: {str(part)!r} was made with another rank (6, now 7). "
         "Resume with the same data and settings, or delete it to begin anew\n"
     )

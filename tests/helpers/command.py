@@ -93,22 +93,36 @@ def without(tmp_path: Path, *packages: str) -> dict[str, str]:
 
 
 PAUSING = """
-import os, time
-replace = os.replace
+import builtins, os, time
+def pause():
+    for _ in range(6000):  # short ones: a signal that another thread receives does not end a sleep
+        time.sleep(0.1)
+replace, show = os.replace, builtins.print
 def pausing(source, target, **options):
     replace(source, target, **options)
-    if os.path.basename(target) == {name!r}:
-        for _ in range(6000):  # short ones: a signal that another thread receives does not end a sleep
-            time.sleep(0.1)
-os.replace = pausing
+    if os.path.basename(target) == {name!r} and {holds!r} in open(target, "rb").read():
+        pause()
+def saying(*words, **options):
+    show(*words, **options)
+    if {line!r} and words and str(words[0]).startswith({line!r}):
+        pause()
+os.replace, builtins.print = pausing, saying
 """
+ONE_EPOCH = b'\\"epoch\\": 1'
+"""What is in a checkpoint of training from the first epoch on."""
 
 
-def pausing(folder: Path, name: str) -> dict[str, str]:
+def pausing(folder: Path, name: str = "", *, holds: bytes = ONE_EPOCH, line: str = "") -> dict[str, str]:
     """Return an environment in which the command goes to sleep whenever it has put a file of this name in its place.
 
-    So it cannot be over before a test that waits for the file gets its turn to interrupt it.
+    So it cannot be over before a test that waits for the file gets its turn to interrupt it. ``holds`` is what must be in the file; with
+    ``line`` the command goes to sleep when it has printed a line that begins so.
     """
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(PAUSING.format(name=name))
+    (folder / "sitecustomize.py").write_text(PAUSING.format(name=name, holds=holds, line=line))
     return {**ENVIRONMENT, "PYTHONPATH": str(folder)}
+
+
+def has_epoch(part: Path) -> bool:
+    """Return whether there is a checkpoint of a finished epoch."""
+    return part.exists() and ONE_EPOCH in part.read_bytes()

@@ -21,6 +21,7 @@ from ndpp.learning import MixtureNDPP, families, tied, trainer
 from ndpp.learning.classes import Shape
 from ndpp.learning.families import FamilyData, find_families, find_patterns
 from ndpp.learning.mixture_objective import MixtureObjective
+from ndpp.learning.run import Run
 from ndpp.learning.tied import Components
 
 QUICK: dict[str, Any] = {"n_missions": 2, "rank": 4, "max_epochs": 2, "random_state": 0}
@@ -47,7 +48,7 @@ def baskets() -> Baskets:
 
 def objective_of(few: Baskets, held_out: Baskets, *, n_missions: int = 3) -> MixtureObjective:
     model = MixtureNDPP(n_missions, rank=4, families=PLANTED, dtype="float64")
-    (objective,) = model._objectives(Shape(n_missions, 4, 2), few, held_out, 0).values()
+    (objective,) = model._objectives(Shape(n_missions, 4, 2), few, held_out, Run(0)).values()
     assert objective.patterns is not None
     return objective
 
@@ -90,7 +91,7 @@ def test_states_are_those_of_the_planted_families(monkeypatch: pytest.MonkeyPatc
     """Half of the sets of a family hold one of three items, the others nearly all."""
     monkeypatch.setattr(families, "N_STATES", 2)
     baskets = draw(6000, 1)
-    patterns = find_patterns(np.random.default_rng(0), baskets, PLANTED)
+    patterns = find_patterns(np.random.default_rng(1), baskets, PLANTED)
     assert np.bincount(patterns.states).tolist() == [1, 1, 2, 2, 2]  # single items come first
     g = patterns.families[0]
     members = patterns.members[g]
@@ -139,7 +140,7 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
     loss = goal.loss(now, np.arange(20), 0)
     at = Components(*(tensor.clone().requires_grad_() for tensor in now))
     W, eye = tied.skew_pairs(4, at.X.device), torch.eye(4, dtype=torch.float64)
-    odds = goal.log_odds(at)
+    odds = goal.log_odds(at, torch.arange(len(at.X)))
     # The slope in X is that of the mean of the determinants over missions, whatever the batch.
     dets = torch.stack(
         [torch.logdet(eye + W @ (at.X.detach().T @ (p[:, None] * at.X.detach()))) for p in odds.sigmoid()]

@@ -21,7 +21,8 @@ from ndpp.learning.batches import pack
 from ndpp.learning.classes import Shape, find_classes, start
 from ndpp.learning.families import FamilyData
 from ndpp.learning.mixture_objective import MixtureObjective
-from ndpp.learning.tied import Components, Expansion
+from ndpp.learning.run import Run
+from ndpp.learning.tied import Components, Expansion, Sums
 from ndpp.learning.trainer import Trainer, TrainingSettings
 from ndpp.metrics import independent_items
 
@@ -96,25 +97,55 @@ def test_padding_changes_nothing(multiple: int):
     parameters = parameters_of()
     sets = Baskets.from_lists([[0, 3], [], [1, 2, 4, 5], [2], [0, 1, 2, 3, 4]], n_items=N_ITEMS)
     batch = pack(sets, np.arange(5), multiple=multiple)
-    found = tied.log_probs(parameters, tied.log_normalizers(parameters.log_odds(), parameters.X), batch)
+    found = tied.log_probs(parameters, Sums.of(parameters, parameters.log_odds).log_normalizers(), batch)
     exact = objective_of(parameters, sets, sets).log_probs(parameters)
     np.testing.assert_allclose(found, exact[np.argsort(sets.sizes, kind="stable")], rtol=1e-12)
 
 
-@pytest.mark.parametrize("chunk", [1, 25, 2**20])
-def test_expansion_has_the_slopes_of_the_determinants(chunk: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("chunk", "head"), [(1, 1000), (25, 2), (2**20, 3)])
+def test_expansion_has_the_slopes_of_the_determinants(chunk: int, head: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(tied.CHUNK, "cpu", chunk)
+    monkeypatch.setattr(tied, "LEAST_HEAD", head)
+    monkeypatch.setattr(tied, "MOST_HEAD", head)
+    monkeypatch.setattr(tied, "TURNS", 2)
     parameters = parameters_of()
     p, X = torch.sigmoid(parameters.log_odds()).requires_grad_(), parameters.X.clone().requires_grad_()
-    exact, found = plain_log_dets(p, X), Expansion.at(parameters, parameters.log_odds())
+    exact, found = plain_log_dets(p, X), Expansion(parameters, parameters.log_odds)
     np.testing.assert_allclose(found.value, exact.detach(), rtol=1e-12)
+    np.testing.assert_allclose(found.level + (found.in_p * p.detach()).sum(1), exact.detach(), rtol=1e-12)
     np.testing.assert_allclose(found.in_p, torch.autograd.grad(exact.sum(), p, retain_graph=True)[0], rtol=1e-9)
     total = (parameters.shares.softmax(0) * exact).sum()
     np.testing.assert_allclose(found.in_X, torch.autograd.grad(total, X)[0], rtol=1e-9, atol=1e-12)
     assert (found.curvature > 0).all()
     near = parameters.X + 1e-5 * torch.ones_like(parameters.X)
     change = (parameters.shares.softmax(0) * (plain_log_dets(p, near) - exact)).sum()
-    assert float(found.ties(near)) == pytest.approx(change.item(), rel=1e-3)
+    assert float(found.ties(near)[0]) == pytest.approx(change.item(), rel=1e-3)
+    np.testing.assert_allclose(found.ties(near)[1], found.in_X + 1e-5 * found.curvature, rtol=1e-12)
+
+
+def test_items_are_renewed_in_turns(monkeypatch: pytest.MonkeyPatch):
+    """Of six items the two that matter most every time, one of two halves of the others in turn; so after two turns all are new."""
+    monkeypatch.setattr(tied, "LEAST_HEAD", 2)
+    monkeypatch.setattr(tied, "MOST_HEAD", 2)
+    monkeypatch.setattr(tied, "TURNS", 2)
+    before, after = parameters_of(seed=1), parameters_of(seed=2)
+    found, fresh = Expansion(before, before.log_odds), Expansion(after, after.log_odds)
+    head, *others = found.parts
+    assert [len(part) for part in found.parts] == [2, 2, 2]
+    weight = (before.shares.softmax(0) @ torch.sigmoid(before.log_odds())) * before.X.square().sum(1)
+    assert set(head.tolist()) == set(weight.argsort(descending=True)[:2].tolist())
+    found.renew(after, after.log_odds)
+    assert torch.equal(found.X[others[0]], after.X[others[0]])
+    assert torch.equal(found.X[others[1]], before.X[others[1]])
+    p = torch.sigmoid(after.log_odds())
+    p[:, others[1]] = torch.sigmoid(before.log_odds())[:, others[1]]
+    np.testing.assert_allclose(found.value, plain_log_dets(p, found.X), rtol=1e-12)
+    np.testing.assert_allclose(found.level + (found.in_p * p).sum(1), found.value, rtol=1e-12)
+    found.renew(after, after.log_odds)
+    np.testing.assert_allclose(found.value, fresh.value, rtol=1e-12)
+    done = torch.cat([head, others[1]])
+    np.testing.assert_allclose(found.in_p[:, done], fresh.in_p[:, done], rtol=1e-9)
+    np.testing.assert_allclose(found.in_X[done], fresh.in_X[done], rtol=1e-9, atol=1e-12)
 
 
 def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
@@ -142,9 +173,9 @@ def test_loss_and_gradient_are_those_of_autograd(baskets: Baskets):
 
 
 def test_an_expansion_is_renewed(baskets: Baskets, monkeypatch: pytest.MonkeyPatch):
-    made, true = [], Expansion.at
-    monkeypatch.setattr(Expansion, "at", lambda *at: made.append(run.step) or true(*at))
-    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, 0)["items"]
+    made, true = [], Expansion._renew
+    monkeypatch.setattr(Expansion, "_renew", lambda *at: made.append(run.step) or true(*at))
+    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, Run(0))["items"]
     run = Trainer(goal, SETTINGS, 0)
     for _ in range(2 * mixture_objective.RENEWAL):
         run.take_step(np.arange(20))
@@ -241,15 +272,16 @@ def test_resumed_training_ends_the_same(baskets: Baskets, tmp_path: Path, monkey
 def test_penalties_rise_while_validation_asks_for_it_and_fall_no_lower_than_they_began(
     baskets: Baskets, monkeypatch: pytest.MonkeyPatch
 ):
-    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, 0)["items"]
+    goal = MixtureNDPP(**QUICK)._objectives(Shape(2, 4, 2), baskets, baskets, Run(0))["items"]
     assert goal.penalties == [10.0, 2.0]
     shrunk_is_better, values = [True, True], []
 
-    def log_probs(parameters: Components) -> np.ndarray:
+    def log_probs(parameters: Components, log_z: torch.Tensor) -> np.ndarray:
         part = 0 if torch.equal(parameters.X, goal.start.X) else 1
         return np.array([-0.9 if shrunk_is_better[part] else -1.1])
 
-    monkeypatch.setattr(goal, "log_probs", log_probs)
+    goal.log_probs(goal.start)
+    monkeypatch.setattr(goal, "_log_probs", log_probs)
     for answers in ([True, True], [True, False], [False, False], [False, False]):
         shrunk_is_better[:] = answers
         goal.adapt(goal.start, -1.0)

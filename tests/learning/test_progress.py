@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 pytest.importorskip("torch", reason="needs torch: pip install 'ndpp[learn]'")
 
 from ndpp import Baskets
+from ndpp._progress import ProgressBar
+from ndpp._stop import look
 from ndpp.errors import ModelFileError, TrainingInterruptedWarning
-from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest
-from ndpp.learning.contest import LESS, Contest
+from ndpp.learning import NDPP, ONDPP, MixtureNDPP, SymmetricDPP, checkpoint, contest, forecast, run
+from ndpp.learning.contest import Contest
+from ndpp.learning.forecast import LESS, Forecast
 from ndpp.learning.mixture_objective import MixtureObjective
 from ndpp.learning.trainer import Trainer
 
@@ -39,20 +43,22 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contest, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(
-        Contest, "seconds_left", lambda self, _: 60.0 * sum(one.now.X.shape[1] for one in self.candidates.values())
-    )
+    monkeypatch.setattr(forecast, "WORTH_ASKING", 0.0)
     told: list[str] = []
     model, baskets = MODELS[name], DOUBTFUL if name == "contest" else BASKETS
     silent = model.fit(baskets).score_samples(baskets)
     spoken = model.set_params(progress=told.append).fit(baskets).score_samples(baskets)
     assert np.array_equal(silent, spoken)
-    about, bound, *rest = told
+    about, bound, *rest, last = told
     assert re.match(rf"{type(model).__name__}, .*rank (8|12): 360 baskets over 12 items, and 40 to validate$", about)
-    assert re.match(r"at most about \d+ min: 3 epochs of [\d.]+ s", bound)
-    assert ("the first 3 with and without families" in bound) == (name == "contest")
-    assert [line.split(",")[0] for line in rest[-3:]] == ["epoch 1", "epoch 2", "epoch 3"]
+    assert re.match(r"at most about [\d.]+ s: .*3 epochs of [\d.]+ s", bound)
+    assert ("the first 3 perhaps with and without families" in bound) == (name == "contest")
+    assert [line.split(",")[0] for line in rest[-3:]] == [f"epoch {i} of 3" for i in (1, 2, 3)]
+    assert last == "finishing"
+    stages = [line for line in rest if line.startswith(("families", "start"))]
+    named = {"contest": ["families: ", "start: ", "start: "], "families": ["families: ", "start: "]}
+    expected = named.get(name, ["start: "] if name == "MixtureNDPP" else [])
+    assert [re.sub(":.*", ": ", line) for line in stages] == expected
 
 
 @pytest.mark.parametrize(
@@ -64,8 +70,9 @@ def test_lines_tell_the_time_and_change_nothing(name: str, monkeypatch: pytest.M
     ],
 )
 def test_a_smaller_rank_is_timed_and_its_cost_is_told(name: str, rank: int, cost: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contest, "WORTH_ASKING", 0.0)
-    monkeypatch.setattr(contest, "seconds_per_epoch", lambda goal, *_: 10.0 * goal.start.X.shape[1])
+    monkeypatch.setattr(forecast, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(forecast, "forecast", lambda goal, *_: Forecast(10.0 * goal.start.X.shape[1], 0.0))
+    monkeypatch.setattr("ndpp.learning.mixture.seconds_of_start", lambda *_: 0.0)
     told: list[str] = []
     MODELS[name].set_params(progress=told.append).fit(DOUBTFUL if name == "contest" else BASKETS)
     runs = 2 if name == "contest" else 1
@@ -81,9 +88,9 @@ def test_little_is_said_of_little_work():
 
 @pytest.mark.usefixtures("full_epochs")
 def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
-    """With steps of 2 s and evaluations of 3 s; a mixture evaluates three times per epoch."""
+    """With steps of 2 s and evaluations of 3 s; a mixture evaluates twice per epoch."""
     now = [0.0]
-    monkeypatch.setattr(contest.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(contest.time, "perf_counter", lambda: now[0])  # the clock of all modules
     step, log_probs = Trainer.take_step, MixtureObjective.log_probs
 
     def slow_step(run: Any, *args: Any) -> Any:
@@ -98,9 +105,10 @@ def test_the_estimate_is_that_of_the_clock(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(MixtureObjective, "log_probs", slow_evaluation)
     told: list[str] = []
     MixtureNDPP(2, rank=2, families=None, **QUICK, progress=told.append).fit(BASKETS)
-    assert told[1].startswith("at most about 5 min: 3 epochs of 2 min")  # 50 steps and three evaluations
-    assert told[2].endswith(", 2 min; at most about 4 min left")
-    assert told[-1].endswith(", 2 min")
+    assert told[1].startswith("at most about 5 min: 3 epochs of 2 min")  # 50 steps and two evaluations
+    epochs = [line for line in told if line.startswith("epoch")]
+    assert epochs[0].endswith(", 2 min; at most about 4 min left")
+    assert epochs[-1].endswith(", 2 min")
 
 
 def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
@@ -120,6 +128,16 @@ def test_a_contest_ends_with_the_better_run(monkeypatch: pytest.MonkeyPatch):
     assert np.array_equal(model.score_samples(DOUBTFUL), alone.score_samples(DOUBTFUL))
 
 
+def test_a_candidate_that_is_behind_leaves_the_contest():
+    model = MixtureNDPP(2, rank=8, random_state=0, max_epochs=4)
+    goals = model._objectives(model._shape(DOUBTFUL)._replace(rank=8), DOUBTFUL, DOUBTFUL, run.Run(0))
+    one = Contest({name: Trainer(goal, model._settings(), 0) for name, goal in goals.items()})
+    one.candidates["families"].validate = lambda: -100.0  # type: ignore[method-assign]
+    one.candidates["families"].best_value = -100.0
+    one.epoch(ProgressBar())
+    assert (list(one.candidates), len(one.lead.history)) == (["items"], 1)
+
+
 @pytest.mark.parametrize(("with_families", "wins"), [(-101.0, False), (-99.5, False), (-98.9, True)])
 def test_families_must_be_clearly_better(with_families: float, wins: bool):
     runs: Any = {
@@ -129,13 +147,14 @@ def test_families_must_be_clearly_better(with_families: float, wins: bool):
 
 
 @pytest.mark.parametrize("cut", [1, 3], ids=["in the pilot", "after the pilot"])
-def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path):
+def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its checkpoints name the candidates, or the one that is left; those of version 1 did not, and are refused."""
+    monkeypatch.setattr(contest, "BEHIND", 1.0)  # nobody leaves before the end of the pilot
     settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
     path, whole = tmp_path / "run.safetensors", MixtureNDPP(2, **settings).fit(DOUBTFUL)
 
     def interrupt(line: str) -> None:
-        if line.startswith(f"epoch {cut},"):
+        if line.startswith(f"epoch {cut} of"):
             raise KeyboardInterrupt
 
     with pytest.warns(TrainingInterruptedWarning, match=f"in epoch {cut + 1}"):
@@ -150,3 +169,67 @@ def test_a_contest_goes_on_where_it_was(cut: int, tmp_path: Path):
     checkpoint.write(path, saved.tensors, saved.record)
     with pytest.raises(ModelFileError, match="does not say which of items, families it continues"):
         MixtureNDPP(2, **settings).fit(DOUBTFUL, resume=path)
+
+
+# -- a limit of time, and what there is before the first epoch -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("minutes", [0.0, 1e-3])
+def test_out_of_time_there_is_a_model(name: str, minutes: float):
+    baskets = DOUBTFUL if name == "contest" else BASKETS
+    model = clone(MODELS[name]).set_params(minutes=minutes, max_epochs=500, patience=500, progress=False).fit(baskets)
+    assert model.ended_ == "minutes"
+    assert model.n_iter_ < 500
+    assert np.isfinite(model.score_samples(baskets[:20])).any()
+    assert model.validation_score_ == pytest.approx(model.validation_score_, nan_ok=False)
+
+
+def test_the_rate_falls_with_the_time(monkeypatch: pytest.MonkeyPatch):
+    """In the second half of the minutes, as in the second half of the epochs."""
+    now = [0.0]
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    clock = run.Clock(100.0, reserve=20.0)
+    model = NDPP(rank=4, **QUICK)
+    goal = model._objectives(4, BASKETS, BASKETS, run.Run(0))["kernel"]
+    trainer, rates = Trainer(goal, model._settings(), 0, clock), []
+    for now[0] in (0.0, 40.0, 60.0, 80.0, 90.0):
+        rates.append(trainer.learning_rate)
+    assert rates[0] == rates[1] == model.learning_rate
+    assert rates[1] > rates[2] > rates[3]
+    assert rates[4] == rates[3] == pytest.approx(model.learning_rate * 0.3**3)
+    assert (clock.left(), trainer.is_out_of_time) == (-10.0, True)
+
+
+def test_work_that_goes_on_says_so(monkeypatch: pytest.MonkeyPatch):
+    now, told = [0.0], []
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    one = run.Run(0, run.Clock(100.0), told.append)
+    with one.stage("start: classes", 0.3):
+        for now[0] in (1.0, 12.0, 13.0, 25.0):
+            look()
+        now[0] = 31.0
+        with pytest.raises(run.OutOfTime):
+            look()
+    assert told == ["start: classes", "start: classes, 12 s so far", "start: classes, 25 s so far"]
+
+
+@pytest.mark.parametrize("stage", ["families", "start: classes of items", "start: classes of families", "epoch 1"])
+def test_stopped_before_the_first_epoch_it_goes_on(stage: str, tmp_path: Path):
+    """What is found by then is not sought again, and the model is that of a run that was not stopped."""
+    settings: dict[str, Any] = {"rank": 8, "random_state": 0, "max_epochs": 4}
+    path, whole, told = tmp_path / "run.safetensors", MixtureNDPP(2, **settings).fit(DOUBTFUL), []
+
+    def interrupt(line: str) -> None:
+        if line.startswith(stage):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) if "epoch" not in stage else pytest.warns(TrainingInterruptedWarning):
+        MixtureNDPP(2, **settings, checkpoint=path, progress=interrupt).fit(DOUBTFUL)
+    resumed = MixtureNDPP(2, **settings | {"random_state": 9}, progress=told.append).fit(DOUBTFUL, resume=path)
+    assert np.array_equal(whole.score_samples(DOUBTFUL), resumed.score_samples(DOUBTFUL))
+    sought = [line for line in told if line.startswith(("families", "start"))]
+    assert len(sought) == {"families": 3, "epoch 1": 0}.get(stage, 2)
+    quick = MixtureNDPP(2, **settings, minutes=0.0).fit(DOUBTFUL, resume=path)
+    assert quick.ended_ == "minutes"
+    assert quick.score(DOUBTFUL) < 0

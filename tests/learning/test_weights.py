@@ -19,6 +19,7 @@ from ndpp.learning.base import BasketModel
 from ndpp.learning.batches import WeightedBaskets, pack, weighted, weights_of
 from ndpp.learning.classes import find_classes
 from ndpp.learning.families import find_patterns
+from ndpp.learning.run import Run
 from ndpp.metrics import independent_items
 from ndpp.metrics.models import cosines
 
@@ -39,10 +40,10 @@ MODELS: dict[str, BasketModel[Any, Any]] = {
 
 def objective(model: BasketModel[Any, Any], baskets: Baskets) -> Any:
     if isinstance(model, MixtureNDPP):  # the states of families begin at random sets
-        patterns = model._patterns(ONCE, np.random.default_rng(0))
-        made: Any = model._objective(patterns, model._shape(baskets), baskets, baskets, 0)
+        patterns = model._patterns(ONCE, Run(0))
+        made: Any = model._begun(patterns, model._shape(baskets), baskets, baskets, Run(0))
     else:
-        (made,) = model._objectives(model._shape(baskets), baskets, baskets, 0).values()
+        (made,) = model._objectives(model._shape(baskets), baskets, baskets, Run(0)).values()
     made.begin_epoch(made.start)
     return made
 
@@ -51,10 +52,13 @@ def objective(model: BasketModel[Any, Any], baskets: Baskets) -> Any:
 def test_the_objective_is_that_of_repeated_baskets(name: str):
     goal, twin = (objective(MODELS[name], baskets) for baskets in (COUNTED, REPEATED))
     at = twin.start
-    own, its = goal.loss(at, np.arange(len(ONCE)), 0), twin.loss(at, np.arange(len(REPEATED)), 0)
-    assert float(own.value) == pytest.approx(float(its.value), rel=1e-12)
-    for mine, other in zip(own.gradient, its.gradient):
-        torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-10)
+    for step, point in enumerate(
+        (at, at._make(1.1 * tensor for tensor in at))
+    ):  # then away from where a mixture expands its ties
+        own, its = goal.loss(point, np.arange(len(ONCE)), step), twin.loss(point, np.arange(len(REPEATED)), step)
+        assert float(own.value) == pytest.approx(float(its.value), rel=1e-12)
+        for mine, other in zip(own.gradient, its.gradient):
+            torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-10)
     assert goal.validated(at) == pytest.approx(twin.validated(at), rel=1e-12)
     assert goal.validated(at) != pytest.approx(objective(MODELS[name], ONCE).validated(at), rel=1e-3)
 
@@ -63,12 +67,32 @@ def test_the_objective_is_that_of_repeated_baskets(name: str):
 def test_batches_are_unbiased(name: str):
     """The mean loss of all batches of equal size is that of all baskets."""
     goal = objective(MODELS[name], COUNTED)
-    parts = [goal.loss(goal.start, which, 0) for which in np.arange(len(ONCE)).reshape(4, 2)]
-    whole = goal.loss(goal.start, np.arange(len(ONCE)), 0)
+    goal.loss(goal.start, np.arange(2), 0)
+    at = goal.start._make(1.1 * tensor for tensor in goal.start)
+    parts = [goal.loss(at, which, 1) for which in np.arange(len(ONCE)).reshape(4, 2)]
+    whole = goal.loss(at, np.arange(len(ONCE)), 1)
     assert float(torch.stack([part.value for part in parts]).mean()) == pytest.approx(float(whole.value), rel=1e-12)
     for i, gradient in enumerate(whole.gradient):
         mean = torch.stack([part.gradient[i] for part in parts]).mean(0)
         torch.testing.assert_close(mean, gradient, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_of_one_basket_counts_by_its_weight(name: str):
+    """Its log Z and ties included, wherever they are expanded; other than by its weight, only penalties differ, which all share."""
+    goal, twin = (objective(MODELS[name], baskets) for baskets in (COUNTED, REPEATED))
+    at = twin.start._make(1.1 * tensor for tensor in twin.start)
+    shared: list[Any] = []
+    for begin, basket in ((at, 2), (at, 5), (twin.start, 5)):
+        for made in (goal, twin):
+            made.begin_epoch(begin)
+            made.loss(begin, np.arange(2), 0)
+        times = TIMES[basket] / 2  # relative to the mean
+        own, its = goal.loss(at, np.array([basket]), 1), twin.loss(at, TIMES[:basket].sum(keepdims=True), 1)
+        both = zip((own.value, *own.gradient), (its.value, *its.gradient))
+        shared.append([(times * other - mine) / (times - 1) for mine, other in both])
+    for other in shared[1:]:
+        torch.testing.assert_close(other, shared[0], rtol=1e-8, atol=1e-9)
 
 
 def test_fits_agree_up_to_the_optimiser():

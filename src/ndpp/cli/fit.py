@@ -7,8 +7,9 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +32,8 @@ from ndpp.laws.mixture import Mixture
 
 Kind = StrEnum("Kind", "mixture ndpp ondpp symmetric")
 """Kinds of models."""
+READ_RATE, WORTH_SAYING = 2e6, 5.0
+"""Bytes that are read per second, roughly, of long tables as text or Parquet; seconds above which it is said how long that takes."""
 SHOWN = 3
 """Missions that are named at the end."""
 PANEL = "Training (default: the estimator's own)"
@@ -53,6 +56,7 @@ KINDS = (
 RANK = "Columns of the ties, or of a kernel, where it is also the largest size of a basket; default: by the number of items."
 MISSIONS = "Components of a mixture; default: by the data."
 VALIDATION = "Baskets that decide when training ends; default: a tenth of BASKETS."
+MINUTES = "Most minutes that all of it takes, reading and saving included; the model is the best found by then."
 TEST = "Set aside this many random baskets for ndpp evaluate: OUTPUT.test.csv; the others go to OUTPUT.train.csv."
 
 
@@ -61,6 +65,7 @@ class Settings:
     """Parameters of the estimators as options, None where the estimator chooses."""
 
     max_epochs: Annotated[int | None, _setting("Maximum number of epochs.", 1)] = None
+    minutes: Annotated[float | None, _setting(MINUTES, 0)] = None
     patience: Annotated[int | None, _setting("Epochs without progress before the learning rate drops.", 1)] = None
     learning_rate: Annotated[float | None, _setting("Learning rate of Adam.")] = None
     batch_size: Annotated[int | None, _setting("Baskets per step.", 1)] = None
@@ -101,10 +106,10 @@ def fit(
 ) -> None:
     """Fit a model to baskets: by default a mixture of shopping missions with ties between items.
 
-    Standard error shows how long training takes at most, and a line per epoch or, on a terminal, a bar. OUTPUT.ndpp-part holds the
-    state of training after every epoch: after Ctrl-C or a crash, the same command with --resume continues and produces the same model,
-    and with --resume --max-epochs N, N being the epochs done, makes a model of what is there. CSV and Parquet files are in long form,
-    with one row for each item of each basket.
+    Standard error names each stage and shows how long training takes at most, and a line per epoch or, on a terminal, a bar.
+    OUTPUT.ndpp-part holds the state of training from the time on when the baskets are read: after Ctrl-C or a crash, the same command
+    with --resume continues and produces the same model, and with --resume --minutes 0 makes a model of what is there. CSV and Parquet
+    files are in long form, with one row for each item of each basket.
 
     \b
     Examples:
@@ -112,33 +117,54 @@ def fit(
       ndpp fit baskets.txt -o model.safetensors --missions 40 --seed 1
       ndpp fit baskets.txt -o kernel.safetensors --model ndpp --rank 100
     """
-    part = part_path(output)
+    began, part = time.monotonic(), part_path(output)
     _check_output(output, (baskets, validation, items, settings.families), test=test)
     with one_writer(output):
         if part.exists() and not resume:
             raise UnfinishedRunError(os.fspath(part), "the training")
         if not part.exists():
             check_writable(part)  # now, not after the first epoch
-        source = Source(baskets, reading)
-        with working("reading baskets"):
-            data = source.read(as_labels=labels, items=items)
-            held_out = None if validation is None else source.sibling(validation).read_for(data, ids=False)
-        chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
-        if epochs is not None:
-            warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
-            chosen["max_epochs"] = settings.max_epochs or epochs
-        common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
-        estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
-        kept = _set_aside(data, test, seed, output)
-        _train(estimator, kept, held_out, part, resume=resume)
-        about = estimator.about()
-        about["baskets"] = {
-            "file": Path(source.name).name,
-            **about["baskets"],
-        }  # no path, so that a resumed run writes the same file
-        save(estimator.law_, output, metadata=about)
-        part.unlink(missing_ok=True)
+        with _interruptible(part):
+            source = Source(baskets, reading)
+            with _stage(f"reading {source.name}{_reading_time(baskets)}"):
+                data = source.read(as_labels=labels, items=items)
+                held_out = None if validation is None else source.sibling(validation).read_for(data, ids=False)
+            chosen = {**asdict(settings), "rank": rank, "n_missions": missions}
+            if epochs is not None:
+                warnings.warn("--epochs is now called --max-epochs", FutureWarning, stacklevel=1)
+                chosen["max_epochs"] = settings.max_epochs or epochs
+            common: dict[str, Any] = {"checkpoint": part, "device": device, "random_state": seed}
+            estimator = _make_estimator(kind, chosen, data, jobs, as_labels=labels, **common)
+            kept = _set_aside(data, test, seed, output)
+            if estimator.minutes is not None:
+                estimator.minutes = max(0.0, estimator.minutes - (time.monotonic() - began) / 60)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TrainingInterruptedWarning)  # reported as any other interrupt
+                estimator.fit(kept, validation=held_out, resume=resume)
+            if estimator.ended_ == "interrupted":
+                raise KeyboardInterrupt
+            about = estimator.about()
+            # The name without its path, so that a resumed run writes the same file.
+            about["baskets"] = {"file": Path(source.name).name, **about["baskets"]}
+            with _stage(f"finishing: saving {os.fspath(output)}"):
+                save(estimator.law_, output, metadata=about)
+            part.unlink(missing_ok=True)
     emit(_report(output, estimator.law_, about), None, as_json=json)
+
+
+def _reading_time(path: str) -> str:
+    """Return about how long it takes to read a large file, from its size; nothing for others."""
+    seconds = os.path.getsize(path) / READ_RATE if os.path.isfile(path) else 0.0
+    return f", about {seconds:.0f} s" if seconds > WORTH_SAYING else ""
+
+
+@contextlib.contextmanager
+def _stage(what: str) -> Iterator[None]:
+    """Name a stage: by a spinner on a terminal, by a line elsewhere."""
+    if not sys.stderr.isatty():
+        _say(what)
+    with working(what):
+        yield
 
 
 def _report(output: Path, law: Law, about: dict[str, Any]) -> Report:
@@ -189,7 +215,7 @@ def _make_estimator(
     **common: Any,
 ) -> Any:
     """Return the estimator of a kind with these settings, of which None are not given."""
-    with working("loading torch"):
+    with _stage("loading torch"):
         from ndpp.learning.fitting import ESTIMATORS, STARTS, make_estimator
 
         if jobs is not None:
@@ -222,35 +248,31 @@ def _say(line: str) -> None:
         print(printable(line), file=sys.stderr, flush=True)
 
 
-def _train(estimator: Any, data: Baskets, validation: Baskets | None, part: Path, *, resume: bool) -> None:
-    """Fit the estimator; after Ctrl-C say what was saved, and how to continue or to make a model of it."""
+@contextlib.contextmanager
+def _interruptible(part: Path) -> Iterator[None]:
+    """After Ctrl-C say what is saved, and how to continue or to make a model of it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrainingInterruptedWarning)  # reported below
-            estimator.fit(data, validation=validation, resume=resume)
-        if estimator.ended_ != "interrupted":
-            return
+        yield
     except KeyboardInterrupt:
-        pass
-    if not part.exists():
-        raise Interrupted("no epoch was finished, so nothing was saved")
-    from ndpp.learning import checkpoint
+        if not part.exists():
+            raise Interrupted(f"nothing was learned yet; to start again: {_again()}") from None
+        from ndpp.learning import checkpoint
 
-    done = len(checkpoint.read(part).record["history"])  # a checkpoint may have been cut short
-    raise Interrupted(
-        f"training up to epoch {done} is saved in {os.fspath(part)!r}\n"
-        f"  to continue:           {_again('--resume')}\n"
-        f"  to make a model of it: {_again('--resume', '--max-epochs', str(done))}"
-    )
+        done = len(checkpoint.read(part).record["history"])  # a checkpoint may have been cut short
+        raise Interrupted(
+            f"training up to epoch {done} is saved in {os.fspath(part)!r}\n"
+            f"  to continue:           {_again('--resume')}\n"
+            f"  to make a model of it: {_again('--resume', '--minutes', '0')}"
+        ) from None
 
 
 def _again(*more: str) -> str:
-    """Return the command line of this process with other words for --resume and --max-epochs, for a shell."""
+    """Return the command line of this process with other words for --resume and --minutes, for a shell."""
     words, left = ["ndpp"], iter(ARGUMENTS.get())
     for word in left:
-        if word in ("--max-epochs", "--epochs") and "--max-epochs" in more:
+        if word == "--minutes" and "--minutes" in more:
             next(left, None)
-        elif word != "--resume" and not (word.startswith(("--max-epochs=", "--epochs=")) and "--max-epochs" in more):
+        elif word != "--resume" and not (word.startswith("--minutes=") and "--minutes" in more):
             words.append(word)
     end = words.index("--") if "--" in words else len(words)
     words[end:end] = more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import io
@@ -125,7 +126,8 @@ def install() -> None:
 def _show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Show a warning as one line. Deprecations are for those who write programs; some libraries show them to everyone."""
     if not issubclass(category, DeprecationWarning):
-        print(printable(f"ndpp: warning: {message}"), file=sys.stderr)
+        with contextlib.suppress(OSError):  # a reader that left does not end the work
+            print(printable(f"ndpp: warning: {message}"), file=sys.stderr)
 
 
 def end_with(error: BaseException, names: Names | None = None) -> NoReturn:

@@ -18,15 +18,18 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ndpp._atomic import check_same
-from ndpp._progress import say_line
 from ndpp._types import FloatArray, Items
 from ndpp._validation import check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import DataWarning, InvalidInputError
 from ndpp.inference import Recommendation, recommend
 from ndpp.learning import checkpoint as checkpoints
+from ndpp.learning import forecast
 from ndpp.learning.batches import total_weight, weighted, weights_of
+from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.contest import Contest
+from ndpp.learning.forecast import Forecast
+from ndpp.learning.run import Clock, Run
 from ndpp.learning.trainer import Objective, P, Trainer, TrainingSettings
 from ndpp.metrics.models import independent_items
 
@@ -39,7 +42,7 @@ FLOOR = 1e-6
 """In scores a basket is at least this many times as probable as under independent items."""
 NEARLY_ALL, FEW = 0.95, 20
 """Share of baskets with a single item from which on fitting warns, if there are at least so many baskets."""
-UNTOLD = ("checkpoint", "progress", "random_state")
+UNTOLD = ("checkpoint", "minutes", "progress", "random_state")
 """Parameters that do not belong to how a model was made."""
 
 estimator = dataclass(kw_only=True, eq=False, repr=False)
@@ -53,6 +56,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
     learning_rate: float = 0.02
     batch_size: int | None = None
     max_epochs: int = 100
+    minutes: float | None = None
     patience: int = 2
     validation_fraction: float = 0.1
     checkpoint: PathLike | None = None
@@ -74,8 +78,13 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         """Return the settings of this model that a resumed run must share with its checkpoint."""
 
     @abstractmethod
-    def _objectives(self, shape: S, training: Baskets, held_out: Baskets, seed: int) -> Mapping[str, Objective[P]]:
+    def _objectives(self, shape: S, training: Baskets, held_out: Baskets, run: Run) -> Mapping[str, Objective[P]]:
         """Return what may be trained, by name: several if only training can tell which is best, the first where it cannot."""
+
+    def _trial(self, shape: S, training: Baskets, held_out: Baskets, run: Run) -> tuple[Objective[P], Forecast]:
+        """Return an objective to time, quickly made, and how long its parts take as far as it does not tell."""
+        (objective,) = self._objectives(shape, training, held_out, run).values()
+        return objective, Forecast(0.0, 0.0)
 
     def _possible(self, baskets: Baskets, shape: S, what: str) -> Baskets:
         """Return the baskets that the model can give a probability above zero."""
@@ -110,6 +119,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             Resume from this checkpoint. ``True`` means ``checkpoint``, if that file exists. The result is the same as
             that of an uninterrupted run.
         """
+        clock = Clock() if self.minutes is None else Clock(60 * number(self.minutes, "minutes"))
         baskets = weighted(self._read(X, reset=True), sample_weight, "sample_weight")
         held_out = None
         if validation is not None:
@@ -127,15 +137,22 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         about = (
             f"{type(self).__name__}, {self._described(shape)}: {len(training):,} baskets over {baskets.n_items:,} items"
         )
-        say_line(f"{about}, and {len(held_out):,} to validate", self.progress)
-        objectives = self._objectives(shape, training, held_out, seed)
-        contest = Contest({name: Trainer(goal, settings, seed) for name, goal in objectives.items()})
-        if saved is not None:
+        run = Run(seed, clock, self.progress, self.checkpoint, made_with, saved)
+        if saved is None:
+            run.keep(Checkpoint({}, {"history": []}))  # from here on there is something to resume
+        run.say(f"{about}, and {len(held_out):,} to validate")
+        done = 0 if saved is None else len(saved.record["history"])
+        if done < settings.max_epochs and clock.left() > 0 and (self.progress or self.minutes is not None):
+            self._tell(self._trial(shape, training, held_out, run), settings, run, done, training.n_items)
+        objectives = self._objectives(shape, training, held_out, run)
+        contest = Contest({name: Trainer(goal, settings, seed, clock) for name, goal in objectives.items()})
+        if saved is not None and (done or saved.candidates()):
             contest.restore(saved)
-        for line in contest.estimates() if self.progress else ():
-            say_line(line, self.progress)
-        self.ended_ = contest.train(made_with=made_with, path=self.checkpoint, progress=self.progress)
-        self._keep(contest.lead)
+        else:
+            run.keep(contest.state())
+        self.ended_ = contest.train(run)
+        with run.stage("finishing", float("inf")):
+            self._keep(contest.lead)
         self.n_baskets_, self.n_dropped_ = len(baskets), len(baskets) - len(possible)
         self.total_weight_ = total_weight(baskets)
         self.baseline_ = independent_items(training, weights=weights_of(training))
@@ -143,9 +160,22 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
         self.baseline_score_ = float(np.average(values, weights=weights_of(held_out)))
         return self
 
+    def _tell(
+        self, trial: tuple[Objective[P], Forecast], settings: TrainingSettings, run: Run, done: int, n: int
+    ) -> None:
+        """Say how long training takes at most, and keep time for its end."""
+        objective, rest = trial
+        timed = forecast.forecast(objective, settings, run.seed, n)
+        found = timed._replace(start=rest.start, pilots=rest.pilots)
+        run.epoch_seconds = found.epoch
+        run.clock.reserve = min(found.reserve, run.clock.limit / 2)
+        if self.progress:
+            for line in forecast.lines(found, objective, settings, run, done, n):
+                run.say(line)
+
     def _keep(self, trained: Trainer[P]) -> None:
         self.law_: Any = trained.objective.law(trained.best, self.labels_)
-        self.history_, self.n_iter_ = trained.history, len(trained.history)
+        self.history_, self.n_iter_, self.validation_score_ = trained.history, len(trained.history), trained.best_value
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log-probability of each basket, −inf for impossible ones, such as those larger than a kernel's rank."""
@@ -197,7 +227,7 @@ class BasketModel(DensityMixin, BaseEstimator, Generic[S, P]):  # type: ignore[m
             "settings": {name: _plain(value) for name, value in own.items() if name not in UNTOLD},
             "epochs": self.n_iter_,
             "ended": self.ended_,
-            "validation_log_likelihood": max(epoch["validation"] for epoch in self.history_),
+            "validation_log_likelihood": self.validation_score_,
             "independent_log_likelihood": self.baseline_score_,
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,9 @@ from ndpp.errors import ModelFileError
 from ndpp.learning.batches import weights_of
 
 FORMAT = "ndpp-training"
-FORMAT_VERSION = 2
-"""Since version 2 a checkpoint names the candidate, or the candidates, that it is of."""
+FORMAT_VERSION = 3
+"""Since version 2 a checkpoint names the candidate, or the candidates, that it is of. Since version 3 it has the families of a mixture, and
+there is one from the beginning, when it has no candidates yet."""
 
 
 class Checkpoint(NamedTuple):
@@ -34,6 +35,19 @@ class Checkpoint(NamedTuple):
         """Return the checkpoint with the tensors whose names begin with ``name`` and a dot, without that."""
         own = {key: tensor for key, tensor in self.tensors.items() if key.startswith(f"{name}.")}
         return self._replace(tensors={key.removeprefix(f"{name}."): tensor for key, tensor in own.items()})
+
+    def named(self, group: str, names: Sequence[str]) -> list[Tensor]:
+        """Return the tensors of a group by their names."""
+        if missing := [name for name in names if f"{group}.{name}" not in self.tensors]:
+            raise self.unusable(f"it has no {group}.{missing[0]}")
+        return [self.tensors[f"{group}.{name}"] for name in names]
+
+    def candidates(self) -> dict[str, Checkpoint]:
+        """Return the checkpoint of each candidate that it names."""
+        if "candidate" in self.record:
+            return {self.record["candidate"]: self}
+        parts = self.record.get("candidates", {})
+        return {name: self.part(name)._replace(record=record) for name, record in parts.items()}
 
     def unusable(self, reason: str) -> ModelFileError:
         """Return the error for a checkpoint of a model that is trained in another way today."""
@@ -53,7 +67,9 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], record: M
 def read(path: str | os.PathLike[str]) -> Checkpoint:
     """Return what :func:`write` wrote."""
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no checkpoint at {str(path)!r}; fit with checkpoint= writes one after every epoch")
+        raise FileNotFoundError(
+            f"no checkpoint at {str(path)!r}; fit with checkpoint= writes one, and renews it after every epoch"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}

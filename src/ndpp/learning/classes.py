@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy import sparse
 from scipy.special import logsumexp, softmax
 
+from ndpp._stop import look
 from ndpp._types import FloatArray
 from ndpp.baskets import Baskets
 from ndpp.learning.batches import weights_of
+from ndpp.learning.run import OutOfTime
 from ndpp.metrics.models import independent_items
 
 MAX_BASKETS = 100_000
@@ -40,12 +44,15 @@ class Classes(NamedTuple):
     def joint(self, matrix: Any) -> FloatArray:
         """Return log P(class, basket) for each row of a sparse matrix of baskets."""
         constants = self.log_shares - np.logaddexp(0, self.log_odds).sum(axis=1)
-        joint: FloatArray = matrix @ self.log_odds.T.astype(np.float32) + constants
+        joint: FloatArray = matrix @ self.log_odds.T.astype(np.float32)
+        joint += constants.astype(np.float32)
         return joint
 
 
-def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets, n_classes: int) -> Classes:
-    """Return classes of independent items by EM, ended when the validation baskets become less probable."""
+def find_classes(
+    rng: np.random.Generator, baskets: Baskets, validation: Baskets, n_classes: int, max_rounds: int = MAX_ROUNDS
+) -> Classes:
+    """Return classes of independent items by EM, ended when the validation baskets become less probable, or out of time."""
     if len(baskets) > MAX_BASKETS:
         baskets = baskets[np.sort(rng.choice(len(baskets), MAX_BASKETS, replace=False))]
     matrix, judged, average = (
@@ -56,7 +63,7 @@ def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets
     weights = weights_of(baskets)
     columns, members = matrix.T.tocsr(), _first_members(rng, matrix, average, n_classes)
     best, best_value, bad = None, -np.inf, 0
-    for _ in range(MAX_ROUNDS):
+    for _ in range(max_rounds):
         if weights is not None:
             members *= np.asarray(weights, np.float32)[:, None]
         sizes = members.sum(axis=0, dtype=np.float64)
@@ -67,9 +74,13 @@ def find_classes(rng: np.random.Generator, baskets: Baskets, validation: Baskets
         bad = 0 if value > best_value else bad + 1
         if value > best_value:
             best, best_value = found, value
+        try:
+            look()
+        except OutOfTime:
+            break
         if bad == 2:
             break
-        members = np.asarray(softmax(found.joint(matrix), axis=1), np.float32)
+        members = torch.softmax(torch.from_numpy(found.joint(matrix)), 1).numpy()  # in all threads
     assert best is not None
     return best
 
@@ -83,12 +94,28 @@ def _first_members(rng: np.random.Generator, matrix: Any, average: FloatArray, n
     return np.asarray(softmax(10 * (likeness + 0.05 * rng.random(likeness.shape)), axis=1), np.float32)
 
 
+def _n_classes(shape: Shape) -> int:
+    return min(shape.n_missions, max(LEAST_CLASSES, -(-shape.n_missions // SPLIT)))
+
+
+def seconds_of_start(baskets: Baskets, validation: Baskets, shape: Shape) -> float:
+    """Return about how long :func:`start` takes, from one round with few baskets and one with more."""
+    rng, few, took = np.random.default_rng(0), validation[:50], []
+    numbers = min(len(baskets), 500), min(len(baskets), 5000)
+    for number in numbers:
+        began = time.perf_counter()
+        find_classes(rng, baskets[:number], few, _n_classes(shape), 1)
+        took.append(time.perf_counter() - began)
+    each = max(0.0, took[1] - took[0]) / max(1, numbers[1] - numbers[0])
+    return MAX_ROUNDS / 2 * (took[0] + each * (min(len(baskets), MAX_BASKETS) - numbers[0]))
+
+
 def start(rng: np.random.Generator, baskets: Baskets, validation: Baskets, shape: Shape) -> tuple[FloatArray, ...]:
     """Return b, u, X, z, a and log π to begin with: log-odds near those of the classes, and ties near none.
 
     The log-odds beyond the overall ones, each item weighted with the root of its count, are cut off to ``n_factors`` singular values.
     """
-    n_classes = min(shape.n_missions, max(LEAST_CLASSES, -(-shape.n_missions // SPLIT)))
+    n_classes = _n_classes(shape)
     classes = find_classes(rng, baskets, validation, n_classes)
     average = independent_items(baskets, weights=weights_of(baskets)).probabilities
     bias, root = np.log(average) - np.log1p(-average), np.sqrt(average)

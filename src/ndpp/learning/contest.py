@@ -1,42 +1,34 @@
 """Candidates that are trained side by side until the validation baskets say which is better: a mixture with and without families.
 
-The loop of training is here, with its checkpoints and Ctrl-C, and what it says: how long it takes at most, what a smaller rank would save.
+The loop of training is here, with its checkpoints, Ctrl-C and the end of its time, and what it says about that.
 """
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic
 
-import numpy as np
-
 from ndpp._progress import ProgressBar, progress_bar
-from ndpp.errors import PrecisionError, TrainingInterruptedWarning
-from ndpp.learning import checkpoint
-from ndpp.learning.batches import shuffled
+from ndpp.errors import TrainingInterruptedWarning
 from ndpp.learning.checkpoint import Checkpoint
-from ndpp.learning.trainer import RATE_DROPS, Objective, P, Trainer, TrainingSettings
+from ndpp.learning.run import Run
+from ndpp.learning.trainer import RATE_DROPS, Counter, P, Trainer
 
 PILOT = 3
 """Epochs for which all candidates are trained."""
+BEHIND = 0.001
+"""How far behind the first a candidate may be after an epoch of the pilot, relative to the log-likelihood, to stay in it."""
+FEW_STEPS = 9
+"""Steps of an epoch after which they tell how long it takes: the first one is slow."""
 MARGIN = 0.01
 """How much better the validation log-likelihood with families must be after the pilot. Runs that were closer ended in the other order:
 training with families begins better and gains less later (validation baskets of Instacart and of three Amazon categories)."""
-TIMED = 4
-"""Steps that are timed, after one that is not; the expensive step of a mixture is one in four."""
-LESS = "it fits as well or worse, more so in large catalogues"
-"""What a smaller rank costs, as far as it was measured (docs/learning.md)."""
-WORTH_ASKING = 10.0
-"""Seconds of training below which a smaller rank is not considered."""
-WORTH_SAYING = 0.9
-"""Share of the time above which a smaller rank is not mentioned."""
 
 
 class Contest(Generic[P]):
-    """Trainers by name. After ``PILOT`` epochs one goes on alone: the first, unless another is clearly better.
+    """Trainers by name. After ``PILOT`` epochs one goes on alone: the first, unless another is clearly better, or sooner if no other leads.
 
     Most models have one candidate, which then is all there is to train.
     """
@@ -62,45 +54,43 @@ class Contest(Generic[P]):
 
     @property
     def ended(self) -> str | None:
-        """Why training has ended, after the last drop of the learning rate or the last epoch; None if it goes on."""
+        """Why training has ended, after the last drop of the learning rate or the last epoch, or out of time; None if it goes on."""
         if self.lead.drops > RATE_DROPS:
             return "converged"
-        return "max_epochs" if len(self.lead.history) >= self.lead.settings.max_epochs else None
+        if len(self.lead.history) >= self.lead.settings.max_epochs:
+            return "max_epochs"
+        return "minutes" if self.lead.is_out_of_time else None
 
-    def epoch(self, bar: ProgressBar) -> None:
-        """Run one epoch of each candidate; after the last one of the pilot only the leader stays."""
+    def epoch(self, bar: Counter) -> None:
+        """Run one epoch of each candidate; after it those behind the first one leave, and after the pilot all but the leader."""
         for trainer in self.candidates.values():
             trainer.epoch(bar)
-        if len(self.lead.history) >= self.pilot:
-            self.candidates = {self._leader: self.lead}
+        first = next(iter(self.candidates.values())).best_value
+        least = first - BEHIND * abs(first)
+        left = {name: trainer for name, trainer in self.candidates.items() if trainer.best_value >= least}
+        self.candidates = {self._leader: self.lead} if len(self.lead.history) >= self.pilot else left
 
-    def train(
-        self,
-        *,
-        made_with: Mapping[str, Any],
-        path: str | os.PathLike[str] | None = None,
-        progress: bool | Callable[[str], None] = False,
-    ) -> str:
-        """Train until the validation log-likelihood no longer rises; return why it ended: "converged", "max_epochs" or "interrupted".
+    def train(self, run: Run) -> str:
+        """Train until the validation log-likelihood no longer rises; return why it ended, as :attr:`NDPP.ended_` does.
 
-        Every epoch writes a checkpoint to ``path`` that includes ``made_with``. Ctrl-C ends training with the best
-        parameters so far.
+        Every epoch writes a checkpoint. Ctrl-C ends training with the best parameters so far, as the end of the time does.
         """
-        total, done = (self._steps_until(epoch) for epoch in (self.lead.settings.max_epochs, len(self.lead.history)))
+        last = self.lead.settings.max_epochs
+        total, done = (self._steps_until(epoch) for epoch in (last, len(self.lead.history)))
         try:
-            with progress_bar(total, "epoch 1", done=done, show=progress, left="at most") as bar:
+            with progress_bar(total, f"epoch 1 of {last}", done=done, show=run.progress, left="at most") as bar:
                 while self.ended is None:
-                    self.epoch(bar)
-                    if path is not None:
-                        state = self.state()
-                        checkpoint.write(path, state.tensors, {**state.record, "made_with": dict(made_with)})
+                    self.epoch(_Steps(self, run, bar))
+                    if not self.lead.history:
+                        break
+                    run.keep(self.state())
                     now = self.lead.history[-1]
-                    told = f"epoch {now['epoch']}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
+                    told = f"epoch {now['epoch']} of {last}, loss {now['loss']:.3f}, validation {now['validation']:.3f}"
                     bar.tell(told, told + self._remaining())
+                    run.spoke = time.monotonic()
+            self._validated()
         except KeyboardInterrupt:
-            if not self.lead.history:
-                for trainer in self.candidates.values():
-                    trainer.validate()
+            self._validated()
             warnings.warn(
                 f"training was interrupted in epoch {len(self.lead.history) + 1}; the best kernel so far is kept "
                 f"(validation log-likelihood {self.lead.best_value:.4g})",
@@ -108,50 +98,31 @@ class Contest(Generic[P]):
                 stacklevel=3,  # where fit was called
             )
             return "interrupted"
-        assert self.ended is not None
-        return self.ended
+        return self.ended or "minutes"
+
+    def _validated(self) -> None:
+        """Validate what there is if no epoch has been finished."""
+        for trainer in self.candidates.values():
+            if not trainer.history:
+                trainer.validate()
 
     def _steps_until(self, epoch: int) -> int:
         """Return how many steps the first epochs take, of all candidates together."""
         return self.lead.n_steps * (epoch + (len(self.candidates) - 1) * min(epoch, self.pilot))
 
-    def seconds_left(self, per_epoch: Sequence[float]) -> float:
-        """Return how long training goes on at most, if an epoch of each candidate takes so long."""
-        first, last = len(self.lead.history), self.lead.settings.max_epochs
-        together = max(0, self.pilot - first)
+    def seconds_left(self, per_epoch: Sequence[float], first: float | None = None) -> float:
+        """Return how long training goes on at most after ``first`` epochs, now by default, if one of each candidate takes so long."""
+        last = self.lead.settings.max_epochs
+        first = len(self.lead.history) if first is None else first
+        together = max(0.0, self.pilot - first) if len(per_epoch) > 1 else 0.0
         return float(sum(per_epoch) * together + max(per_epoch) * (last - first - together))
 
     def _remaining(self) -> str:
         """Return what a line about an epoch says of time: how long it took, and how long training still takes at most."""
         took = [trainer.history[-1]["seconds"] for trainer in self.candidates.values()]
-        left = self.seconds_left(took)
-        goes_on = left and self.ended is None
+        left = min(self.seconds_left(took), self.lead.clock.left())
+        goes_on = left > 0 and self.ended is None
         return f", {duration(sum(took))}" + (f"; at most about {duration(left)} left" if goes_on else "")
-
-    def estimates(self) -> Iterator[str]:
-        """Yield lines on how long training takes, and on how long it would with a smaller rank, from some steps that are timed."""
-        if self.ended is not None:
-            return
-        lead, goals = self.lead, [trainer.objective for trainer in self.candidates.values()]
-        seconds = [seconds_per_epoch(goal, lead.settings, lead.seed) for goal in goals]
-        total, epochs = self.seconds_left(seconds), lead.settings.max_epochs - len(lead.history)
-        both = f", the first {self.pilot} with and without families" if len(goals) > 1 else ""
-        yield (
-            f"at most about {duration(total)}: {epochs} epochs of {duration(max(seconds))}{both}; "
-            "fewer if the validation baskets stop gaining"
-        )
-        found = [narrow for goal in goals if total >= WORTH_ASKING and (narrow := goal.narrower()) is not None]
-        if len(found) < len(goals):
-            return
-        try:
-            less = self.seconds_left([seconds_per_epoch(one, lead.settings, lead.seed) for one in found])
-        except PrecisionError:
-            return
-        if less < WORTH_SAYING * total:
-            before = lead.objective.n_baskets
-            lost = before - found[0].n_baskets
-            cost = f"it would drop {lost:,} of {before:,} baskets, which are larger" if lost else LESS
-            yield f"with rank {found[0].rank} at most about {duration(less)}; {cost}"
 
     def state(self) -> Checkpoint:
         """Return a checkpoint: of the one candidate, with its name, or of all, with the name of each before those of its tensors."""
@@ -164,34 +135,37 @@ class Contest(Generic[P]):
 
     def restore(self, saved: Checkpoint) -> None:
         """Restore all candidates, or the one that went on alone."""
-        parts, name = saved.record.get("candidates"), saved.record.get("candidate")
-        if parts is not None and parts.keys() == self.candidates.keys():
-            for name, trainer in self.candidates.items():
-                trainer.restore(saved.part(name)._replace(record=parts[name]))
-            return
-        if name is None and len(self.candidates) == 1:
-            name = self._leader  # version 1 of the format did not name it
-        if name not in self.candidates:
+        parts = saved.candidates()
+        if not parts and len(self.candidates) == 1:
+            parts = {self._leader: saved}  # version 1 of the format did not name it
+        if not parts or not parts.keys() <= self.candidates.keys():
             raise saved.unusable(f"it does not say which of {', '.join(self.candidates)} it continues")
-        self.candidates = {name: self.candidates[name]}
-        self.lead.restore(saved)
+        self.candidates = {name: self.candidates[name] for name in parts}
+        for name, part in parts.items():
+            self.candidates[name].restore(part)
 
 
-def seconds_per_epoch(objective: Objective[P], settings: TrainingSettings, seed: int) -> float:
-    """Return how long an epoch takes, from some steps of a trainer that is not used otherwise."""
-    saved, trainer, took = objective.state(), Trainer(objective, settings, seed), []
-    which = next(shuffled(trainer.rng, objective.n_baskets, trainer.batch_size))
-    with warnings.catch_warnings(action="ignore"):
-        objective.begin_epoch(trainer.now)
-        for _ in range(1 + TIMED):
-            began = time.perf_counter()
-            float(trainer.take_step(which))  # waits for a GPU
-            took.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        objective.log_probs(trainer.now)
-        evaluation = time.perf_counter() - began
-    objective.restore(saved)
-    return float(trainer.n_steps * np.mean(took[1:]) + objective.evaluations * evaluation)
+class _Steps:
+    """What the steps of an epoch of all candidates advance: the bar, or a line now and then where there is none."""
+
+    def __init__(self, contest: Contest[Any], run: Run, bar: ProgressBar) -> None:
+        self.contest, self.run, self.bar, self.taken, self.began = contest, run, bar, 0, time.monotonic()
+        self.done, self.count = len(contest.lead.history), len(contest.candidates)
+
+    def advance(self) -> None:
+        """Count one step."""
+        self.taken += 1
+        self.bar.advance()
+        if self.bar.say is None:
+            return
+        lead, steps = self.contest.lead, self.contest.lead.n_steps * self.count
+        is_known = self.taken >= FEW_STEPS or not self.run.epoch_seconds
+        whole = (time.monotonic() - self.began) / self.taken * lead.n_steps if is_known else self.run.epoch_seconds
+        left = self.contest.seconds_left([whole] * self.count, self.done + self.taken / steps)
+        left = max(0.0, min(left, lead.clock.left()))
+        self.run.tick(
+            f"epoch {self.done + 1} of {lead.settings.max_epochs}: step {self.taken} of {steps}; at most about {duration(left)} left"
+        )
 
 
 def duration(seconds: float) -> str:

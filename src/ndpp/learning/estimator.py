@@ -26,6 +26,7 @@ from ndpp.learning.models import (
     PopularityStart,
     TrainingStart,
 )
+from ndpp.learning.run import Run
 from ndpp.learning.trainer import Objective
 
 DEFAULT_RANK = 200
@@ -93,10 +94,10 @@ class LowRankDPP(BasketModel[int, Parameters]):
         return f"rank {shape}"
 
     def _objectives(
-        self, shape: int, training: Baskets, held_out: Baskets, seed: int
+        self, shape: int, training: Baskets, held_out: Baskets, run: Run
     ) -> Mapping[str, Objective[Parameters]]:
         settings = (*self._penalties(), number(self.noise, "noise"), self.device, self._dtype())
-        objective = KernelObjective(self._form(), self._start(), *settings, shape, training, held_out, seed)
+        objective = KernelObjective(self._form(), self._start(), *settings, shape, training, held_out, run.seed)
         return {"kernel": objective}
 
     def _start(self) -> TrainingStart:
@@ -134,6 +135,9 @@ class NDPP(LowRankDPP):
         Baskets per step. By default 100, or more where a pass over the baskets would take more than 200 steps.
     max_epochs : int
         Maximum number of epochs; over the second half the learning rate decays to 1/40.
+    minutes : float, optional
+        Most minutes that training may take, from the call of ``fit`` on. In the second half of them the learning rate decays; then training
+        ends with the best so far. The last steps, such as the normalisers of a mixture, are counted in as far as they can be foreseen.
     patience : int
         Epochs without a better validation log-likelihood before the learning rate drops. The fourth drop ends training.
     validation_fraction : float
@@ -141,7 +145,7 @@ class NDPP(LowRankDPP):
     oversize : {"drop", "raise"}
         Whether baskets larger than the rank, which have probability zero, are dropped with a warning or raise an error.
     checkpoint : path, optional
-        File that stores the state of training after every epoch, for ``fit(..., resume=True)``.
+        File that stores the state of training from the beginning, and after every epoch, for ``fit(..., resume=True)``.
     device : str
         "cpu" or "cuda".
     dtype : {"float32", "float64"}, optional
@@ -163,7 +167,9 @@ class NDPP(LowRankDPP):
     baseline_score_ : float
         Mean log-likelihood of the validation baskets under them.
     ended_ : str
-        Why training ended: "converged", "max_epochs" or "interrupted".
+        Why training ended: "converged", "max_epochs", "minutes" or "interrupted".
+    validation_score_ : float
+        Mean log-likelihood of the validation baskets under the learned distribution.
     n_iter_, n_features_in_, n_baskets_, n_dropped_ : int
         Number of epochs, of items, of baskets, and of baskets dropped because of their size.
     total_weight_ : float

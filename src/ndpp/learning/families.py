@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.special import softmax
 from torch import Tensor
 
+from ndpp._stop import look
 from ndpp._types import FloatArray, IntArray
 from ndpp.baskets import Baskets
 from ndpp.laws.patterns import Patterns
@@ -30,6 +31,8 @@ LEAST_LIKENESS, EXTRA = 0.08, 5.0
 """Least mean cosine of the items of a family, and what is added to the counts of items, so that rare ones do not look alike by chance."""
 ROUNDS, SMOOTH, MAX_SETS = 15, 2.0, 3000
 """Rounds of EM for the states of a family, the number of average sets added to those of each state, and most sets to learn from."""
+MAX_ENTRIES = 100_000
+"""Occurrences of items whose states are found at a time."""
 MAX_PAIRS = 10**8
 """Most pairs of items that are counted, with repeats; beyond that, families are found in a part of the baskets."""
 
@@ -43,6 +46,7 @@ def find_families(rng: np.random.Generator, baskets: Baskets) -> IntArray:
     likeness.eliminate_zeros()
     families = np.arange(baskets.n_items)
     while True:
+        look()
         n = families.max() + 1
         sizes = np.bincount(families, minlength=n)
         groups = sparse.csr_array(
@@ -77,49 +81,67 @@ def find_patterns(rng: np.random.Generator, baskets: Baskets, families: IntArray
     odds = np.zeros((len(families), N_STATES))
     odds[:, 0] = 1.0
     plain = Patterns(families, states, odds, len(sizes))
-    columns, weights = baskets.to_csr().tocsc(), weights_of(baskets)
-    for members in plain.members[n_single:]:
-        sets, touched = _sets(columns, members)
-        own = np.ones(len(sets)) if weights is None else weights[touched]
-        if len(sets) > MAX_SETS:
-            kept = rng.choice(len(sets), MAX_SETS, replace=False)
-            sets, own = sets[kept], own[kept]
-        odds[members] = _states(rng, sets, own)
+    columns, several, weights = baskets.to_csr().tocsc(), plain.members[n_single:], weights_of(baskets)
+    for size in np.unique(sizes[sizes > 1]):
+        group = np.array([members for members in several if len(members) == size])
+        counts = np.diff(columns.indptr)[group].sum(axis=1)
+        for part in np.split(group, np.flatnonzero(np.diff(np.cumsum(counts) // MAX_ENTRIES)) + 1):
+            look()
+            sets, owner, touched = _sets(rng, columns, part)
+            own = np.ones(len(sets)) if weights is None else weights[touched]
+            odds[part] = _states(rng, sets, owner, own, part.shape)
     return plain.with_odds(odds)
 
 
-def _sets(columns: Any, members: IntArray) -> tuple[FloatArray, IntArray]:
-    """Return the non-empty sets of some items in baskets, the CSC array ``columns``, a row of zeros and ones each, and the baskets."""
-    part = columns[:, members]
-    touched, row = np.unique(part.indices, return_inverse=True)
-    sets = np.zeros((len(touched), len(members)))
-    sets[row, np.repeat(np.arange(len(members)), np.diff(part.indptr))] = 1.0
-    return sets, touched
+def _sets(rng: np.random.Generator, columns: Any, group: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return the non-empty sets of families of one size in baskets, the CSC array ``columns``, as rows of zeros and ones.
+
+    Their families and their baskets come with them. ``group`` (families, size) holds the items. Families of more than ``MAX_SETS`` sets
+    keep so many at random.
+    """
+    part, size = columns[:, group.ravel()], group.shape[1]
+    column = np.repeat(np.arange(group.size), np.diff(part.indptr))
+    touched, row = np.unique(column // size * part.shape[0] + part.indices, return_inverse=True)
+    sets, (owner, basket) = np.zeros((len(touched), size)), np.divmod(touched, part.shape[0])
+    sets[row, column % size] = 1.0
+    order = np.lexsort([rng.random(len(owner)), owner])
+    kept = order[np.arange(len(owner)) - np.searchsorted(owner, owner) < MAX_SETS]
+    return sets[kept], owner[kept], basket[kept]
 
 
-def _states(rng: np.random.Generator, sets: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the odds (items, states) of independent items, given that there is one, in each state of a mixture fitted to ``sets``."""
-    m = sets.shape[1]
-    average = (weights @ sets + 0.5) / (weights.sum() + 0.5 * m)
-    seeds = sets[rng.choice(len(sets), N_STATES)] if len(sets) else np.ones((N_STATES, m))
-    chances = np.clip(0.7 * seeds + 0.3 * average, 0.01, 0.95).T
-    share = np.full(N_STATES, 1 / N_STATES)
+def _states(
+    rng: np.random.Generator, sets: FloatArray, owner: IntArray, weights: FloatArray, shape: tuple[int, ...]
+) -> FloatArray:
+    """Return the odds (families, items, states) of independent items, given that there is one, in each state of a mixture of the sets."""
+    n_families, m = shape
+    counts = np.bincount(owner, minlength=n_families)
+    ends = np.cumsum(counts)
+    add = sparse.csr_array(
+        (weights, np.arange(len(owner)), np.concatenate([[0], ends])), shape=(n_families, len(owner))
+    )
+    average = ((add @ sets + 0.5) / (add.sum(axis=1)[:, None] + 0.5 * m))[:, :, None]
+    seeds = np.ones((n_families, m, N_STATES))
+    chosen = (ends - counts)[:, None] + (rng.random((n_families, N_STATES)) * counts[:, None]).astype(np.int64)
+    seeds[counts > 0] = sets[chosen[counts > 0]].swapaxes(1, 2)
+    chances = np.clip(0.7 * seeds + 0.3 * average, 0.01, 0.95)
+    share = np.full((n_families, N_STATES), 1 / N_STATES)
     for _ in range(ROUNDS):
         odds = chances / (1 - chances)
-        joint = sets @ np.log(odds) - np.log(np.expm1(np.log1p(odds).sum(axis=0))) + np.log(share)
-        member = weights[:, None] * softmax(joint, axis=1)
-        total = member.sum(axis=0)
-        share = (total + 1) / (total + 1).sum()
-        mean = (sets.T @ member + SMOOTH * average[:, None]) / (total + SMOOTH)
+        constants = np.log(share) - np.log(np.expm1(np.log1p(odds).sum(axis=1)))
+        member = softmax(np.einsum("ti,tis->ts", sets, np.log(odds)[owner]) + constants[owner], axis=1)
+        total = add @ member
+        share = (total + 1) / (total + 1).sum(axis=1, keepdims=True)
+        sums = add @ (sets[:, :, None] * member[:, None, :]).reshape(len(sets), m * N_STATES)
+        mean = (sums.reshape(chances.shape) + SMOOTH * average) / (total[:, None] + SMOOTH)
         chances = _untruncated(np.clip(mean, 1e-6, 0.999))
     return np.asarray(chances / (1 - chances))
 
 
 def _untruncated(mean: FloatArray) -> FloatArray:
-    """Return chances of independent items that have these means given that one of them comes: θ = mean · (1 − Π(1 − θ))."""
+    """Return chances of independent items, on the second axis, that have these means given that one comes: θ = mean · (1 − Π(1 − θ))."""
     theta = 0.9 * mean
     for _ in range(8):
-        theta = np.clip(mean * -np.expm1(np.log1p(-theta).sum(axis=0)), 1e-4 * mean, 0.98)
+        theta = np.clip(mean * -np.expm1(np.log1p(-theta).sum(axis=1, keepdims=True)), 1e-4 * mean, 0.98)
     return theta
 
 

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 import torch
 
+from ndpp._types import IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
 from ndpp.laws.patterns import Patterns
+from ndpp.laws.tied import TiedMixture
 from ndpp.learning.base import BasketModel, estimator, number
-from ndpp.learning.batches import weights_of
-from ndpp.learning.classes import Shape, start
+from ndpp.learning.batches import WeightedBaskets, weights_of
+from ndpp.learning.checkpoint import Checkpoint
+from ndpp.learning.classes import Shape, seconds_of_start, start
+from ndpp.learning.contest import PILOT
 from ndpp.learning.families import FamilyData, find_families, find_patterns
-from ndpp.learning.mixture_objective import MixtureObjective
+from ndpp.learning.forecast import Forecast
+from ndpp.learning.mixture_objective import PATTERNS, MixtureObjective, pattern_tensors
+from ndpp.learning.run import OutOfTime, Run
 from ndpp.learning.tied import Components
 from ndpp.learning.trainer import Trainer
 from ndpp.metrics.models import occurrences
 
 OCCURRENCES, MAX_COMPONENTS, MAX_RANK, MAX_FACTORS = 150, 400, 128, 48
 """By default a component for so many occurrences of items, and at most so many components, columns of ties, and factors."""
+TRIAL = {"cpu": 500, "cuda": 50_000}
+"""Items of the catalogue on which steps are timed: seconds of work, and on a GPU enough of it."""
+FAMILIES_SHARE, START_SHARE = 0.15, 0.3
+"""Shares of the minutes that training may take after which the search for families is given up, and that for classes ends."""
 PLAIN = 0.05
 """Relative difference of log-likelihoods that decides at once whether families are used; below it, both are trained for some epochs."""
 
@@ -57,9 +67,9 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     families : "auto", None, (n_items,) array_like, mapping or pandas Series
         Whether to learn a mixture over families of items, variants that are bought together, instead (:class:`ndpp.FamilyMixture`). With
         "auto" families are found in the baskets, and used if the validation baskets are more probable with them: when training begins,
-        or, if the difference is small, by one percent or more after three epochs of both. An array names the family of each item; a
-        mapping or Series does so by label, and items that it lacks are alone in theirs.
-    learning_rate, patience, validation_fraction, checkpoint, device, random_state, progress
+        or, if the difference is small, by one percent or more after three epochs of both, or fewer if families are behind. An array names
+        the family of each item; a mapping or Series does so by label, and items that it lacks are alone in theirs.
+    learning_rate, minutes, patience, validation_fraction, checkpoint, device, random_state, progress
         As in :class:`NDPP`.
     dtype : {"float32", "float64"}, optional
         Of the parameters; float32 by default. Determinants are always taken in float64.
@@ -70,7 +80,7 @@ class MixtureNDPP(BasketModel[Shape, Components]):
         The learned mixture: a :class:`ndpp.FamilyMixture` if families are used.
     penalties_ : tuple of float
         What ``penalty`` and ``tie_penalty`` were raised to.
-    history_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
+    history_, validation_score_, baseline_, baseline_score_, ended_, n_iter_, n_features_in_, n_baskets_, labels_
         As in :class:`NDPP`.
 
     Examples
@@ -123,58 +133,113 @@ class MixtureNDPP(BasketModel[Shape, Components]):
     def _described(self, shape: Shape) -> str:
         return f"{shape.n_missions} missions, ties of rank {shape.rank}"
 
-    def _objectives(
-        self, shape: Shape, training: Baskets, held_out: Baskets, seed: int
-    ) -> Mapping[str, MixtureObjective]:
-        patterns = self._patterns(training, np.random.default_rng([seed, 2]))
-        if patterns is None:
-            return {"items": self._objective(None, shape, training, held_out, seed)}
-        families = self._objective(patterns, shape, training, held_out, seed)
-        if not isinstance(self.families, str):
-            return {"families": families}
-        return _likely({"items": self._objective(None, shape, training, held_out, seed), "families": families})
+    def _trial(self, shape: Shape, training: Baskets, held_out: Baskets, run: Run) -> tuple[MixtureObjective, Forecast]:
+        """Return an objective over at most ``TRIAL`` items, as some of which all others are counted, without any classes to begin with."""
+        n, rng = min(TRIAL[torch.device(self.device).type], training.n_items), np.random.default_rng(0)
+        r, C = shape.n_factors, shape.n_missions
+        values = [0.01 * rng.standard_normal(size) for size in ((n,), (n, r), (n, shape.rank), (C, r), (C,), (C,))]
+        values[0] += math.log(max(1.0, float(training.sizes.mean())) / training.n_items)
+        folded = [Baskets._trusted(part.indptr, part.indices % n, n, None) for part in (training, held_out)]
+        own = map(weights_of, (training, held_out))
+        data, judged = (FamilyData.of(None, part) for part in map(WeightedBaskets.of, folded, own))
+        saved = {} if run.saved is None else run.saved.candidates()
+        pilots = len(saved) or (2 if isinstance(self.families, str) else 1)
+        seconds = 0.0 if saved else pilots * seconds_of_start(training, held_out, shape)
+        return self._objective(None, data, judged, values), Forecast(0.0, 0.0, seconds, pilots)
 
-    def _objective(
-        self, patterns: Patterns | None, shape: Shape, training: Baskets, held_out: Baskets, seed: int
+    def _objectives(
+        self, shape: Shape, training: Baskets, held_out: Baskets, run: Run
+    ) -> Mapping[str, MixtureObjective]:
+        """Return the objectives over items, over families, or both; what a checkpoint has is not sought again."""
+        saved = {} if run.saved is None else run.saved.candidates()
+        goals = {}
+        for name, part in saved.items():
+            patterns = _saved_patterns(part) if name == "families" else None
+            data, judged = (FamilyData.of(patterns, one) for one in (training, held_out))
+            goals[name] = self._objective(patterns, data, judged, part.named("now", Components._fields))
+        if goals:
+            return goals
+        found = self._patterns(training, run)
+        for patterns in [found] if found is None or not isinstance(self.families, str) else [None, found]:
+            name = "items" if patterns is None else "families"
+            goals[name] = self._begun(patterns, shape, training, held_out, run)
+        return _likely(goals, run)
+
+    def _begun(
+        self, patterns: Patterns | None, shape: Shape, training: Baskets, held_out: Baskets, run: Run
     ) -> MixtureObjective:
-        """Return the objective of a mixture over families, or over items if there are no patterns."""
+        """Return the objective of a mixture over families, or over items if there are no patterns, with classes to begin with."""
         data, judged = (FamilyData.of(patterns, baskets) for baskets in (training, held_out))
         if patterns is not None:
             training, held_out = data.states(patterns), judged.states(patterns)
-        values = start(np.random.default_rng([seed, 1]), training, held_out, shape)
+        with run.stage(f"start: classes of {'items' if patterns is None else 'families'}", START_SHARE):
+            values = start(np.random.default_rng([run.seed, 1]), training, held_out, shape)
+        return self._objective(patterns, data, judged, values)
+
+    def _objective(
+        self, patterns: Patterns | None, data: FamilyData, judged: FamilyData, values: Sequence[Any]
+    ) -> MixtureObjective:
         begin = Components(*(torch.as_tensor(one).to(self.device, self._dtype()).contiguous() for one in values))
         begin = begin._replace(X=begin.X[: data.touched.n_items].clone())
         return MixtureObjective(patterns, self._penalties(), begin, data, judged)
 
-    def _patterns(self, baskets: Baskets, rng: np.random.Generator) -> Patterns | None:
-        """Return families and their states; None if there are none."""
+    def _patterns(self, baskets: Baskets, run: Run) -> Patterns | None:
+        """Return families and their states; None if there are none, or no time to find them."""
         if self.families is None:
             return None
+        if run.saved is not None and (found := _saved_patterns(run.saved)) is not None:
+            return found
+        rng = np.random.default_rng([run.seed, 2])
+        try:
+            with run.stage("families: items that come together", FAMILIES_SHARE):
+                families = self._families(rng, baskets)
+                patterns = find_patterns(rng, baskets, families) if families.max() + 1 < baskets.n_items else None
+        except OutOfTime:
+            return None
+        if patterns is not None:
+            run.keep(Checkpoint(pattern_tensors(patterns), {"history": []}))
+        return patterns
+
+    def _families(self, rng: np.random.Generator, baskets: Baskets) -> IntArray:
+        """Return the family of each item."""
         if isinstance(self.families, str):
             if self.families != "auto":
                 raise InvalidInputError(
                     f"must be 'auto', None or the family of each item; got {self.families!r}", argument="families"
                 )
-            families = find_families(rng, baskets)
-        else:
-            if not np.ndim(self.families) and not hasattr(self.families, "items"):
-                raise InvalidInputError(f"must be one per item; got {self.families!r}", argument="families")
-            given, has = by_name(self.families, baskets.labels, baskets.n_items, "families")
-            numbers: dict[Any, int] = {}
-            keys = [(True, name) if known else (False, i) for i, (name, known) in enumerate(zip(given, has.tolist()))]
-            families = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-        return find_patterns(rng, baskets, families) if families.max() + 1 < baskets.n_items else None
+            return find_families(rng, baskets)
+        if not np.ndim(self.families) and not hasattr(self.families, "items"):
+            raise InvalidInputError(f"must be one per item; got {self.families!r}", argument="families")
+        given, has = by_name(self.families, baskets.labels, baskets.n_items, "families")
+        numbers: dict[Any, int] = {}
+        keys = [(True, name) if known else (False, i) for i, (name, known) in enumerate(zip(given, has.tolist()))]
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
     def _keep(self, trained: Trainer[Components]) -> None:
         super()._keep(trained)
         assert isinstance(trained.objective, MixtureObjective)
         self.penalties_ = tuple(trained.objective.penalties)
+        if isinstance(self.law_, TiedMixture) and self.ended_ != "interrupted":
+            self.law_ = self.law_.normalized()
 
 
-def _likely(candidates: dict[str, MixtureObjective]) -> dict[str, MixtureObjective]:
-    """Return the candidate under which the validation baskets are more probable, if that is plain, or else all of them."""
+def _saved_patterns(saved: Checkpoint) -> Patterns | None:
+    """Return the patterns of a checkpoint, None if it has none."""
+    if "patterns.families" not in saved.tensors:
+        return None
+    families, states, odds = (tensor.numpy() for tensor in saved.named("patterns", PATTERNS))
+    return Patterns(families, states, odds, int(families.max()) + 1)
+
+
+def _likely(candidates: dict[str, MixtureObjective], run: Run) -> dict[str, MixtureObjective]:
+    """Return the candidate under which the validation baskets are more probable, if that is plain or time is short, or else all of them."""
+    if len(candidates) == 1:
+        return candidates
+    if run.clock.left() <= 0:
+        return dict(list(candidates.items())[:1])
     values = {name: goal.validated(goal.start) for name, goal in candidates.items()}
     best = max(values, key=lambda name: values[name])
-    if values[best] - min(values.values()) < PLAIN * abs(values[best]):
-        return candidates
-    return {best: candidates[best]}
+    is_plain = values[best] - min(values.values()) >= PLAIN * abs(values[best])
+    if is_plain or 2 * PILOT * run.epoch_seconds * len(values) > run.clock.left():
+        return {best: candidates[best]}
+    return candidates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,18 +16,26 @@ from ndpp._types import FloatArray, IntArray
 from ndpp.laws.families import FamilyMixture
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.patterns import Patterns
-from ndpp.laws.tied import TiedMixture
 from ndpp.learning import tied
 from ndpp.learning.batches import evaluated, total_weight, weights_of
 from ndpp.learning.checkpoint import Checkpoint
 from ndpp.learning.families import FamilyBatch, FamilyData
-from ndpp.learning.tied import Components, Expansion
+from ndpp.learning.tied import Components, Expansion, Sums
 from ndpp.learning.trainer import Loss, Objective
 
+PATTERNS = "families", "states", "odds"
+"""What a checkpoint holds of patterns."""
 RENEWAL = 4
 """Steps for which an expansion of the ties' normalisers serves."""
+BLOCK = {"cpu": 2**18, "cuda": 2**28}
+"""Log-odds that are computed at a time: few enough to stay in the cache."""
 PROBE, RAISE = 0.97, 1.5
 """If the validation baskets are more probable with u, or X, times ``PROBE``, its penalty is raised by ``RAISE``."""
+
+
+def pattern_tensors(patterns: Patterns) -> dict[str, Tensor]:
+    """Return patterns as tensors for checkpoints."""
+    return {f"patterns.{name}": torch.from_numpy(np.array(getattr(patterns, name))) for name in PATTERNS}
 
 
 @dataclass(eq=False)
@@ -39,7 +48,7 @@ class MixtureObjective(Objective[Components]):
 
     batch_size: ClassVar[int] = 300
     max_steps: ClassVar[int] = 100
-    evaluations: ClassVar[int] = 3
+    evaluations: ClassVar[int] = 2  # a third one, with less of X, reuses the sums of the first
 
     patterns: Patterns | None
     least: Sequence[float]
@@ -53,14 +62,36 @@ class MixtureObjective(Objective[Components]):
         self.rank = self.start.X.shape[1]
         self.expansion: tuple[int, Expansion] | None = None
         self.total, self.validation_weights = total_weight(self.training.touched), weights_of(self.validation.touched)
+        self.sums: Sums | None = None
 
-    def log_odds(self, at: Components) -> Tensor:
-        """Return the log-odds of the families, shape (C, F)."""
-        states, n_single = at.log_odds(), self.training.n_single
+    def log_odds(self, at: Components, which: Tensor) -> Tensor:
+        """Return the log-odds (C, m) of m families, their ids ascending."""
         if self.patterns is None:
-            return states
-        several = states[:, n_single:].reshape(len(states), -1, self.training.n_states)
-        return torch.cat([states[:, :n_single], several.logsumexp(2)], 1)
+            return at.log_odds(which)
+        n, n_states = self.training.n_single, self.training.n_states
+        several = which[which >= n] - n
+        states = n + (several[:, None] * n_states + torch.arange(n_states, device=which.device)).ravel()
+        own = at.log_odds(states).reshape(len(at.missions), -1, n_states)
+        return torch.cat([at.log_odds(which[which < n]), own.logsumexp(2)], 1)
+
+    def normalizers(self, at: Components, ties: Expansion) -> tuple[Tensor, Tensor]:
+        """Return log Z_c near an expansion (C,), in double precision, and their slopes in the log-odds of the states (C, M)."""
+        n, n_states, (C, M) = self.training.n_single, self.training.n_states, (len(at.missions), len(at.bias))
+        log_z, slopes = ties.level.clone(), at.bias.new_empty(C, M)
+        step = max(1, BLOCK[at.bias.device.type] // (C * n_states)) * n_states
+        for begin, end, each in ((0, n, 1), (n, M, n_states)):
+            for start in range(begin, end, step):
+                states = slice(start, min(end, start + step))
+                own = at.log_odds(states).view(C, -1, each)
+                odds = own[..., 0] if each == 1 else own.logsumexp(2)
+                first = begin + (start - begin) // each
+                p, in_p = torch.sigmoid(odds), ties.in_p[:, first : first + odds.shape[1]]
+                log_z += F.softplus(odds).addcmul_(in_p, p).sum(1).double()
+                slope = torch.addcmul(p, p * in_p, 1 - p)
+                slopes[:, states] = (
+                    slope if each == 1 else (slope[..., None] * (own - odds[..., None]).exp_()).flatten(1)
+                )
+        return log_z, slopes
 
     def batch_log_probs(self, at: Components, log_z: Tensor, batch: FamilyBatch) -> Tensor:
         """Return log P of each basket of a batch, in its order. Families of several items have no log-odds of their own, but states."""
@@ -80,37 +111,62 @@ class MixtureObjective(Objective[Components]):
 
     def loss(self, at: Components, which: IntArray, step: int) -> Loss[Components]:
         """Return the mean of −log P over a batch, with penalties and half an occurrence of each item, and its gradient."""
-        if self.expansion is None or step >= self.expansion[0] + RENEWAL:
-            self.expansion = step, Expansion.at(at, self.log_odds(at))
-        ties = self.expansion[1]
-        at = Components(*(tensor.detach().requires_grad_() for tensor in at))
-        log_z = tied.log_normalizers(self.log_odds(at), at.X, ties)
+        ties = self._expanded(at, step)
+        log_z, slopes = self.normalizers(at, ties)
+        leaves = Components(*(tensor.detach().requires_grad_() for tensor in at))
+        log_z.requires_grad_()
         batch = self.training.pack(which, at.X)
-        log_probs, weights = self.batch_log_probs(at, log_z, batch), batch.families.weights
-        if weights is None:
-            likelihood = log_probs.mean() - ties.ties(at.X)
-        else:
-            likelihood = (weights * log_probs).mean() - weights.mean() * ties.ties(at.X)
-        prior = self.penalties[0] * at.factors.square().sum() + self.penalties[1] * at.X.square().sum()
-        # Half an occurrence in one basket more: without it an item that never occurs would become impossible.
-        prior = prior - (at.bias / 2 - F.softplus(at.bias)).sum()
-        value = prior / self.total - likelihood
-        return Loss(value.detach(), Components(*torch.autograd.grad(value, at)))
+        log_probs, weights = self.batch_log_probs(leaves, log_z, batch), batch.families.weights
+        likelihood = log_probs.mean() if weights is None else (weights * log_probs).mean()
+        *found, in_z = torch.autograd.grad(-likelihood, (*leaves, log_z), materialize_grads=True)
+        gradient, in_z = (
+            Components(*(one.contiguous() for one in found)),
+            in_z.to(slopes.dtype),
+        )  # some are columns of a table
+        # What depends on all items, by hand. Half an occurrence in one basket more: without it an item that never occurs would
+        # become impossible.
+        (of_ties, in_X), n, (first, second) = ties.ties(at.X), self.total, self.penalties
+        if weights is not None:  # every basket counts its own log Z
+            of_ties, in_X = weights.mean() * of_ties, in_X.mul_(weights.mean())
+        prior = first * at.factors.square().sum() + second * at.X.square().sum()
+        prior -= (at.bias / 2 - F.softplus(at.bias)).sum()
+        gradient.bias.add_(in_z @ slopes).add_(torch.sigmoid(at.bias) - 0.5, alpha=1 / n)
+        gradient.factors.addmm_(slopes.T, in_z[:, None] * at.missions).add_(at.factors, alpha=2 * first / n)
+        gradient.missions.add_(in_z[:, None] * (slopes @ at.factors))
+        gradient.levels.add_(in_z * slopes.sum(1))
+        gradient.X.add_(in_X).add_(at.X, alpha=2 * second / n)
+        return Loss(prior / n + of_ties - likelihood.detach(), gradient)
+
+    def _expanded(self, at: Components, step: int) -> Expansion:
+        """Return the expansion of the ties' normalisers, renewed every few steps."""
+        log_odds = partial(self.log_odds, at)
+        if self.expansion is None:
+            self.expansion = step, Expansion(at, log_odds)
+        elif step >= self.expansion[0] + RENEWAL:
+            self.expansion[1].renew(at, log_odds)
+            self.expansion = step, self.expansion[1]
+        return self.expansion[1]
 
     def log_probs(self, parameters: Components) -> FloatArray:
         """Return log P of each validation basket."""
-        judged, X = self.validation, parameters.X
         with torch.no_grad():
-            log_z = tied.log_normalizers(self.log_odds(parameters), X)
+            self.sums = Sums.of(parameters, partial(self.log_odds, parameters))
+        return self._log_probs(parameters, self.sums.log_normalizers())
+
+    def _log_probs(self, at: Components, log_z: Tensor) -> FloatArray:
+        judged = self.validation
+        with torch.no_grad():
             return evaluated(
-                judged.touched.sizes, lambda which: self.batch_log_probs(parameters, log_z, judged.pack(which, X))
+                judged.touched.sizes, lambda which: self.batch_log_probs(at, log_z, judged.pack(which, at.X))
             )
 
     def adapt(self, mean: Components, value: float) -> None:
-        """Raise the penalties of u and of X that should be smaller, and lower the others."""
-        for i, part in enumerate(("factors", "X")):
-            smaller = mean._replace(**{part: PROBE * getattr(mean, part)})
-            better = self.validated(smaller) > value
+        """Raise the penalties of u and of X that should be smaller, and lower the others; ``value`` is what :meth:`log_probs` came to."""
+        assert self.sums is not None
+        tied_less = self._log_probs(mean._replace(X=PROBE * mean.X), self.sums.log_normalizers(PROBE))
+        varied_less = self.log_probs(mean._replace(factors=PROBE * mean.factors))
+        for i, smaller in enumerate((varied_less, tied_less)):
+            better = np.average(smaller, weights=self.validation_weights) > value
             self.penalties[i] = max(self.least[i], self.penalties[i] * (RAISE if better else 1 / RAISE))
 
     def law(self, parameters: Components, labels: tuple[str, ...] | None) -> Mixture:
@@ -119,9 +175,13 @@ class MixtureObjective(Objective[Components]):
         if own is not None:
             odds = odds / np.expm1(own.log_totals)
             return FamilyMixture(odds, own.odds, own.families, own.states, X, W, weights, labels=labels)
-        mixture = Mixture.tied(odds, X, W, weights, labels=labels)
-        assert isinstance(mixture, TiedMixture)  # for the type checker: `tied` is declared to return a Mixture
-        return mixture.normalized()
+        return Mixture.tied(odds, X, W, weights, labels=labels)
+
+    def renewed(self, n_items: int | None) -> float:
+        """Return about what share of the items a renewal of the expansion is about, after the first one of an epoch."""
+        n = len(self.start.X) if n_items is None else n_items
+        head = min(n, max(tied.LEAST_HEAD, min(n // 4, max(tied.MOST_HEAD, n // tied.HEAD_SHARE))))
+        return (head + (n - head) / tied.TURNS) / n
 
     def narrower(self) -> MixtureObjective | None:
         """Return the same objective with half the columns of X."""
@@ -129,8 +189,9 @@ class MixtureObjective(Objective[Components]):
         return replace(self, start=self.start._replace(X=self.start.X[:, :rank])) if rank else None
 
     def state(self) -> Checkpoint:
-        """Return the penalties in force."""
-        return Checkpoint({}, {"penalties": list(self.penalties)})
+        """Return the penalties in force, and the patterns, so that nobody has to find them again."""
+        tensors = {} if self.patterns is None else pattern_tensors(self.patterns)
+        return Checkpoint(tensors, {"penalties": list(self.penalties)})
 
     def restore(self, saved: Checkpoint) -> None:
         """Restore the penalties."""

@@ -7,12 +7,13 @@
 
 Any skew W has this form, its size going into X. With X = [A B], X W Xᵀ = A Bᵀ − B Aᵀ; and det(I + W M) = det(M − W), as W⁻¹ = −W and
 det W = 1. All M_c are one matrix product of p with the products of columns of X, O(C n d²), and their gradient two more: by far the most of
-the work. So training expands log det(M_c − W) to first order, and renews the expansion every few steps.
+the work. So training expands log det(M_c − W) to first order, and renews the expansion every few steps: for the items that matter most to
+the M_c every time, for the others in turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,13 @@ MULTIPLE = 4
 """What sizes of baskets are rounded up to on a CPU: fewer blocks, each a stack of larger matrices."""
 CHUNK = {"cpu": 2**22, "cuda": 2**28}
 """Products of columns of X, for some of the items, that are in memory at a time."""
+COVERED, TURNS = 0.97, 8
+"""Share of the traces of the M_c that is renewed every time, by the items that matter most; the others are renewed in so many turns."""
+LEAST_HEAD, MOST_HEAD, HEAD_SHARE = 1000, 4000, 16
+"""Fewest items that are renewed every time, and most, unless there are ``HEAD_SHARE`` times as many."""
+
+LogOdds = Callable[[Tensor], Tensor]
+"""Returns the log-odds (C, m) of some of what is tied, m ids in ascending order."""
 
 
 class Components(NamedTuple):
@@ -41,9 +49,9 @@ class Components(NamedTuple):
     levels: Tensor
     shares: Tensor
 
-    def log_odds(self) -> Tensor:
-        """Return log Δ, shape (C, n)."""
-        return torch.addmm(self.bias + self.levels[:, None], self.missions, self.factors.T)
+    def log_odds(self, which: Tensor | slice = slice(None)) -> Tensor:
+        """Return log Δ of all or some of the items, shape (C, n)."""
+        return torch.addmm(self.bias[which] + self.levels[:, None], self.missions, self.factors[which].T)
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return Δ, X, W and π in double precision."""
@@ -52,52 +60,99 @@ class Components(NamedTuple):
         return exact.log_odds().exp().numpy(), exact.X.numpy(), W.numpy(), exact.shares.softmax(0).numpy()
 
 
-class Expansion(NamedTuple):
-    """t_c = log det(I + W M_c) of each component (C,) near some p and X, to first order in p; Σ_c π_c t_c to first order in X.
+class Expansion:
+    """t_c = log det(I + W M_c) of each component near some p and X, to first order in p; Σ_c π_c t_c to first order in X.
 
     With R_c the symmetric part of (M_c − W)⁻¹ the slope of t_c is x_iᵀR_c x_i in p_ci and 2 p_ci R_c x_i in x_i; ``curvature`` is the mean
-    of the second derivatives of Σ_c π_c t_c in the entries of x_i, with R_c held.
+    of the second derivatives of Σ_c π_c t_c in the entries of x_i, with R_c held. An item that was not renewed has the p and x, and the
+    slopes, of the time when it was. ``level`` (C,) is t_c − Σ_i (slope in p_ci) p_ci there, so that t_c = ``level`` + Σ_i (slope) p_ci.
     """
 
-    value: Tensor
-    p: Tensor
-    in_p: Tensor
-    X: Tensor
-    in_X: Tensor
-    curvature: Tensor
+    def __init__(self, parameters: Components, log_odds: LogOdds) -> None:
+        X, C = parameters.X, len(parameters.missions)
+        self.X, self.in_X, self.curvature = X.clone(), torch.empty_like(X), torch.empty_like(X[:, :1])
+        self.in_p = X.new_empty(C, len(X))
+        self.parts, self.turn = _parts(parameters, log_odds), 0
+        self.sums = X.new_empty(len(self.parts), C, X.shape[1] * (X.shape[1] + 1) // 2)
+        self.offsets = X.new_empty(len(self.parts), C, dtype=torch.float64)
+        self._renew(parameters, log_odds, range(len(self.parts)))
+
+    def renew(self, parameters: Components, log_odds: LogOdds) -> None:
+        """Move to these parameters for the first part of the items, and for the next one in turn."""
+        own = [1 + self.turn] if len(self.parts) > 1 else []
+        self._renew(parameters, log_odds, [0, *own])
+        self.turn = (self.turn + 1) % max(1, len(self.parts) - 1)
+
+    def _renew(self, parameters: Components, log_odds: LogOdds, parts: Sequence[int]) -> None:
+        with torch.no_grad():
+            shares, chances = parameters.shares.softmax(0)[:, None], {}
+            for part in parts:
+                which = self.parts[part]
+                self.X[which] = parameters.X[which]
+                chances[part] = torch.sigmoid(log_odds(which))
+                self.sums[part] = _second_moments(chances[part], self.X[which])
+            LU, pivots = _factorized(self.sums.sum(0), self.X.shape[1])
+            (row, column), eye = _upper(self.X), torch.eye(self.X.shape[1], dtype=self.X.dtype, device=self.X.device)
+            inverse = torch.linalg.lu_solve(LU.to(eye.dtype), pivots, eye.expand_as(LU))
+            R = ((inverse + inverse.mT) / 2).flatten(1).index_select(1, row * len(eye) + column)
+            twice = R * torch.where(row == column, 1, 2).to(R.dtype)  # both triangles
+            for part in parts:
+                which, p = self.parts[part], chances[part]
+                for some in _chunks(len(which), self.X):
+                    own = self.X[which[some]]
+                    self.in_p[:, which[some]] = slopes = twice @ _products(own).T
+                    total = (shares * p[:, some]).T @ R
+                    self.in_X[which[some]] = 2 * _apply(total, own)
+                    self.curvature[which[some]] = 2 * total[:, row == column].mean(1, keepdim=True)
+                    p[:, some] *= slopes
+                self.offsets[part] = p.sum(1, dtype=torch.float64)
+            self.value = _log_dets(LU)
+            self.level = self.value - self.offsets.sum(0)
+
+    def ties(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return by how much Σ_c π_c t_c differs from its value at the X of the expansion, and its gradient."""
+        move = X - self.X
+        gradient = self.curvature * move + self.in_X
+        return ((gradient + self.in_X) * move).sum() / 2, gradient
+
+
+def _parts(parameters: Components, log_odds: LogOdds) -> list[Tensor]:
+    """Return ids of the items that matter most to the M_c, and of the others in ``TURNS`` parts, all ascending."""
+    n, device = len(parameters.X), parameters.X.device
+    if n <= LEAST_HEAD:
+        return [torch.arange(n, device=device)]
+    with torch.no_grad():
+        shares, ids = parameters.shares.softmax(0), torch.arange(n, device=device)
+        p = torch.cat([shares @ torch.sigmoid(log_odds(ids[some])) for some in _chunks(n, parameters.X)])
+    weight, order = (p * parameters.X.square().sum(1)).sort(descending=True, stable=True)
+    covering = int((weight.cumsum(0) < COVERED * weight.sum()).sum()) + 1
+    head = min(n, max(LEAST_HEAD, min(covering, max(MOST_HEAD, n // HEAD_SHARE))))
+    parts = order[:head], *(order[head + turn :: TURNS] for turn in range(TURNS))
+    return [part.sort()[0] for part in parts if len(part)]
+
+
+class Sums(NamedTuple):
+    """Σ_i log(1 + Δ_ci) of each component, and the upper triangles of all M_c, for d columns of X."""
+
+    free: Tensor
+    moments: Tensor
+    d: int
 
     @classmethod
-    def at(cls, parameters: Components, log_odds: Tensor) -> Expansion:
-        """Return the expansion at the X and the shares π of these parameters, and log-odds (C, n) of what is tied."""
-        with torch.no_grad():
-            p, X, shares = torch.sigmoid(log_odds), parameters.X.detach(), parameters.shares.softmax(0)
-            LU, pivots = _factorized(p, X)
-            d, (row, column) = X.shape[1], _upper(X)
-            inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(d, dtype=LU.dtype, device=LU.device).expand_as(LU))
-            R = ((inverse + inverse.mT) / 2)[:, row, column].to(X.dtype)
-            twice = R * torch.where(row == column, 1, 2).to(X.dtype)  # both triangles
-            in_p, in_X, curvature = torch.empty_like(p), torch.empty_like(X), torch.empty_like(X[:, :1])
-            for items in _chunks(X):
-                in_p[:, items] = twice @ _products(X[items]).T
-                total = (shares[:, None] * p[:, items]).T @ R
-                in_X[items] = 2 * _apply(total, X[items])
-                curvature[items] = 2 * total[:, row == column].mean(1, keepdim=True)
-            return cls(_log_dets(LU), p, in_p, X, in_X, curvature)
+    def of(cls, parameters: Components, log_odds: LogOdds) -> Sums:
+        """Return them, some items at a time."""
+        X, C = parameters.X, len(parameters.missions)
+        free = torch.zeros(C, dtype=torch.float64, device=X.device)
+        moments = X.new_zeros(C, X.shape[1] * (X.shape[1] + 1) // 2)
+        for some in _chunks(len(X), X):
+            odds = log_odds(torch.arange(len(X), device=X.device)[some])
+            free += F.softplus(odds).sum(1, dtype=torch.float64)
+            moments.addmm_(torch.sigmoid(odds), _products(X[some]))
+        return cls(free, moments, X.shape[1])
 
-    def components(self, p: Tensor) -> Tensor:
-        """Return t_c near the p of the expansion."""
-        return self.value + (self.in_p * (p - self.p)).sum(1, dtype=torch.float64)
-
-    def ties(self, X: Tensor) -> Tensor:
-        """Return by how much Σ_c π_c t_c differs from its value at the X of the expansion."""
-        move = X - self.X
-        return ((self.in_X + self.curvature / 2 * move) * move).sum()
-
-
-def log_normalizers(log_odds: Tensor, X: Tensor, ties: Expansion | None = None) -> Tensor:
-    """Return log Z_c of each component in double precision: exactly, but without a gradient in X, or near an expansion."""
-    free, p = F.softplus(log_odds).sum(1, dtype=torch.float64), torch.sigmoid(log_odds)
-    return free + (_log_dets(_factorized(p, X)[0]) if ties is None else ties.components(p))
+    def log_normalizers(self, scale: float = 1.0) -> Tensor:
+        """Return log Z_c of each component in double precision, with X times ``scale``."""
+        return self.free + _log_dets(_factorized(scale**2 * self.moments, self.d)[0])
 
 
 def log_probs(parameters: Components, log_z: Tensor, batch: Batch, extra: Tensor | None = None) -> Tensor:
@@ -122,12 +177,11 @@ def log_probs(parameters: Components, log_z: Tensor, batch: Batch, extra: Tensor
 def _log_ties(X: Tensor) -> Tensor:
     """Return log G of baskets of one size, from their rows (m, k, d); zeros are rows of padding."""
     if X.shape[1] <= X.shape[2]:
-        A, B = X.chunk(2, dim=2)
+        A, B = X.double().chunk(2, dim=2)  # stacks of small products in single precision are slow on some CPUs
         products = A @ B.mT
-        skew = (products - products.mT).double()
-        matrix = skew + torch.eye(X.shape[1], dtype=skew.dtype, device=X.device)
+        matrix = products - products.mT + torch.eye(X.shape[1], dtype=products.dtype, device=X.device)
     else:
-        matrix = (X.mT @ X).double() - skew_pairs(X.shape[2], X.device)
+        matrix = X.double().mT @ X.double() - skew_pairs(X.shape[2], X.device)
     log_abs: Tensor = torch.linalg.slogdet(matrix)[1]  # the sign is +: the symmetric part is positive definite
     return log_abs
 
@@ -138,15 +192,21 @@ def skew_pairs(d: int, device: torch.device) -> Tensor:
     return torch.cat([torch.cat([0 * eye, eye], 1), torch.cat([-eye, 0 * eye], 1)])
 
 
-def _factorized(p: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the LU decompositions of all M_c − W. Only the upper triangles of the M_c are computed, at half the cost."""
-    d, (row, column) = X.shape[1], _upper(X)
-    M = p.new_zeros(len(p), len(row))
-    for items in _chunks(X):
-        M += p[:, items] @ _products(X[items])
-    full = torch.empty(len(p), d, d, dtype=torch.float64, device=X.device)
-    full[:, row, column] = full[:, column, row] = M.double()
-    LU, pivots, _ = torch.linalg.lu_factor_ex(full - skew_pairs(d, X.device))
+def _second_moments(p: Tensor, X: Tensor) -> Tensor:
+    """Return the upper triangles of Σ_i p_ci x_i x_iᵀ, which is half of the work for all of it."""
+    out = p.new_zeros(len(p), X.shape[1] * (X.shape[1] + 1) // 2)
+    for some in _chunks(len(X), X):
+        out.addmm_(p[:, some], _products(X[some]))
+    return out
+
+
+def _factorized(upper: Tensor, d: int) -> tuple[Tensor, Tensor]:
+    """Return the LU decompositions of all M_c − W in double precision, from the upper triangles of the M_c."""
+    row, column = torch.triu_indices(d, d, device=upper.device)
+    place = torch.empty(d, d, dtype=torch.int64, device=upper.device)
+    place[row, column] = place[column, row] = torch.arange(len(row), device=upper.device)
+    full = upper.index_select(1, place.ravel()).view(-1, d, d).double()
+    LU, pivots, _ = torch.linalg.lu_factor_ex(full - skew_pairs(d, upper.device))
     return LU, pivots
 
 
@@ -160,9 +220,9 @@ def _upper(X: Tensor) -> tuple[Tensor, Tensor]:
     return row, column
 
 
-def _chunks(X: Tensor) -> Iterator[slice]:
+def _chunks(n: int, X: Tensor) -> Iterator[slice]:
     step = max(1, CHUNK[X.device.type] // (X.shape[1] * (X.shape[1] + 1) // 2))
-    yield from (slice(start, start + step) for start in range(0, len(X), step))
+    yield from (slice(start, start + step) for start in range(0, n, step))
 
 
 def _products(X: Tensor) -> Tensor:

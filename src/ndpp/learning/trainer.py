@@ -5,7 +5,7 @@ a kernel (:mod:`~ndpp.learning.kernel_objective`), or of a mixture over items or
 
 A running mean of the parameters is validated and kept. When it has not improved for ``patience`` epochs, the learning rate drops; after the
 last drop, training ends with the best parameters. In the second half of ``max_epochs`` the rate decays by the same overall factor, so that
-a short run also ends in small steps.
+a short run also ends in small steps; with a limit of time the rate decays in the second half of that.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.optim.adam import adam  # the class Adam would import the compiler of torch, which takes two seconds
 
-from ndpp._progress import ProgressBar
 from ndpp._types import FloatArray, IntArray
 from ndpp.errors import PrecisionError
 from ndpp.laws.law import Law
 from ndpp.learning.batches import shuffled
 from ndpp.learning.checkpoint import Checkpoint
+from ndpp.learning.run import Clock
 
 P = TypeVar("P", bound=NamedTuple)
 """Parameters, or their gradient: a named tuple of tensors."""
@@ -116,6 +117,10 @@ class Objective(ABC, Generic[P]):
         """Return a running mean of the parameters in the form that is kept."""
         return clone(mean)
 
+    def renewed(self, n_items: int | None) -> float:
+        """Return the share of the items for which the expensive step of a catalogue of so many items is taken; all by default."""
+        return 1.0
+
     # What an objective may do between steps and epochs; by default nothing.
 
     def project(self, now: P) -> None:
@@ -126,6 +131,13 @@ class Objective(ABC, Generic[P]):
 
     def adapt(self, mean: P, value: float) -> None:
         """Adapt to the validation log-likelihood after an epoch."""
+
+
+class Counter(Protocol):
+    """What is told about every step."""
+
+    def advance(self) -> None:
+        """Count one step."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +153,11 @@ class TrainingSettings:
 class Trainer(Generic[P]):
     """The state that changes while an objective is trained: the parameters now, one step ago, on average, and at their best."""
 
-    def __init__(self, objective: Objective[P], settings: TrainingSettings, seed: int) -> None:
+    def __init__(
+        self, objective: Objective[P], settings: TrainingSettings, seed: int, clock: Clock | None = None
+    ) -> None:
         self.objective, self.settings, self.seed = objective, settings, seed
+        self.clock, self.slowest = clock or Clock(), 0.0
         self.now, self.before, self.mean, self.best = (clone(objective.start) for _ in range(4))
         self.adam: dict[str, dict[str, Tensor]] = {}
         for part, tensor in self._optimized():
@@ -161,17 +176,27 @@ class Trainer(Generic[P]):
     @property
     def learning_rate(self) -> float:
         """Learning rate of the next step."""
-        late = max(0.0, 2 * self.step / (self.settings.max_epochs * self.n_steps) - 1)
+        late = max(0.0, 2 * max(self.step / (self.settings.max_epochs * self.n_steps), self.clock.passed) - 1)
         return float(self.settings.learning_rate * self.rate * RATE_FACTOR ** (RATE_DROPS * late))
 
-    def epoch(self, bar: ProgressBar) -> None:
-        """Run one epoch, validate, and adapt the learning rate and the objective."""
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether another step, if it takes as long as the slowest so far, would end too late."""
+        return self.clock.left() < self.slowest
+
+    def epoch(self, bar: Counter) -> None:
+        """Run one epoch, or the part of it for which there is time, validate, and adapt the learning rate and the objective."""
         began, losses = time.perf_counter(), []
         self.objective.begin_epoch(self.now)
-        for _ in range(self.passes):
-            for which in shuffled(self.rng, self.objective.n_baskets, self.batch_size):
-                losses.append(self.take_step(which))
-                bar.advance()
+        for which in self._batches():
+            if self.is_out_of_time:
+                break
+            step_began = time.perf_counter()
+            losses.append(self.take_step(which))
+            self.slowest = max(self.slowest, time.perf_counter() - step_began)
+            bar.advance()
+        if not losses:
+            return
         needed = self.best_value + TOLERANCE * abs(self.best_value) if self.history else -np.inf
         value = self.validate()
         self.bad = 0 if value > needed else self.bad + 1
@@ -186,8 +211,14 @@ class Trainer(Generic[P]):
         self.history.append(record)
         if self.bad >= self.settings.patience:
             self.rate, self.drops, self.bad = self.rate * RATE_FACTOR, self.drops + 1, 0
-        self.objective.adapt(self.mean, value)
+        if not self.is_out_of_time:
+            self.objective.adapt(self.mean, value)
         record["seconds"] = time.perf_counter() - began
+
+    def _batches(self) -> Iterator[IntArray]:
+        """Yield the batches of one epoch."""
+        for _ in range(self.passes):
+            yield from shuffled(self.rng, self.objective.n_baskets, self.batch_size)
 
     def validate(self) -> float:
         """Return the mean validation log-likelihood of the running mean; keep the mean if it is the best so far."""
