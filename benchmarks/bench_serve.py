@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -95,6 +96,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def is_prepared(url: str) -> bool:
+    """Return whether the model is loaded and its size distribution known."""
+    try:
+        return json.load(urlopen(url + "api/model"))["size_distribution"] is not None
+    except HTTPError:  # not ready yet
+        return False
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=15.0, help="most seconds of each run")
@@ -111,7 +120,7 @@ def main() -> None:
             log = server.stderr
             url = json.loads(log.readline())["url"]
             started = time.perf_counter()
-            while json.load(urlopen(url + "api/model"))["size_distribution"] is None:
+            while not is_prepared(url):
                 time.sleep(1)
             print(f"size distribution known after {time.perf_counter() - started:.0f} s")
             drain = subprocess.Popen(["cat"], stdin=log, stdout=subprocess.DEVNULL)

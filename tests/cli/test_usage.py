@@ -21,7 +21,9 @@ STAGE = re.compile(r"^(reading .*|loading torch)\n", re.MULTILINE)
 
 
 def test_all_commands_are_there():
-    wanted = "demo fit sample complete recommend map evaluate diagnose reproduce bench info related report prepare serve"
+    wanted = (
+        "demo fit sample complete recommend map evaluate diagnose reproduce bench info related report prepare serve"
+    )
     assert sorted(NAMES) == sorted(wanted.split())
 
 
