@@ -60,7 +60,7 @@ def fit(
     sample_weight : array_like, mapping or pandas Series, optional
         How often each basket counts; a mapping or Series is looked up by the ids of the baskets.
     resume : bool or path
-        Continue from a checkpoint; see :meth:`NDPP.fit`.
+        Continue from a checkpoint; see the ``fit`` of the estimators.
     random_state : int, numpy.random.Generator or RandomState
         Seed.
     **settings
