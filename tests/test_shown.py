@@ -21,7 +21,7 @@ LABELS = ["bread", "butter", SCRIPT, "tea\x1b[31m & co"]
 
 @pytest.fixture(scope="module")
 def kernel() -> ndpp.LowRankKernel:
-    L = np.eye(4) * 0.6 + np.array([[0, 0.9, 0.2, 0.1], [-0.9, 0, 0.3, 0], [0.2, -0.3, 0, 0.2], [0.1, 0, 0.2, 0]])
+    L = np.eye(4) * 0.6 + np.array([[0, 0.9, 0.2, 0.1], [-0.9, 0, 0.8, 0], [0.2, -0.8, 0, 0.2], [0.1, 0, 0.2, 0]])
     return ndpp.LowRankKernel(np.eye(4), L, labels=LABELS)
 
 
