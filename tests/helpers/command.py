@@ -94,7 +94,11 @@ def without(tmp_path: Path, *packages: str) -> dict[str, str]:
 
 PAUSING = """
 import builtins, os, time
+paused = []
 def pause():
+    if paused:  # what is written after an interrupt does not wait for another
+        return
+    paused.append(True)
     for _ in range(6000):  # short ones: a signal that another thread receives does not end a sleep
         time.sleep(0.1)
 replace, show = os.replace, builtins.print
@@ -113,7 +117,7 @@ ONE_EPOCH = b'\\"epoch\\": 1'
 
 
 def pausing(folder: Path, name: str = "", *, holds: bytes = ONE_EPOCH, line: str = "") -> dict[str, str]:
-    """Return an environment in which the command goes to sleep whenever it has put a file of this name in its place.
+    """Return an environment in which the command goes to sleep once it has put a file of this name in its place.
 
     So it cannot be over before a test that waits for the file gets its turn to interrupt it. ``holds`` is what must be in the file; with
     ``line`` the command goes to sleep when it has printed a line that begins so.
