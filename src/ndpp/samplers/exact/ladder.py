@@ -52,6 +52,7 @@ class Cache:
             if key in values:
                 if not pinned:
                     self._kept.move_to_end(key)
+                self._sizes[key] = n_bytes_of(values[key])  # it may have grown
                 return values[key]  # type: ignore[no-any-return]
         value = make()
         with self._lock:
@@ -62,7 +63,7 @@ class Cache:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all values, as they were made."""
+        """Bytes of all values, as they were when last used."""
         return sum(self._sizes.values())
 
 
