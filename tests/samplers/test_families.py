@@ -13,7 +13,7 @@ from families import CASES, N, law_of, mixed, plain
 from kernels import BY_NAME
 from ndpp import FamilyMixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, ZeroProbabilityError
-from ndpp.samplers import unions as module
+from ndpp.samplers.components import FamilyParts
 
 every = pytest.mark.parametrize("name", CASES)
 
@@ -79,7 +79,7 @@ def test_control_a_family_that_is_touched_shows_an_item(monkeypatch: pytest.Monk
         pair, items = self.patterns.items_of(families)
         return items[rng.random(len(items)) < -np.expm1(-self.log_rest[items, state[pair]])]
 
-    monkeypatch.setattr(module.FamilyParts, "items_of", unconditioned)
+    monkeypatch.setattr(FamilyParts, "items_of", unconditioned)
     with pytest.raises(AssertionError):
         goodness.assert_law(law_of("several").sample(800, rng=1), mixed("several"))
 

@@ -12,7 +12,7 @@ from mixtures import ODDS, dense, enumerate_mixture, general, tied
 from ndpp import FamilyMixture, LowRankKernel, Mixture
 from ndpp.errors import BudgetExceededError, ImpossibleSizeError, InvalidInputError, ZeroProbabilityError
 from ndpp.samplers import laws as module
-from ndpp.samplers.unions import FurtherItems
+from ndpp.samplers.components import FurtherItems
 
 every = pytest.mark.parametrize("odds", ODDS)
 

@@ -267,7 +267,7 @@ class FamilyMixture(SharedTies):
     def _log_inside(self, touched: Touched) -> FloatArray:
         """Return log of the weight of all sets of a touched family that contain its items, in each state, shape (pairs, K)."""
         totals = np.append(self.patterns.log_totals, 0.0)[self.patterns.slots[touched.families]]
-        return np.asarray(touched.sums(self.patterns.log_odds - np.log1p(self.patterns.odds)) + totals)
+        return np.asarray(touched.sums(self.patterns.log_chances) + totals)
 
     def _sized_inclusions(self, ids: IntArray, left: int, active: IntArray, shares: FloatArray) -> FloatArray:
         rest, out = self._given(ids), np.zeros(self.n_items)

@@ -103,6 +103,11 @@ class Patterns:
             return np.asarray(np.log(self.odds))
 
     @cached_property
+    def log_chances(self) -> FloatArray:
+        """The logarithms of r / (1 + r), the probability of an item in each state."""
+        return self.log_odds - np.log1p(self.odds)
+
+    @cached_property
     def log_totals(self) -> FloatArray:
         """Log of Π (1 + r_is) over the items of each state, shape (M,)."""
         return np.asarray(self.log_totals_at(np.ones(1))[:, 0])

@@ -1,6 +1,6 @@
 """Sets of mixtures with shared ties, whatever is given: what draws from a component is prepared once, for all given items and sizes.
 
-Given items J, the component is drawn by P(c | J), and a set from it (:class:`~ndpp.samplers.unions.Union`); neither touches all n items.
+Given items J, the component is drawn by P(c | J), and a set from it (:mod:`~ndpp.samplers.components`); neither touches all n items.
 
 Sets of k items: the probability of this size in each component would take long to compute, and is not needed. Component c is proposed
 with probability ∝ w_c ρ_c^(−k) Z_c(ρ_c, J) / Z_c, where Z(ρ, J) is the weight of all sets that contain J with all odds times ρ, and then a
@@ -15,6 +15,7 @@ sets are mostly too large have a small b_c, and are hardly ever proposed. R is t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property, partial, singledispatch
 from typing import Any
 
@@ -34,8 +35,8 @@ from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import TiedMixture
 from ndpp.linalg.eigen import is_skew
 from ndpp.linalg.tilts import MOST_TILT
+from ndpp.samplers.components import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
 from ndpp.samplers.exact.ladder import Cache, n_bytes_of
-from ndpp.samplers.unions import Counts, FamilyParts, FurtherItems, GivenFamilies, Union, circle
 
 RUNG = 0.25
 """log ρ is a multiple of this."""
@@ -53,6 +54,8 @@ N_NODES = 128
 """Points of the circle by which numbers of up to a quarter as many items are told apart; more for more items."""
 UNSEEN = 0.1
 """Largest part of the proposals that is left to components of which nobody knows whether they are better tilted."""
+FOR_ROWS = 0.125
+"""Part of the memory that is for rows of given items; the rest is for components and sizes."""
 LIKELY = 1e-3
 """Components that are proposed less often than this do not matter to the mean number of proposals."""
 
@@ -60,7 +63,7 @@ LIKELY = 1e-3
 def store_of(mixture: SharedTies, memory: int) -> Store:
     """Return what is prepared of a mixture. It stays with the mixture, until another ``memory`` is asked for."""
     store: Store | None = mixture._drawers
-    if store is None or store.unions.memory != memory:
+    if store is None or store.memory != memory:
         store = mixture._drawers = Store(mixture, memory)
     return store
 
@@ -86,8 +89,9 @@ class Tilted:
     ``lone`` −v as in :meth:`Store.bounds`, with the sums of its largest terms as in :func:`_with_least`.
     """
 
-    def __init__(self, mixture: SharedTies, rungs: IntArray, left: int) -> None:
+    def __init__(self, mixture: SharedTies, rungs: IntArray, left: int, sides: Cache) -> None:
         self.mixture, self.rungs, log_tilt, r = mixture, rungs, rungs * RUNG, mixture.touched.base.rank
+        self.left, self.sides = left, sides
         log_rows = mixture.log_rows(log_tilt)
         self.odds, self.log_rows = np.expm1(log_rows.clip(0.0, MOST_LOG)), log_rows.sum(axis=1)
         self.lone = _with_least(-mixture.lone_odds * np.exp(log_tilt[:, None] - 2 * log_rows))
@@ -126,7 +130,16 @@ class Tilted:
         rows, out = self._within_rows(ids, which)
         out = out + self.log_ratio[which] - len(ids) * self.rungs[which] * RUNG
         q = self.mixture.touched.base.q_rows(rows)
-        return log_weights(out, q, self.odds[np.ix_(which, rows)], self.N, self.errors, which)
+        sides = [self._side(row, x, which) for row, x in zip(rows.tolist(), q)]
+        return log_weights(out, q, self.odds[np.ix_(which, rows)], sides, self.errors[which])
+
+    def _side(self, row: int, x: FloatArray, which: IntArray) -> FloatArray:
+        """Return the :func:`products` of some components with a row, which later baskets have, too."""
+        made = np.empty((len(self.rungs), len(x))), np.zeros(len(self.rungs), bool)
+        side, is_known = self.sides.remember((self.left, row), lambda: made)
+        new = which[~is_known[which]]
+        side[new], is_known[new] = products(self.N, new, x[None])[0], True
+        return side[which]
 
     def _within_rows(self, ids: IntArray, which: IntArray) -> tuple[IntArray, Any]:
         """Return the rows that given items touch, and log P_c(J ⊆ S | these rows are touched) of some components."""
@@ -155,31 +168,44 @@ class Tilted:
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")
-def pair_forms(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
-    """Return q_i N_c q_jᵀ of some matrices and all pairs of rows, shape (C, k, k). N, which is large, is read once for two rows."""
+def products(N: FloatArray, which: IntArray, q: FloatArray) -> FloatArray:
+    """Return N_c q_jᵀ of some matrices and all rows, shape (k, C, r). N, which is large, is read once for four rows."""
     k, r = q.shape
-    out = np.zeros((which.size, k, k))
-    for at in range(which.size):
-        c = which[at]
-        for i in range(r):
-            for j in range(0, k, 2):
-                second = min(j + 1, k - 1)
-                a = b = 0.0
+    out = np.empty((k, which.size, r))
+    for first in range(0, k, 4):
+        n = min(4, k - first)
+        q0, q1, q2, q3 = q[first], q[min(first + 1, k - 1)], q[min(first + 2, k - 1)], q[min(first + 3, k - 1)]
+        for at in range(which.size):
+            c = which[at]
+            for i in range(r):
+                s0 = s1 = s2 = s3 = 0.0
                 for m in range(r):
-                    a += N[c, i, m] * q[j, m]
-                    b += N[c, i, m] * q[second, m]
-                for row in range(k):
-                    out[at, row, j] += q[row, i] * a
-                    if second > j:
-                        out[at, row, second] += q[row, i] * b
+                    entry = N[c, i, m]
+                    s0 += entry * q0[m]
+                    s1 += entry * q1[m]
+                    s2 += entry * q2[m]
+                    s3 += entry * q3[m]
+                out[first, at, i] = s0
+                if n > 1:
+                    out[first + 1, at, i] = s1
+                if n > 2:
+                    out[first + 2, at, i] = s2
+                if n > 3:
+                    out[first + 3, at, i] = s3
     return out
 
 
 def log_weights(
-    out: FloatArray, q: FloatArray, odds: FloatArray, N: FloatArray, errors: FloatArray, which: IntArray
+    out: FloatArray, q: FloatArray, odds: FloatArray, sides: Iterable[FloatArray], errors: FloatArray
 ) -> FloatArray:
-    """Return what is given plus log P_c(J ⊆ S) of some components, J the items with rows q and these odds; say if rounding matters."""
-    contained, wrong, _ = started(pair_forms(N, which, q), odds, 10 * errors[which])
+    """Return what is given plus log P_c(J ⊆ S) of some components; say if rounding matters.
+
+    J has rows q, these odds in each component, and as ``sides`` its :func:`products`.
+    """
+    forms = np.empty((len(out), len(q), len(q)))
+    for j, side in enumerate(sides):
+        forms[:, :, j] = side @ q.T
+    contained, wrong, _ = started(forms, odds, 10 * errors)
     found = np.where((wrong < np.inf) & ~np.isnan(out), out + contained, -np.inf)
     say_precision(float(posteriors(found[None], wrong[None])[1][0]), "probabilities given these items")
     return found
@@ -189,10 +215,25 @@ class Store:
     """What draws from the components of a mixture: prepared when first needed; the last used stay in memory, at most ``memory`` bytes."""
 
     def __init__(self, mixture: SharedTies, memory: int) -> None:
-        self.mixture, self.unions = mixture, Cache(memory)
+        self.mixture, self.memory, self.rows = mixture, memory, Cache(int(FOR_ROWS * memory))
+        self.unions = Cache(memory - self.rows.memory)
 
     def __reduce__(self) -> Any:
-        return store_of, (self.mixture, self.unions.memory)
+        return store_of, (self.mixture, self.memory)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all that is kept."""
+        return self.unions.n_bytes + self.rows.n_bytes
+
+    def sides(self, rows: IntArray, q: FloatArray) -> list[FloatArray]:
+        """Return the :func:`products` of all components with these rows, which later baskets have, too."""
+        N = self.mixture.touched._state.N
+
+        def make(missing: list[int]) -> list[FloatArray]:
+            return [side.copy() for side in products(N, np.arange(len(N)), q[np.isin(rows, missing)])]
+
+        return self.rows.remember_many(rows.tolist(), make)
 
     def union(self, c: int, rung: int) -> Union:
         """Return what draws from component c, with the odds of its items times exp(rung · RUNG)."""
@@ -223,11 +264,11 @@ class Store:
         if patterns is None:
             return Counts.of_items(odds, log_rho, n_nodes)
         rho, z, n = float(np.exp((rung + tilt) * RUNG)), circle(n_nodes), patterns.n_families
-        products = self._products(rung + tilt, z)
-        kept = {z.tobytes(): products, np.ones(1).tobytes(): self._products(rung + tilt, np.ones(1))}
+        at_z = self._products(rung + tilt, z)
+        kept = {z.tobytes(): at_z, np.ones(1).tobytes(): self._products(rung + tilt, np.ones(1))}
         groups = FamilyGroups(patterns, self.mixture.odds[c], rho, np.empty((n, 0)), np.arange(n), kept)
         key = rung + tilt, n_nodes, "factors"
-        factors = self.unions.remember(key, lambda: np.expm1(products[:-1].clip(max=MOST_LOG)))
+        factors = self.unions.remember(key, lambda: np.expm1(at_z[:-1].clip(max=MOST_LOG)))
         return Counts.of_families(odds, log_rho, groups, self.parts(c, rung + tilt), factors, z)
 
     def _products(self, rung: int, z: Any) -> Any:
@@ -245,7 +286,7 @@ class Store:
 
     def tilted(self, left: int) -> Tilted:
         """Return all components, tilted towards ``left`` items. O(C n r²), once for all baskets."""
-        return self.unions.remember(("tilted", left), lambda: Tilted(self.mixture, self._rungs(left), left))
+        return self.unions.remember(("tilted", left), lambda: Tilted(self.mixture, self._rungs(left), left, self.rows))
 
     @cached_property
     def _log_means(self) -> dict[float, FloatArray]:
@@ -378,7 +419,8 @@ class Begun:
 
 def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> tuple[FloatArray, Begun]:
     """Return the weights by which components are proposed, and what draws from them."""
-    store, log_posterior = store_of(mixture, memory), _log_posterior(mixture, ids)
+    store = store_of(mixture, memory)
+    log_posterior = _log_posterior(store, ids)
     if log_posterior.max() == -np.inf:
         raise mixture._impossible(ids, None)
     posterior, rungs = np.exp(log_posterior - log_posterior.max()), np.zeros(len(log_posterior), np.int64)
@@ -390,12 +432,13 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
         bound = int(most.max()) + len(ids)
         raise ImpossibleSizeError(f"no set is larger than {bound} items; got size {size}")
     mean, variance = (first + second for first, second in zip(store.moments[:2], store.moments[2:]))
-    bounds, chances = store.bounds(left, len(ids)), _size_chances(mean, variance, left)
+    bounds = store.unions.remember(("bounds", left, len(ids)), lambda: store.bounds(left, len(ids))).copy()
+    chances = store.unions.remember(("chances", left), lambda: _size_chances(mean, variance, left))
     weights = posterior * bounds
     if posterior @ chances < COMMON * weights.sum():
         # Components are tilted if that makes them proposed less often; some that hardly ever are stay as they are.
         tilted, seen = store.tilted(left), np.zeros(len(weights), bool)
-        others = tilted.bounds(left + len(ids))
+        others = store.unions.remember(("others", left, len(ids)), lambda: tilted.bounds(left + len(ids)))
         while weights[~seen].sum() > UNSEEN * weights.sum():
             order = np.flatnonzero(~seen)[np.argsort(-weights[~seen])]
             which = order[: 1 + np.searchsorted(np.cumsum(weights[order]), (1 - UNSEEN) * weights[order].sum())]
@@ -407,14 +450,15 @@ def begin(mixture: SharedTies, ids: IntArray, size: int | None, memory: int) -> 
     return weights, Begun(store, ids, left, rungs, bounds)
 
 
-def _log_posterior(mixture: SharedTies, ids: IntArray) -> FloatArray:
+def _log_posterior(store: Store, ids: IntArray) -> FloatArray:
     """Return log w_c P_c(J ⊆ S)."""
+    mixture = store.mixture
     ties, (touched, within) = mixture.touched, mixture.touched_rows(mixture.one_basket(ids))
     if not ties.base.can_occur(touched.indices).all():
         return np.full(len(mixture.weights), -np.inf)
-    every, rows, state = np.arange(len(mixture.weights)), ties.base.rows_of(touched.indices), ties._state
-    out = mixture._log_weights + np.broadcast_to(within, (1, len(every)))[0]
-    return log_weights(out, ties.base.q_rows(rows), ties.tilted_odds(0.0, rows=rows), state.N, state.errors, every)
+    rows, out = ties.base.rows_of(touched.indices), mixture._log_weights + np.reshape(within, -1)
+    q = ties.base.q_rows(rows)
+    return log_weights(out, q, ties.tilted_odds(0.0, rows=rows), store.sides(rows, q), ties._state.errors)
 
 
 def _size_chances(mean: FloatArray, variance: FloatArray, size: int) -> FloatArray:

@@ -9,57 +9,29 @@ proposal that is accepted more often:
 * :class:`SizedUnion`: S = T ∪ R of the kernel ρL, with ρ such that k items are expected; accepted if |S| = k. Expected number:
   1 / P_ρ(|S| = k), about 2.5 standard deviations of the size.
 
-:class:`Union` is prepared once for all given items J, which must have δ > 0. Given J, the others have the kernel with δ as it was and
-B' = B − B q_Jᵀ (p_J + q_J B q_Jᵀ)⁻¹ q_J B in the coordinates q of T, where p = δ / (1 + δ). At any time s of a clock, its resolvent is
-
-    R'(s) = R − R q_Jᵀ (s p_J + q_J R q_Jᵀ)⁻¹ q_J R,        R(s) = sB(I + sB)⁻¹,
-
-the formula for items that come together with s p_J added to the diagonal of the minor: no matrix but one of order |J| depends on J. B' does
-not exclude J from T, so T is drawn again until it has no item of J; that is rarely needed, as P(j ∈ T) < δ_j.
-
-:class:`FurtherItems` draws sets of any size, or of one; of families, a state and a non-empty set of the items of each.
-
 Cost per sample: that of T, and O(|R|) for R (:class:`Alone`), independent of n. Preparing takes O(n r²).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg as sl
-from scipy import sparse
 
 from ndpp._stop import look
 from ndpp._types import AnyArray, FloatArray, IntArray
-from ndpp.baskets import Baskets
 from ndpp.errors import BudgetExceededError
 from ndpp.items.base import look_up_cdf
-from ndpp.items.table import LeverageTable, alias_table, look_up
-from ndpp.laws.families import MOST_LOG
+from ndpp.items.table import alias_table, look_up
 from ndpp.laws.kernel import LowRankKernel
-from ndpp.laws.patterns import FamilyGroups, Patterns, scaled
-from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.coordinates import leverages
-from ndpp.linalg.eigen import EigenBasis, is_skew
-from ndpp.linalg.scaling import EPS, congruence
-from ndpp.linalg.size_law import nodes, tilted_law
+from ndpp.linalg.size_law import tilted_law
 from ndpp.linalg.sizes import Coins, SizeLaw
 from ndpp.linalg.tilts import solve_tilt
-from ndpp.samplers.clock import Clock
 from ndpp.samplers.exact import Exact
-from ndpp.samplers.exact.eigenclock import EigenClock
-from ndpp.samplers.exact.ladder import n_bytes_of
-from ndpp.samplers.exact.rows import EigenRows, Sides, rows_of
 
 FREQUENT_ODDS = 1.0
 """Items with larger odds, in more than half of all baskets, are drawn one by one; the others come from a table."""
-LOST_DIGITS = 1e-10
-"""Largest error of coordinates that are computed from Σ p q qᵀ; if it is larger, they are computed from the rows."""
-LOG_DAMPING = 36.0
-"""Minus the logarithm of by how much less a number of items counts than one that is smaller by the number of points of the circle."""
 SIZED_BUDGET = 10**6
 """Maximum number of sets of independent items that are drawn until one has the wanted size."""
 
@@ -113,11 +85,6 @@ class Alone:
         raise BudgetExceededError(
             f"{SIZED_BUDGET} sets of independent items were drawn, none of {size} items", count=SIZED_BUDGET
         )
-
-
-def without(rows: IntArray, others: IntArray) -> IntArray:
-    """Return the rows that are not among a few others."""
-    return rows[~(rows[:, None] == others).any(axis=1)] if len(others) else rows
 
 
 class SizedUnion(NamedTuple):
@@ -228,276 +195,3 @@ def propose_from(
         return union
     parts = DisjointParts.prepare(kernel, tied, size, memory)
     return parts if -np.inf < parts.log_mass < union.log_mass else union
-
-
-class Union(NamedTuple):
-    """T and R of a kernel with a background, for whatever items are given."""
-
-    clock: EigenClock | Clock
-    alone: Alone
-
-    @classmethod
-    def prepare(cls, ties: TiedMixture, c: int, memory: int) -> Union:
-        """Prepare what does not depend on the given items, for component c of a mixture. O(n r²)."""
-        kernel = ties.single(c)
-        clock: EigenClock | Clock | None = shared_clock(ties, c, kernel.low_rank)
-        if clock is None:  # with more care
-            exact = Exact.prepare(kernel.low_rank, memory=memory)
-            clock = EigenClock.prepare(exact, None) or Clock.prepare(exact.kernel, index=exact.index)
-        return cls(clock, Alone.prepare(kernel.odds))
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all arrays, but for those that all components share."""
-        index, own = self.clock.index, tuple(vars(self.alone).values())
-        eigen = self.clock.eigen if isinstance(self.clock, EigenClock) else ()
-        known = vars(index.kernel).get("coordinates", ())
-        return n_bytes_of((own, known, index.leverage, index.threshold, index.alias, eigen))
-
-    def given(self, rows: IntArray) -> Union:
-        """Return what draws sets that contain these rows."""
-        odds = self.alone.odds[rows]
-        return self._replace(clock=replace(self.clock, given=rows, alone=odds / (1 + odds)))
-
-    def draw_apart(self, rng: np.random.Generator) -> IntArray:
-        """Draw R, without the given rows."""
-        return without(self.alone.draw(rng), self.clock.given)
-
-    def draw_tied(self, rng: np.random.Generator) -> IntArray:
-        """Draw T, again until it has none of the given rows."""
-        for _ in range(SIZED_BUDGET):
-            look()
-            rows = self.clock.draw_all(rng)
-            if len(without(rows, self.clock.given)) == len(rows):
-                return rows
-        raise BudgetExceededError(f"{SIZED_BUDGET} sets were drawn, each with a given item twice", count=SIZED_BUDGET)
-
-
-class Counts(NamedTuple):
-    """How many items the rows of R have, and what draws them, with the odds of all items times ρ.
-
-    P(|R| = m) is the coefficient of z^m in Π (1 + o(ρz)) / (1 + o), times ρ^−m, whatever ρ. If ρ makes m typical, it has all its digits,
-    and m items are soon drawn. ``log_mean`` is log E z^|R| under ρ at points z of a circle; ``unit`` is log (1 + o(ρ)) / (1 + o) of rows.
-    """
-
-    z: AnyArray
-    log_mean: AnyArray
-    groups: Coins | FamilyGroups
-    log_rho: float
-    unit: FloatArray
-    alone: Alone
-    parts: FamilyParts | None
-
-    @classmethod
-    def of_items(cls, odds: FloatArray, log_rho: float, n_nodes: int) -> Counts:
-        """Prepare rows of one item each."""
-        z, tilted = circle(n_nodes), odds * np.exp(log_rho)
-        coins = Coins(tilted / (1 + tilted), np.empty((len(odds), 0)))
-        log_mean = SizeLaw.prepare(np.empty((0, 0)), lambda: [coins], len(odds)).log_mean(z)
-        return cls(z, log_mean, coins, log_rho, np.log1p(tilted) - np.log1p(odds), Alone.prepare(tilted), None)
-
-    @classmethod
-    def of_families(
-        cls, odds: FloatArray, log_rho: float, groups: FamilyGroups, parts: FamilyParts, factors: AnyArray, z: AnyArray
-    ) -> Counts:
-        """Prepare families, whose groups and parts are those of ρ; ``factors`` are Π (1 + ρ z r) − 1 of all states."""
-        states, log_totals = groups.patterns.states, parts.patterns.log_totals
-        if log_totals.max(initial=0.0) < MOST_LOG:
-            own = sparse.csr_array(
-                (groups.state_odds, (states, np.arange(len(states)))), shape=(len(odds), len(states))
-            )
-            logs, at_z = np.log1p(own @ np.expm1(log_totals)), np.log(1 + own @ factors)
-        else:  # in units of their own
-            logs, at_z = groups.weights(np.ones(1))[0][:, 0].real, groups.weights(z)[0]
-        log_mean, alone = (at_z - logs[:, None]).sum(axis=0), Alone.prepare(np.expm1(logs.clip(max=MOST_LOG)))
-        return cls(z, log_mean, groups, log_rho, logs - np.log1p(odds), alone, parts)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of its own arrays; its parts count theirs."""
-        return n_bytes_of((self.log_mean, self.unit, tuple(vars(self.alone).values())))
-
-    def chance(self, count: int, removed: IntArray) -> float:
-        """Return P(|R| = count) without some rows."""
-        if count >= 2 * len(self.z):
-            return 0.0
-        logs = self.log_mean - self.groups.take(removed).values(self.z)[0].sum(axis=0)
-        found = float(np.exp(logs - count * np.log(self.z)).real.sum()) / len(self.z)
-        return max(0.0, found) * float(np.exp(self.unit.sum() - self.unit[removed].sum() - count * self.log_rho))
-
-    def draw(self, rng: np.random.Generator, count: int, removed: IntArray) -> IntArray:
-        """Draw so many items of rows other than these: as rows, or, of families, as items."""
-        for _ in range(SIZED_BUDGET):
-            look()
-            found = without(self.alone.draw(rng), removed)
-            if self.parts is not None and len(found) <= count:
-                found = self.parts.items_of(rng, found)
-            if len(found) == count:
-                return found
-        raise BudgetExceededError(
-            f"{SIZED_BUDGET} sets of independent items were drawn, none of {count} items", count=SIZED_BUDGET
-        )
-
-
-def circle(count: int) -> AnyArray:
-    """Return half of so many points z, by which numbers of items are told apart; the others are their conjugates."""
-    return nodes(float(np.exp(-LOG_DAMPING / count)), count)
-
-
-class FurtherItems(NamedTuple):
-    """Sets of a :class:`Union` with ``left`` items in addition to the given ones; None: with any number of them.
-
-    T, which costs most, is accepted with probability P(|R ∖ T| = what is missing) / ``bound``, and then R is drawn with so many items.
-    ``counts(m, T ∪ J)`` tells how many items R ∖ T ∖ J has and draws m of them; ``parts`` and ``families`` are those of families and of
-    given items.
-    """
-
-    union: Union
-    left: int | None
-    counts: Callable[[int, IntArray], Counts]
-    bound: float
-    parts: FamilyParts | None
-    families: GivenFamilies | None
-
-    def propose(self, rng: np.random.Generator) -> IntArray | None:
-        """Return the further items of a set, as items of the catalogue, or None if there are too many or too few of them."""
-        tied = self.union.draw_tied(rng)
-        if self.left is None:
-            return self._items(rng, np.union1d(tied, self.union.draw_apart(rng)))
-        if len(tied) > self.left:
-            return None
-        items, removed = self._items(rng, tied), np.concatenate([tied, self.union.clock.given])
-        count = self.left - len(items)
-        if count < 0:
-            return None
-        counts = self.counts(count, removed)
-        if rng.random() * self.bound >= counts.chance(count, removed):
-            return None
-        others = counts.draw(rng, count, removed)
-        return np.concatenate([items, self._ids(others) if self.parts is None else others])
-
-    def _ids(self, rows: IntArray) -> IntArray:
-        return self.union.clock.index.kernel.catalogue_ids(rows)
-
-    def _items(self, rng: np.random.Generator, rows: IntArray) -> IntArray:
-        """Return the items of rows, and further ones of given families."""
-        if self.parts is None or self.families is None:
-            return self._ids(rows)
-        return np.concatenate([self.families.further(rng, self.parts.log_rest), self.parts.items_of(rng, rows)])
-
-
-def shared_clock(ties: TiedMixture, c: int, kernel: LowRankKernel) -> EigenClock | None:
-    """Return the clock of T of component c, whose kernel is √p q W qᵀ √p with the rows q of the base, which all components share.
-
-    With Σ p q qᵀ = UᵀU, rows √p q U⁻¹ are orthonormal, and the kernel has B = U W Uᵀ. None if that costs too many digits, if B has no
-    eigenvectors to rely on, or if rows are not in memory.
-    """
-    (rows, factors, to_q), A = rows_of(ties.base), ties.sums([c])[0]
-    scale = np.sqrt(np.diagonal(A))
-    if not (isinstance(rows, np.ndarray) and len(A) and scale.all()):
-        return None
-    try:
-        U = sl.cholesky(A / np.outer(scale, scale)) * scale
-    except sl.LinAlgError:
-        return None
-    inverse = sl.solve_triangular(U, np.eye(len(U)))
-    if not EPS * np.square(inverse * scale[:, None]).sum() < LOST_DIGITS:
-        return None
-    B = congruence(U, ties.core)
-    bases, agrees = EigenBasis.of_many(B[None], is_skew=is_skew(B))
-    values, multiplicity, sides = (
-        bases.values[0],
-        bases.multiplicity[0],
-        EigenBasis(*(part[0] for part in bases)).to_sides,
-    )
-    mean = float(np.einsum("ij,ji->", A, ties._state.N[c]))  # E|T|
-    if not (agrees[0] and abs(multiplicity @ (values / (1 + values)).real - mean) <= LOST_DIGITS * (1 + mean)):
-        return None
-    odds = ties.tilted_odds(0.0, [c])[0]
-    p, is_half = odds / (1 + odds), bool(np.array_equal(sides[0], 2 * sides[1]))
-    to_unit = inverse if to_q is None else to_q @ inverse
-    leverage = p * leverages(rows if to_q is None else ties.base._factor, to_unit)
-    to_sides = to_unit @ sides
-    source = Sides.of(rows, factors * np.sqrt(p), *to_sides, False, is_half)
-    eigen = EigenRows(values, multiplicity, to_sides, source, n_bytes_of((source.factors, to_sides)))
-    index = LeverageTable.prepare(kernel, leverage=np.minimum(leverage, 1.0))
-    return EigenClock(index, eigen, np.empty(0, np.int64), np.empty(0))
-
-
-class GivenFamilies(NamedTuple):
-    """Families of given items, ``slots`` and weights (m, K) of their states, and their other items, each with the place of its family.
-
-    The weights are logarithms, and those of a component, ``weighed``, are cumulative.
-    """
-
-    families: IntArray
-    slots: IntArray
-    cumulated: FloatArray
-    place: IntArray
-    items: IntArray
-
-    @classmethod
-    def of(cls, patterns: Patterns, ids: IntArray) -> GivenFamilies:
-        """Weigh the states by the given items: Π_{i given} r_is Π_{other i} (1 + r_is)."""
-        one = patterns.touched(Baskets.from_lists([ids], n_items=len(patterns.odds)))
-        slots = patterns.slots[one.families]
-        logs = np.append(patterns.log_totals, 0.0)[slots] + one.sums(patterns.log_odds - np.log1p(patterns.odds))
-        place, items = patterns.items_of(one.families)
-        others = ~np.isin(items, ids)
-        return cls(one.families, slots, logs, place[others], items[others])
-
-    def weighed(self, state_odds: FloatArray) -> GivenFamilies:
-        """Return the same with the weights of the states times those of one component."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.append(state_odds, 0.0)[self.slots])
-        return self._replace(cumulated=np.cumsum(scaled(logs + self.cumulated), axis=1))
-
-    def further(self, rng: np.random.Generator, log_rest: FloatArray) -> IntArray:
-        """Draw further items: a state of each family, and then each item independently; ``log_rest`` as in :class:`FamilyParts`."""
-        own = self.cumulated
-        state = (own <= rng.random((len(own), 1)) * own[:, -1:]).sum(axis=1)
-        come = -np.expm1(-log_rest[self.items, state[self.place]]) > rng.random(len(self.items))
-        return np.asarray(self.items[come])
-
-
-class FamilyParts(NamedTuple):
-    """The patterns of the families of one component: cumulative weights (F, K) of the states of a family that has an item.
-
-    ``log_rest`` (n, K) is log(1 + r): minus the logarithm of the probability that an item does not come.
-    """
-
-    patterns: Patterns
-    cumulated: FloatArray
-    log_rest: FloatArray
-
-    @classmethod
-    def of(cls, patterns: Patterns, state_odds: FloatArray) -> FamilyParts:
-        """Weigh the states."""
-        totals = patterns.log_totals
-        with np.errstate(divide="ignore"):
-            logs = np.append(np.log(state_odds) + totals + np.log(-np.expm1(-totals)), -np.inf)
-        cumulated = np.cumsum(scaled(logs[patterns.slots]), axis=1)
-        return cls(patterns, cumulated, np.log1p(patterns.odds))
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all arrays of its own."""
-        return n_bytes_of((self.patterns.odds, self.cumulated, self.log_rest))
-
-    def items_of(self, rng: np.random.Generator, families: IntArray) -> IntArray:
-        """Draw items of each family, given that there is one at least: the first of them, and then the later ones independently."""
-        if not len(families):
-            return families
-        own = self.cumulated[families]
-        state = (own <= (rng.random(len(families)) * own[:, -1])[:, None]).sum(axis=1)
-        pair, items = self.patterns.items_of(families)
-        log_rest = self.log_rest[items, state[pair]]
-        ends = np.flatnonzero(np.diff(pair, append=len(families)))
-        total = np.cumsum(log_rest)
-        none_yet = total - np.append(0.0, total[ends[:-1]])[pair]  # −log P(none up to this item)
-        sought = rng.random(len(families)) * -np.expm1(-none_yet[ends])
-        is_before = -np.expm1(-none_yet) <= sought[pair]
-        is_before[ends] = False  # whatever rounding says, the last item is the first to come if no other is
-        is_first = ~is_before & np.append(True, is_before[:-1] | (np.diff(pair) > 0))
-        later = ~is_before & ~is_first & (-np.expm1(-log_rest) > rng.random(len(items)))
-        return np.asarray(items[is_first | later])

@@ -292,7 +292,7 @@ def test_items_that_m_does_not_map_to_zero_fail_the_monitor(store: bool, monkeyp
         monkeypatch.setattr(sys.modules["ndpp.linalg.coordinates"], "DENSE_ENTRIES", 0)
     _, chain = chain_of(GENERIC, 4, given=(2, 5))
     if store:
-        source = Sides(GENERIC.kernel, np.ones(1), *chain.eigen.to_sides, False, False)
+        source = Sides.of(GENERIC.kernel, np.ones(1), *chain.eigen.to_sides, np.empty(0, np.int64))
         chain = dataclasses.replace(chain, eigen=chain.eigen._replace(source=source))
     for error, expected in ((1e-5, 0), (1e-14, 2)):
         wrong = dataclasses.replace(chain, ring=chain.ring._replace(eta=chain.ring.eta * (1 + error)))

@@ -6,7 +6,7 @@ s is diagonal, f = sλ/(1 + sλ), and with Y the given items and those that have
     q_aᵀ Z q_b = Σ_k l_ak f_k r_bk − α G⁻¹ β,        G = l_Y f r_Yᵀ,   α = l_a f r_Yᵀ,   β = l_Y f r_b,
     tr Z = Σ f − tr(H f r_Yᵀ),                       H = G⁻¹ l_Y f.
 
-If given items j may also come by themselves, with probability p_j (:mod:`ndpp.samplers.unions`), s p_j is added to G_jj.
+If given items j may also come by themselves, with probability p_j (:mod:`ndpp.samplers.components`), s p_j is added to G_jj.
 
 A move of the clock costs O(m² r) with m = |Y|, a proposal O(m r), where :class:`~ndpp.samplers.Clock` inverts a matrix of order r, and the
 circles of :class:`~ndpp.samplers.Exact` update N of them. Everything is real (:class:`~ndpp.linalg.eigen.EigenBasis`).
@@ -182,14 +182,44 @@ def _remaining(
     G = np.dot(f_left, right.T)
     for i in range(m):
         G[i, i] += s * alone[i]
-    try:
-        H = np.ascontiguousarray(np.linalg.solve(G, f_left))
-    except Exception:  # G is singular; compiled code cannot name the error
+    inverse = np.eye(m)
+    if not _eliminate(G, inverse):
         return f, f_left, f_right, np.nan
+    H = np.dot(inverse, f_left)
     for i in range(m):
         for k in range(D):
             rate -= H[i, k] * f_right[i, k]
     return f, H, f_right, rate
+
+
+@njit(fastmath={"contract"}, error_model="numpy")
+def _eliminate(G: FloatArray, b: FloatArray) -> bool:
+    """Write G⁻¹ b to b, with the largest pivot of each column; return whether G is regular. For small G, LAPACK takes twice as long."""
+    m = len(G)
+    for j in range(m):
+        best = j
+        for i in range(j + 1, m):
+            if abs(G[i, j]) > abs(G[best, j]):
+                best = i
+        if not abs(G[best, j]) > 0:
+            return False
+        for k in range(m):
+            G[j, k], G[best, k] = G[best, k], G[j, k]
+            b[j, k], b[best, k] = b[best, k], b[j, k]
+        for i in range(j + 1, m):
+            factor = G[i, j] / G[j, j]
+            for k in range(j + 1, m):
+                G[i, k] -= factor * G[j, k]
+            for k in range(m):
+                b[i, k] -= factor * b[j, k]
+    for j in range(m - 1, -1, -1):
+        for i in range(j + 1, m):
+            factor = G[j, i]
+            for k in range(m):
+                b[j, k] -= factor * b[i, k]
+        for k in range(m):
+            b[j, k] /= G[j, j]
+    return True
 
 
 @njit(fastmath={"contract", "reassoc"}, error_model="numpy")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -60,6 +61,14 @@ class Cache:
             while len(self._kept) > 1 and self.n_bytes > self.memory:
                 del self._sizes[self._kept.popitem(last=False)[0]]
         return value
+
+    def remember_many(self, keys: list[Any], make: Callable[[list[Any]], Iterable[Value]]) -> list[Value]:
+        """Return the values of different keys, those that are missing computed together."""
+        with self._lock:
+            found = {key: self._kept[key] for key in keys if key in self._kept}
+        missing = [key for key in keys if key not in found]
+        found.update(zip(missing, make(missing) if missing else ()))
+        return [self.remember(key, partial(found.__getitem__, key)) for key in keys]
 
     @property
     def n_bytes(self) -> int:

@@ -67,43 +67,70 @@ def _copy(which: IntArray, rows: AnyArray, factors: FloatArray, out: FloatArray)
 class Sides(NamedTuple):
     """Where the sides l and r of items come from: their rows, times each of two matrices.
 
-    If ``are_products``, the products of a row stand in it side by side, and there is nothing to multiply. If ``right_is_half``, r is half
-    of l. Rows in memory are read-only, whatever they are: for others, loops would be compiled again.
+    The sides of some items, of all, or of none are kept: those of item a are ``kept[place[a]]``, l and r side by side; −1 if they are not.
+    If ``right_is_half``, r is half of l, and l alone is kept. Rows in memory are read-only, whatever they are: for others, loops would be
+    compiled again.
     """
 
     rows: Rows
     factors: FloatArray
     to_left: FloatArray
     to_right: FloatArray
-    are_products: bool
+    kept: FloatArray
+    place: AnyArray
     right_is_half: bool
 
     def __reduce__(self) -> tuple[Any, ...]:  # unpickled rows would be writeable
-        return Sides.of, tuple(self)
+        return Sides._read_only, tuple(self)
 
     @classmethod
-    def of(cls, rows: Rows, *others: Any) -> Sides:
-        """Return sides whose rows nobody can change."""
+    def of(cls, rows: Rows, factors: FloatArray, to_left: FloatArray, to_right: FloatArray, which: IntArray) -> Sides:
+        """Compute the sides of some items, those that are proposed most often, once for all samples."""
+        is_half = bool(np.array_equal(to_left, 2 * to_right))  # as it is if B is skew
+        own = np.empty((len(which), len(to_left)))
+        if len(which):
+            take(which, rows, factors, own)
+        kept = own @ to_left if is_half else np.concatenate([own @ to_left, own @ to_right], axis=1)
+        place = np.full(len(rows) if len(which) and isinstance(rows, np.ndarray) else 0, -1, np.int32)
+        place[which] = np.arange(len(which))
+        return cls._read_only(rows, factors, to_left, to_right, kept, place, is_half)
+
+    @classmethod
+    def _read_only(cls, rows: Rows, *others: Any) -> Sides:
         return cls(frozen(rows) if isinstance(rows, np.ndarray) else rows, *others)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all arrays but the rows."""
+        return sum(part.nbytes for part in self[1:6])
 
 
 @jitable(error_model="numpy")
 def fetch(which: IntArray, sides: Sides, left: FloatArray, right: FloatArray) -> None:
     """Write the sides of these items, shapes (m, D)."""
-    D = left.shape[1]
-    if sides.are_products:
-        rows: Any = sides.rows
-        for i in range(which.size):
+    D, missing, n_missing = left.shape[1], np.empty(which.size, np.int64), 0
+    for i in range(which.size):
+        at = sides.place[which[i]] if sides.place.size else -1
+        if at < 0:
+            missing[n_missing] = i
+            n_missing += 1
+        elif sides.right_is_half:
             for k in range(D):  # compiled, faster than slices
-                left[i, k], right[i, k] = rows[which[i], k], rows[which[i], D + k]
+                left[i, k] = sides.kept[at, k]
+                right[i, k] = left[i, k] / 2
+        else:
+            for k in range(D):
+                left[i, k], right[i, k] = sides.kept[at, k], sides.kept[at, D + k]
+    if n_missing == 0:
         return
-    x = np.empty((which.size, len(sides.to_left)))
-    take(which, sides.rows, sides.factors, x)
-    np.dot(x, sides.to_left, left)
-    if sides.right_is_half:
-        np.divide(left, 2, right)  # compiled four seconds sooner than an assignment to a slice
-    else:
-        np.dot(x, sides.to_right, right)
+    missing = missing[:n_missing]
+    x = np.empty((n_missing, len(sides.to_left)))
+    take(which[missing], sides.rows, sides.factors, x)
+    found = np.dot(x, sides.to_left)
+    other = found / 2 if sides.right_is_half else np.dot(x, sides.to_right)
+    for j in range(n_missing):
+        for k in range(D):
+            left[missing[j], k], right[missing[j], k] = found[j, k], other[j, k]
 
 
 class EigenRows(NamedTuple):
@@ -125,24 +152,22 @@ class EigenRows(NamedTuple):
         If Q is kept, they are computed once for all items, O(n r²), unless that would take more than ``memory`` bytes.
         """
         to_sides, (rows, factors, to_q), Q = basis.to_sides, rows_of(kernel), kernel.coordinates.Q
-        left, right = to_sides
-        is_half = bool(np.array_equal(left, 2 * right))  # as it is if B is skew
-        are_products = Q is not None and 2 * 8 * len(Q) * left.shape[1] <= memory
-        own = [to_sides, factors]
-        if Q is not None and are_products:
-            rows = np.concatenate([Q @ left, Q @ right], axis=1)
-            own.append(rows)
-        if to_q is not None:
-            left, right = to_q @ left, to_q @ right
-            own += [left, right]
-        source = Sides.of(rows, factors, left, right, are_products, is_half)
-        return cls(basis.values, basis.multiplicity, to_sides, source, sum(part.nbytes for part in own))
+        left, right = to_sides if to_q is None else to_q @ to_sides
+        n_kept = 0 if Q is None or 2 * 8 * len(Q) * left.shape[1] > memory else len(Q)
+        source = Sides.of(rows, factors, left, right, np.arange(n_kept))
+        return cls(
+            basis.values,
+            basis.multiplicity,
+            to_sides,
+            source,
+            source.n_bytes + (0 if to_q is None else to_sides.nbytes),
+        )
 
     def sides(self, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return l and r of items, shapes (m, D)."""
-        left, right = np.empty((2, len(which), self.to_sides.shape[2]))
-        fetch(which, self.source, left, right)
-        return left, right
+        source, own = self.source, np.empty((len(which), len(self.source.to_left)))
+        take(which, source.rows, source.factors, own)
+        return own @ source.to_left, own @ source.to_right
 
 
 @njit(error_model="numpy")
