@@ -43,8 +43,9 @@ serve-demo: $(VENV)/.ready-serve  ## Serve the model of the demonstration: a pag
 	@test -f demo-output/groceries.safetensors || $(ONE_THREAD) $(BIN)/ndpp demo
 	@$(BIN)/ndpp serve demo-output/groceries.safetensors
 
+# The tests start many processes: what one of them has compiled to bytecode, the others need not compile again.
 test: $(READY)  ## Run every test (ARGS="-k tree" for some of them)
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-matrix: $(READY)  ## Run them on other processors, Pythons and versions, as far as this machine can (ARGS="-- --full")
 	$(BIN)/nox $(ARGS)

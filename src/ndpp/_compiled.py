@@ -10,9 +10,16 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba.extending import register_jitable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+write = np.positive
+"""``write(values, out)`` in compiled functions, instead of an assignment of an array to a slice.
+
+The message of the error of such an assignment has shapes in it; to compile it takes seconds, and every caller's code is ten times as long.
+"""
 
 
 def njit(*, nogil: bool = True, **options: Any) -> Callable[[Function], Function]:

@@ -83,7 +83,7 @@ def test_pairs_follow_their_law(name, kept):
     others = [pair for pair in combinations(range(len(case.L)), 2) if not set(pair) & set(kept)]
     minors = np.array([np.linalg.det(case.L[np.ix_([*kept, *pair], [*kept, *pair])]) for pair in others]).clip(0.0)
     law = dict(zip(others, minors / minors.sum()))
-    drawn = [up.pair(rng, np.array(kept, np.int64)) for _ in range(4_000)]
+    drawn = [up.pair(rng, np.array(kept, np.int64)) for _ in range(1_500)]
     goodness.assert_law([rows for rows, _ in drawn], {pair: p for pair, p in law.items() if p > 1e-12})
     expected = up.expected_proposals(np.array(kept, np.int64))
     goodness.assert_mean(np.array([info["proposals"] for _, info in drawn]), expected)

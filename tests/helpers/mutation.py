@@ -34,6 +34,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,6 +76,7 @@ class Mutant(NamedTuple):
 # -- making mutants ----------------------------------------------------------------------------------------------------------
 
 
+@cache
 def mutants_of(file: str, code: str) -> list[Mutant]:
     """Return every mutant of a module."""
     lines = code.splitlines()

@@ -209,10 +209,10 @@ def diagnose_walk(
     Examples
     --------
     >>> from ndpp.datasets import make_kernel
-    >>> walk = Walk.prepare(make_kernel(20, 8, rng=0), size=4)
+    >>> walk = Walk.prepare(make_kernel(20, 8, rng=0), size=2)
     >>> diagnose_walk(walk, rng=0).converged
     True
-    >>> diagnose_walk(Walk.prepare(walk.kernel, size=4, steps=0), rng=0).law.agrees
+    >>> diagnose_walk(Walk.prepare(walk.kernel, size=2, steps=0), rng=0).law.agrees
     False
     """
     if walk.size < 2 or walk.thin is not None:

@@ -80,7 +80,7 @@ def test_forms_and_weights_are_those_of_node_matrices(case: Case, reopened: bool
     _, chain = chain_of(case, size)
     kernel, rng, eigen = case.kernel, np.random.default_rng(1), chain.eigen
     rung, count = chain.ring.rung, 2 * (kernel.rank // 2 + 1)
-    ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, chain.left, chain.right, 0)
+    ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, chain.left, chain.right, size)
     ring, nodes = eigenring.with_space(ring, 0, size), node_matrices(case, rung, count, size)
     every, Q = eigen.sides(np.arange(case.n_items)), kernel.q_rows(np.arange(case.n_items))
     items, inclusion = np.empty(0, np.int64), nodes.inclusion()
@@ -99,7 +99,7 @@ def test_forms_and_weights_are_those_of_node_matrices(case: Case, reopened: bool
         nodes, inclusion = plain_condition(nodes, Q[row])
         left, right = (side[items] for side in every)
         if reopened:
-            ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, left, right, m + 1)
+            ring, weights, good = eigenring.begin(eigen.values, chain.request, rung, count, left, right, size - m - 1)
         else:
             eigenring._add(ring, m, left[-1], right[-1], u[row], x[row])
             weights = eigenring.weigh(ring)
@@ -113,8 +113,8 @@ def test_retired_nodes_are_dropped():
     case = wide(300, 100, seed=2)
     _, chain = chain_of(case, 40)
     arguments = (chain.eigen.values, chain.request, chain.ring.rung + 2)
-    ring, weights, good = eigenring.begin(*arguments, 96, chain.left, chain.right, 0)
-    few, its_weights, is_good = eigenring.begin(*arguments, 64, chain.left, chain.right, 0)
+    ring, weights, good = eigenring.begin(*arguments, 96, chain.left, chain.right, 40)
+    few, its_weights, is_good = eigenring.begin(*arguments, 64, chain.left, chain.right, 40)
     assert good
     assert is_good
     assert 0 < (ring.log_w.real == RETIRED).sum() == len(ring.log_w) - len(ring.live)
@@ -246,7 +246,7 @@ def test_wrong_chains_are_rejected(broken: str):
         values = np.abs(values).astype(complex)
     else:  # the coefficient of the next power
         request = Request(request.power + 1, 3, TARGETS, Tolerances(trace=2.0, fraction=0.0, chance=1.0))
-    ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 0)[0]
+    ring = eigenring.begin(values, request, chain.ring.rung, 6, chain.left, chain.right, 3)[0]
     chain = dataclasses.replace(chain, eigen=chain.eigen._replace(values=values), request=request, ring=ring)
     runs = [chain.draw(np.random.default_rng(i)) for i in range(DRAWS)]
     with pytest.raises(AssertionError):

@@ -217,11 +217,11 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
     mixture = Mixture.tied(odds, np.eye(3), W, weights)
     sampler = on(device, mixture.sampler())
     assert sampler.engine.tables(0)[0].diagonal.tolist() == [False, True]
-    draws = sampler.sample(DRAWS, rng=6)
+    draws = sampler.sample(400, rng=6)
     kernels = [np.sqrt(np.outer(one, one)) * (np.eye(3) + W) for one in odds]
     goodness.assert_law(draws.baskets, enumerate_mixture(kernels, weights))
     assert 0.4 < draws.info["on_cpu"].mean() < 0.6
-    sized = on(device, mixture.sampler(size=2)).sample(DRAWS, rng=6)
+    sized = on(device, mixture.sampler(size=2)).sample(400, rng=6)
     goodness.assert_law(sized.baskets, enumerate_mixture(kernels, weights, lambda S: len(S) == 2))
 
 
@@ -229,7 +229,7 @@ def test_components_without_eigenvectors_are_drawn_on_the_cpu(device: str):
 def test_samples_that_fail_a_monitor_are_completed_by_the_cpu(monitor: str, monkeypatch: pytest.MonkeyPatch):
     """Bounds so strict that many samples fail change no distribution."""
     monkeypatch.setattr(clock, monitor, -0.3)
-    draws = on("cpu", tied("several", "generic").sampler()).sample(DRAWS, rng=7)
+    draws = on("cpu", tied("several", "generic").sampler()).sample(600, rng=7)
     goodness.assert_law(draws.baskets, enumerate_mixture(*dense("several", "generic")))
     assert draws.info["on_cpu"].mean() > 0.1
 

@@ -14,6 +14,7 @@ import oracles
 from kernels import BY_NAME, Case, eighths, learned, skew
 from ndpp import LowRankKernel
 from ndpp._compiled import interpreted
+from ndpp._validation import frozen
 from ndpp.errors import BudgetExceededError, PrecisionError, ZeroProbabilityError
 from ndpp.items import LeverageTable
 from ndpp.items.table import look_up, seed_words
@@ -316,7 +317,7 @@ def test_what_rounding_cannot_explain_is_refused():
     with pytest.raises(PrecisionError, match="acceptance of an item"):
         propose(step._replace(columns=step.columns * np.nan))
     with pytest.raises(PrecisionError, match="acceptance of an item"):
-        [propose(index=replace(table, leverage=table.leverage / 3)) for _ in range(200)]
+        [propose(index=replace(table, leverage=frozen(table.leverage / 3))) for _ in range(200)]
     with pytest.raises(BudgetExceededError, match="2 items were proposed by their leverage"):
         [propose(index=replace(table, budget=2)) for _ in range(200)]
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import jitable, njit
+from ndpp._compiled import jitable, njit, write
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.items import LeverageTable
 from ndpp.items.table import TableArrays, look_up, proposals_at_once
@@ -87,7 +87,7 @@ def _first(
     values: ComplexArray, request: Request, rung: int, count: int, left: FloatArray, right: FloatArray
 ) -> tuple[int, int, FloatArray, ComplexArray, FloatArray, FloatArray, ComplexArray, IntArray, bool]:
     """Return the fields of the first circle, and whether it passes."""
-    opened, _, good = begin(values, request, rung, count, left, right, 0)
+    opened, _, good = begin(values, request, rung, count, left, right, request.wanted)
     r = with_space(opened, len(left), len(left))  # for the dyads of given items: a draw makes space for its own
     # Ctrl-C while a compiled function makes a named tuple of Python would end the process.
     return r.rung, r.K, r.F, r.trace, r.zeta, r.eta, r.log_w, r.live, good
@@ -107,7 +107,8 @@ def _run(
     """Return the items, whether the budget for the next one is spent, the proposals, and the fields of :class:`CircleReport`."""
     (m, D), rows = given_left.shape, np.empty(request.wanted, np.int64)
     left, right = np.empty((m + rows.size, D)), np.empty((m + rows.size, D))
-    left[:m], right[:m] = given_left, given_right
+    write(given_left, left[:m])
+    write(given_right, right[:m])
     done, proposals, recentred, trace_error, fraction = 0, 0, 0, 0.0, 1.0
     ring, good = with_space(ring, m, m + rows.size), True
     weights = weigh(ring)
@@ -159,7 +160,8 @@ def _draw_one(
                 request.tolerances,
             )
             if found >= 0:
-                left[m], right[m] = block[0, found + 1], block[1, found + 1]
+                write(block[0, found + 1], left[m])
+                write(block[1, found + 1], right[m])
                 return some[found], tried + start + found + 1, u, x
             if found == FAILED:
                 return FAILED, tried + start + some.size, nothing, nothing

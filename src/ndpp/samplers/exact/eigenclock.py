@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpp._compiled import njit
+from ndpp._compiled import njit, write
 from ndpp._types import AnyArray, ComplexArray, FloatArray, IntArray
 from ndpp._validation import PROBABILITY_TOLERANCE
 from ndpp.errors import PrecisionError
@@ -113,9 +113,11 @@ def _run(
     m, D, K = given.size, given_left.shape[1], values.size
     capacity, x, proposals = m + 16, 0.0, 0
     items, left, right = np.empty(capacity, np.int64), np.empty((capacity, D)), np.empty((capacity, D))
-    items[:m], left[:m], right[:m] = given, given_left, given_right
     alone = np.zeros(capacity)
-    alone[:m] = given_alone
+    write(given, items[:m])
+    write(given_left, left[:m])
+    write(given_right, right[:m])
+    write(given_alone, alone[:m])
     fetched = np.empty((2, BLOCK, D))
     rate = _remaining(x, values, multiplicity, left[:m], right[:m], alone[:m])[3]
     while not rate <= NEGLIGIBLE_RATE:
@@ -147,7 +149,9 @@ def _run(
         proposals += tried
         if found < 0:
             return items[:m], proposals, True, x, rate
-        items[m], left[m], right[m] = candidates[found], fetched[0, found], fetched[1, found]
+        items[m] = candidates[found]
+        write(fetched[0, found], left[m])
+        write(fetched[1, found], right[m])
         rate = _rate_given(f, K, H, f_right, rate, left[m], right[m])
         m += 1
     return items[:m], proposals, False, x, rate

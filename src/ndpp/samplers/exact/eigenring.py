@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import njit
+from ndpp._compiled import njit, write
 from ndpp._types import ComplexArray, FloatArray, IntArray
 from ndpp.samplers.exact.nodes import RETIRED, retire
 from ndpp.samplers.exact.plan import RUNG_STEP, Targets, Tolerances, plan_next, unbiased_count
@@ -133,7 +133,7 @@ def advance(
         steps, count = plan_next(ring.log_w, missing, request.targets)
     if count == 0 or (good and not _is_worth(ring.live.size, count // 2, m, D, missing)):
         return ring, weights, good, 0
-    new, its_weights, is_good = begin(values, request, ring.rung + steps, count, left, right, done)
+    new, its_weights, is_good = begin(values, request, ring.rung + steps, count, left, right, missing)
     return (new, its_weights, True, 1) if is_good else (ring, weights, good, 1)
 
 
@@ -160,12 +160,11 @@ def begin(
     count: int,
     left: FloatArray,
     right: FloatArray,
-    done: int,
+    missing: int,
 ) -> tuple[Ring, Weights, bool]:
-    """Open a circle for these items, with more nodes until the monitors pass or the rule is unbiased."""
-    space, missing = len(left) + request.wanted - done, request.wanted - done
+    """Open a circle for these items and the missing ones, with more nodes until the monitors pass or the rule is unbiased."""
     while True:
-        ring = _open(values, rung, count, request.power, left, right, space)
+        ring = _open(values, rung, count, request.power, left, right, len(left) + missing)
         weights = weigh(ring)
         good = _accepts(weights, missing, request.tolerances)
         if good or count > left.shape[1]:
@@ -195,7 +194,7 @@ def _open(
         for j in range(h):
             node = G[:, 2 * j :: 2 * h] + 1j * G[:, 2 * j + 1 :: 2 * h]
             try:
-                inverse[j] = np.linalg.inv(node)
+                write(np.linalg.inv(node), inverse[j])
                 sign, log_abs = np.linalg.slogdet(node)
                 log_w[j] += np.log(sign) + log_abs
             except Exception:  # a singular node shows in the monitors; compiled code cannot name the error
@@ -220,10 +219,10 @@ def _fill_eta(ring: Ring, inverse: ComplexArray, left: FloatArray) -> None:
             at = 2 * (i * L + j)
             apply(ring.F[j, 0], K, LEFT, parts[0, i], ring.eta[at])
             apply(ring.F[j, 1], K, LEFT, parts[1, i], row)
-            ring.eta[at] -= row
+            np.subtract(ring.eta[at], row, ring.eta[at])
             apply(ring.F[j, 0], K, LEFT, parts[1, i], ring.eta[at + 1])
             apply(ring.F[j, 1], K, LEFT, parts[0, i], row)
-            ring.eta[at + 1] += row
+            np.add(ring.eta[at + 1], row, ring.eta[at + 1])
             ring.trace[j] -= _product(ring.zeta[at], ring.zeta[at + 1], ring.eta[at], ring.eta[at + 1])
 
 
@@ -232,7 +231,8 @@ def with_space(ring: Ring, m: int, space: int) -> Ring:
     """Return a copy that has the dyads of m items, with space for more."""
     n, rows, D = 2 * ring.live.size * space, 2 * ring.live.size * m, ring.zeta.shape[1]
     zeta, eta = np.empty((n, D)), np.empty((n, D))
-    zeta[:rows], eta[:rows] = ring.zeta[:rows], ring.eta[:rows]
+    write(ring.zeta[:rows], zeta[:rows])
+    write(ring.eta[:rows], eta[:rows])
     return Ring(ring.rung, ring.K, ring.F.copy(), ring.trace.copy(), zeta, eta, ring.log_w.copy(), ring.live.copy())
 
 
@@ -248,12 +248,14 @@ def _compact(ring: Ring, m: int) -> Ring:
     if live == L:
         return ring
     for j in range(L):
-        ring.F[j], ring.trace[j], ring.live[j] = ring.F[kept[j]], ring.trace[kept[j]], ring.live[kept[j]]
+        write(ring.F[kept[j]], ring.F[j])
+        ring.trace[j], ring.live[j] = ring.trace[kept[j]], ring.live[kept[j]]
     for i in range(m):
         for j in range(L):
             for part in range(2):
                 to, source = 2 * (i * L + j) + part, 2 * (i * live + kept[j]) + part
-                ring.zeta[to], ring.eta[to] = ring.zeta[source], ring.eta[source]
+                write(ring.zeta[source], ring.zeta[to])
+                write(ring.eta[source], ring.eta[to])
     return Ring(ring.rung, ring.K, ring.F[:L], ring.trace[:L], ring.zeta, ring.eta, ring.log_w, ring.live[:L])
 
 

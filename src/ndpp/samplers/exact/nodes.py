@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpp._compiled import njit
+from ndpp._compiled import njit, write
 from ndpp._types import ComplexArray, FloatArray
 from ndpp.linalg.schur import row_basis
 
@@ -84,15 +84,15 @@ def _given_items(R: FloatArray, basis: FloatArray, Z: FloatArray, log_minor: Com
         for part in range(2):
             np.dot(basis, R[part, j], V[part])
             np.dot(R[part, j], columns, U)
-            left[part, :, :y] = U
-            left[1 - part, :, y:] = U if part == 0 else -U
+            write(U, left[part, :, :y])
+            np.multiply(U, 1.0 - 2.0 * part, left[1 - part, :, y:])
         right = V[0] + 1j * V[1]
         G = np.dot(V[0], columns) + 1j * np.dot(V[1], columns)
         solved = np.linalg.solve(G, right)
         sign, log_abs = np.linalg.slogdet(G)
         log_minor[j] = np.log(sign) + log_abs
-        F[:y] = solved.real
-        F[y:] = solved.imag
+        write(solved.real, F[:y])
+        write(solved.imag, F[y:])
         for part in range(2):
             np.dot(left[part], F, product)
             np.subtract(R[part, j], product, Z[part, j])

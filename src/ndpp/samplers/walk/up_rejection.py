@@ -231,9 +231,9 @@ def choose_plane(columns: FloatArray, gram: FloatArray, cdf: FloatArray, first: 
     for c in range(len(columns)):
         V[0, c] = columns[c, i]
         V[1, c] = columns[c, j] - same * columns[c, i]
-    V[0] /= math.sqrt(np.dot(V[0], V[0]))
-    V[1] -= np.dot(V[0], V[1]) * V[0]  # once more, in case the columns are close
-    V[1] /= math.sqrt(np.dot(V[1], V[1]))
+    np.divide(V[0], math.sqrt(np.dot(V[0], V[0])), V[0])
+    np.subtract(V[1], np.dot(V[0], V[1]) * V[0], V[1])  # once more, in case the columns are close
+    np.divide(V[1], math.sqrt(np.dot(V[1], V[1])), V[1])
     return V
 
 
