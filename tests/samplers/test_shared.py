@@ -185,7 +185,7 @@ def test_control_a_bound_that_is_none(monkeypatch: pytest.MonkeyPatch):
     goodness.assert_law(law.sample(1000, size=3, rng=5), expected)
     monkeypatch.setattr(shared.Store, "bounds", lambda self, left, n_given: np.full(len(law.weights), 0.01))
     with pytest.raises(AssertionError):
-        goodness.assert_law(tied("several", "generic").sample(1000, size=3, rng=5), expected)
+        goodness.assert_law(tied("several", "generic").sample(4000, size=3, rng=5), expected)
 
 
 def test_memory_stays_within_its_bound():
