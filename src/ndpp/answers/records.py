@@ -86,6 +86,14 @@ class Why(Scored):
 
 
 @dataclass(frozen=True, repr=False)
+class Explained(Why):
+    """Why one item that was asked about would be recommended."""
+
+    skipped: tuple[Item, ...] = ()
+    """Items of the question that are not in the catalogue and were left out."""
+
+
+@dataclass(frozen=True, repr=False)
 class Recommended(Record):
     """Items for a basket, best first."""
 
