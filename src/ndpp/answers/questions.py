@@ -307,6 +307,24 @@ def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
     )
 
 
+def sizes(model: Any, item: r.Item, *, ids: bool = False) -> r.Sizes:
+    """Return how many items the baskets with an item hold; for a mixture of hundreds of components this takes a while.
+
+    Examples
+    --------
+    >>> from ndpp.datasets import shelf_kernel
+    >>> np.round(sizes(shelf_kernel(), "tea").size_distribution[:5], 2).tolist()
+    [0.0, 0.1, 0.15, 0.32, 0.22]
+    """
+    own = Prepared.of(model)
+    (a,) = own.ids([item], "item").tolist()
+    if own.popularity[a] == 0:
+        raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so no basket contains it")
+    found = own.sizes_with(a)
+    law = None if found is None else tuple(found.tolist())
+    return r.Sizes(own.names([a], ids=ids)[0], _share(own.popularity[a]), law)
+
+
 def map_of(model: Any, *, n: int = MAPPED) -> r.Map:
     """Return a map of the ``n`` most popular items: items of a kind are close together. O(n_items · r² + n³).
 

@@ -260,6 +260,21 @@ class Description(Record):
     """Missions of a mixture, largest first."""
 
 
+@dataclass(frozen=True, repr=False)
+class Sizes(Record):
+    """How many items the baskets with an item hold."""
+
+    item: Item
+    probability: float
+    """Share of baskets that contain it."""
+    size_distribution: tuple[float, ...] | None
+    """P(|S| = k) of these baskets for k = 0, 1, …; null where it is not known yet."""
+
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return a row per size."""
+        return ["size", "probability"], list(enumerate(self.size_distribution or ()))
+
+
 @dataclass(frozen=True)
 class Place(Share):
     """An item, the share of baskets that contain it, its place, and the mission whose baskets contain it most often, if there are any."""

@@ -26,6 +26,9 @@ from ndpp.linalg.tilts import solve_tilts
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
 
+NEGLIGIBLE = 1e-9
+"""Components of a smaller posterior given an item do not count for the sizes of its sets; those that are left out have C times as much."""
+
 
 class Components(Sequence[Any]):
     """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
@@ -278,6 +281,22 @@ class SharedTies(Mixture):
         for c, most in enumerate(self.largest):
             out[c, : most + 1] = self._tilted(c, 0.0, kept).law.distribution()
         return out
+
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        """Of each item, components of negligible posterior are left out."""
+        inside = self.weights[:, None] * self.component_inclusions()[:, ids]
+        counted, kept = inside > NEGLIGIBLE * inside.sum(axis=0), dict[bytes, AnyArray]()
+        out = np.zeros((len(ids), 1))
+        for c in np.flatnonzero(counted.any(axis=1)).tolist():
+            which = np.flatnonzero(counted[c])
+            low, found = self._tilted(c, 0.0, kept).law.joint(self._places(ids[which]))
+            out = np.pad(out, ((0, 0), (0, max(0, low + found.shape[1] - out.shape[1]))))
+            out[which, low : low + found.shape[1]] += self.weights[c] * found
+        return out
+
+    def _places(self, ids: IntArray) -> IntArray:
+        """Return the places of items in what :meth:`_tilted` calls items: rows of the support."""
+        return ids if self.row_of is None else self.row_of[ids]
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return Law._log_whole_of(self, ids)  # all components at once, and not one by one

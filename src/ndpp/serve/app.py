@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -156,19 +156,29 @@ async def atlas(request: Request) -> Response:
     return await ask(request, lambda model: answers.map_of(model), slow=True)
 
 
-@api.get("/related", response_model=records.Related, summary="Complements and substitutes")
-async def related(
-    request: Request,
+def named_item(
     item: Annotated[str | None, Query(min_length=1, max_length=LABEL_LENGTH, description="A label.")] = None,
     id: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="An id, instead of a label.")] = None,
-    n: Number = 10,
-    ids: Flag = False,
-) -> Response:
-    """Items that go with an item, and items of the same missions that are taken instead of it, strongest first."""
-    named: s.Item | None = item if id is None else id
-    if named is None or (item is not None and id is not None):
+) -> s.Item:
+    """Return the one item that a query names."""
+    if (item is None) == (id is None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
+    return id if item is None else item  # type: ignore[return-value]
+
+
+Named = Annotated[s.Item, Depends(named_item)]
+
+
+@api.get("/related", response_model=records.Related, summary="Complements and substitutes")
+async def related(request: Request, named: Named, n: Number = 10, ids: Flag = False) -> Response:
+    """Items that go with an item, and items of the same missions that are taken instead of it, strongest first."""
     return await ask(request, lambda model: answers.related(model, named, n=n, ids=ids))
+
+
+@api.get("/sizes", response_model=records.Sizes, summary="Sizes of the baskets with an item")
+async def sizes(request: Request, named: Named, ids: Flag = False) -> Response:
+    """How many items the baskets with an item hold. For a mixture this is null for some minutes after the model was loaded."""
+    return await ask(request, lambda model: answers.sizes(model, named, ids=ids), slow=True)
 
 
 @api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import ndpp
 from ndpp._stop import stopping
 from ndpp._types import FloatArray
@@ -26,6 +28,8 @@ from ndpp.serve.operations import event
 
 SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""
+SIZED_ITEMS = 10_000
+"""Most items of a mixture for which the sizes of the baskets that contain them are computed, the most popular ones."""
 WARM_SECONDS = 5.0
 """How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
 WATCH_SECONDS = 0.25
@@ -48,11 +52,12 @@ class Served(Prepared):
     ) -> None:
         super().__init__(law)
         self.name, self.checksum, self.category_of = name, checksum, category_of
+        self._sized: dict[int, FloatArray] = {}
         self._warm(int(self.index.popular[0]))
         recommend(self, [])  # prepares the ranking
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
-        else:
+        if len(law.weights) > 1:
             threading.Thread(target=self._prepare_rest, name="ndpp-prepare", daemon=True).start()
 
     def _warm(self, item: int) -> None:
@@ -69,12 +74,22 @@ class Served(Prepared):
                 self.draw(1, 0, given=[item], size=size)
 
     def _prepare_rest(self) -> None:
-        """Prepare hundreds of components, and compute their size distribution, which takes a minute; until then ``sizes`` is None."""
+        """Compute what takes minutes for hundreds of components: draws from them, their sizes, and those of baskets with each item.
+
+        Until then ``sizes`` is None, and :meth:`sizes_with` returns None.
+        """
         try:
-            self.prepare_components()
-            self.sizes = self.law.size_distribution()
-        except NDPPError as error:  # the rest of the model can be served
+            if self.sizes is None:
+                self.prepare_components()
+                self.sizes = self.law.size_distribution()
+            items = np.sort(self.index.popular[:SIZED_ITEMS])
+            self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
+        except (NDPPError, np.linalg.LinAlgError) as error:  # the rest of the model can be served
             event("no size distribution", level=logging.ERROR, reason=str(error))
+
+    def sizes_with(self, item: int) -> FloatArray | None:
+        """Return P(|S| = k) of the baskets with an item; of a mixture if it is among the most popular items, once it is known."""
+        return self._sized.get(item) if len(self.law.weights) > 1 else super().sizes_with(item)
 
     def limit(
         self, category_of: Mapping[str, str] | None, most: int | None, only: list[str] | None
