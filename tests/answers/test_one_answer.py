@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -212,6 +213,19 @@ def test_related_items(model: Asked, item: str):
         assert min(ties, default=1.0) > 0
 
 
+def test_sizes_of_the_baskets_with_an_item(model: Asked):
+    """Over HTTP, those of a mixture are known some moments after it was loaded, in single precision."""
+    expected, deadline = answers.sizes(model.law, "tea"), time.monotonic() + 60
+    assert sum(expected.size_distribution) == pytest.approx(1)
+    found: dict[str, Any] = {"size_distribution": None}
+    while found["size_distribution"] is None and time.monotonic() < deadline:
+        found = get(f"{model.url}/api/sizes", params={"item": "tea"}).raise_for_status().json()
+    n = min(len(expected.size_distribution), len(found["size_distribution"]))
+    assert n > 4
+    np.testing.assert_allclose(found.pop("size_distribution")[:n], expected.size_distribution[:n], atol=1e-5)
+    close(found, {"item": "tea", "probability": expected.probability})
+
+
 def test_pairs_of_the_catalogue(model: Asked):
     close(model.command("related", "-n", 3), told(answers.pairs(model.law, n=3)))
 
@@ -266,7 +280,7 @@ def test_records_show_themselves(model: Asked):
         answers.recommend(model.law, BASKET, n=2), answers.recommend(model.law, BASKET, n=2, why=True),
         answers.why(model.law, BASKET, "tea"), answers.complete(model.law, seed=1), answers.related(model.law, "tea"),
         answers.pairs(model.law), answers.describe(model.law), answers.map_of(model.law),
-        answers.probability(model.law, BASKET), answers.search(model.law, "tea"),
+        answers.probability(model.law, BASKET), answers.search(model.law, "tea"), answers.sizes(model.law, "tea"),
     ):  # fmt: skip
         header, rows = record.table()
         assert all(len(row) == len(header) for row in rows)

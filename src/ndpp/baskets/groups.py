@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ndpp.baskets.baskets import Baskets
-from ndpp.baskets.files import PathOrFile, format_of, name_of
+from ndpp.baskets.files import format_of, name_of
+from ndpp.baskets.frames import PathOrFile
 from ndpp.baskets.lines import MissingColumnError
 from ndpp.errors import DataWarning, InvalidInputError
 

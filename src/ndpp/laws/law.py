@@ -80,6 +80,10 @@ class Law(ABC):
     def _joint_sizes(self, ids: IntArray) -> FloatArray:
         """Return P(a ∈ S, |S| = k) of each of these items a, ascending, for k = 0, 1, … as far as it matters."""
 
+    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
+        return None
+
     @abstractmethod
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         """Return the log weight of each set in each component, shape (len(baskets), C)."""

@@ -56,6 +56,7 @@ class SharedTies(Mixture):
     """What samplers have prepared of the components."""
     _kept: Mapping[str, FloatArray] = {}
     """What was computed before, by the names of ``KEPT``."""
+    _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))
 
     @property
     def format_version(self) -> int:
@@ -84,7 +85,7 @@ class SharedTies(Mixture):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_drawers"}
+        return {name: value for name, value in vars(self).items() if name not in ("_drawers", "_last_sides")}
 
     @property
     def components(self) -> Components:
@@ -200,19 +201,50 @@ class SharedTies(Mixture):
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
         self.touched.check_precision(factor=10.0)
+        if len(first) == 1:  # all components at once
+            return self._covariances_with(int(first[0]), second)[None]
         at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
-        if len(first) == 1:  # all components at once
-            N, slopes = self.touched._state.N, self.slope_table
-            forms = other @ (q[0] @ N).T
-            forms *= other @ (N @ q[0]).T
-            forms *= slopes[second]
-            return np.asarray(-(forms @ (self.weights * slopes[first[0]]))[None])
         for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
             mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))
             out -= np.multiply.outer(*sides) * weight * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
         return out
+
+    def _covariances_with(self, item: int, others: IntArray) -> FloatArray:
+        rows, at = (others, None) if self.row_of is None else np.unique(self.row_of[others], return_inverse=True)
+        x, (left, right), slopes = self.base.q_rows(rows), self._sides(item), self.slope_table
+        forms = x @ left.T
+        forms *= x @ right.T
+        forms = forms if at is None else forms[at]
+        forms *= slopes[others]
+        return np.asarray(-(forms @ (self.weights * slopes[item])))
+
+    def _sides(self, item: int) -> FloatArray:
+        """Return N_cᵀ x_a and N_c x_a of an item a, shape (2, C, r); those of the last one are kept."""
+        last = self._last_sides  # another thread may replace it
+        if last[0] != item:
+            row = item if self.row_of is None else self.row_of[item]
+            q, N = self.base.q_rows(np.array([row]))[0], self.touched._state.N
+            last = self._last_sides = item, np.stack([q @ N, N @ q])
+        return last[1]
+
+    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return bounds of :meth:`mean_covariances` that take far less time, None where there are none.
+
+        The sum over c of d_c (x_bᵀ l_c)(x_bᵀ r_c) is that with the means of l and r, up to the distances of l_c and r_c from them.
+        """
+        if self.row_of is not None:
+            return None
+        x, sides, slopes = self.base.q_rows(others), self._sides(item), self.slope_table
+        d = self.weights * slopes[item]
+        mean = d @ sides / (d.sum() or 1.0)
+        (left, right), (far_left, far_right) = mean @ x.T, np.linalg.norm(sides - mean[:, None], axis=2)
+        factors = d * np.stack([np.ones(len(d)), far_right, far_left, far_left * far_right])
+        total, *errors = (slopes @ factors.T)[others].T
+        norm = np.linalg.norm(x, axis=1)
+        error = norm * (np.abs(left) * errors[0] + np.abs(right) * errors[1] + norm * errors[2])
+        return -left * right * total - error, -left * right * total + error
 
     # -- sizes -----------------------------------------------------------------------------------------------------------------
 

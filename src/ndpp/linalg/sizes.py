@@ -133,7 +133,7 @@ class Coins(NamedTuple):
         """Return P_z(i ∈ S) of some items."""
         p, rows = self.p[items, None], self.rows[items].astype(inner.real.dtype)
         f = 1 + p * (z - 1)
-        return z * (p + np.stack([complex_forms(rows, M) for M in inner], axis=1) / f) / f
+        return np.asarray(z * (p + np.stack([complex_forms(rows, M) for M in inner], axis=1) / f) / f)
 
 
 class SizeLaw(NamedTuple):

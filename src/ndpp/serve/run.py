@@ -143,8 +143,15 @@ class Settings(NamedTuple):
         token = None if self.token_file is None else read_token(Path(self.token_file))
         threads = max(1, joblib.cpu_count() // self.workers)
         limits = Limits(self.seconds, threads)
-        told = {"at_end": _end_soon, "refused": refused}
-        return create_app(self.path, category_of=self.category_of, token=token, host=self.host, limits=limits, **told)
+        return create_app(
+            self.path,
+            category_of=self.category_of,
+            token=token,
+            host=self.host,
+            limits=limits,
+            at_end=_end_soon,
+            refused=refused,
+        )
 
 
 def _end_soon() -> None:
