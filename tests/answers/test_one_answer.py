@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +35,8 @@ def families() -> ndpp.FamilyMixture:
 
 LAWS: dict[str, Callable[[], Any]] = {"kernel": shelf_kernel, "mixture": trips, "families": families}
 BASKET = ["bread", "jam"]
+CATEGORY_OF = {label: label[0] for label in shelf_kernel().labels or ()} | {"oat drink": "o"}
+"""Categories by label, one of them of an item that no model knows."""
 
 
 class Asked:
@@ -59,12 +62,14 @@ class Asked:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator[dict[str, tuple[Any, Path, str]]]:
     folder = tmp_path_factory.mktemp("one")
+    table = folder / "categories.csv"
+    table.write_text("item,category\n" + "".join(f"{item},{name}\n" for item, name in CATEGORY_OF.items()))
     with ExitStack() as stack:
         found = {}
         for name, make in LAWS.items():
             law, path = make(), folder / f"{name}.safetensors"
             ndpp.save(law, path)
-            found[name] = (law, path, stack.enter_context(serving(create_app(path))))
+            found[name] = (law, path, stack.enter_context(serving(create_app(path, category_of=table))))
         yield found
 
 
@@ -131,20 +136,40 @@ def test_recommendations_among_some(model: Asked):
     close(model.post("recommend", basket=BASKET, ranking="lift", support=0.2), told(floor))
 
 
-def test_recommendations_in_a_changing_shop(model: Asked, tmp_path):
-    """Categories by label, and items that the model does not know."""
-    of = {label: label[0] for label in model.law.labels} | {"oat drink": "o"}
-    (tmp_path / "categories.csv").write_text(
-        "item,category\n" + "".join(f"{item},{name}\n" for item, name in of.items())
-    )
-    asked = {"candidates": [*model.law.labels, "soap"], "exclude": ["rice"], "unknown": "skip", "per_category": 1}
-    asked |= {"category_of": of, "categories": ["b", "c", "t"], "ranking": "lift", "why": True}
-    expected = told(answers.recommend(model.law, [*BASKET, "oat drink"], **asked))
+@pytest.mark.parametrize(("most", "only"), [(1, ["b", "c", "t"]), (2, None), (None, ["p", "r"])])
+def test_recommendations_by_category(model: Asked, most: int | None, only: list[str] | None):
+    """In Python as ``ndpp.recommend`` takes them, over HTTP by the table of the server and by that of the request, and by command."""
+    limit = ndpp.PerCategory(CATEGORY_OF, most, only)
+    expected = told(answers.recommend(model.law, BASKET, n=8, per_category=limit))
+    best = model.law.recommend(BASKET, n=8, per_category=limit)
+    assert [row["item"] for row in expected["items"]] == list(best.labels)
+    found = [CATEGORY_OF[item] for item in best.labels]
+    assert max(map(found.count, found)) <= (most or 8)
+    assert only is None or set(found) <= set(only)
+    asked = {"n": 8, "per_category": most, "categories": only}
+    for own in ({}, {"category_of": CATEGORY_OF}):
+        close(model.post("recommend", basket=BASKET, **asked, **own), expected)
+        answer = post(f"{model.url}/api/batch", json={"task": "recommend", "baskets": [BASKET], **asked, **own})
+        close(json.loads(answer.text), {"index": 0, **expected})
+    words = [*(["--max-per-category", most] if most else []), *(["--categories", ",".join(only)] if only else [])]
+    table = model.path.parent / "categories.csv"
+    printed = model.command("recommend", "--given", ",".join(BASKET), "-n", 8, "--category-of", table, *words)
+    close(printed["recommendations"], [expected["items"]])
+
+
+def test_recommendations_in_a_changing_shop(model: Asked):
+    """Categories, and items that the model does not know."""
+    asked = {"candidates": [*model.law.labels, "soap"], "exclude": ["rice"], "unknown": "skip"}
+    asked |= {"ranking": "lift", "why": True}
+    limit = ndpp.PerCategory(CATEGORY_OF, 1, ["b", "c", "t"])
+    expected = told(answers.recommend(model.law, [*BASKET, "oat drink"], per_category=limit, **asked))
     assert expected["skipped"] == ["oat drink", "soap"]
     assert 0 < len(expected["items"]) <= 3
-    close(model.post("recommend", basket=[*BASKET, "oat drink"], **asked), expected)
+    by_category = {"per_category": 1, "categories": ["b", "c", "t"]}
+    close(model.post("recommend", basket=[*BASKET, "oat drink"], **asked, **by_category), expected)
     given = ",".join([*BASKET, "oat drink"]), "--only", ",".join(asked["candidates"]), "--exclude", "rice"
-    limits = "--category-of", tmp_path / "categories.csv", "--categories", "b,c,t", "--max-per-category", 1
+    table = model.path.parent / "categories.csv"
+    limits = "--category-of", table, "--categories", "b,c,t", "--max-per-category", 1
     words = ("--given", *given, *limits, "--unknown", "skip", "--ranking", "lift", "--why")
     (printed,) = model.command("recommend", *words)["recommendations"]
     close(printed, expected["items"])
@@ -152,15 +177,20 @@ def test_recommendations_in_a_changing_shop(model: Asked, tmp_path):
 
 @pytest.mark.parametrize("ranking", list(ndpp.Ranking))
 def test_why(model: Asked, ranking: ndpp.Ranking):
-    """For an item that is asked about and for one that is recommended."""
+    """For an item that is asked about, whatever else is in the basket, and for one that is recommended."""
     expected = answers.why(model.law, BASKET, "tea", ranking=ranking)
-    close(model.post("why", basket=BASKET, item="tea", ranking=ranking.value), told(expected))
+    reason = told(expected)
+    assert reason.pop("skipped") == []
+    close(model.post("why", basket=BASKET, item="tea", ranking=ranking.value), {**reason, "skipped": []})
+    more = {"basket": [*BASKET, "oat drink"], "item": "tea", "ranking": ranking.value, "unknown": "skip"}
+    for found in (told(answers.why(model.law, **more)), model.post("why", **more)):
+        close(found, {**reason, "skipped": ["oat drink"]})
     options = {"candidates": ["tea"], "ranking": ranking, "support": 0.0}
     (score,) = model.law.recommend(BASKET, n=1, **options).scores
     assert expected.popularity * expected.mission * expected.ties == pytest.approx(score)
-    close(told(answers.recommend(model.law, BASKET, why=True, **options))["items"], [told(expected)])
+    close(told(answers.recommend(model.law, BASKET, why=True, **options))["items"], [reason])
     words = ["--given", ",".join(BASKET), "--only", "tea", "--why", "--ranking", ranking, "--support", 0]
-    close(model.command("recommend", *words)["recommendations"], [[told(expected)]])
+    close(model.command("recommend", *words)["recommendations"], [[reason]])
 
 
 def test_completions(model: Asked):
@@ -181,6 +211,19 @@ def test_related_items(model: Asked, item: str):
         ties = [sign * row["correlation"] for row in expected[kind]]
         assert ties == sorted(ties, reverse=True)
         assert min(ties, default=1.0) > 0
+
+
+def test_sizes_of_the_baskets_with_an_item(model: Asked):
+    """Over HTTP, those of a mixture are known some moments after it was loaded, in single precision."""
+    expected, deadline = answers.sizes(model.law, "tea"), time.monotonic() + 60
+    assert sum(expected.size_distribution) == pytest.approx(1)
+    found: dict[str, Any] = {"size_distribution": None}
+    while found["size_distribution"] is None and time.monotonic() < deadline:
+        found = get(f"{model.url}/api/sizes", params={"item": "tea"}).raise_for_status().json()
+    n = min(len(expected.size_distribution), len(found["size_distribution"]))
+    assert n > 4
+    np.testing.assert_allclose(found.pop("size_distribution")[:n], expected.size_distribution[:n], atol=1e-5)
+    close(found, {"item": "tea", "probability": expected.probability})
 
 
 def test_pairs_of_the_catalogue(model: Asked):
@@ -237,7 +280,7 @@ def test_records_show_themselves(model: Asked):
         answers.recommend(model.law, BASKET, n=2), answers.recommend(model.law, BASKET, n=2, why=True),
         answers.why(model.law, BASKET, "tea"), answers.complete(model.law, seed=1), answers.related(model.law, "tea"),
         answers.pairs(model.law), answers.describe(model.law), answers.map_of(model.law),
-        answers.probability(model.law, BASKET), answers.search(model.law, "tea"),
+        answers.probability(model.law, BASKET), answers.search(model.law, "tea"), answers.sizes(model.law, "tea"),
     ):  # fmt: skip
         header, rows = record.table()
         assert all(len(row) == len(header) for row in rows)

@@ -121,7 +121,7 @@ def test_many_baskets_with_a_limit(shop):
         (
             "item,category\ntea,drinks\n",
             ["--categories", "drinks"],
-            "--category-of must have the category of every item that may be recommended; 11 items of the model have none",
+            "--category-of lacks 11 of the items that may be recommended, such as 'pasta'. Give each a category, or name the items",
         ),
         (CATEGORIES + "tea;sauces\n", ["--max-per-category", 1], "item 'tea' has several categories"),
         ("item,kind\ntea,drinks\n", ["--max-per-category", 1], "The file needs the columns 'item' and 'category'"),

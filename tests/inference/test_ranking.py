@@ -373,6 +373,21 @@ def test_a_limit_per_category_filters_the_ranked_list():
             np.testing.assert_allclose(single.scores, own.scores, rtol=1e-12)
 
 
+@pytest.mark.parametrize("most", [None, 1])
+def test_only_some_categories(most: int | None):
+    labels = ["tea", "rye", "milk", "jam"]
+    shop = LowRankKernel(np.eye(4), np.diag([4.0, 3.0, 2.0, 1.0]), labels=labels)
+    of = ["drink", "bread", "drink", "sweet"]
+    found = recommend(shop, [], per_category=PerCategory(of, most, only=["sweet", "drink"])).labels
+    assert found == (("tea", "milk", "jam") if most is None else ("tea", "jam"))
+    with pytest.raises(InvalidInputError, match="category_of has no category 'drinks'; did you mean 'drink'"):
+        recommend(shop, [], per_category=PerCategory(of, most, only=["drinks"]))
+    with pytest.raises(InvalidInputError, match="has no category 7; it has bread, drink, sweet"):
+        recommend(shop, [], per_category=PerCategory(of, most, only=[7]))
+    with pytest.raises(InvalidInputError, match="lacks 1 of the items that may be recommended, such as 'milk'"):
+        recommend(shop, [], per_category=PerCategory([*of[:2], None, "sweet"], most, only=["sweet"]))
+
+
 def test_a_limit_needs_a_category_per_item():
     kernel = make_kernel(40, 6, rng=1)
     with pytest.raises(InvalidInputError, match="category_of must have 40 entries, or be a mapping from names; got 2"):

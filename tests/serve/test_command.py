@@ -20,6 +20,7 @@ from servers import Server, get
         (["MODEL", "--host", "0.0.0.0"], "anyone who reaches '0.0.0.0' could ask this server; name a token with --token-file"),
         (["MODEL", "--token-file", "nothing"], "'nothing': No such file or directory"),
         (["MODEL", "--token-file", "short"], "'short' must hold one token of at least 16 characters"),
+        (["MODEL", "--category-of", "nothing"], "'nothing': No such file or directory"),
         (["missing.safetensors"], "missing.safetensors"),
         (["orders.csv"], "is text, not a model; `ndpp fit orders.csv"),
         (["MODEL", "--port", "TAKEN"], "the port is in use by another program; choose another with --port"),

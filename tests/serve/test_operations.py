@@ -20,6 +20,7 @@ import ndpp
 from kernels import BY_NAME
 from ndpp._stop import look
 from ndpp.datasets import make_kernel, shelf_kernel
+from ndpp.errors import InvalidInputError
 from ndpp.serve.app import create_app
 from ndpp.serve.limits import Limits
 from ndpp.serve.model import Served
@@ -66,7 +67,7 @@ def test_health_and_metrics(api, server):
 def test_it_listens_before_the_model_is_loaded(model, monkeypatch):
     """Health is answered from the first moment, readiness and questions once there is a model."""
     go, load = threading.Event(), Served.load
-    monkeypatch.setattr(Served, "load", lambda path: go.wait(20) and load(path))
+    monkeypatch.setattr(Served, "load", lambda *files: go.wait(20) and load(*files))
     with serving(create_app(model), loading=True) as url:
         assert get(f"{url}/health").json() == {"status": "ok"}
         for path in ("/ready", "/api/items", "/api/related?item=tea"):
@@ -265,6 +266,33 @@ def test_a_model_replaced_under_load_loses_no_request(tmp_path):
         last = post(f"{url}/api/recommend", json={"basket": ["bread"], "n": 1, "ids": True}).json()
         assert last["items"][0]["item"] == scores[1][0]
         assert counted(url)['ndpp_model_reloads_total{outcome="loaded"}'] >= 3
+
+
+def test_a_table_of_categories_is_read_with_the_model_and_when_it_is_replaced(tmp_path):
+    path, table, kernel = tmp_path / "model.safetensors", tmp_path / "categories.csv", shelf_kernel()
+    ndpp.save(kernel, path)
+    table.write_text("item,kind\nbread,bakery\n")
+    with pytest.raises(InvalidInputError, match="The file needs the columns 'item' and 'category'"):
+        Served.load(path, table)
+
+    def write(drinks: tuple[str, ...]) -> None:
+        lines = [f"{label},{'drinks' if label in drinks else 'food'}\n" for label in kernel.labels]
+        (tmp_path / "new").write_text("".join(["item,category\n", *lines]))
+        (tmp_path / "new").replace(table)
+
+    write(("tea", "coffee"))
+    with serving(create_app(path, category_of=table)) as url:
+        asked = {"basket": ["bread"], "categories": ["drinks"]}
+        found = post(f"{url}/api/recommend", json=asked).json()["items"]
+        assert {row["item"] for row in found} == {"tea", "coffee"}
+        write(("tea",))
+        deadline = time.monotonic() + 20
+        while len(found) == 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            found = post(f"{url}/api/recommend", json=asked).json()["items"]
+        assert [row["item"] for row in found] == ["tea"]
+        refused = post(f"{url}/api/recommend", json={**asked, "categories": ["drink"]}).json()
+        assert refused["detail"] == "category_of has no category 'drink'; did you mean 'drinks'?"
 
 
 def test_a_spoilt_file_is_refused_and_the_old_model_goes_on(tmp_path):

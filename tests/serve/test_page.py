@@ -85,7 +85,7 @@ def test_from_a_typed_item_to_a_basket_that_is_taken_over(page, server):
     expect(first).to_contain_text(re.compile("in 6[12] % of such baskets, 41 % more often than usual"))
     expect(first).to_contain_text("goes with bread")
     expect(page.locator("#likely")).to_contain_text("of baskets hold it")
-    expect(page.locator("#sizes-text")).to_contain_text("of all hold 1, like yours")
+    expect(page.locator("#likely figcaption")).to_contain_text("of all hold 1, like yours")
     first.get_by_role("button", name="Add butter").click()
     expect(page.locator("#basket li")).to_have_count(2)
     expect(page.locator("#likely")).to_contain_text("hold both, 41 % more often than by chance")
@@ -171,6 +171,13 @@ def test_a_product_has_a_page_of_its_own(page):
     expect(page.get_by_role("heading", name="bread")).to_be_visible()
     expect(page.locator("#product-facts")).to_contain_text("of all baskets")
     expect(page.locator("#product-facts")).to_contain_text("in the baskets that hold it")
+    expect(page.locator("#product-sizes figcaption")).to_have_text(
+        re.compile(
+            r"^Items in the baskets with it: half of them hold \d or fewer\. The line shows all baskets: \d or fewer\.$"
+        )
+    )
+    expect(page.locator("#product-sizes rect").nth(3)).to_be_visible()
+    expect(page.locator("#product-sizes path")).to_be_visible()
     expect(page.locator("#product-with li").first).to_contain_text("butter")
     expect(page.locator("#product-with li").first).to_contain_text(
         re.compile("in 6[12] % of baskets with it, 41 % more often than usual")
@@ -190,6 +197,23 @@ def test_a_product_has_a_page_of_its_own(page):
     page.get_by_role("link", name="Back to the basket").first.click()
     expect(page.locator("#next .row").first).to_be_visible()
     assert chips(page) == ["tea", "bread"]
+
+
+def test_the_sizes_of_a_product_fail_alone_and_are_asked_again_until_they_are_known(page):
+    fail(page, "sizes?item=bread")
+    page.goto("/#product?item=bread")
+    expect(page.locator("#product-sizes")).to_contain_text("Too many requests are waiting.")
+    expect(page.locator("#product-facts")).to_contain_text("of all baskets")
+    expect(page.locator("#product-with li").first).to_contain_text("butter")
+    page.unroute("**/api/sizes?item=bread")
+    unknown = {"item": "bread", "probability": 0.5, "size_distribution": None}
+    page.route("**/api/sizes?item=bread", lambda route: route.fulfill(json=unknown))
+    page.clock.install()
+    page.locator("#product-sizes").get_by_role("button", name="Try again").click()
+    expect(page.locator("#product-sizes")).to_contain_text("How large the baskets with it are is not known yet.")
+    page.unroute("**/api/sizes?item=bread")
+    page.clock.run_for(4000)
+    expect(page.locator("#product-sizes rect").first).to_be_visible()
 
 
 def test_two_baskets_are_compared(page, browser):
@@ -250,6 +274,66 @@ def test_a_map_that_can_be_read(page):
     page.keyboard.press("+")
     page.keyboard.press("Enter")
     expect(page.locator("#map .chosen a")).to_be_visible()
+
+
+def test_two_fingers_zoom_and_move_the_map(browser, server):
+    context = browser.new_context(base_url=server.url, viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.goto("/?item=bread")
+    filled(page)
+    page.locator("#map .frame").scroll_into_view_if_needed()
+    box, session = page.locator("#map .frame").bounding_box(), context.new_cdp_session(page)
+    x, y = box["x"] + 150, box["y"] + 140
+
+    def touch(kind: str, *fingers: tuple[float, float]) -> None:
+        points = [{"x": left, "y": top, "id": i} for i, (left, top) in enumerate(fingers)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def places() -> np.ndarray:
+        """The dots that are shown: number, x and y."""
+        return np.array(
+            page.evaluate("""() => [...document.querySelectorAll("#map circle")].map(
+            (dot) => [Number(dot.dataset.i), Number(dot.getAttribute("cx")), Number(dot.getAttribute("cy"))])""")
+        )
+
+    def moved(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """By what factor the map has grown, and where its corner has gone."""
+        both = np.intersect1d(before[:, 0], after[:, 0]).astype(int)
+        old, new = (np.array([one[one[:, 0] == i][0, 1:] for i in both]) for one in (before, after))
+        factor = np.ptp(new, axis=0) / np.ptp(old, axis=0)
+        return factor, new.mean(axis=0) - factor * old.mean(axis=0)
+
+    start, scrolled = places(), page.evaluate("scrollY")
+    touch("touchStart", (x - 30, y), (x + 30, y))
+    for gap in range(33, 49, 3):
+        touch("touchMove", (x - gap, y), (x + gap, y))
+    touch("touchEnd")
+    closer = places()
+    factor, shift = moved(start, closer)
+    np.testing.assert_allclose(factor, 48 / 30, rtol=0.02)
+    np.testing.assert_allclose(factor * [150, 140] + shift, [150, 140], atol=1.5)  # what is between the fingers stays
+    touch("touchStart", (x - 30, y), (x + 30, y))
+    for step in range(3, 22, 3):
+        touch("touchMove", (x - 30 - step, y - step / 2), (x + 30 - step, y - step / 2))
+    touch("touchEnd")
+    factor, shift = moved(closer, places())
+    np.testing.assert_allclose(factor, 1, rtol=0.02)
+    np.testing.assert_allclose(shift, [-21, -10.5], atol=2)
+    assert page.evaluate("scrollY") == scrolled
+    assert page.evaluate("visualViewport.scale") == 1
+    page.get_by_role("button", name="Whole map").click()
+    expect(page.locator("#map .zoomed")).to_have_count(0)
+    touch("touchStart", (x, y))
+    for step in range(5, 105, 10):  # one finger moves the page
+        touch("touchMove", (x, y + step))
+    touch("touchEnd")
+    for _ in range(200):
+        if page.evaluate("scrollY") < scrolled - 20:
+            break
+        page.wait_for_timeout(20)
+    assert page.evaluate("scrollY") < scrolled - 20
+    context.close()
 
 
 def test_the_address_is_the_basket_and_back_goes_back(page, browser, server):
@@ -349,7 +433,7 @@ def test_a_server_that_is_gone_is_told_and_comes_back(page, server):
     page.goto("/")
     expect(page.locator("#next li").first).to_be_visible()
     page.route("**/api/**", lambda route: route.abort())
-    page.locator("#next li").first.get_by_role("button").click()
+    page.locator("#next li").last.get_by_role("button").click()  # a rare item, so that there are baskets to draw again
     for place in ("#next", "#whole", "#likely"):
         expect(page.locator(place)).to_contain_text("The server does not answer.")
     expect(page.locator("#said")).to_have_text("The server does not answer.")

@@ -14,6 +14,7 @@ from ndpp.answers.questions import (
     recommend,
     recommend_each,
     search,
+    sizes,
     why,
 )
 from ndpp.answers.records import Record
@@ -33,5 +34,6 @@ __all__ = [
     "recommend_each",
     "related",
     "search",
+    "sizes",
     "why",
 ]

@@ -118,6 +118,10 @@ class Prepared:
         """P(|S| = k)."""
         return np.asarray(self.law.size_distribution())
 
+    def sizes_with(self, item: int) -> FloatArray | None:
+        """Return P(|S| = k) of the baskets with an item."""
+        return np.asarray(self.law.sizes_with([item])[0])
+
     @once
     def index(self) -> LabelIndex:
         """The names of the catalogue, to search in."""

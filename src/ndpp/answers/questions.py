@@ -7,8 +7,7 @@ labels, with ``ids=True`` by ids.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,8 @@ from ndpp.answers.atlas import draw_map
 from ndpp.answers.mission import find_missions
 from ndpp.answers.prepared import MAPPED, MISSIONS, Prepared
 from ndpp.baskets import Baskets
-from ndpp.baskets.labels import many
 from ndpp.errors import InvalidInputError, ZeroProbabilityError
-from ndpp.inference import PerCategory, Ranking, Recommendation, Recommendations
+from ndpp.inference import Ranking, Recommendation, Recommendations
 from ndpp.inference.ranking import Rule
 from ndpp.inference.scores import scores_of_one, scores_or_nan
 
@@ -38,9 +36,8 @@ def recommend(
     """Return the best items for a basket; with ``why``, what each score owes to what.
 
     ``options`` are those of :func:`ndpp.recommend`: ``n``, ``candidates``, ``ranking``, ``damping``, ``support`` and ``per_category``;
-    ``exclude``, items that are never recommended; and ``category_of``, a dictionary with the category of each item. With it,
-    ``categories`` are the only ones to recommend from, and ``per_category`` may be the largest number of items from each. With
-    ``unknown="skip"``, items that are not in the catalogue are left out, and named in the answer as ``skipped``.
+    and ``exclude``, items that are never recommended. With ``unknown="skip"``, items that are not in the catalogue are left out, and
+    named in the answer as ``skipped``.
 
     Examples
     --------
@@ -67,10 +64,21 @@ def recommend_each(
     return Recommendations(answers, baskets.ids_or_numbers)
 
 
-def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINUATION, ids: bool = False) -> r.Why:
-    """Return what the score of one item for a basket owes to popularity, to the mission and to ties."""
-    own, kind = Prepared.of(model), Ranking(ranking)
-    given, chosen = own.ids(basket), own.ids([item], "item")
+def why(
+    model: Any,
+    basket: Any,
+    item: r.Item,
+    *,
+    ranking: str = Ranking.CONTINUATION,
+    ids: bool = False,
+    unknown: str = "error",
+) -> r.Explained:
+    """Return what the score of one item for a basket owes to popularity, to the mission and to ties.
+
+    ``unknown="skip"`` is as in :func:`recommend`, for items of the basket.
+    """
+    own, kind, skipped = Prepared.of(model), Ranking(ranking), _skipping(unknown)
+    given, chosen = own.ids(basket, skipped=skipped), own.ids([item], "item")
     if chosen[0] in given:
         raise InvalidInputError("is in the basket already; explain an item that is not", argument="item")
     scores = scores_of_one(own.law, given, whole=kind.is_whole)[chosen]
@@ -78,61 +86,25 @@ def why(model: Any, basket: Any, item: r.Item, *, ranking: str = Ranking.CONTINU
         raise ZeroProbabilityError(f"item {item!r} never occurs with this basket, so there is no score to explain")
     if kind is Ranking.LIFT:
         scores = scores / own.popularity[chosen]
-    return _reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)[0]
+    (reason,) = _reasons(own, given, Recommendation(chosen, scores), kind, ids=ids)
+    return r.Explained(**vars(reason), skipped=_distinct(skipped))
 
 
-LISTS = ("candidates", "exclude", "category_of", "categories", "per_category")
-"""Options that say which items may be recommended."""
-
-
-def _rule(own: Prepared, skipped: list[r.Item] | None, **options: Any) -> Rule:
+def _rule(
+    own: Prepared, skipped: list[r.Item] | None, *, candidates: Any = None, exclude: Any = (), **options: Any
+) -> Rule:
     """Return how items are ranked, and which may be listed."""
-    limits = {name: options.pop(name) for name in LISTS if name in options}
-    allowed, limit = allowed_items(own, skipped, **limits)
-    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, per_category=limit, **options)
+    allowed = allowed_items(own, candidates, exclude, skipped)
+    return Rule.of(own.law, candidates=allowed, popularity=own.popularity, **options)
 
 
-def allowed_items(
-    own: Prepared,
-    skipped: list[r.Item] | None = None,
-    *,
-    candidates: Any = None,
-    exclude: Any = (),
-    category_of: Mapping[r.Item, str] | None = None,
-    categories: Sequence[str] | None = None,
-    per_category: int | PerCategory | None = None,
-) -> tuple[IntArray | None, PerCategory | None]:
-    """Return the candidates of the chosen categories without the excluded items, None if all may come, and the limit per category."""
+def allowed_items(own: Prepared, candidates: Any, exclude: Any, skipped: list[r.Item] | None) -> IntArray | None:
+    """Return the candidates without the excluded items, None if all may come."""
     allowed = None if candidates is None else own.ids(candidates, "candidates", skipped)
     never = own.ids(exclude, "exclude", skipped)
     if len(never):
         allowed = np.setdiff1d(np.arange(own.law.n_items) if allowed is None else allowed, never)
-    limit, most = (per_category, None) if isinstance(per_category, PerCategory) else (None, per_category)
-    if (category_of is None) != (most is None and categories is None):
-        raise InvalidInputError("goes with per_category or categories, and they with it", argument="category_of")
-    if category_of is None:
-        return allowed, limit
-    category = [
-        category_of.get(name, category_of.get(a)) for a, name in enumerate(map(str, own.names(range(own.law.n_items))))
-    ]
-    known = sorted({name for name in category if name is not None})
-    allowed = np.arange(own.law.n_items) if allowed is None else allowed
-    without = [a for a in allowed.tolist() if category[a] is None]
-    if without:
-        raise InvalidInputError(
-            f"must have the category of every item that may be recommended; {many(len(without), 'item')} of the model have none, "
-            f"such as {own.names(without[:1])[0]!r}",
-            argument="category_of",
-            advice="Add them, or leave them out with {exclude}",
-        )
-    for name in categories or ():
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known[:8])}"
-            raise InvalidInputError(f"has no category {name!r}; {hint}", argument="category_of")
-    if categories is not None:
-        allowed = allowed[[category[a] in categories for a in allowed.tolist()]]
-    return allowed, limit if most is None else PerCategory(category, most)
+    return allowed
 
 
 def _skipping(unknown: str) -> list[r.Item] | None:
@@ -333,6 +305,24 @@ def describe(model: Any, *, n: int = 5, sizes: bool = True) -> r.Description:
         popular=tuple(map(r.Share, own.names(best), own.popularity[best].tolist())),
         missions=own.missions,
     )
+
+
+def sizes(model: Any, item: r.Item, *, ids: bool = False) -> r.Sizes:
+    """Return how many items the baskets with an item hold; for a mixture of hundreds of components this takes a while.
+
+    Examples
+    --------
+    >>> from ndpp.datasets import shelf_kernel
+    >>> np.round(sizes(shelf_kernel(), "tea").size_distribution[:5], 2).tolist()
+    [0.0, 0.1, 0.15, 0.32, 0.22]
+    """
+    own = Prepared.of(model)
+    (a,) = own.ids([item], "item").tolist()
+    if own.popularity[a] == 0:
+        raise ZeroProbabilityError(f"item {own.names([a])[0]!r} never occurs, so no basket contains it")
+    found = own.sizes_with(a)
+    law = None if found is None else tuple(found.tolist())
+    return r.Sizes(own.names([a], ids=ids)[0], _share(own.popularity[a]), law)
 
 
 def map_of(model: Any, *, n: int = MAPPED) -> r.Map:

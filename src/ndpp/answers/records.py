@@ -86,6 +86,14 @@ class Why(Scored):
 
 
 @dataclass(frozen=True, repr=False)
+class Explained(Why):
+    """Why one item that was asked about would be recommended."""
+
+    skipped: tuple[Item, ...] = ()
+    """Items of the question that are not in the catalogue and were left out."""
+
+
+@dataclass(frozen=True, repr=False)
 class Recommended(Record):
     """Items for a basket, best first."""
 
@@ -250,6 +258,21 @@ class Description(Record):
     """The most popular items."""
     missions: tuple[Mission, ...]
     """Missions of a mixture, largest first."""
+
+
+@dataclass(frozen=True, repr=False)
+class Sizes(Record):
+    """How many items the baskets with an item hold."""
+
+    item: Item
+    probability: float
+    """Share of baskets that contain it."""
+    size_distribution: tuple[float, ...] | None
+    """P(|S| = k) of these baskets for k = 0, 1, …; null where it is not known yet."""
+
+    def table(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return a row per size."""
+        return ["size", "probability"], list(enumerate(self.size_distribution or ()))
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,15 @@ class Source(NamedTuple):
         """The name to show."""
         return "standard input" if self.path == "-" else self.path
 
+    @property
+    def target(self) -> Any:
+        """The path, or what standard input holds."""
+        if self.path != "-":
+            return self.path
+        held: Any = io.BytesIO(sys.stdin.buffer.read())
+        held.name = self.name
+        return held
+
     def sibling(self, path: str) -> Source:
         """Return another file, to be read in the same way.
 
@@ -66,16 +75,12 @@ class Source(NamedTuple):
 
     def read(self, **options: Any) -> Baskets:
         """Return the baskets; ``options`` are those of ``Baskets.read``."""
-        target: Any = self.path
         how: dict[str, Any] = {**vars(self.reading), **options}
         format = how.pop("from_")
         if format is None and Path(self.path).suffix.lower() == ".json":
             raise InvalidInputError(f"{self.path!r} is JSON; baskets are read from text, CSV or Parquet (--from)")
-        if target == "-":
-            target = io.BytesIO(sys.stdin.buffer.read())
-            target.name = "standard input"
         try:
-            return Baskets.read(target, format=format, **how)
+            return Baskets.read(self.target, format=format, **how)
         except MissingColumnError as missing:
             if not self.may_differ or not set(Columns()) <= set(missing.there):
                 raise

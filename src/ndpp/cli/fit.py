@@ -21,10 +21,10 @@ from ndpp import answers
 from ndpp._atomic import WINDOWS, check_writable, one_writer, part_path
 from ndpp._show import Table, printable
 from ndpp.baskets import Baskets
+from ndpp.baskets.groups import read_groups
 from ndpp.cli import options as o
 from ndpp.cli.files import OTHER_FORMATS, Law, Source, check_output, require
 from ndpp.cli.guard import ALIASES, ARGUMENTS, Interrupted
-from ndpp.cli.lists import read_groups
 from ndpp.cli.output import Report, emit, working
 from ndpp.errors import TrainingInterruptedWarning, UnfinishedRunError
 from ndpp.laws.files import save
@@ -238,8 +238,9 @@ def _make_estimator(
 
 def _families(path: str, data: Baskets, *, ids: bool) -> list[int]:
     """Return the family of each item; items that the file does not name are alone in theirs."""
-    names, family = read_groups(path, "family", data, ids=ids, encoding=None)
-    return [int(g) if g >= 0 else len(names) + i for i, g in enumerate(family)]
+    named = read_groups(Source(path).target, "family", data.n_items, None if ids else data.labels)
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault(i if name is None else name, len(numbers)) for i, name in enumerate(named)]
 
 
 def _say(line: str) -> None:

@@ -11,13 +11,14 @@ import numpy as np
 from ndpp._types import IntArray
 from ndpp._validation import check_items
 from ndpp.answers.records import names_of
-from ndpp.baskets import Baskets
 from ndpp.baskets.files import format_of, read, read_lines, unquoted
+from ndpp.baskets.groups import read_groups
 from ndpp.baskets.labels import Rules, encode, many
 from ndpp.baskets.lines import Columns, Long, MissingColumnError
 from ndpp.cli.files import LEAVE_OUT, Law, Source, item_ids, require
-from ndpp.cli.options import Categories, Format, Limits, ReadingFor, Unknown
+from ndpp.cli.options import Categories, Limits
 from ndpp.errors import DataWarning, InvalidInputError, UnknownLabelError
+from ndpp.inference import PerCategory
 
 
 class Lists(NamedTuple):
@@ -38,7 +39,7 @@ class Lists(NamedTuple):
         return candidates, self._items(law, limits.exclude, limits.exclude_file)
 
     def allowed(self, law: Law, wanted: Categories) -> dict[str, Any]:
-        """Return which items may be recommended, as :func:`ndpp.answers.recommend` takes it: lists, categories, the limit for each."""
+        """Return which items may be recommended, as :func:`ndpp.answers.recommend` takes it: lists and a limit by category."""
         path, most, only = wanted.category_of, wanted.max_per_category, wanted.categories
         candidates, excluded = self.listed(law)
         lists: dict[str, Any] = {"candidates": candidates, "exclude": excluded}
@@ -48,12 +49,14 @@ class Lists(NamedTuple):
         )
         if path is None:
             return lists
-        names, category = read_groups(path, "category", law, ids=self.ids, encoding=self.encoding)
+        table = Source(path).target
+        category_of = read_groups(
+            table, "category", law.n_items, None if self.ids else law.labels, encoding=self.encoding
+        )
         chosen = [
-            name for word in only or () for name in ([word] if word in names else map(str.strip, word.split(",")))
+            name for word in only or () for name in ([word] if word in category_of else map(str.strip, word.split(",")))
         ]
-        category_of = {a: names[place] for a, place in enumerate(category.tolist()) if place >= 0}
-        return {**lists, "category_of": category_of, "categories": chosen or None, "per_category": most}
+        return {**lists, "per_category": PerCategory(category_of, most, chosen or None)}
 
     def narrowed(self, law: Law, given: IntArray) -> tuple[Law, dict[str, list[int] | None]]:
         """Return the model of baskets that hold only given items and allowed ones, and what decided it; no given item may be excluded."""
@@ -96,25 +99,3 @@ class Lists(NamedTuple):
             warnings.warn(text, DataWarning, stacklevel=1)
             found = found[known]
         return check_items(np.unique(found), law.n_items)
-
-
-def read_groups(
-    path: str, column: str, law: Law | Baskets, *, ids: bool, encoding: str | None
-) -> tuple[list[str], IntArray]:
-    """Return the names in a column of a table of items, and which of them each item has, −1 for items without any."""
-    format = None if format_of(path, None) != "text" else Format.csv
-    source = Source(path, ReadingFor(format, column, encoding=encoding, unknown=Unknown.skip))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the file may hold products that the model does not know
-        try:
-            found = source.read_for(law, ids=ids)
-        except MissingColumnError as error:
-            error.advice = f"The file needs the columns 'item' and '{column}'"
-            raise
-    group = np.full(law.n_items, -1)
-    group[found.indices] = np.repeat(np.arange(len(found)), found.sizes)
-    twice = np.flatnonzero(np.bincount(found.indices, minlength=law.n_items) > 1)
-    if len(twice):
-        (name,) = names_of(law, twice[:1], ids=ids)
-        raise InvalidInputError(f"{path}: item {name!r} has several {column[:-1]}ies; it can only have one")
-    return [str(name) for name in found.ids_or_numbers], group

@@ -125,6 +125,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted 
 Ids = Annotated[bool, typer.Option("--ids", help="Read and print ids (0, 1, 2, …) even if the model has labels.")]
 AsLabels = Annotated[bool | None, typer.Option("--labels/--ids", help=_NUMBERS)]
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Encoding of the file; default: UTF-8.")]
+CategoryOf = Annotated[str | None, file("Table of categories, with the columns item and category.")]
 UnknownItems = Annotated[Unknown, typer.Option("--unknown", metavar="error|skip", help=_UNKNOWN)]
 
 
@@ -160,7 +161,7 @@ class Limits:
 class Categories:
     """How many items of a category may be recommended, and from which categories."""
 
-    category_of: Annotated[str | None, file("Table of categories, with the columns item and category.")] = None
+    category_of: CategoryOf = None
     max_per_category: Annotated[int | None, number("Most items of a category per basket.", least=1)] = None
     categories: Annotated[list[str] | None, typer.Option(metavar="NAMES", help=_CATEGORIES)] = None
 

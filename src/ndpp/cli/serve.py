@@ -51,6 +51,7 @@ def serve(
     ] = None,
     workers: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Processes.")] = 1,
     seconds: Annotated[float, typer.Option(metavar="S", min=0.1, help="Most seconds of work for one request.")] = 10.0,
+    category_of: o.CategoryOf = None,
 ) -> None:
     """Serve a model: a page to explore it, and an HTTP service to use it.
 
@@ -60,6 +61,7 @@ def serve(
     \b
     Examples:
       ndpp serve model.safetensors
+      ndpp serve model.safetensors --category-of categories.csv
       ndpp serve model.safetensors --host 0.0.0.0 --token-file token.txt --workers 4
     """
     try:
@@ -68,7 +70,8 @@ def serve(
         raise MissingExtraError(missing.name or "fastapi", "serve", "`ndpp serve`") from None
     if host not in LOOPBACK and token_file is None:
         raise InvalidInputError(f"anyone who reaches {host!r} could ask this server; name a token with --token-file")
-    settings = Settings(str(model), host, port, None if token_file is None else str(token_file), workers, seconds)
+    token = None if token_file is None else str(token_file)
+    settings = Settings(str(model), host, port, token, workers, seconds, category_of)
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends by itself, and says nothing that is not JSON
     try:

@@ -123,7 +123,8 @@ class Rule(NamedTuple):
         if ranking is Ranking.LIFT:
             shown = unit
             allowed = allowed & (p >= (SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support))
-        return cls(law, ranking, n, allowed, unit, shown, per_category and per_category.limit(law, allowed))
+        allowed, limit = (allowed, None) if per_category is None else per_category.limit(law, allowed)
+        return cls(law, ranking, n, allowed, unit, shown, limit)
 
     def best_for(self, basket: IntArray) -> Recommendation:
         """Return the best items for one basket."""
@@ -199,7 +200,7 @@ def recommend(
         What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
         :class:`~ndpp.errors.DataWarning`.
     per_category : PerCategory, optional
-        Recommend at most so many items of each category.
+        Recommend at most so many items of each category, or only items of some categories.
 
     Examples
     --------

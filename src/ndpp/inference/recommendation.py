@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -51,11 +52,13 @@ class Recommendations(Shown, list[R | None]):
 
 
 class PerCategory(NamedTuple):
-    """At most ``most`` recommendations from each category: the ranked list, without what exceeds the limit of its category.
+    """Recommendations by category: at most ``most`` from each, only from those named in ``only``, or both.
+
+    The ranked list is left as it is, without what exceeds the limit of its category. What is in the basket does not count.
 
     ``category_of`` is a mapping from labels to categories, a pandas Series with labels as its index, or an array or list with the category
-    of item 0, 1, …. Labels that the model does not know are ignored; an item that may be recommended must have a category. What is in the
-    basket does not count.
+    of item 0, 1, …, None for items without one. Labels that the model does not know are ignored; an item that may be recommended must have
+    a category.
 
     Examples
     --------
@@ -64,20 +67,22 @@ class PerCategory(NamedTuple):
     >>> recommend(kernel, [], n=3, per_category=PerCategory(["dairy", "dairy", "dairy", "bread"], 2)).items
     array([0, 1, 3])
     >>> shelf = LowRankKernel(kernel.X, kernel.W, labels=["milk", "cream", "rye", "tea"])
-    >>> recommend(shelf, [], n=3, per_category=PerCategory({"milk": 1, "cream": 1, "tea": 2, "rye": 3}, 1)).labels
-    ('milk', 'rye', 'tea')
+    >>> category_of = {"milk": "dairy", "cream": "dairy", "tea": "drinks", "rye": "bread"}
+    >>> recommend(shelf, [], per_category=PerCategory(category_of, 1, only=["dairy", "drinks"])).labels
+    ('milk', 'tea')
     """
 
     category_of: Mapping[Any, Hashable] | Sequence[Hashable] | Any
-    most: int
+    most: int | None = None
+    only: Collection[Hashable] | None = None
 
-    def limit(self, law: Law, allowed: BoolArray) -> Callable[[FloatArray], None]:
-        """Return what sets scores to zero that exceed the limit; of equal ones, the smaller id counts first.
+    def limit(self, law: Law, allowed: BoolArray) -> tuple[BoolArray, Callable[[FloatArray], None] | None]:
+        """Return the ``allowed`` items of the wanted categories, and what sets scores to zero that exceed the limit, if there is one.
 
-        All ``allowed`` items must have a category.
+        Of equal scores, the smaller id counts first. All ``allowed`` items must have a category.
         """
         names, known = by_name(self.category_of, law.labels, law.n_items, "category_of")
-        without = np.flatnonzero(allowed & ~known)
+        without = np.flatnonzero(allowed & ~(known & np.array([name is not None for name in names], bool)))
         if len(without):
             such = int(without[0]) if law.labels is None else law.labels[without[0]]
             raise InvalidInputError(
@@ -87,6 +92,11 @@ class PerCategory(NamedTuple):
             )
         numbers: dict[Hashable, int] = {}
         codes = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+        if self.only is not None:
+            wanted = [numbers[name] if name in numbers else self._refuse(name, numbers) for name in self.only]
+            allowed = allowed & np.isin(codes, wanted)
+        if self.most is None:
+            return allowed, None
         counts = np.bincount(codes)
         place = np.arange(law.n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
         exceeds = place >= check_count(self.most, "most", least=1)
@@ -94,4 +104,11 @@ class PerCategory(NamedTuple):
         def apply(scores: FloatArray) -> None:
             scores[np.lexsort((-scores, codes))[exceeds]] = 0.0
 
-        return apply
+        return allowed, apply
+
+    def _refuse(self, name: Hashable, there: Iterable[Hashable]) -> NoReturn:
+        """Raise an error about a category that no item has."""
+        words = sorted(str(other) for other in there if other is not None)
+        close = get_close_matches(str(name), words, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(words[:8])}"
+        raise InvalidInputError(f"has no category {name!r}; {hint}", argument="category_of")

@@ -293,6 +293,9 @@ class FamilyMixture(SharedTies):
         """The family of each item."""
         return self.patterns.families
 
+    def _places(self, ids: IntArray) -> IntArray:
+        return ids
+
     def touched_rows(self, baskets: Baskets) -> tuple[Baskets, FloatArray]:
         """Return the families that baskets touch, and P_c(J_g ⊆ S_g | g ∈ A) of their items."""
         touched, out = self.patterns.touched(baskets), np.zeros((len(baskets), len(self.odds)))

@@ -77,6 +77,14 @@ class Law(ABC):
         """P_c(|S| = k), shape (C, largest size + 1)."""
 
     @abstractmethod
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        """Return P(a ∈ S, |S| = k) of each of these items a, ascending, for k = 0, 1, … as far as it matters."""
+
+    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return lower and upper bounds of ``mean_covariances([item], others)`` if these take far less time, None if not."""
+        return None
+
+    @abstractmethod
     def _log_whole(self, baskets: Baskets) -> FloatArray:
         """Return the log weight of each set in each component, shape (len(baskets), C)."""
 
@@ -229,6 +237,18 @@ class Law(ABC):
     def size_distribution(self) -> FloatArray:
         """Return P(|S| = k) for k = 0, 1, … up to the largest size."""
         return (self.weights @ self._sizes)[: self.max_size + 1]
+
+    def sizes_with(self, items: Items) -> FloatArray:
+        """Return P(|S| = k | a ∈ S) of each of these items a, a row for each, for k = 0, 1, …; 0 for items that never occur.
+
+        For a mixture of C components O(C (n r² + K r³)) in all, where sizes vary by K, and little more for all items than for one.
+        """
+        ids = check_items(items, self)
+        order = np.argsort(ids, kind="stable")
+        joint = self._joint_sizes(ids[order])
+        total, out = joint.sum(axis=1, keepdims=True), np.zeros_like(joint)
+        out[order] = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
+        return out
 
     def check_size(self, size: int, *, given: Items = ()) -> int:
         """Return ``size`` if some set of that size contains the given items; raise a clear error otherwise."""

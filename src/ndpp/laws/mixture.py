@@ -151,6 +151,13 @@ class Mixture(Law):
             row[: len(distribution)] = distribution
         return out
 
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        parts = [weight * kernel._joint_sizes(ids) for weight, kernel in zip(self.weights, self.components)]
+        out = np.zeros((len(ids), max(part.shape[1] for part in parts)))
+        for part in parts:
+            out[:, : part.shape[1]] += part
+        return out
+
     def _log_sizes(self, size: int) -> FloatArray:
         chances = self._sizes[:, size] if size < self._sizes.shape[1] else np.zeros(len(self.weights))
         if self.weights @ chances > RARE_SIZE:

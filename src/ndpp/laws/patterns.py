@@ -218,21 +218,31 @@ class FamilyGroups(NamedTuple):
         counts = np.where(light, N_TERMS - np.argmin(no_term[:, N_TERMS - 1 :: -1], axis=1), 0)
         return Series(logs[light, :N_TERMS].sum(axis=0), np.where(no_term, 0.0, terms)[:, :N_TERMS], counts)
 
+    @property
+    def n_items(self) -> int:
+        """The number of items of the catalogue."""
+        return len(self.patterns.odds)
+
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
         """Return Σ_z w P_z(i ∈ S) of all items of the catalogue."""
-        patterns, total = self.patterns, np.zeros(len(self.patterns.odds))
-        item, column = np.nonzero(patterns.odds)
-        family, r = patterns.families[item], self.rho * patterns.odds[item, column]
-        state = patterns.slots[family, column]
-        for start in range(0, len(z), CHUNK):
-            part = slice(start, start + CHUNK)
-            logs, rest = self.weights(z[part])
-            forms = np.stack([complex_forms(self.rows, M) for M in inner[part]], axis=1)
-            odds = np.multiply.outer(r, z[part])
-            mass = self.state_odds[state, None] * np.exp(self._log_products(z[part])[state] - logs[family])
-            chances = mass * odds / (1 + odds) * (1 + forms * rest)[family]
-            np.add.at(total, item, (chances @ weights[part]).real)
-        return total
+        items = np.arange(self.n_items)
+        parts = (slice(start, start + CHUNK) for start in range(0, len(z), CHUNK))
+        return np.asarray(sum((self.chances(z[part], inner[part], items) @ weights[part]).real for part in parts))
+
+    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
+        """Return P_z(i ∈ S) of some items of the catalogue."""
+        patterns, out = self.patterns, np.zeros((len(items), len(z)), complex)
+        families, at = np.unique(patterns.families[items], return_inverse=True)
+        groups = self.take(families)
+        logs, rest = groups.weights(z)
+        rows = groups.rows.astype(inner.real.dtype)
+        ties = 1 + np.stack([complex_forms(rows, M) for M in inner], axis=1) * rest
+        row, column = np.nonzero(patterns.odds[items])
+        state = patterns.slots[patterns.families[items[row]], column]
+        odds = np.multiply.outer(self.rho * patterns.odds[items[row], column], z)
+        mass = self.state_odds[state, None] * np.exp(self._log_products(z)[state] - logs[at[row]])
+        np.add.at(out, row, mass * odds / (1 + odds) * ties[at[row]])
+        return out
 
 
 def _numbers(values: Any, name: str, n_families: int) -> IntArray:

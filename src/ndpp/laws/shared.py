@@ -26,6 +26,9 @@ from ndpp.linalg.tilts import solve_tilts
 KEPT = "marginals", "log_touched", "rounding", "size_moments"
 """N_c, log Z_c and its rounding error of the rows that sets touch, and the moments of sizes: what a file may keep."""
 
+NEGLIGIBLE = 1e-9
+"""Components of a smaller posterior given an item do not count for the sizes of its sets; those that are left out have C times as much."""
+
 
 class Components(Sequence[Any]):
     """The components of a mixture with shared ties as distributions of their own; each is built when it is requested."""
@@ -53,6 +56,7 @@ class SharedTies(Mixture):
     """What samplers have prepared of the components."""
     _kept: Mapping[str, FloatArray] = {}
     """What was computed before, by the names of ``KEPT``."""
+    _last_sides: tuple[int, FloatArray] = (-1, np.empty(0))
 
     @property
     def format_version(self) -> int:
@@ -81,7 +85,7 @@ class SharedTies(Mixture):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_drawers"}
+        return {name: value for name, value in vars(self).items() if name not in ("_drawers", "_last_sides")}
 
     @property
     def components(self) -> Components:
@@ -197,19 +201,50 @@ class SharedTies(Mixture):
     def mean_covariances(self, first: IntArray, second: IntArray) -> FloatArray:
         """Return Σ_c w_c Cov_c(a ∈ S, b ∈ S) for two lists of items that can occur, a ≠ b: what ties add to the missions."""
         self.touched.check_precision(factor=10.0)
+        if len(first) == 1:  # all components at once
+            return self._covariances_with(int(first[0]), second)[None]
         at = [items if self.row_of is None else self.row_of[items] for items in (first, second)]
         (q, other), out = (self.base.q_rows(rows) for rows in at), np.zeros((len(first), len(second)))
-        if len(first) == 1:  # all components at once
-            N, slopes = self.touched._state.N, self.slope_table
-            forms = other @ (q[0] @ N).T
-            forms *= other @ (N @ q[0]).T
-            forms *= slopes[second]
-            return np.asarray(-(forms @ (self.weights * slopes[first[0]]))[None])
         for c, (weight, N) in enumerate(zip(self.weights, self.touched._state.N)):
             mass, rest = self.masses([c])[0], 1 / (1 + self.touched.tilted_odds(0.0, [c])[0])
             sides = (mass[items] * rest[rows] ** 2 for items, rows in zip((first, second), at))
             out -= np.multiply.outer(*sides) * weight * ((q @ N) @ other.T) * ((q @ N.T) @ other.T)
         return out
+
+    def _covariances_with(self, item: int, others: IntArray) -> FloatArray:
+        rows, at = (others, None) if self.row_of is None else np.unique(self.row_of[others], return_inverse=True)
+        x, (left, right), slopes = self.base.q_rows(rows), self._sides(item), self.slope_table
+        forms = x @ left.T
+        forms *= x @ right.T
+        forms = forms if at is None else forms[at]
+        forms *= slopes[others]
+        return np.asarray(-(forms @ (self.weights * slopes[item])))
+
+    def _sides(self, item: int) -> FloatArray:
+        """Return N_cᵀ x_a and N_c x_a of an item a, shape (2, C, r); those of the last one are kept."""
+        last = self._last_sides  # another thread may replace it
+        if last[0] != item:
+            row = item if self.row_of is None else self.row_of[item]
+            q, N = self.base.q_rows(np.array([row]))[0], self.touched._state.N
+            last = self._last_sides = item, np.stack([q @ N, N @ q])
+        return last[1]
+
+    def covariance_bounds(self, item: int, others: IntArray) -> tuple[FloatArray, FloatArray] | None:
+        """Return bounds of :meth:`mean_covariances` that take far less time, None where there are none.
+
+        The sum over c of d_c (x_bᵀ l_c)(x_bᵀ r_c) is that with the means of l and r, up to the distances of l_c and r_c from them.
+        """
+        if self.row_of is not None:
+            return None
+        x, sides, slopes = self.base.q_rows(others), self._sides(item), self.slope_table
+        d = self.weights * slopes[item]
+        mean = d @ sides / (d.sum() or 1.0)
+        (left, right), (far_left, far_right) = mean @ x.T, np.linalg.norm(sides - mean[:, None], axis=2)
+        factors = d * np.stack([np.ones(len(d)), far_right, far_left, far_left * far_right])
+        total, *errors = (slopes @ factors.T)[others].T
+        norm = np.linalg.norm(x, axis=1)
+        error = norm * (np.abs(left) * errors[0] + np.abs(right) * errors[1] + norm * errors[2])
+        return -left * right * total - error, -left * right * total + error
 
     # -- sizes -----------------------------------------------------------------------------------------------------------------
 
@@ -278,6 +313,22 @@ class SharedTies(Mixture):
         for c, most in enumerate(self.largest):
             out[c, : most + 1] = self._tilted(c, 0.0, kept).law.distribution()
         return out
+
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        """Of each item, components of negligible posterior are left out."""
+        inside = self.weights[:, None] * self.component_inclusions()[:, ids]
+        counted, kept = inside > NEGLIGIBLE * inside.sum(axis=0), dict[bytes, AnyArray]()
+        out = np.zeros((len(ids), 1))
+        for c in np.flatnonzero(counted.any(axis=1)).tolist():
+            which = np.flatnonzero(counted[c])
+            low, found = self._tilted(c, 0.0, kept).law.joint(self._places(ids[which]))
+            out = np.pad(out, ((0, 0), (0, max(0, low + found.shape[1] - out.shape[1]))))
+            out[which, low : low + found.shape[1]] += self.weights[c] * found
+        return out
+
+    def _places(self, ids: IntArray) -> IntArray:
+        """Return the places of items in what :meth:`_tilted` calls items: rows of the support."""
+        return ids if self.row_of is None else self.row_of[ids]
 
     def _log_whole_of(self, ids: IntArray) -> FloatArray:
         return Law._log_whole_of(self, ids)  # all components at once, and not one by one

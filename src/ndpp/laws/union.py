@@ -232,6 +232,13 @@ class WeighedSets(ItemRows):
             return self.free_law().law[None]
         return self._size_law().distribution()[None]
 
+    def _joint_sizes(self, ids: IntArray) -> FloatArray:
+        possible = self.can_occur(ids)
+        low, found = self._size_law().joint(self.rows_of(ids[possible]))
+        out = np.zeros((len(ids), low + found.shape[1]))
+        out[possible, low:] = found
+        return out
+
     def _log_elementary(self, size: int, tied: IntArray) -> tuple[float, float]:
         """Return log Σ det L_S over the sets of ``size`` items that contain ``tied``, items with δ = 0, and its relative error."""
         if len(tied):

@@ -38,6 +38,8 @@ LEFT_OUT = 1e-17
 """Terms of light items below this part of the first one are left out."""
 MAX_MISSED = 1e-17
 """Maximum probability of all sizes outside the window."""
+JOINT_ERROR = 1e-6
+"""The same where an item and a size are asked for together; what takes so long serves charts."""
 THETAS, MAX_THETA = np.array([0.5, 0.65, 0.8, 1.0]), 1.5
 """log z of the Chernoff bound, relative to the best one for a normal distribution; and the largest, where the series still converge."""
 LOG_RADIUS = 1e-3
@@ -61,15 +63,19 @@ class Series(NamedTuple):
 class Groups(Protocol):
     """Some groups, with rows v (n, r): ``values`` are log f(z), up to multiples of 2πi, and u(z), each of shape (n, m).
 
-    ``inclusions`` are Σ_z w P_z(i ∈ S) of the items of all groups, from M(z) = M (I + Σ_g u_g(z) v_g v_gᵀ M)⁻¹.
+    ``inclusions`` are Σ_z w P_z(i ∈ S) of the ``n_items`` items of all groups, from M(z) = M (I + Σ_g u_g(z) v_g v_gᵀ M)⁻¹, and
+    ``chances`` are P_z(i ∈ S) of some of them, shape (items, m).
     """
 
     @property
     def rows(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def n_items(self) -> int: ...  # noqa: D102
     def take(self, which: IntArray) -> Self: ...  # noqa: D102
     def series(self) -> Series: ...  # noqa: D102
     def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]: ...  # noqa: D102
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray: ...  # noqa: D102
+    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray: ...  # noqa: D102
 
 
 class Coins(NamedTuple):
@@ -80,6 +86,11 @@ class Coins(NamedTuple):
 
     p: FloatArray
     rows: FloatArray
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return len(self.p)
 
     def take(self, which: IntArray) -> Coins:
         """Return some of the items."""
@@ -106,9 +117,7 @@ class Coins(NamedTuple):
         """Return Σ_z w P_z(i ∈ S). For light items, the sums over z come first."""
         out, k, series = np.empty(len(self.p)), np.arange(N_TERMS), self.series()
         heavy = np.flatnonzero(series.counts == 0)
-        f = 1 + np.multiply.outer(self.p[heavy], z - 1)
-        forms = np.stack([complex_forms(self.rows[heavy], M) for M in inner], axis=1)
-        out[heavy] = (((self.p[heavy, None] + forms / f) / f) @ (weights * z)).real
+        out[heavy] = (self.chances(z, inner, heavy) @ weights).real
         powers = weights * z ** (k + 1)[:, None]
         flat = inner.reshape(len(z), inner.shape[1] ** 2)
         sums = (powers.real @ flat.real - powers.imag @ flat.imag).reshape(N_TERMS, *inner.shape[1:])
@@ -119,6 +128,12 @@ class Coins(NamedTuple):
             found[:count] += (j + 1) * terms[:count, j] / (1 - p[:count]) * quadratic_forms(rows[:count], sums[j])
         out[order] = found
         return out
+
+    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
+        """Return P_z(i ∈ S) of some items."""
+        p, rows = self.p[items, None], self.rows[items].astype(inner.real.dtype)
+        f = 1 + p * (z - 1)
+        return np.asarray(z * (p + np.stack([complex_forms(rows, M) for M in inner], axis=1) / f) / f)
 
 
 class SizeLaw(NamedTuple):
@@ -172,12 +187,12 @@ class SizeLaw(NamedTuple):
         below, at, above = self.log_mean(np.exp([-STEP, 0.0, STEP])).real.tolist()
         return (above - below) / (2 * STEP), (above + below - 2 * at) / STEP**2
 
-    def window(self) -> tuple[int, int]:
-        """Return the first size and an even number of sizes outside of which there is less than ``MAX_MISSED``.
+    def window(self, missed: float = MAX_MISSED) -> tuple[int, int]:
+        """Return the first size and an even number of sizes outside of which there is less than ``missed``.
 
         P(|S| ≥ b) ≤ z^(−b) E z^|S| for every z ≥ 1, and P(|S| ≤ a) ≤ z^(−a) E z^|S| for every z ≤ 1.
         """
-        room, variance = np.log(2 / MAX_MISSED), self.mean_and_variance()[1]
+        room, variance = np.log(2 / missed), self.mean_and_variance()[1]
         theta = THETAS * min(MAX_THETA, float(np.sqrt(2 * room / max(variance, 1e-3))))
         upper, lower = np.split(self.log_mean(np.exp(np.concatenate([theta, -theta]))).real, 2)
         if not np.isfinite([*upper, *lower]).all():
@@ -205,8 +220,35 @@ class SizeLaw(NamedTuple):
         log_weights = logs + sum(NUMPY.log_det(system)) - size * np.log(z)
         weights = np.exp(log_weights - log_weights.real.max())
         weights /= weights.real.sum()
-        inner = np.linalg.solve(system.swapaxes(1, 2), self.marginal.T).swapaxes(1, 2)
+        inner = self._inner(system)
         return np.concatenate([groups.inclusions(z, weights, inner) for groups in self.blocks()])
+
+    def _inner(self, system: AnyArray) -> AnyArray:
+        """Return M(z) from :meth:`_factors`."""
+        return np.linalg.solve(system.swapaxes(1, 2), self.marginal.T).swapaxes(1, 2)
+
+    def joint(self, items: IntArray) -> tuple[int, FloatArray]:
+        """Return the first size k of a window, and P(i ∈ S, |S| = k) of some items for the sizes from it on; items are ascending.
+
+        It is the coefficient of z^k in E z^|S| P_z(i ∈ S), up to about ``JOINT_ERROR``: points z where the mean is small do not matter, and
+        single precision suffices for the rest.
+        """
+        low, count = self.window(JOINT_ERROR)
+        z = nodes(float(np.exp(LOG_RADIUS)), count)
+        logs, system = self._factors(z)
+        means = np.exp(logs + sum(NUMPY.log_det(system)))
+        large = np.abs(means) > 0.1 * JOINT_ERROR
+        z, means, inner = z[large], means[large], self._inner(system[large]).astype(np.complex64)
+        sizes = np.arange(low, min(low + count, self.most + 1))
+        coefficients = means[:, None] * z[:, None] ** -sizes.astype(float) * 2 / count
+        out, start = np.empty((len(items), len(sizes))), 0
+        for groups in self.blocks():
+            look()
+            first, last = np.searchsorted(items, [start, start + groups.n_items])
+            chances = groups.chances(z, inner, items[first:last] - start)
+            out[first:last] = (chances @ coefficients).real.clip(0.0)
+            start += groups.n_items
+        return low, out
 
 
 class Tilted(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 import ndpp
 from ndpp import answers
 from ndpp.answers import Record, records
-from ndpp.answers.questions import LISTS, allowed_items
+from ndpp.answers.questions import allowed_items
 from ndpp.errors import InvalidInputError
 from ndpp.serve import pages, problems
 from ndpp.serve import schemas as s
@@ -48,6 +48,7 @@ api = APIRouter(prefix="/api", responses=problems.RESPONSES)
 def create_app(
     path: str | Path,
     *,
+    category_of: str | Path | None = None,
     token: str | None = None,
     host: str = "127.0.0.1",
     limits: Limits | None = None,
@@ -60,6 +61,8 @@ def create_app(
     ----------
     path : path
         The model. If the file is replaced, the new version is served from the next request on.
+    category_of : path, optional
+        A table with the columns item and category, for requests that limit recommendations by category; read with the model.
     token : str, optional
         If given, every request but those for the health of the server must carry it.
     host : str
@@ -71,7 +74,8 @@ def create_app(
     refused : callable, optional
         Called with the error if there is no model because the file cannot be loaded. By default the server waits for a better file.
     """
-    counted, holder, loads = Metrics(), Holder(Path(path)), count()
+    table = None if category_of is None else Path(category_of)
+    counted, holder, loads = Metrics(), Holder(Path(path), table), count()
 
     def changed(error: Exception | None) -> None:
         if next(loads):  # the first is no reload
@@ -152,28 +156,45 @@ async def atlas(request: Request) -> Response:
     return await ask(request, lambda model: answers.map_of(model), slow=True)
 
 
-@api.get("/related", response_model=records.Related, summary="Complements and substitutes")
-async def related(
-    request: Request,
+def named_item(
     item: Annotated[str | None, Query(min_length=1, max_length=LABEL_LENGTH, description="A label.")] = None,
     id: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="An id, instead of a label.")] = None,
-    n: Number = 10,
-    ids: Flag = False,
-) -> Response:
-    """Items that go with an item, and items of the same missions that are taken instead of it, strongest first."""
-    named: s.Item | None = item if id is None else id
-    if named is None or (item is not None and id is not None):
+) -> s.Item:
+    """Return the one item that a query names."""
+    if (item is None) == (id is None):
         raise InvalidInputError("name one item, by item=LABEL or by id=NUMBER")
+    return id if item is None else item  # type: ignore[return-value]
+
+
+Named = Annotated[s.Item, Depends(named_item)]
+
+
+@api.get("/related", response_model=records.Related, summary="Complements and substitutes")
+async def related(request: Request, named: Named, n: Number = 10, ids: Flag = False) -> Response:
+    """Items that go with an item, and items of the same missions that are taken instead of it, strongest first."""
     return await ask(request, lambda model: answers.related(model, named, n=n, ids=ids))
+
+
+@api.get("/sizes", response_model=records.Sizes, summary="Sizes of the baskets with an item")
+async def sizes(request: Request, named: Named, ids: Flag = False) -> Response:
+    """How many items the baskets with an item hold. For a mixture this is null for some minutes after the model was loaded."""
+    return await ask(request, lambda model: answers.sizes(model, named, ids=ids), slow=True)
 
 
 @api.post("/recommend", response_model=records.Recommended, summary="What goes with a basket")
 async def recommend(request: Request, question: s.RecommendAsk) -> Response:
     """The best items for a basket."""
-    return await ask(request, lambda model: answers.recommend(model, **vars(question)))
+    return await ask(request, lambda model: answers.recommend(model, **_options(model, question)))
 
 
-@api.post("/why", response_model=records.Why, summary="Why this item")
+def _options(model: Served, question: s.RecommendAsk | s.BatchAsk) -> dict[str, Any]:
+    """Return what is asked, with categories as one limit."""
+    asked = dict(vars(question))
+    limit = model.limit(*(asked.pop(name) for name in ("category_of", "per_category", "categories")))
+    return {**asked, "per_category": limit}
+
+
+@api.post("/why", response_model=records.Explained, summary="Why this item")
 async def why(request: Request, question: s.WhyAsk) -> Response:
     """What the score of an item owes to popularity, to the mission and to ties."""
     return await ask(request, lambda model: answers.why(model, **vars(question)))
@@ -230,14 +251,15 @@ def _resolved(model: Served, ask: s.BatchAsk) -> tuple[s.BatchAsk, list[s.Item]]
     Raise where a label is unknown and may not be skipped.
     """
     skipped: list[s.Item] = []
+    unknown = skipped if ask.unknown == "skip" else None
+    lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
     if ask.task == "complete":  # whose items cannot be put back where others are excluded
-        lists: dict[str, Any] = {name: getattr(ask, name) for name in ("candidates", "exclude")}
-        for name, items in lists.items():
-            lists[name] = items and model.ids(items, name, skipped if ask.unknown == "skip" else None).tolist()
-    else:
-        limits = {name: getattr(ask, name) for name in LISTS}
-        allowed, limit = allowed_items(model, skipped if ask.unknown == "skip" else None, **limits)
-        lists = {"candidates": allowed, "exclude": [], "category_of": None, "categories": None, "per_category": limit}
+        lists = {name: items and model.ids(items, name, unknown).tolist() for name, items in lists.items()}
+    elif ask.task == "recommend":
+        limit = _options(model, ask)["per_category"]
+        lists = {"candidates": allowed_items(model, **lists, skipped=unknown), "exclude": [], "per_category": limit}
+        if limit is not None:  # what is wrong with it is told at once, not for each basket
+            _of_batch(model, ask.model_copy(update=lists), [], 0)
     seed = secrets.randbelow(2**32) if ask.seed is None else ask.seed
     return ask.model_copy(update={**lists, "seed": seed}), skipped
 

@@ -8,21 +8,28 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import ndpp
 from ndpp._stop import stopping
 from ndpp._types import FloatArray
+from ndpp._validation import by_name
 from ndpp.answers import Prepared, recommend
-from ndpp.errors import NDPPError
+from ndpp.baskets.groups import read_groups
+from ndpp.errors import InvalidInputError, NDPPError
+from ndpp.inference import PerCategory
 from ndpp.laws.files import load_header
 from ndpp.laws.header import INDEX
 from ndpp.serve.operations import event
 
 SIZED_AT_ONCE = 64
 """Components of a mixture up to which its size distribution is awaited."""
+SIZED_ITEMS = 10_000
+"""Most items of a mixture for which the sizes of the baskets that contain them are computed, the most popular ones."""
 WARM_SECONDS = 5.0
 """How long a model may take to warm up; what is slower than that is compiled and prepared when it is asked for."""
 WATCH_SECONDS = 0.25
@@ -40,14 +47,17 @@ class Served(Prepared):
 
     sizes: FloatArray | None = None
 
-    def __init__(self, law: Any, name: str, checksum: str = "") -> None:
+    def __init__(
+        self, law: Any, name: str, checksum: str = "", category_of: Sequence[str | None] | None = None
+    ) -> None:
         super().__init__(law)
-        self.name, self.checksum = name, checksum
+        self.name, self.checksum, self.category_of = name, checksum, category_of
+        self._sized: dict[int, FloatArray] = {}
         self._warm(int(self.index.popular[0]))
         recommend(self, [])  # prepares the ranking
         if len(law.weights) <= SIZED_AT_ONCE:
             self.sizes = law.size_distribution()
-        else:
+        if len(law.weights) > 1:
             threading.Thread(target=self._prepare_rest, name="ndpp-prepare", daemon=True).start()
 
     def _warm(self, item: int) -> None:
@@ -64,18 +74,47 @@ class Served(Prepared):
                 self.draw(1, 0, given=[item], size=size)
 
     def _prepare_rest(self) -> None:
-        """Prepare hundreds of components, and compute their size distribution, which takes a minute; until then ``sizes`` is None."""
+        """Compute what takes minutes for hundreds of components: draws from them, their sizes, and those of baskets with each item.
+
+        Until then ``sizes`` is None, and :meth:`sizes_with` returns None.
+        """
         try:
-            self.prepare_components()
-            self.sizes = self.law.size_distribution()
-        except NDPPError as error:  # the rest of the model can be served
+            if self.sizes is None:
+                self.prepare_components()
+                self.sizes = self.law.size_distribution()
+            items = np.sort(self.index.popular[:SIZED_ITEMS])
+            self._sized = dict(zip(items.tolist(), self.law.sizes_with(items).astype(np.float32)))
+        except (NDPPError, np.linalg.LinAlgError) as error:  # the rest of the model can be served
             event("no size distribution", level=logging.ERROR, reason=str(error))
 
+    def sizes_with(self, item: int) -> FloatArray | None:
+        """Return P(|S| = k) of the baskets with an item; of a mixture if it is among the most popular items, once it is known."""
+        return self._sized.get(item) if len(self.law.weights) > 1 else super().sizes_with(item)
+
+    def limit(
+        self, category_of: Mapping[str, str] | None, most: int | None, only: list[str] | None
+    ) -> PerCategory | None:
+        """Return the limit by category that a request asks for: by its own table or, without one, by that of the server."""
+        if most is None and only is None:
+            if category_of is not None:
+                raise InvalidInputError("goes with per_category or categories", argument="category_of")
+            return None
+        if category_of is not None:
+            return PerCategory(by_name(category_of, self.law.labels, self.law.n_items, "category_of")[0], most, only)
+        if self.category_of is None:
+            raise InvalidInputError(
+                "needs a table of categories, and this server has none. Start it with `ndpp serve --category-of FILE`, "
+                "or send the category of each item as category_of",
+                argument="categories" if most is None else "per_category",
+            )
+        return PerCategory(self.category_of, most, only)
+
     @classmethod
-    def load(cls, path: Path) -> Served:
-        """Read a model file."""
+    def load(cls, path: Path, table: Path | None = None) -> Served:
+        """Read a model file, and a table of categories."""
         law = ndpp.load(path)
-        return cls(law, path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}")
+        category_of = None if table is None else read_groups(table, "category", law.n_items, law.labels)
+        return cls(law, path.stem if path.is_file() else path.name, f"{load_header(path).crc32:08x}", category_of)
 
 
 class NotReadyError(Exception):
@@ -83,14 +122,14 @@ class NotReadyError(Exception):
 
 
 class Holder:
-    """Holds the current model of a file, or of a folder of shards, once it is loaded.
+    """Holds the current model of a file, or of a folder of shards, and its table of categories, if there is one, once it is loaded.
 
     A replaced file is loaded beside it and takes its place in one step; requests under way keep the old one.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stamp: tuple[int, ...] | None = None
+    def __init__(self, path: Path, table: Path | None = None) -> None:
+        self.path, self.table = path, table
+        self._stamp: list[tuple[int, ...]] | None = None
         self._current: Served | None = None
         self._reason = "the model is being loaded; try again in a second"
 
@@ -102,10 +141,10 @@ class Holder:
         return self._current
 
     async def watch(self, changed: Callable[[Exception | None], None]) -> None:
-        """Load the file, and each version that replaces it, until cancelled; ``changed`` is told why one was refused, or None."""
+        """Load the files, and each version that replaces one, until cancelled; ``changed`` is told why one was refused, or None."""
         while True:
             with contextlib.suppress(OSError):  # between two versions there may be none; the old one goes on
-                found = stamp(self.path)
+                found = [stamp(path) for path in (self.path, self.table) if path is not None]
                 if found != self._stamp:
                     self._stamp = found  # before loading: what is written meanwhile is noticed
                     await self._load(changed)
@@ -115,7 +154,7 @@ class Holder:
         refused: Exception | None = None
         first, path = self._current is None, str(self.path)
         try:
-            self._current = await asyncio.to_thread(Served.load, self.path)
+            self._current = await asyncio.to_thread(Served.load, self.path, self.table)
         except Exception as error:  # whatever is wrong with a file, the next one may be good
             surprise = None if isinstance(error, NDPPError | OSError) else error
             refused, why = error, str(error) if surprise is None else "the log says why"

@@ -133,6 +133,7 @@ class Settings(NamedTuple):
     token_file: str | None = None
     workers: int = 1
     seconds: float = 10.0
+    category_of: str | None = None
 
     def app(self, refused: Callable[[Exception], None] | None = None) -> Gate:
         """Return the application, with a thread for each core that is its share; ``refused`` is told of a file that cannot be loaded."""
@@ -142,7 +143,15 @@ class Settings(NamedTuple):
         token = None if self.token_file is None else read_token(Path(self.token_file))
         threads = max(1, joblib.cpu_count() // self.workers)
         limits = Limits(self.seconds, threads)
-        return create_app(self.path, token=token, host=self.host, limits=limits, at_end=_end_soon, refused=refused)
+        return create_app(
+            self.path,
+            category_of=self.category_of,
+            token=token,
+            host=self.host,
+            limits=limits,
+            at_end=_end_soon,
+            refused=refused,
+        )
 
 
 def _end_soon() -> None:
@@ -171,6 +180,8 @@ def run(settings: Settings) -> None:
     load_header(Path(settings.path))  # what is no model at all is an error now, not when all of it is read
     if settings.token_file is not None:
         read_token(Path(settings.token_file))
+    if settings.category_of is not None:
+        os.stat(settings.category_of)
     bound, failures = _listening(settings), list[Exception]()
     if settings.workers == 1:
 

@@ -74,15 +74,15 @@ class Limited(Forgiving):
 class Categorized(Ask):
     """From which categories items may come, and how many from each."""
 
-    category_of: Annotated[dict[Label, Label], Field(max_length=limits.LISTED_ITEMS)] | None = Field(
-        None,
-        description="The category of each item that may be recommended, by label; with `per_category` or `categories`.",
-        examples=[{"butter": "dairy", "jam": "spreads"}],
-    )
     categories: Annotated[list[Label], Field(max_length=limits.LISTED_ITEMS)] | None = Field(
-        None, description="Only items of these categories are recommended."
+        None, description="Only items of these categories are recommended.", examples=[["dairy", "spreads"]]
     )
     per_category: Count | None = Field(None, description="Most items from a category.")
+    category_of: Annotated[dict[Label, Label], Field(max_length=limits.LISTED_ITEMS)] | None = Field(
+        None,
+        description="The category of each item that may be recommended, by label; null: as the table of the server has it.",
+        examples=[{"butter": "dairy", "jam": "spreads"}],
+    )
 
 
 class RecommendAsk(WithBasket, Ranked, Limited, Categorized):
@@ -110,7 +110,7 @@ class ProbabilityAsk(WithBasket, Forgiving):
     """How likely is this basket?"""
 
 
-class WhyAsk(WithBasket):
+class WhyAsk(WithBasket, Forgiving):
     """What does an item's score owe to popularity, to the mission and to ties?"""
 
     ranking: Ranking = Field(Ranking.CONTINUATION, description="As in `recommend`.")

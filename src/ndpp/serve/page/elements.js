@@ -39,6 +39,20 @@ export function bar(part, { usual = null, tone = "" } = {}) {
   return make("span", { class: `bar ${tone}`, "aria-hidden": "true" }, full, mark);
 }
 
+// How many items baskets hold: a bar for each size, one of them `here`, and a line for what is usual.
+export function sizeChart(law, { here = 0, usual = null, caption }) {
+  const end = (all) => { let total = 0; return all.findIndex((p) => (total += p) >= 0.985) + 1 || all.length; };
+  const n = Math.max(4, here + 1, end(law), usual === null ? 0 : end(usual)), at = (all, k) => all[k] ?? 0, sizes = Array.from({ length: n }, (_, k) => k);
+  const top = Math.max(...sizes.map((k) => Math.max(at(law, k), usual === null ? 0 : at(usual, k)))), width = 340 / n, gap = Math.min(2, width / 4);
+  const y = (p) => 70 - 66 * p / top, steps = usual === null ? "" : sizes.map((k) => `${k ? "L" : "M"}${k * width} ${y(at(usual, k))}h${width}`).join("");
+  const chart = drawing("svg", { class: `bars${usual === null ? "" : " compared-bars"}`, viewBox: "0 0 340 88", role: "img", "aria-label": "How many items baskets hold" },
+    ...sizes.map((k) => drawing("rect", { class: k === here && k > 0 ? "here" : "", rx: Math.min(2, width / 4),
+      x: k * width + gap / 2, width: Math.max(1, width - gap), y: Math.min(69.5, y(at(law, k))), height: Math.max(0.5, 70 - y(at(law, k))) })),
+    ...(steps ? [drawing("path", { d: steps })] : []),
+    ...sizes.filter((k) => k % Math.ceil(n / 10) === 0).map((k) => drawing("text", { x: (k + 0.5) * width, y: 85, "text-anchor": "middle" }, String(k))));
+  return make("figure", {}, chart, make("figcaption", { class: "quiet" }, caption));
+}
+
 // -- asking -------------------------------------------------------------------------------------------------------------------
 
 export async function ask(path, body) {

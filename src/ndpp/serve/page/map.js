@@ -25,26 +25,41 @@ export class Atlas {
   get elements() { return [this.frame, this.panel, this.legend]; }
 
   listen() {
-    let from = null;
-    this.frame.addEventListener("pointerdown", (event) => { from = { x: event.clientX, y: event.clientY, moved: false }; });
+    const down = new Map();  // where fingers, or the mouse, are
+    let moved = false;
+    const middle = (points) => ["x", "y"].map((axis) => points.reduce((sum, point) => sum + point[axis], 0) / points.length);
+    const apart = ([a, b]) => (b ? Math.max(1, Math.hypot(a.x - b.x, a.y - b.y)) : 1);
+    const place = (event) => ({ x: event.clientX, y: event.clientY });
+    this.frame.addEventListener("pointerdown", (event) => {
+      moved = down.size > 0;
+      down.set(event.pointerId, place(event));
+      if (moved) for (const id of down.keys()) this.frame.setPointerCapture(id);
+    });
     this.frame.addEventListener("pointermove", (event) => {
-      if (!from || !event.buttons) return;
-      const dx = event.clientX - from.x, dy = event.clientY - from.y;
-      if (!from.moved && Math.hypot(dx, dy) < 5) return;
-      if (!from.moved) this.frame.setPointerCapture(event.pointerId);
-      from = { x: event.clientX, y: event.clientY, moved: true };
-      this.look(this.x - dx / this.across / this.zoom, this.y - dy / this.down / this.zoom);
+      const from = down.get(event.pointerId), to = place(event), before = [...down.values()];
+      if (!from || !event.buttons) { down.delete(event.pointerId); return; }
+      if (!moved && Math.hypot(to.x - from.x, to.y - from.y) < 5) return;
+      if (!moved) this.frame.setPointerCapture(event.pointerId);
+      moved = true;
+      down.set(event.pointerId, to);
+      const after = [...down.values()];
+      this.carry(middle(before), middle(after), apart(after) / apart(before));
     });
-    this.frame.addEventListener("pointerup", (event) => {
-      const item = from && !from.moved ? event.target.closest("[data-i]") : null;
-      from = null;
+    const end = (event) => {
+      const item = event.type === "pointerup" && down.has(event.pointerId) && !moved ? event.target.closest("[data-i]") : null;
+      down.delete(event.pointerId);
       if (item) this.choose(Number(item.dataset.i));
-    });
-    this.frame.addEventListener("dblclick", () => this.closer(1.6));
+    };
+    for (const kind of ["pointerup", "pointercancel"]) this.frame.addEventListener(kind, end);
+    // One finger moves the page, as long as the whole map is shown; two fingers always move the map.
+    for (const kind of ["touchstart", "touchmove"]) {
+      this.frame.addEventListener(kind, (event) => { if (event.touches.length > 1) event.preventDefault(); }, { passive: false });
+    }
+    this.frame.addEventListener("dblclick", (event) => this.closer(1.6, event));
     this.frame.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
-      this.closer(Math.exp(-event.deltaY / 200));
+      this.closer(Math.exp(-event.deltaY / 200), event);
     }, { passive: false });
     const step = () => 0.12 / this.zoom;
     const KEYS = {
@@ -70,7 +85,19 @@ export class Atlas {
     this.draw();
   }
 
-  closer(factor) { this.look(this.x, this.y, this.zoom * factor); }
+  // Bring what is at one place of the screen to another, so many times as large.
+  carry([fromX, fromY], [toX, toY], factor = 1) {
+    const { left, top, width, height } = this.frame.getBoundingClientRect(), zoom = Math.max(1, Math.min(MOST, this.zoom * factor));
+    const off = (at, start, length, unit, scale) => (at - start - length / 2) / unit / scale;
+    this.turn = {};  // ends a movement under way
+    this.look(this.x + off(fromX, left, width, this.across, this.zoom) - off(toX, left, width, this.across, zoom),
+      this.y + off(fromY, top, height, this.down, this.zoom) - off(toY, top, height, this.down, zoom), zoom);
+  }
+
+  closer(factor, { clientX, clientY } = {}) {
+    if (clientX === undefined) this.look(this.x, this.y, this.zoom * factor);
+    else this.carry([clientX, clientY], [clientX, clientY], factor);
+  }
 
   whole() { this.chosen = null; this.tell(); this.glide(0.5, 0.5, 1); }
 

@@ -1,11 +1,11 @@
 // The page: a basket, and what the model says about it.
 
-import { $, ask, bar, bold, briefly, drawing, fill, make, named, quiet, say, searchBox } from "./elements.js";
+import { $, ask, bar, bold, briefly, fill, make, named, quiet, say, searchBox, sizeChart } from "./elements.js";
 import { add, change, chip, fact, inSuch, likelihood, missionName, model, product, productLink, read, remove, row, rows, state, toggle, tone, unknown } from "./basket.js";
 import { showCompare } from "./compare.js";
 import { Atlas, buttons } from "./map.js";
 import { leaveProduct, showProduct } from "./product.js";
-import { average, items, often, share, shareOf, shown } from "./words.js";
+import { average, items, median, often, share, shareOf, shown } from "./words.js";
 
 const DRAWN = 4, LETTERS = 260, TYPICAL = 4, CARDS = matchMedia("(max-width: 40rem)").matches ? 4 : 8;
 Object.assign(state, { asked: null, likely: null, drawn: [], drawnFor: [], atlas: null, allMissions: false });
@@ -36,22 +36,8 @@ function showFacts() {
 
 function sizes(all, { size, size_probability: p, at_most: below }) {
   if (all === null || p === null) return quiet("How large baskets are is not known yet.");
-  let total = 0, end = 0;
-  while (end < all.length - 1 && (total < 0.985 || end <= size)) total += all[end++];
-  const bars = all.slice(0, Math.max(end, 4)), top = Math.max(...bars), width = 340 / bars.length, gap = Math.min(2, width / 4);
-  const ticks = bars.map((_, k) => k).filter((k) => k % Math.ceil(bars.length / 10) === 0);
-  const chart = drawing("svg", { class: "bars", viewBox: "0 0 340 88", role: "img", "aria-label": "How many items baskets hold" },
-    ...bars.map((value, k) => drawing("rect", { class: k === size && k > 0 ? "here" : "", rx: Math.min(2, width / 4),
-      x: k * width + gap / 2, width: Math.max(1, width - gap), y: 70 - 66 * value / top, height: Math.max(0.5, 66 * value / top) })),
-    ...ticks.map((k) => drawing("text", { x: (k + 0.5) * width, y: 85, "text-anchor": "middle" }, String(k))));
-  return make("figure", {}, chart, make("figcaption", { id: "sizes-text", class: "quiet" },
-    size === 0 ? `Items in a basket: half of all hold ${median(all)} or fewer.`
-      : `Items in a basket: ${share(p)} of all hold ${size}, like yours; ${share(Math.max(0, 1 - below))} hold more.`));
-}
-
-function median(all) {
-  let total = 0;
-  return all.findIndex((p) => (total += p) >= 0.5);
+  return sizeChart(all, { here: size, caption: size === 0 ? `Items in a basket: half of all hold ${median(all)} or fewer.`
+    : `Items in a basket: ${share(p)} of all hold ${size}, like yours; ${share(Math.max(0, 1 - below))} hold more.` });
 }
 
 // -- what goes with it -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,11 @@ const round = (x) => Number(x.toPrecision(2)).toLocaleString("en");
 export const items = (n) => (n === 1 ? "1 item" : `${n.toLocaleString("en")} items`);
 export const average = (x) => (x < 9.95 ? x.toFixed(1) : Math.round(x).toLocaleString("en"));
 
+export const median = (law) => {
+  let total = 0;
+  return law.findIndex((p) => (total += p) >= 0.5);
+};
+
 // "42 %", and "1 in 240" of what is rare.
 export function share(p) {
   if (p >= 0.9995) return "100 %";
