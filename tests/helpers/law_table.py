@@ -116,6 +116,12 @@ class Truth:
         """The distribution given that only these items are in."""
         return self.exclude(tuple(set(range(self.n_items)) - set(items)))
 
+    def tilt(self, factors: dict[int, float]) -> Truth:
+        """The distribution with the probability of every set times the factors of its items."""
+        weights = np.array([prod(factors.get(a, 1.0) for a in S) for S in self.sets])
+        never = {a for a, factor in factors.items() if factor == 0}
+        return self._normalized(self.given_component * weights, set(self.left) - never)
+
     def _normalized(self, table: Array, left: Iterable[int]) -> Truth:
         totals = table.sum(axis=1)
         weights = np.where(totals > 0, self.weights * totals, 0.0)
@@ -363,6 +369,8 @@ LAWS = (*product(KINDS, BASES), *product([KIND["kernel"]], KERNELS_ONLY))
 # ---- changes --------------------------------------------------------------------------------------------------------
 
 Change = tuple[tuple[str, Items], ...]
+FACTORS = (4.0, 0.375, 0.0, 1.5)
+"""Those of the first, second, … item of a tilt."""
 N_CHANGES = 1
 """Changed laws of each kind over each base."""
 CHANGES: tuple[Change, ...] = (
@@ -376,6 +384,10 @@ CHANGES: tuple[Change, ...] = (
     (("condition", (3,)), ("condition", (1,))),
     (("condition", (4,)), ("restrict", (1, 2, 3))),
     (("exclude", (0,)), ("restrict", (1, 2, 3, 5))),
+    (("tilt", (1, 0)),),
+    (("tilt", (2, 1, 0)), ("condition", (1,))),
+    (("condition", (1,)), ("tilt", (0, 2, 3))),
+    (("tilt", (0, 3)), ("tilt", (3, 1))),
 )
 
 
@@ -411,6 +423,10 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     return tuple(found)
 
 
+def factors_of(items: Items) -> dict[int, float]:
+    return dict(zip(items, FACTORS))
+
+
 def fits(change: Change, n_items: int) -> bool:
     return all(a < n_items for verb, items in change for a in items)
 
@@ -421,7 +437,8 @@ def changed(entry: Entry, change: Change) -> Entry | None:
     for verb, items in change:
         if verb == "condition" and not (truth.mass(items) > 0 and truth.has_kernel_given(items)):
             return None
-        law, truth = getattr(law, verb)(items), getattr(truth, verb)(items)
+        what = factors_of(items) if verb == "tilt" else items
+        law, truth = getattr(law, verb)(what), getattr(truth, verb)(what)
         if not truth.left:
             return None
     return entry._replace(change=change, law=law, truth=truth)

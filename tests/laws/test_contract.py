@@ -121,7 +121,7 @@ def test_a_law_that_does_not_refuse_is_rejected(kind: Kind, name: str, change: l
 FORGOTTEN = [
     "log_prob", "log_prob_of_a_size", "log_probs", "log_normalizer", "log_mass", "size_distribution", "condition",
     "inclusion_probabilities", "inclusion_probabilities_of_a_size", "responsibilities", "component_log_probs", "component_inclusions",
-    "only", "restrict_and_exclude", "save_and_load", "pickle", "next_item_scores", "next_item_scores_many", "continuation_scores",
+    "only", "restrict_and_exclude", "tilt", "save_and_load", "pickle", "next_item_scores", "next_item_scores_many", "continuation_scores",
     "recommend_by_completion", "recommend_by_continuation", "recommend_by_lift", "errors_of_items",
 ]  # fmt: skip
 

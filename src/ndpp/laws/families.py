@@ -367,6 +367,9 @@ class FamilyMixture(SharedTies):
         )
         return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
 
-    def _restricted(self, ids: IntArray) -> FamilyMixture:
-        others = np.delete(np.arange(self.n_items), ids)
-        return self._changed(patterns=self.patterns.without(others), names=self.names)
+    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
+        """Return the same with item odds r times the factors."""
+        s = np.zeros((self.n_items, 1))
+        s[ids, 0] = 1.0 if factors is None else factors
+        odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
+        return self._changed(patterns=self.patterns.with_odds(odds), names=self.names)

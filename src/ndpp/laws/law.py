@@ -19,11 +19,12 @@ from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_count, check_items, clip_probabilities
+from ndpp._validation import check_count, check_items, check_values, clip_probabilities
 from ndpp.baskets import Baskets
 from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownLabelError, ZeroProbabilityError
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.limits import Limit
 from ndpp.laws.precision import check_given, never_together
 
 NEGLIGIBLE_POSTERIOR = 1e-14
@@ -93,8 +94,8 @@ class Law(ABC):
         """Return the distribution of the remaining items, given that ``ids``, at least one, are in."""
 
     @abstractmethod
-    def _only(self, ids: IntArray) -> Law:
-        """Return the distribution given that no other items than ``ids``, ascending, are in."""
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
+        """Return P(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with these factors s > 0 (None: 1)."""
 
     parametrisation: ClassVar[str]
     """What files call distributions of this kind."""
@@ -305,12 +306,34 @@ class Law(ABC):
 
     def restrict(self, items: Items) -> Any:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        return self._only(np.sort(check_items(items, self)))
+        return self._tilt(np.sort(check_items(items, self)), None)
 
     def exclude(self, items: Items) -> Any:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
         ids = check_items(items, self)
-        return self._only(np.delete(np.arange(self.n_items), ids)) if len(ids) else self
+        return self._tilt(np.delete(np.arange(self.n_items), ids), None) if len(ids) else self
+
+    def tilt(self, factors: Any) -> Any:
+        """Return the distribution P(S) Π_{i∈S} s_i, normalised: the odds of every item times its factor, and ties as they were.
+
+        Parameters
+        ----------
+        factors : (n_items,) array_like, mapping or pandas Series
+            s ≥ 0 of every item, or of items by id or label; others have 1. An item with 0 never occurs: to restrict and to exclude are
+            tilts with 0 and 1.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(2), np.eye(2), labels=["milk", "oats"])
+        >>> kernel.inclusion_probabilities(), kernel.tilt({"oats": 3}).inclusion_probabilities()
+        (array([0.5, 0.5]), array([0.5 , 0.75]))
+        """
+        found = check_values(factors, self, "factors", default=1.0)
+        ids = np.flatnonzero(found)
+        if (found[ids] != 1).any():
+            return self._tilt(ids, found[ids])
+        return self._tilt(ids, None) if len(ids) < self.n_items else self
 
     # -- upstairs ------------------------------------------------------------------------------------------------------------
 
@@ -323,12 +346,15 @@ class Law(ABC):
         memory: int | None = None,
         device: str | None = None,
         component: int | str | None = None,
+        limits: Limit | Sequence[Limit] = (),
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again.
 
         Parameters as in :meth:`sample`.
         """
         options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
+        if isinstance(limits, Limit) or len(limits):
+            options["limits"] = limits
         memory = self._memory if memory is None else memory
         return self._prepare_sampler(size=size, given=given, exclude=exclude, memory=memory, device=device, **options)
 
@@ -345,6 +371,7 @@ class Law(ABC):
         memory: int | None = None,
         progress: bool = False,
         component: int | str | None = None,
+        limits: Limit | Sequence[Limit] = (),
     ) -> Baskets:
         """Draw exact samples.
 
@@ -369,6 +396,9 @@ class Law(ABC):
             Show a progress bar.
         component : int or str, optional
             Draw from one component of a mixture, given by number or name.
+        limits : Limit or sequence of Limit
+            Draw sets that keep these limits, given items included: counts of items of a group, or totals of prices. Exact as well, by
+            rejection from tilted components (``docs/limits``); on the CPU.
 
         Examples
         --------
@@ -382,7 +412,7 @@ class Law(ABC):
         [[], [1], [1]]
         """
         sampler = self.sampler(
-            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
+            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component, limits=limits
         )
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets

@@ -211,8 +211,9 @@ class Mixture(Law):
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""
         return self._weighed(self.responsibilities(ids))._given(ids)
 
-    def _only(self, ids: IntArray) -> Mixture:
-        rest = self._restricted(ids)
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
+        """Return the components tilted, with weights ∝ w_c Z_c(s) / Z_c."""
+        rest = self._each_tilted(ids, factors)
         log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
         return rest._chosen(np.arange(len(log_weights)), np.exp(log_weights - log_sum(log_weights)), self.names)
 
@@ -242,6 +243,6 @@ class Mixture(Law):
         names = None if self.names is None else [self.names[c] for c in kernels]
         return Mixture(list(kernels.values()), self.weights[list(kernels)], names=names)
 
-    def _restricted(self, ids: IntArray) -> Mixture:
-        """Return all components without other items, with the weights that they had."""
-        return Mixture([kernel.restrict(ids) for kernel in self.components], self.weights, names=self.names)
+    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
+        """Return all components tilted, with the weights that they had."""
+        return Mixture([kernel._tilt(ids, factors) for kernel in self.components], self.weights, names=self.names)

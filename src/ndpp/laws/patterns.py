@@ -108,12 +108,12 @@ class Patterns:
         return np.asarray(self.log_totals_at(np.ones(1))[:, 0])
 
     def log_totals_at(self, z: AnyArray) -> AnyArray:
-        """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi."""
+        """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi; for z (n, m), z_i, (M, m)."""
         item, column = np.nonzero(self.odds)
         of_state = self.slots[self.families[item], column]
         one = np.ones(len(item))
         sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
-        return np.asarray(sums @ log1p(np.multiply.outer(self.odds[item, column], z)))
+        return np.asarray(sums @ log1p(self.odds[item, column, None] * (z if z.ndim == 1 else z[item])))
 
     @cached_property
     def members(self) -> list[IntArray]:

@@ -301,8 +301,14 @@ class TiedMixture(SharedTies):
     def _given(self, ids: IntArray) -> TiedMixture:
         return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)
 
-    def _restricted(self, ids: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds, self.base.restrict(ids), self.weights, names=self.names)
+    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
+        """Return the odds times the factors, and the ties of the items that are left."""
+        base, odds = self.base if len(ids) == self.n_items else self.base._tilt(ids, None), self.odds
+        if factors is not None:
+            s = np.ones(self.n_items)
+            s[ids] = factors
+            odds = check_odds(odds * s, "tilted odds", of=("component", "item"))
+        return TiedMixture(odds, base, self.weights, names=self.names)
 
 
 def _products(q: FloatArray) -> FloatArray:

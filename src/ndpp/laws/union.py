@@ -47,11 +47,11 @@ class WeighedSets(ItemRows):
     _normalizers: dict[int, tuple[float, float]]
 
     def _with(
-        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
+        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, factors: Any = 1.0
     ) -> Self:
-        """Return the kernel with another W on part of the catalogue, and its background times ``rho``."""
+        """Return the kernel with another W on part of the catalogue, and its background times ``factors``."""
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
-        odds = None if self.background is None or not self.background[support].any() else rho * self.background
+        odds = None if self.background is None or not self.background[support].any() else factors * self.background
         kind: Any = type(self)
         made: Self = kind(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
         return made
@@ -268,7 +268,7 @@ class WeighedSets(ItemRows):
 
         def at(log_tilt: float) -> Tilted:
             rho = float(np.exp(log_tilt))
-            kernel = self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, rho=rho)
+            kernel = self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, factors=rho)
             log_weight = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, kernel._q(tied)).log_weight
             return Tilted(kernel._size_law(tied), log_tilt, log_weight, kernel)
 
