@@ -384,11 +384,14 @@ CHANGES: tuple[Change, ...] = (
     (("condition", (3,)), ("condition", (1,))),
     (("condition", (4,)), ("restrict", (1, 2, 3))),
     (("exclude", (0,)), ("restrict", (1, 2, 3, 5))),
+)
+TILTS: tuple[Change, ...] = (
     (("tilt", (1, 0)),),
     (("tilt", (2, 1, 0)), ("condition", (1,))),
     (("condition", (1,)), ("tilt", (0, 2, 3))),
     (("tilt", (0, 3)), ("tilt", (3, 1))),
 )
+"""Every third law is changed by one of these."""
 
 
 class Entry(NamedTuple):
@@ -414,8 +417,9 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     law, truth = kind.build(base), kind.truth(base)
     plain, first = Entry(kind, base, (), law, truth), KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
     found = [plain]
-    for i in range(len(CHANGES)):
-        change = CHANGES[(3 * first + i) % len(CHANGES)]
+    choices = TILTS if first % 3 == 0 else CHANGES
+    for i in range(len(choices)):
+        change = choices[(3 * first + i) % len(choices)]
         entry = changed(plain, change) if fits(change, base.n_items) else None
         found += [] if entry is None else [entry]
         if len(found) > N_CHANGES:

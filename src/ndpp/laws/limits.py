@@ -88,6 +88,18 @@ class Limit:
         return out
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A probability, or one of each item: ``value``, its standard ``error``, and whether it is ``exact``, but for rounding."""
+
+    value: Any
+    error: Any
+    exact: bool
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
 @dataclass(frozen=True, eq=False)
 class Limits:
     """Limits on the sets of one catalogue: ``values`` (J, n), bounds ``low`` and ``high`` (J,), infinite where there is none, and texts."""

@@ -8,7 +8,7 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabi
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
+from ndpp.laws.totals import Total
 from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
@@ -166,6 +167,10 @@ class Mixture(Law):
 
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         return np.array([kernel.log_mass(ids, size) - kernel.log_normalizer() for kernel in self.components])
+
+    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+        for c in active.tolist():
+            yield from self.components[c]._total_laws(ids, steps, np.zeros(1, np.int64))
 
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         out = np.zeros(self.n_items)

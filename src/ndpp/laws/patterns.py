@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp._validation import check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -182,7 +182,7 @@ class FamilyGroups(NamedTuple):
         key = z.tobytes()
         if key not in self.kept:
             logs = self.patterns.log_totals_at(self.rho * z)
-            self.kept[key] = np.vstack([logs, np.zeros((1, len(z)))])
+            self.kept[key] = np.vstack([logs, np.zeros((1, logs.shape[1]))])
         return self.kept[key]
 
     def weights(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -219,15 +219,22 @@ class FamilyGroups(NamedTuple):
         item, column = np.nonzero(patterns.odds)
         family, r = patterns.families[item], self.rho * patterns.odds[item, column]
         state = patterns.slots[family, column]
-        for start in range(0, len(z), CHUNK):
+        for start in range(0, len(inner), CHUNK):
             part = slice(start, start + CHUNK)
-            logs, rest = self.weights(z[part])
+            at = z[..., part]
+            logs, rest = self.weights(at)
             forms = np.stack([complex_forms(self.rows, M) for M in inner[part]], axis=1)
-            odds = np.multiply.outer(r, z[part])
-            mass = self.state_odds[state, None] * np.exp(self._log_products(z[part])[state] - logs[family])
+            odds = r[:, None] * (at if at.ndim == 1 else at[item])
+            mass = self.state_odds[state, None] * np.exp(self._log_products(at)[state] - logs[family])
             chances = mass * odds / (1 + odds) * (1 + forms * rest)[family]
             np.add.at(total, item, (chances @ weights[part]).real)
         return total
+
+    plain_inclusions = inclusions
+
+    def moved(self, items: BoolArray) -> BoolArray:
+        """Return which families have one of these items."""
+        return np.isin(self.families, self.patterns.families[items])
 
 
 def _numbers(values: Any, name: str, n_families: int) -> IntArray:

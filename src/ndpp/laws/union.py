@@ -25,6 +25,7 @@ from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
+from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.coordinates import coordinates
 from ndpp.linalg.scaling import EPS, entry_magnitudes, quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
@@ -257,6 +258,15 @@ class WeighedSets(ItemRows):
 
     def _size_law(self, tied: Items = ()) -> SizeLaw:
         return SizeLaw.prepare(self._marginal(tied), self._coins, int(self.largest[0]))
+
+    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+        rest, tied = self.given_alone(ids)
+        if rest is None:  # nothing is left
+            yield SizeLaw.prepare(np.empty((0, 0)), tuple, 0), ids[:0]
+            return
+        own = steps[rest.support]
+        law = SizeLaw.prepare(rest._marginal(tied), lambda: stepped(rest._coins(), own), int(own.sum()))
+        yield law, rest.support
 
     def _coins(self) -> Iterator[Coins]:
         """Yield p and (1 − p)^½ q of some rows of the support."""

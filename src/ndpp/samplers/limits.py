@@ -69,6 +69,8 @@ MOST_FORMS = 4e9
 """Operations that ties may take where θ is found."""
 UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
+LEAST, RELATIVE_ERROR = 1000, 0.03
+"""Proposals that an estimate takes, and the standard error at which it ends, within ``MAX_EXPECTED`` proposals."""
 GIVE_UP_FACTOR = 50
 """A draw gives up after this many times ``MAX_EXPECTED`` proposals."""
 MOST_LOG_FACTOR = 30.0
@@ -212,6 +214,21 @@ class LimitedSampler(Sampler):
             if found.n >= MANY and found.accepted >= ENOUGH:
                 break
         return found
+
+    @property
+    def log_bound(self) -> float:
+        """Log of Σ_c w_c A_c: a bound of P(given ⊆ S, limits)."""
+        return log_sum(self.log_weights)
+
+    def estimate(self) -> tuple[float, float]:
+        """Return the part of the proposals that is accepted, and its standard error, from a stream of its own."""
+        rng, chances = stream(stream_key(0), 1), []
+        total = squares = 0.0
+        while len(chances) < LEAST or (len(chances) < MAX_EXPECTED and squares > RELATIVE_ERROR**2 * total**2):
+            look()
+            chances.append(float(self.propose_one(rng)[1].prod()))
+            total, squares = total + chances[-1], squares + chances[-1] ** 2
+        return float(np.mean(chances)), float(np.std(chances) / np.sqrt(len(chances)))
 
     def check_expected(self) -> None:
         """Refuse draws that would take too many proposals."""
