@@ -39,7 +39,9 @@ def test_one_limit_is_exact(kind: Kind):
                 if expected > 1e-6:
                     inside = [truth.p[chosen & kept & truth.containing([a])].sum() for a in range(6)]
                     p = law.inclusion_probabilities(given=given, limits=limit)
-                    np.testing.assert_allclose(p, inside / truth.p[chosen & kept].sum(), atol=1e-8, err_msg=f"{entry} {limit} {given}")
+                    np.testing.assert_allclose(
+                        p, inside / truth.p[chosen & kept].sum(), atol=1e-8, err_msg=f"{entry} {limit} {given}"
+                    )
 
 
 @pytest.mark.parametrize("kind", [KIND["kernel"], KIND["mixture"], KIND["tied mixture"], KIND["families"]], ids=str)

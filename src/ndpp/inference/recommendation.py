@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from ndpp._show import Shown
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.errors import InvalidInputError
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit, Limits
 
 
 class _Items(NamedTuple):
@@ -50,12 +52,53 @@ class Recommendations(Shown, list[R | None]):
         return ["basket", "rank", *header], lines
 
 
+class Caps(NamedTuple):
+    """Upper limits on a basket and what is recommended for it, together: ``values`` (n, caps) of each item, and the most of each cap."""
+
+    values: sparse.csr_array
+    most: FloatArray
+
+    @classmethod
+    def of(cls, limits: Limit | Iterable[Limit], law: Law) -> Caps:
+        """Return limits on the items of a law; raise if one asks for a least total, which no list can promise."""
+        chosen = Limits.of(limits, law)
+        for text, low in zip(chosen.texts, chosen.low):
+            if low > 0:
+                raise InvalidInputError(
+                    f"of recommendations must be upper ones, and {text} asks for a least total", argument="limits",
+                    advice="Complete the basket with greedy_map or sample, which keep both",
+                )  # fmt: skip
+        return cls(sparse.csr_array(chosen.values.T), chosen.high)
+
+    def joined(self, other: Caps | None) -> Caps:
+        """Return these caps and others."""
+        if other is None:
+            return self
+        return Caps(sparse.hstack([self.values, other.values], format="csr"), np.append(self.most, other.most))
+
+    def apply(self, scores: FloatArray, basket: IntArray, n: int) -> None:
+        """Set the scores to zero of all but the n best items that fit, one after the other; of equal ones, the smaller id comes first."""
+        room = self.most - np.asarray(self.values[basket].sum(axis=0)).ravel()
+        ends, caps, values = self.values.indptr, self.values.indices, self.values.data
+        kept: list[int] = []
+        for a in np.argsort(-scores, kind="stable").tolist():
+            if len(kept) == n or not scores[a] > 0:
+                break
+            own = slice(ends[a], ends[a + 1])
+            if (values[own] <= room[caps[own]]).all():
+                room[caps[own]] -= values[own]
+                kept.append(a)
+        best = scores[kept]
+        scores[:] = 0.0
+        scores[kept] = best
+
+
 class PerCategory(NamedTuple):
-    """At most ``most`` recommendations from each category: the ranked list, without what exceeds the limit of its category.
+    """At most ``most`` items from each category, those of the basket included: a :class:`~ndpp.Limit` for each category.
 
     ``category_of`` is a mapping from labels to categories, a pandas Series with labels as its index, or an array or list with the category
     of item 0, 1, …. Labels that the model does not know are ignored; an item that may be recommended must have a category. What is in the
-    basket does not count.
+    basket counts.
 
     Examples
     --------
@@ -71,11 +114,8 @@ class PerCategory(NamedTuple):
     category_of: Mapping[Any, Hashable] | Sequence[Hashable] | Any
     most: int
 
-    def limit(self, law: Law, allowed: BoolArray) -> Callable[[FloatArray], None]:
-        """Return what sets scores to zero that exceed the limit; of equal ones, the smaller id counts first.
-
-        All ``allowed`` items must have a category.
-        """
+    def caps(self, law: Law, allowed: BoolArray) -> Caps:
+        """Return the limits; all ``allowed`` items must have a category."""
         names, known = by_name(self.category_of, law.labels, law.n_items, "category_of")
         without = np.flatnonzero(allowed & ~known)
         if len(without):
@@ -86,12 +126,7 @@ class PerCategory(NamedTuple):
                 advice="Give each a category, or name the items to recommend with {candidates}",
             )
         numbers: dict[Hashable, int] = {}
-        codes = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
-        counts = np.bincount(codes)
-        place = np.arange(law.n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
-        exceeds = place >= check_count(self.most, "most", least=1)
-
-        def apply(scores: FloatArray) -> None:
-            scores[np.lexsort((-scores, codes))[exceeds]] = 0.0
-
-        return apply
+        items = np.flatnonzero(known)
+        codes = [numbers.setdefault(names[a], len(numbers)) for a in items.tolist()]
+        values = sparse.csr_array((np.ones(len(items)), (items, codes)), shape=(law.n_items, max(1, len(numbers))))
+        return Caps(values, np.full(values.shape[1], float(check_count(self.most, "most", least=1))))

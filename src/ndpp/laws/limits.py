@@ -179,6 +179,14 @@ class Limits:
             texts = tuple(self.texts[j] for j in guilty)
             raise ImpossibleLimitError(f"no set keeps these limits together: {'; '.join(texts)}", limits=texts)
 
+    def can_hold(self, ids: IntArray, possible: BoolArray, most: int) -> bool:
+        """Return whether some set of up to so many items, these and else possible ones, keeps the limits, as far as sums show."""
+        try:
+            self.beside(ids).check(possible, most - len(ids))
+        except ImpossibleLimitError:
+            return False
+        return True
+
     def _is_feasible(self, which: Sequence[int], possible: BoolArray, most: int) -> bool:
         from scipy.optimize import linprog  # slow to import
 
