@@ -230,7 +230,9 @@ class FamilyGroups(NamedTuple):
             np.add.at(total, item, (chances @ weights[part]).real)
         return total
 
-    plain_inclusions = inclusions
+    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return the same; z may be that of each item, shape (n, m)."""
+        return self.inclusions(z, weights, inner)
 
     def moved(self, items: BoolArray) -> BoolArray:
         """Return which families have one of these items."""

@@ -127,7 +127,8 @@ class Coins(NamedTuple):
     def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
         """Return the same for z of each item, shape (n, m): the mean of M(z) serves where z = 1."""
         moves = np.flatnonzero((z != 1).any(axis=1))
-        out = self.p * weights.real.sum() + quadratic_forms(self.rows, np.einsum("z,zab->ab", weights, inner).real)
+        mean = np.einsum("z,zab->ab", weights, inner).real
+        out: FloatArray = self.p * weights.real.sum() + quadratic_forms(self.rows, mean)
         for start in range(0, len(moves), CHUNK):
             part = moves[start : start + CHUNK]
             f = 1 + self.p[part, None] * (z[part] - 1)

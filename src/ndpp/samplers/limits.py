@@ -482,8 +482,8 @@ class Tilts:
         with np.errstate(divide="ignore"):
             factors = np.exp(self.theta[which] @ self.values[:, one.items] + self.unfit[one.items])
             odds = patterns.odds[one.items][:, :, None] * factors.T[:, None]
-            logs = self.log_totals[:, which][slots] + np.add.reduceat(np.log(odds) - np.log1p(odds), one.first, axis=0)
-            total = logsumexp(logs, axis=1, b=self.mixture._by_state[:, which][slots])
+            logs = self.log_totals[slots][:, :, which] + np.add.reduceat(np.log(odds) - np.log1p(odds), one.first, axis=0)
+            total = logsumexp(logs, axis=1, b=self.mixture._by_state[slots][:, :, which])
             return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
 
     def chosen(self, ids: IntArray, log_units: FloatArray) -> tuple[FloatArray, BoolArray]:
@@ -517,6 +517,7 @@ class Tilts:
         """Return the patterns of families under the factors of component c."""
         found = self.mixture.patterns
         assert found is not None  # asked for families only
+        found.members  # noqa: B018  all components share them
         return found.with_odds(found.odds * np.exp(self.log_factors(c))[:, None])
 
 
