@@ -23,6 +23,7 @@ from ndpp.errors import (
     UnknownLabelError,
 )
 from ndpp.laws.limits import Limits
+from ndpp.laws.tied import TiedMixture
 from ndpp.samplers.limits import RATIO, LimitedSampler, rounded, solve, towards
 
 PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
@@ -315,3 +316,20 @@ def test_too_many_proposals_are_refused_with_their_number():
     ):
         mixture.sample(limits=groups, rng=0)
     assert mixture.sample(2, limits=groups[:2], rng=0).sizes.min() >= 6
+
+
+@pytest.mark.parametrize("n_changed", [2, 8, 30])
+def test_components_are_updated_where_few_rows_change(n_changed: int):
+    """At most the rank, a few times the rank, and more rows: the same N and Z as from the tilted odds."""
+    rng = np.random.default_rng(0)
+    mixture = ndpp.Mixture.tied(
+        rng.gamma(0.5, 1.0, (3, 30)),
+        rng.normal(size=(30, 3)) / 2,
+        np.array([[1, 1, 0], [-1, 1, 2], [0, -2, 1]]),
+        [0.2, 0.3, 0.5],
+    )
+    tilts = mixture.sampler(limits=[Limit(range(n_changed), least=0.7 * n_changed)]).store.tilts
+    tilts._know(np.arange(3))
+    state = TiedMixture(tilts.odds, mixture.base, mixture.weights)._state
+    np.testing.assert_allclose(tilts.N, state.N, atol=1e-10)
+    np.testing.assert_allclose(tilts.log_change, state.log_z - mixture.log_normalizers(), atol=1e-10)

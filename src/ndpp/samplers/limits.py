@@ -67,6 +67,8 @@ PILOT, ENOUGH = 3000, 10
 """Proposals of that estimate, fewer if so many are accepted before."""
 MOST_FORMS = 4e9
 """Operations that ties may take where θ is found."""
+FEW_ROWS = 4
+"""Up to so many times the rank, rows that change are counted as few."""
 UNFIT = -12.0
 """Logarithm of the factor of items whose value alone is above a bound."""
 LEAST, RELATIVE_ERROR = 1000, 0.03
@@ -387,7 +389,7 @@ def _shared(mixture: SharedTies, limits: Any, asked: Asked) -> LimitedSampler:
     tilts = cache.remember(key, lambda: Tilts(mixture, aim))
     bound = towards(tilts.theta, whole)
     log_weights, is_tilted = tilts.chosen(ids, (tilts.theta * bound).sum(axis=1))
-    store = Begun(tilts, key, cache, ids, is_tilted)
+    store = Begun(tilts, key, cache, ids, is_tilted, whole.high - whole.totals(ids))
     return LimitedSampler(mixture, ids, whole, tilts.theta * is_tilted[:, None], bound, log_weights, store)
 
 
@@ -454,7 +456,7 @@ class Tilts:
             beyond = (logs - np.log1p(odds)).sum(axis=1)
         rows, before = ties.base.support, ties.tilted_odds(0.0, new)
         changed = np.flatnonzero((odds[:, rows] != before).any(axis=0))
-        if len(changed) <= ties.base.rank:
+        if len(changed) <= FEW_ROWS * ties.base.rank:
             found = _updated(ties, new, changed, before[:, changed], odds[:, rows[changed]])
         else:
             state = TiedMixture(odds, ties.base, np.full(len(new), 1 / len(new)))._state
@@ -482,7 +484,9 @@ class Tilts:
         with np.errstate(divide="ignore"):
             factors = np.exp(self.theta[which] @ self.values[:, one.items] + self.unfit[one.items])
             odds = patterns.odds[one.items][:, :, None] * factors.T[:, None]
-            logs = self.log_totals[slots][:, :, which] + np.add.reduceat(np.log(odds) - np.log1p(odds), one.first, axis=0)
+            logs = self.log_totals[slots][:, :, which] + np.add.reduceat(
+                np.log(odds) - np.log1p(odds), one.first, axis=0
+            )
             total = logsumexp(logs, axis=1, b=self.mixture._by_state[slots][:, :, which])
             return one.families, (total - np.log(self.odds[np.ix_(which, one.families)].T)).sum(axis=0)
 
@@ -539,45 +543,76 @@ def _updated(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return N, the change of log Z and an estimate of its error of some components whose odds change in a few rows.
 
-    A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D), and N becomes
-    N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N.
+    A changes by QᵀDQ with the changes D of p, so det(I + WA) is multiplied by det(I + Q N Qᵀ D) = det(I + N Qᵀ D Q), and N becomes
+    N − N Qᵀ D (I + Q N Qᵀ D)⁻¹ Q N = (I + N Qᵀ D Q)⁻¹ N: the smaller of these matrices is taken.
     """
     Q, N, errors = ties.base.q_rows(rows), ties._state.N[which], ties._state.errors[which]
     change = (after - before) / ((1 + after) * (1 + before))
-    left, right = Q @ N, N @ Q.T * change[:, None, :]
-    system = np.eye(len(rows)) + left @ (Q.T * change[:, None, :])
-    inverse = np.linalg.inv(system)
+    m, r = Q.shape
+    if m <= r:
+        left = Q @ N
+        system = np.eye(m) + left @ (Q.T * change[:, None, :])
+        inverse = np.linalg.inv(system)
+        N = N - (N @ Q.T * change[:, None, :]) @ inverse @ left
+    else:
+        pairs = (Q[:, :, None] * Q[:, None]).reshape(m, r * r)
+        system = np.eye(r) + N @ (change @ pairs).reshape(len(N), r, r)
+        inverse = np.linalg.inv(system)
+        N = inverse @ N
     log_z = np.linalg.slogdet(system)[1] + (np.log1p(after) - np.log1p(before)).sum(axis=1)
-    wrong = errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * np.einsum(
-        "cij,cji->c", np.abs(inverse), np.abs(system)
-    )
-    return N - right @ inverse @ left, log_z, wrong
+    lost = np.einsum("cij,cji->c", np.abs(inverse), np.abs(system))
+    return N, log_z, errors * (1 + np.abs(inverse).sum(axis=(1, 2))) + EPS * lost
+
+
+class Apart(NamedTuple):
+    """Further items of sets whose rows are items: R is drawn first, and T, which costs most, only if R leaves room within the limits."""
+
+    union: Union
+    values: FloatArray
+    room: FloatArray
+
+    def propose(self, rng: np.random.Generator) -> IntArray:
+        """Return the further items, or too many of them."""
+        catalogue_ids, apart = self.union.clock.index.kernel.catalogue_ids, self.union.draw_apart(rng)
+        found = catalogue_ids(apart)
+        if (self.values[:, found].sum(axis=1) > self.room).any():
+            return found
+        return catalogue_ids(np.union1d(self.union.draw_tied(rng), apart))
 
 
 class Begun:
-    """What draws the further items of sets from the components of :class:`Tilts`; what it prepares stays with the mixture."""
+    """What draws the further items of sets from the components of :class:`Tilts`; what it prepares stays with the mixture.
 
-    def __init__(self, tilts: Tilts, key: bytes, cache: Cache, ids: IntArray, is_tilted: BoolArray) -> None:
-        self.tilts, self.key, self.cache, self.ids, self.is_tilted = tilts, key, cache, ids, is_tilted
+    ``room`` is what given items leave of the upper bounds.
+    """
+
+    def __init__(
+        self, tilts: Tilts, key: bytes, cache: Cache, ids: IntArray, is_tilted: BoolArray, room: FloatArray
+    ) -> None:
+        self.tilts, self.key, self.cache, self.ids, self.is_tilted, self.room = tilts, key, cache, ids, is_tilted, room
         store, none = store_of(tilts.mixture, cache.memory), np.zeros(len(is_tilted), np.int64)
         self.others = shared.Begun(store, ids, None, none)
-        self._made: dict[int, FurtherItems] = {}
+        self._made: dict[int, Apart | FurtherItems] = {}
 
     def __reduce__(self) -> Any:
-        return Begun, (self.tilts, self.key, self.cache, self.ids, self.is_tilted)
+        return Begun, (self.tilts, self.key, self.cache, self.ids, self.is_tilted, self.room)
 
-    def __getitem__(self, c: int) -> FurtherItems:
-        if not self.is_tilted[c]:
-            return self.others[c]
+    def __getitem__(self, c: int) -> Apart | FurtherItems:
         if c not in self._made:
             self._made[c] = self._make(c)
         return self._made[c]
 
-    def _make(self, c: int) -> FurtherItems:
+    def _make(self, c: int) -> Apart | FurtherItems:
         tilts, mixture, keep = self.tilts, self.tilts.mixture, self.cache.remember
+        if not self.is_tilted[c]:
+            return (
+                self.others[c]
+                if mixture.patterns is not None
+                else Apart(self.others.given(c)[0], tilts.values, self.room)
+            )
         union = keep((self.key, c), lambda: Union.prepare(tilts.single(c), 0, self.cache.memory))
         if mixture.patterns is None:
-            return FurtherItems(union.given(mixture.base.rows_of(self.ids)), None, _no_counts, 1.0, None, None)
+            return Apart(union.given(mixture.base.rows_of(self.ids)), tilts.values, self.room)
         parts = keep((self.key, c, "parts"), lambda: FamilyParts.of(tilts.patterns(c), mixture.odds[c]))
         families = GivenFamilies.of(parts.patterns, self.ids).weighed(mixture.odds[c])
         return FurtherItems(union.given(families.families), None, _no_counts, 1.0, parts, families)
