@@ -415,9 +415,9 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     Kinds and bases take the changes in turn.
     """
     law, truth = kind.build(base), kind.truth(base)
-    plain, first = Entry(kind, base, (), law, truth), KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
+    plain, row, column = Entry(kind, base, (), law, truth), KINDS.index(kind), (*BASES, *KERNELS_ONLY).index(base)
     found = [plain]
-    choices = TILTS if first % 3 == 0 else CHANGES
+    first, choices = row + column, TILTS if (row + 2 * column) % 3 == 0 else CHANGES
     for i in range(len(choices)):
         change = choices[(3 * first + i) % len(choices)]
         entry = changed(plain, change) if fits(change, base.n_items) else None
