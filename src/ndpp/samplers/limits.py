@@ -26,7 +26,6 @@ import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from typing import Any, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import logsumexp
@@ -364,24 +363,14 @@ class TiltedKernels(NamedTuple):
 
 # -- mixtures with shared ties -----------------------------------------------------------------------------------------------
 
-_caches: WeakKeyDictionary[Law, Cache] = WeakKeyDictionary()
-
-
-def cache_of(law: Law, memory: int) -> Cache:
-    """Return what is prepared for limits on a mixture, until another ``memory`` is asked for."""
-    found = _caches.get(law)
-    if found is None or found.memory != memory:
-        found = _caches[law] = Cache(memory)
-    return found
-
 
 @_prepare_limited.register
 def _shared(mixture: SharedTies, limits: Any, asked: Asked) -> LimitedSampler:
     ids, excluded = np.asarray(asked.given), np.asarray(asked.exclude)
     never = [Limit(excluded.tolist(), most=0, name="excluded")] if len(excluded) else []
     whole = Limits.of([*([limits] if isinstance(limits, Limit) else limits), *never], mixture, asked.size)
-    left, cache = whole.beside(ids), cache_of(mixture, asked.memory)
-    possible = cache.remember("possible", lambda: (mixture.masses() > 0).any(axis=0)).copy()
+    left, cache = whole.beside(ids), store_of(mixture, asked.memory).unions  # it stays with the mixture
+    possible = cache.remember("possible items", lambda: (mixture.masses() > 0).any(axis=0)).copy()
     possible[ids] = False
     left.check(possible, int(mixture.largest.max()) - len(ids))
     aim = replace(rounded(left), values=whole.values)
