@@ -138,15 +138,20 @@ def test_weights_of_components_are_those_of_all_proposals(kind: Kind, case: Case
 # ---- negative controls ----------------------------------------------------------------------------------------------
 
 SHARED = [KIND["tied mixture"], KIND["families"]]
-BINDING = Case("binding", [Limit(PRICES, most=4.5)])
-SPENDING = Case("binding", [Limit(PRICES, least=6.0)])
+BINDING = {
+    "symmetric kernel": Case("at least 6", [Limit(PRICES, least=6.0)]),
+    "mixture": Case("at least four", [Limit(range(6), least=4)]),
+    "families": Case("at least four", [Limit(range(6), least=4)]),
+}
+"""Limits far from what is common, where they are not ``CHEAP``."""
+CHEAP = Case("at most 4.5", [Limit(PRICES, most=4.5)])
 APART = Case("apart", [Limit([2, 3], 2, 2)])
 GIVEN = Case("given", [Limit(EVEN, 2, 2)], {"given": [0]})
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
-    entry, case = entry_of(kind), SPENDING if kind.name == "symmetric kernel" else BINDING
+    entry, case = entry_of(kind), BINDING.get(kind.name, CHEAP)
     sampler = entry.law.sampler(limits=case.limits)
     assert np.abs(sampler.theta).max() > 0.1
     with pytest.raises(AssertionError):

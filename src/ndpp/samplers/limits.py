@@ -22,7 +22,6 @@ Cost per sample: that of a set of any size, times the number of proposals. Prepa
 from __future__ import annotations
 
 import hashlib
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from typing import Any, NamedTuple, Protocol
@@ -38,7 +37,6 @@ from ndpp.errors import (
     ImpossibleLimitError,
     InvalidInputError,
     PrecisionError,
-    PrecisionWarning,
     ZeroProbabilityError,
 )
 from ndpp.items.base import look_up_cdf
@@ -47,7 +45,7 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
 from ndpp.laws.limits import Limit, Limits
 from ndpp.laws.patterns import Patterns, touch_weights
-from ndpp.laws.precision import check_given
+from ndpp.laws.precision import WARN_ERROR, check_given
 from ndpp.laws.shared import SharedTies
 from ndpp.laws.tied import MOST_ODDS, TiedMixture
 from ndpp.linalg.scaling import EPS
@@ -80,7 +78,7 @@ MOST_STEPS, MAX_STEP, HALVINGS = 30, 4.0, 6
 """Newton steps of θ, the largest of them in units of the largest value, and how often one is halved."""
 CLOSE = 0.02
 """A mean that differs from its bound by this part of its standard deviation is close enough."""
-RATIO, EXACT_UP_TO = 1.15, 12
+RATIO, EXACT_UP_TO = 1.25, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
 ROUNDS = 3
 """How often θ is found for a kernel, each time from the inclusion probabilities under the last."""
@@ -223,7 +221,7 @@ class LimitedSampler(Sampler):
 
     def estimate(self) -> tuple[float, float]:
         """Return the part of the proposals that is accepted, and its standard error, from a stream of its own."""
-        rng, chances = stream(stream_key(0), 1), []
+        rng, chances = stream(stream_key(0), 1), list[float]()
         total = squares = 0.0
         while len(chances) < LEAST or (len(chances) < MAX_EXPECTED and squares > RELATIVE_ERROR**2 * total**2):
             look()
@@ -307,7 +305,7 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
     whole, ids, size, n = Limits.of(limits, law), np.asarray(asked.given), asked.size, len(law.weights)
     left = whole.beside(ids)
     allowed = left.fitting
-    allowed[asked.exclude], allowed[ids] = False, True
+    allowed[np.asarray(asked.exclude)], allowed[ids] = False, True
     rest = [kernel.tilt(allowed.astype(np.float64)) for kernel in law.components]
     room = [(kernel.max_size if size is None else size) - len(ids) for kernel in rest]
     chances = np.zeros((n, law.n_items))
@@ -316,7 +314,7 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
             chances[c] = rest[c].inclusion_probabilities(size, ids)
     chances[:, ids] = 0.0
     if chances.any():
-        Limits.of(limits, law, size).beside(ids).check((chances > 0).any(axis=0), max(room))
+        Limits.of(limits, law, size).beside(ids).check(np.asarray((chances > 0).any(axis=0)), max(room))
     theta, log_weights = np.zeros((n, len(whole))), np.full(n, -np.inf)
     for c in np.flatnonzero(law.weights > 0).tolist():
         if (left.reach(chances[c] > 0, room[c]) >= left.low).all():
@@ -339,13 +337,13 @@ def _tilted(
             break
         for _ in range(HALVINGS):
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error", PrecisionWarning)
-                    tilted = kernel.tilt(np.exp(aim[0] @ whole.values))
-                    p = tilted.inclusion_probabilities(asked.size, asked.given)
+                tilted = kernel.tilt(np.exp(aim[0] @ whole.values))
+                if tilted._free_error > max(WARN_ERROR / 10, 2 * kernel._free_error):
+                    raise PrecisionError("the tilt costs too many digits")
+                p = tilted.inclusion_probabilities(asked.size, asked.given)
                 theta, found = aim, tilted
                 break
-            except (PrecisionError, PrecisionWarning, InvalidInputError):
+            except (PrecisionError, InvalidInputError):
                 aim = (aim + theta) / 2
     return theta[0], found
 
@@ -370,7 +368,7 @@ def _shared(mixture: SharedTies, limits: Any, asked: Asked) -> LimitedSampler:
     never = [Limit(excluded.tolist(), most=0, name="excluded")] if len(excluded) else []
     whole = Limits.of([*([limits] if isinstance(limits, Limit) else limits), *never], mixture, asked.size)
     left, cache = whole.beside(ids), store_of(mixture, asked.memory).unions  # it stays with the mixture
-    possible = cache.remember("possible items", lambda: (mixture.masses() > 0).any(axis=0)).copy()
+    possible = np.array(cache.remember("possible items", lambda: (mixture.masses() > 0).any(axis=0)))
     possible[ids] = False
     left.check(possible, int(mixture.largest.max()) - len(ids))
     aim = replace(rounded(left), values=whole.values)
