@@ -16,7 +16,7 @@ from ndpp.inference import (
     recommend,
     recommend_many,
 )
-from ndpp.laws import FamilyMixture, Law, LowRankKernel, Mixture, load, load_metadata, save
+from ndpp.laws import FamilyMixture, Law, Limit, LowRankKernel, Mixture, load, load_metadata, save
 
 if TYPE_CHECKING:
     from ndpp import answers, datasets, diagnostics, metrics, plots, samplers
@@ -29,6 +29,7 @@ __all__ = [
     "ONDPP",
     "Baskets",
     "FamilyMixture",
+    "Limit",
     "LowRankKernel",
     "Mixture",
     "MixtureNDPP",
@@ -61,9 +62,9 @@ _LEARNING = ("NDPP", "ONDPP", "MixtureNDPP", "SymmetricDPP", "fit")
 
 def _prepare_sampler(law: Law, **options: Any) -> Any:
     """Prepare the exact sampler of a distribution; samplers are imported on first use, since Numba takes its time."""
-    from ndpp.samplers.laws import prepare
+    from ndpp.samplers import laws, limits
 
-    return prepare(law, **options)
+    return limits.prepare(law, **options) if "limits" in options else laws.prepare(law, **options)
 
 
 Law._prepare_sampler, Law.recommend = _prepare_sampler, recommend

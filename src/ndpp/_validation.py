@@ -123,6 +123,34 @@ def by_name(values: Any, names: Sequence[Any] | None, count: int, argument: str)
     return [table.get(key) for key in order], has
 
 
+def check_values(values: Any, catalogue: Any, name: str, *, default: float) -> FloatArray:
+    """Return a finite number ≥ 0 for every item of a law, from an array, or from a mapping or pandas Series by id or label.
+
+    Items that a mapping does not name have the ``default``.
+    """
+    index = getattr(values, "index", None)
+    if isinstance(values, Mapping) or (index is not None and not callable(index)):  # of a list it is a method
+        keys, ids = list(values.keys()), check_items(list(values.keys()), catalogue, name)
+        numbers = [values[key] for key in keys] if isinstance(values, Mapping) else list(values)
+    else:
+        ids, numbers = np.arange(catalogue.n_items), values
+    try:
+        found = np.array(numbers, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"must be numbers, one per item; got {values!r:.60}", argument=name) from None
+    if found.shape != ids.shape:
+        problem = f"must have {catalogue.n_items} entries, one per item, or be a mapping from items"
+        raise InvalidInputError(f"{problem}; got {' × '.join(map(str, found.shape)) or 'a number'}", argument=name)
+    bad = ~(np.isfinite(found) & (found >= 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        item = int(ids[first]) if catalogue.labels is None else catalogue.labels[ids[first]]
+        raise InvalidInputError(f"must be finite and ≥ 0; that of item {item!r} is {found[first]:g}", argument=name)
+    out = np.full(catalogue.n_items, default)
+    out[ids] = found
+    return out
+
+
 def check_count(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
     """Return ``value`` as an integer in least..most."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

@@ -130,6 +130,14 @@ class ImpossibleSizeError(InvalidInputError):
     """No set of the requested size has positive probability."""
 
 
+class ImpossibleLimitError(InvalidInputError):
+    """No set, or none of positive probability, keeps ``limits``, which are the guilty ones in words."""
+
+    def __init__(self, problem: str, *, limits: tuple[str, ...]) -> None:
+        self.limits = limits
+        super().__init__(problem)
+
+
 class ZeroProbabilityError(InvalidInputError):
     """The given items never occur together."""
 

@@ -116,6 +116,12 @@ class Truth:
         """The distribution given that only these items are in."""
         return self.exclude(tuple(set(range(self.n_items)) - set(items)))
 
+    def tilt(self, factors: dict[int, float]) -> Truth:
+        """The distribution with the probability of every set times the factors of its items."""
+        weights = np.array([prod(factors.get(a, 1.0) for a in S) for S in self.sets])
+        never = {a for a, factor in factors.items() if factor == 0}
+        return self._normalized(self.given_component * weights, set(self.left) - never)
+
     def _normalized(self, table: Array, left: Iterable[int]) -> Truth:
         totals = table.sum(axis=1)
         weights = np.where(totals > 0, self.weights * totals, 0.0)
@@ -368,6 +374,8 @@ LAWS = (
 # ---- changes --------------------------------------------------------------------------------------------------------
 
 Change = tuple[tuple[str, Items], ...]
+FACTORS = (4.0, 0.375, 0.0, 1.5)
+"""Those of the first, second, … item of a tilt."""
 N_CHANGES = 1
 """Changed laws of each kind over each base."""
 CHANGES: tuple[Change, ...] = (
@@ -382,6 +390,13 @@ CHANGES: tuple[Change, ...] = (
     (("condition", (4,)), ("restrict", (1, 2, 3))),
     (("exclude", (0,)), ("restrict", (1, 2, 3, 5))),
 )
+TILTS: tuple[Change, ...] = (
+    (("tilt", (1, 0)),),
+    (("tilt", (2, 1, 0)), ("condition", (1,))),
+    (("condition", (1,)), ("tilt", (0, 2, 3))),
+    (("tilt", (0, 3)), ("tilt", (3, 1))),
+)
+"""Every third law is changed by one of these."""
 
 
 class Entry(NamedTuple):
@@ -405,15 +420,20 @@ def entries(kind: Kind, base: Base) -> tuple[Entry, ...]:
     Kinds and bases take the changes in turn.
     """
     law, truth = kind.build(base), kind.truth(base)
-    plain, first = Entry(kind, base, (), law, truth), KINDS.index(kind) + (*BASES, *KERNELS_ONLY).index(base)
+    plain, row, column = Entry(kind, base, (), law, truth), KINDS.index(kind), (*BASES, *KERNELS_ONLY).index(base)
     found = [plain]
-    for i in range(len(CHANGES)):
-        change = CHANGES[(3 * first + i) % len(CHANGES)]
+    first, choices = row + column, TILTS if (row + 2 * column) % 3 == 0 else CHANGES
+    for i in range(len(choices)):
+        change = choices[(3 * first + i) % len(choices)]
         entry = changed(plain, change) if fits(change, base.n_items) else None
         found += [] if entry is None else [entry]
         if len(found) > N_CHANGES:
             break
     return tuple(found)
+
+
+def factors_of(items: Items) -> dict[int, float]:
+    return dict(zip(items, FACTORS))
 
 
 def fits(change: Change, n_items: int) -> bool:
@@ -426,7 +446,8 @@ def changed(entry: Entry, change: Change) -> Entry | None:
     for verb, items in change:
         if verb == "condition" and not (truth.mass(items) > 0 and truth.has_kernel_given(items)):
             return None
-        law, truth = getattr(law, verb)(items), getattr(truth, verb)(items)
+        what = factors_of(items) if verb == "tilt" else items
+        law, truth = getattr(law, verb)(what), getattr(truth, verb)(what)
         if not truth.left:
             return None
     return entry._replace(change=change, law=law, truth=truth)

@@ -18,7 +18,7 @@ import pytest
 
 import ndpp
 import oracles
-from law_table import Entry, Items
+from law_table import Entry, Items, factors_of
 from ndpp import Baskets
 from ndpp.errors import (
     ImpossibleSizeError,
@@ -303,6 +303,29 @@ def check_restrict_and_exclude(entry: Entry) -> None:
             close_logs(entry.law.exclude(J).log_probs(everything), entry.truth.exclude(J).p, f"without {J}")
         if J:
             close_logs(entry.law.restrict(J).log_probs(everything), entry.truth.restrict(J).p, f"only {J}")
+
+
+@verb
+def check_tilt(entry: Entry) -> None:
+    everything, (n, left) = baskets_of(entry, entry.truth.sets), (entry.truth.n_items, entry.truth.left)
+    for J in {left[:1], left[-2:], left[1:4]}:
+        factors = factors_of(J)
+        if all(factors.get(a) == 0 for a in left):
+            continue
+        expected, by_label = entry.truth.tilt(factors).p, {entry.base.labels[a]: s for a, s in factors.items()}
+        for given in (factors, by_label, [factors.get(a, 1.0) for a in range(n)]):
+            close_logs(entry.law.tilt(given).log_probs(everything), expected, f"tilted by {given}")
+    assert entry.law.tilt(np.ones(n)) is entry.law
+    for wrong in ({0: -1.0}, {0: np.nan}, {entry.base.labels[0]: np.inf}):
+        with pytest.raises(InvalidInputError, match="item 0 of"):
+            entry.law.tilt(wrong)
+    for wrong, error in (
+        ({n: 1.0}, UnknownItemError),
+        ({"nobody": 1.0}, UnknownLabelError),
+        (np.ones(n + 1), InvalidInputError),
+    ):
+        with pytest.raises(error):
+            entry.law.tilt(wrong)
 
 
 @verb

@@ -362,10 +362,10 @@ def test_a_limit_per_category_filters_the_ranked_list():
         for basket, own in zip(baskets, found):
             ranked = recommend(kernel, basket, n=40, candidates=candidates)
             assert len(ranked.items) > 9
-            counts, kept = Counter(), []
+            counts, kept = Counter(category_of[item] for item in basket.tolist()), []
             for item in ranked.items.tolist():
-                counts[category_of[item]] += 1
-                if counts[category_of[item]] <= most:
+                if counts[category_of[item]] < most:
+                    counts[category_of[item]] += 1
                     kept.append(item)
             assert own.items.tolist() == kept[:9]
             single = recommend(kernel, basket, n=9, candidates=candidates, per_category=limit)

@@ -36,7 +36,7 @@ def test_every_verb_of_every_law(kind: Kind, base: Base):
 
 
 def test_every_change_is_met_by_several_kinds():
-    for change in law_table.CHANGES:
+    for change in law_table.CHANGES + law_table.TILTS:
         met = [
             kind for kind in KINDS if any(e.change == change for base in BASES for e in law_table.entries(kind, base))
         ]
@@ -122,7 +122,7 @@ def test_a_law_that_does_not_refuse_is_rejected(kind: Kind, name: str, change: l
 FORGOTTEN = [
     "log_prob", "log_prob_of_a_size", "log_probs", "log_normalizer", "log_mass", "size_distribution", "condition",
     "inclusion_probabilities", "inclusion_probabilities_of_a_size", "responsibilities", "component_log_probs", "component_inclusions",
-    "only", "restrict_and_exclude", "save_and_load", "pickle", "next_item_scores", "next_item_scores_many", "continuation_scores",
+    "only", "restrict_and_exclude", "tilt", "save_and_load", "pickle", "next_item_scores", "next_item_scores_many", "continuation_scores",
     "recommend_by_completion", "recommend_by_continuation", "recommend_by_lift", "errors_of_items",
 ]  # fmt: skip
 

@@ -7,7 +7,7 @@ again from scratch; those within rounding error of zero count as zero. [Gartrell
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -19,6 +19,7 @@ from ndpp.errors import ImpossibleSizeError, ZeroProbabilityError
 from ndpp.inference.scores import Gains, next_item_scores
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit, Limits
 from ndpp.linalg.schur import MAX_LOSS, ROUNDING, eliminate
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -26,7 +27,14 @@ PAIR_ROWS, PAIR_BLOCK = 1024, 256
 """The search for the best pair reads at most this many rows of L, largest first, and this many at a time."""
 
 
-def greedy_map(kernel: Any, size: int, *, given: Items = (), candidates: Items | None = None) -> IntArray:
+def greedy_map(
+    kernel: Any,
+    size: int,
+    *,
+    given: Items = (),
+    candidates: Items | None = None,
+    limits: Limit | Sequence[Limit] = (),
+) -> IntArray:
     """Return ``size`` items of large P(S): the given ones, then, in the order chosen, the best next item each time.
 
     The sequence is nested: the first j items of a longer run are the run of size j. Items with L_aa = 0 can have no
@@ -46,11 +54,16 @@ def greedy_map(kernel: Any, size: int, *, given: Items = (), candidates: Items |
         Items that are in from the start, in this order.
     candidates : sequence of int, optional
         The only items that may be added.
+    limits : Limit or sequence of Limit
+        Limits that the set keeps, given items included: each time the best item is added with which they can still be kept. ``size``
+        times :func:`next_item_scores`; items come one at a time.
 
     Raises
     ------
     ImpossibleSizeError
         The sequence ends before, or a pair would carry it beyond, ``size``.
+    ImpossibleLimitError
+        No set of this size keeps the limits.
 
     Examples
     --------
@@ -71,7 +84,11 @@ def greedy_map(kernel: Any, size: int, *, given: Items = (), candidates: Items |
     allowed[rows] = False
     chosen: list[int] = rows.tolist()
     group: tuple[int, ...] = ()
-    for group in _groups(kernel, rows, allowed):
+    if isinstance(limits, Limit) or len(limits):
+        groups = _within_limits(kernel, rows, allowed, Limits.of(limits, kernel, size))
+    else:
+        groups = _groups(kernel, rows, allowed)
+    for group in groups:
         chosen.extend(group)
         if len(chosen) >= size:
             break
@@ -91,6 +108,26 @@ def _no_set_of(size: int, found: int, last: int) -> ImpossibleSizeError:
         f"size {size} was asked for, but the greedy sequence ends after {found} items: no candidate left has "
         f"a gain that double precision can tell from zero. Ask for size {found}, or allow more candidates."
     )
+
+
+def _within_limits(law: Law, rows: IntArray, allowed: BoolArray, limits: Limits) -> Iterator[tuple[int, ...]]:
+    """Yield nothing for the given items, and then the best next item with which the limits can still be kept, as far as sums show."""
+    yield ()
+    support, chosen, left = law.support, law.support[rows].tolist(), np.zeros(law.n_items, bool)
+    left[support] = allowed
+    limits.beside(np.array(chosen, np.int64)).check(left, law.max_size - len(chosen))
+    while len(chosen) < law.n_items:
+        gains = np.where(left, next_item_scores(law, chosen), 0.0)
+        for best in np.argsort(-gains, kind="stable").tolist():
+            if not gains[best] > 0:
+                return
+            left[best] = False
+            if limits.can_hold(np.array([*chosen, best]), left, law.max_size):
+                break
+        else:
+            return
+        yield (int(np.searchsorted(support, best)),)
+        chosen.append(best)
 
 
 @singledispatch

@@ -8,7 +8,7 @@ goes with this basket rather than with others: the score is P(a | J) / P(a), and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,9 +18,10 @@ from ndpp._types import BoolArray, FloatArray, IntArray, Items
 from ndpp._validation import check_choice, check_count, check_items
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
-from ndpp.inference.recommendation import PerCategory, Recommendation, Recommendations
+from ndpp.inference.recommendation import Caps, PerCategory, Recommendation, Recommendations
 from ndpp.inference.scores import scores_of_each, scores_of_one, scores_or_nan
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit
 
 DAMPING = 0.2
 """Default for γ, by which popularity counts less in continuations: 0 orders by P(a | J), 1 by lift."""
@@ -94,7 +95,7 @@ class Rule(NamedTuple):
     allowed: BoolArray
     unit: FloatArray
     shown: FloatArray
-    limit: Callable[[FloatArray], None] | None
+    caps: Caps | None
 
     @classmethod
     def of(
@@ -107,6 +108,7 @@ class Rule(NamedTuple):
         damping: float = DAMPING,
         support: float | None = None,
         per_category: PerCategory | None = None,
+        limits: Limit | Sequence[Limit] = (),
         popularity: FloatArray | None = None,
     ) -> Rule:
         """Check the parameters of :func:`recommend`; ``popularity`` is P(a), if it is known."""
@@ -123,33 +125,39 @@ class Rule(NamedTuple):
         if ranking is Ranking.LIFT:
             shown = unit
             allowed = allowed & (p >= (SUPPORT * p.sum() / max(1, np.count_nonzero(p)) if support is None else support))
-        allowed, limit = (allowed, None) if per_category is None else per_category.limit(law, allowed)
-        return cls(law, ranking, n, allowed, unit, shown, limit)
+        allowed, caps = (allowed, None) if per_category is None else per_category.limit(law, allowed)
+        if isinstance(limits, Limit) or len(limits):
+            caps = Caps.of(limits, law).joined(caps)
+        return cls(law, ranking, n, allowed, unit, shown, caps)
 
     def best_for(self, basket: IntArray) -> Recommendation:
         """Return the best items for one basket."""
         (found,) = self.best_of_each(self.law.one_basket(basket))
-        return found or self.best(scores_of_one(self.law, basket, whole=self.ranking.is_whole))  # raises, and says why
+        if found is None:
+            found = self.best(
+                scores_of_one(self.law, basket, whole=self.ranking.is_whole), basket
+            )  # raises, and says why
+        return found
 
     def best_of_each(self, baskets: Baskets) -> list[Recommendation | None]:
         """Return the best items for each basket, None for baskets of probability zero. Scores of some baskets are in memory at a time."""
         found: list[Recommendation | None] = []
         step, best = (
             max(1, SCORES // max(1, self.law.n_items)),
-            None if self.limit else (self.n, self.allowed, self.unit),
+            None if self.caps else (self.n, self.allowed, self.unit),
         )
         for start in range(0, len(baskets), step):
             part = baskets[start : start + step]
             chances = scores_or_nan(self.law, part, whole=self.ranking.is_whole, best=best)
-            found += [None if np.isnan(row[0]) else self.best(row) for row in chances]
+            found += [None if np.isnan(row[0]) else self.best(row, own) for row, own in zip(chances, part)]
         return found
 
-    def best(self, chances: FloatArray) -> Recommendation:
+    def best(self, chances: FloatArray, basket: IntArray) -> Recommendation:
         """Return the n best items from P(a | J), or from next-item scores; of keys equal up to rounding, the smaller id comes first."""
         least_chance = ZERO_SCORE * chances.max(initial=0.0) if self.ranking.is_whole else ZERO_CHANCE
         keys = np.where(self.allowed & (chances > least_chance), chances / self.unit, 0.0)
-        if self.limit is not None:
-            self.limit(keys)
+        if self.caps is not None:
+            self.caps.apply(keys, basket, self.n)
         least = np.partition(keys, -self.n)[-self.n] if self.n < len(keys) else 0.0
         best = np.flatnonzero((keys >= least * (1 - 4 / TIE)) & (keys > 0))
         mantissa, exponent = np.frexp(keys[best])
@@ -169,6 +177,7 @@ def recommend(
     support: float | None = None,
     unknown: str = "error",
     per_category: PerCategory | None = None,
+    limits: Limit | Sequence[Limit] = (),
 ) -> Recommendation:
     """Return the ``n`` best items for a basket, best first; fewer if fewer score above zero.
 
@@ -200,7 +209,9 @@ def recommend(
         What to do about labels of the basket that are not in the catalogue; skipped ones are counted in a
         :class:`~ndpp.errors.DataWarning`.
     per_category : PerCategory, optional
-        Recommend at most so many items of each category, or only items of some categories.
+        Recommend at most so many items of each category, those of the basket included, or only items of some categories.
+    limits : Limit or sequence of Limit
+        Upper limits that the basket and all recommendations together keep: the best item that fits, and so on.
 
     Examples
     --------
@@ -214,11 +225,13 @@ def recommend(
     """
     law = Law.required(law)
     rule = Rule.of(
-        law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category
-    )
+        law, n=n, candidates=candidates, ranking=ranking, damping=damping, support=support, per_category=per_category,
+        limits=limits,
+    )  # fmt: skip
     if unknown != "error":
         basket = Baskets.from_lists([basket], n_items=law.n_items, labels=law.labels, unknown=unknown)[0]
-    return rule.best(scores_of_one(law, basket, whole=rule.ranking.is_whole))
+    ids = check_items(basket, law, "basket")
+    return rule.best(scores_of_one(law, ids, whole=rule.ranking.is_whole), ids)
 
 
 def recommend_many(law: Any, baskets: Baskets, **options: Any) -> Recommendations[Recommendation]:

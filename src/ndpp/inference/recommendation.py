@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from ndpp._show import Shown
 from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import by_name, check_count
 from ndpp.errors import InvalidInputError
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit, Limits
 
 
 class _Items(NamedTuple):
@@ -51,10 +53,49 @@ class Recommendations(Shown, list[R | None]):
         return ["basket", "rank", *header], lines
 
 
-class PerCategory(NamedTuple):
-    """Recommendations by category: at most ``most`` from each, only from those named in ``only``, or both.
+class Caps(NamedTuple):
+    """Upper limits on a basket and what is recommended for it, together: ``values`` (n, caps) of each item, and the most of each cap."""
 
-    The ranked list is left as it is, without what exceeds the limit of its category. What is in the basket does not count.
+    values: sparse.csr_array
+    most: FloatArray
+
+    @classmethod
+    def of(cls, limits: Limit | Iterable[Limit], law: Law) -> Caps:
+        """Return limits on the items of a law; raise if one asks for a least total, which no list can promise."""
+        chosen = Limits.of(limits, law)
+        for text, low in zip(chosen.texts, chosen.low):
+            if low > 0:
+                raise InvalidInputError(
+                    f"of recommendations must be upper ones, and {text} asks for a least total", argument="limits",
+                    advice="Complete the basket with greedy_map or sample, which keep both",
+                )  # fmt: skip
+        return cls(sparse.csr_array(chosen.values.T), chosen.high)
+
+    def joined(self, other: Caps | None) -> Caps:
+        """Return these caps and others."""
+        if other is None:
+            return self
+        return Caps(sparse.hstack([self.values, other.values], format="csr"), np.append(self.most, other.most))
+
+    def apply(self, scores: FloatArray, basket: IntArray, n: int) -> None:
+        """Set the scores to zero of all but the n best items that fit, one after the other; of equal ones, the smaller id comes first."""
+        room = self.most - np.asarray(self.values[basket].sum(axis=0)).ravel()
+        ends, caps, values = self.values.indptr, self.values.indices, self.values.data
+        kept: list[int] = []
+        for a in np.argsort(-scores, kind="stable").tolist():
+            if len(kept) == n or not scores[a] > 0:
+                break
+            own = slice(ends[a], ends[a + 1])
+            if (values[own] <= room[caps[own]]).all():
+                room[caps[own]] -= values[own]
+                kept.append(a)
+        best = scores[kept]
+        scores[:] = 0.0
+        scores[kept] = best
+
+
+class PerCategory(NamedTuple):
+    """Recommendations by category: at most ``most`` from each, those of the basket included, only from those in ``only``, or both.
 
     ``category_of`` is a mapping from labels to categories, a pandas Series with labels as its index, or an array or list with the category
     of item 0, 1, …, None for items without one. Labels that the model does not know are ignored; an item that may be recommended must have
@@ -76,13 +117,11 @@ class PerCategory(NamedTuple):
     most: int | None = None
     only: Collection[Hashable] | None = None
 
-    def limit(self, law: Law, allowed: BoolArray) -> tuple[BoolArray, Callable[[FloatArray], None] | None]:
-        """Return the ``allowed`` items of the wanted categories, and what sets scores to zero that exceed the limit, if there is one.
-
-        Of equal scores, the smaller id counts first. All ``allowed`` items must have a category.
-        """
+    def limit(self, law: Law, allowed: BoolArray) -> tuple[BoolArray, Caps | None]:
+        """Return the ``allowed`` items of the wanted categories, and the limits; all ``allowed`` items must have a category."""
         names, known = by_name(self.category_of, law.labels, law.n_items, "category_of")
-        without = np.flatnonzero(allowed & ~(known & np.array([name is not None for name in names], bool)))
+        has_category = known & np.array([name is not None for name in names], bool)
+        without = np.flatnonzero(allowed & ~has_category)
         if len(without):
             such = int(without[0]) if law.labels is None else law.labels[without[0]]
             raise InvalidInputError(
@@ -91,20 +130,15 @@ class PerCategory(NamedTuple):
                 advice="Give each a category, or name the items to recommend with {candidates}",
             )
         numbers: dict[Hashable, int] = {}
-        codes = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+        items = np.flatnonzero(has_category)
+        codes = np.array([numbers.setdefault(names[a], len(numbers)) for a in items.tolist()], np.int64)
         if self.only is not None:
             wanted = [numbers[name] if name in numbers else self._refuse(name, numbers) for name in self.only]
-            allowed = allowed & np.isin(codes, wanted)
+            allowed = allowed & np.isin(np.arange(law.n_items), items[np.isin(codes, wanted)])
         if self.most is None:
             return allowed, None
-        counts = np.bincount(codes)
-        place = np.arange(law.n_items) - np.repeat(np.cumsum(counts) - counts, counts)  # within the category
-        exceeds = place >= check_count(self.most, "most", least=1)
-
-        def apply(scores: FloatArray) -> None:
-            scores[np.lexsort((-scores, codes))[exceeds]] = 0.0
-
-        return allowed, apply
+        values = sparse.csr_array((np.ones(len(items)), (items, codes)), shape=(law.n_items, max(1, len(numbers))))
+        return allowed, Caps(values, np.full(values.shape[1], float(check_count(self.most, "most", least=1))))
 
     def _refuse(self, name: Hashable, there: Iterable[Hashable]) -> NoReturn:
         """Raise an error about a category that no item has."""

@@ -4,9 +4,10 @@ from ndpp.laws.families import FamilyMixture
 from ndpp.laws.files import load, load_metadata, save
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law
+from ndpp.laws.limits import Limit
 from ndpp.laws.mixture import Mixture
 from ndpp.laws.tied import TiedMixture
 
-__all__ = ["FamilyMixture", "Law", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]
+__all__ = ["FamilyMixture", "Law", "Limit", "LowRankKernel", "Mixture", "load", "load_metadata", "save"]
 
 Mixture._make_tied = TiedMixture

@@ -16,7 +16,7 @@ certain: their rows of X become 0, W becomes that of the base given them, and a_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ from ndpp.laws.patterns import FamilyGroups, Patterns, Touched, scaled, touch_we
 from ndpp.laws.precision import say_precision
 from ndpp.laws.shared import KEPT, SharedTies
 from ndpp.laws.tied import TiedMixture
-from ndpp.linalg.sizes import STEP, SizeLaw, Tilted
+from ndpp.laws.totals import Total
+from ndpp.linalg.sizes import STEP, SizeLaw, Stepped, Tilted
 
 BLOCK_ENTRIES = 2**21
 """Entries of the odds of states of touched families that are gathered at a time (16 MB)."""
@@ -181,6 +182,13 @@ class FamilyMixture(SharedTies):
         log_det = touched._state.log_z[at] - np.log1p(touched.odds[at]).sum()
         law = SizeLaw.prepare(touched._state.N[at], lambda: [groups], int(self.largest[c]))
         return Tilted(law, log_tilt, float(logs.sum() + log_det))
+
+    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+        rest, kept = self._given(ids) if len(ids) else self, dict[bytes, AnyArray]()
+        Q, families, most = rest.touched.all_rows, np.arange(rest.base.n_items), int(steps.sum())
+        for c in active.tolist():
+            groups = Stepped(FamilyGroups(rest.patterns, rest.odds[c], 1.0, Q, families, kept), steps)
+            yield SizeLaw.prepare(rest.touched._state.N[c], partial(list, [groups]), most), np.arange(self.n_items)
 
     def log_normalizers(self, log_tilt: Any = 0.0) -> FloatArray:
         """Return log Z_c of every component with item odds ρ_c r, ρ = 1 if not given."""
@@ -370,6 +378,9 @@ class FamilyMixture(SharedTies):
         )
         return self._changed(odds=odds[:-1].T, patterns=self.patterns.without(ids), base=untied, names=self.names)
 
-    def _restricted(self, ids: IntArray) -> FamilyMixture:
-        others = np.delete(np.arange(self.n_items), ids)
-        return self._changed(patterns=self.patterns.without(others), names=self.names)
+    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> FamilyMixture:
+        """Return the same with item odds r times the factors."""
+        s = np.zeros((self.n_items, 1))
+        s[ids, 0] = 1.0 if factors is None else factors
+        odds = check_odds(self.patterns.odds * s, "tilted odds", of=("item", "state"))
+        return self._changed(patterns=self.patterns.with_odds(odds), names=self.names)

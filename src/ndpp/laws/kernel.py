@@ -202,8 +202,15 @@ class LowRankKernel(WeighedSets):
 
     # -- conditionals and restrictions ---------------------------------------------------------------------------------------
 
-    def _only(self, ids: IntArray) -> LowRankKernel:
-        return self._with(self.W, ids[self.can_occur(ids)])
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> LowRankKernel:
+        """Return the kernel with rows √s x and the background sδ, of the items that are left."""
+        left = ids[self.can_occur(ids)]
+        if factors is None:
+            return self._with(self.W, left)
+        s = np.ones(self.n_items)
+        s[ids] = factors
+        X = Multiplied(self.X, np.sqrt(s))
+        return self._with(self.W, left, X=X if isinstance(self.X, Rows) else X.read(), factors=s)
 
     def _condition(self, ids: IntArray) -> LowRankKernel:
         """Return the kernel L − L_{:,A} L_A⁻¹ L_{A,:} of the items other than A."""

@@ -8,6 +8,7 @@ Weights are relative to one unit per distribution: log det(I + L) is the weight 
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -19,12 +20,21 @@ from scipy.special import logsumexp
 
 from ndpp._show import html_table, some
 from ndpp._types import AnyArray, FloatArray, IntArray, Items, Jobs, RngLike
-from ndpp._validation import check_count, check_items, clip_probabilities
+from ndpp._validation import check_count, check_items, check_values, clip_probabilities
 from ndpp.baskets import Baskets
-from ndpp.errors import ImpossibleSizeError, InvalidInputError, UnknownLabelError, ZeroProbabilityError
+from ndpp.errors import (
+    ImpossibleLimitError,
+    ImpossibleSizeError,
+    InvalidInputError,
+    PrecisionWarning,
+    UnknownLabelError,
+    ZeroProbabilityError,
+)
 from ndpp.laws.catalogue import Catalogue
 from ndpp.laws.header import ModelHeader
+from ndpp.laws.limits import Estimate, Limit, Limits
 from ndpp.laws.precision import check_given, never_together
+from ndpp.laws.totals import ROUNDING, Totals
 
 NEGLIGIBLE_POSTERIOR = 1e-14
 """Components with a smaller posterior are left out of averages."""
@@ -101,8 +111,8 @@ class Law(ABC):
         """Return the distribution of the remaining items, given that ``ids``, at least one, are in."""
 
     @abstractmethod
-    def _only(self, ids: IntArray) -> Law:
-        """Return the distribution given that no other items than ``ids``, ascending, are in."""
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Law:
+        """Return P(S) Π_{i∈S} s_i, normalised, of sets of the items ``ids``, ascending, with these factors s > 0 (None: 1)."""
 
     parametrisation: ClassVar[str]
     """What files call distributions of this kind."""
@@ -290,17 +300,83 @@ class Law(ABC):
             raise self._impossible(ids, size)
         return np.exp(log_posterior - total)
 
-    def inclusion_probabilities(self, size: int | None = None, given: Items = ()) -> FloatArray:
-        """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
+    def probability(self, limits: Limit | Sequence[Limit], given: Items = ()) -> Estimate:
+        """Return P(limits | given items ⊆ S), where given items count.
 
-        ``size`` includes the given items, which have probability one.
+        One limit whose values are counts, or numbers with at most two places after the point and not too many steps, is computed exactly.
+        Otherwise the value is estimated from proposals of the sampler under limits, always the same ones, with its standard error.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3))
+        >>> kernel.probability(ndpp.Limit([0, 1], least=1))
+        Estimate(value=0.75, error=0.0, exact=True)
         """
         ids = check_items(given, self, "given")
+        posterior = self.responsibilities(ids)
+        try:
+            totals = Totals.of(self, Limits.of(limits, self).beside(ids), ids, posterior)
+            found = None if totals is None else float(posterior @ totals.chances)
+            if found is not None and (found > ROUNDING or found == 0.0):
+                return Estimate(found, 0.0, exact=True)
+            sampler = self.sampler(limits=limits, given=ids)
+        except ImpossibleLimitError:
+            return Estimate(0.0, 0.0, exact=True)
+        mean, error = sampler.estimate()
+        unit = float(np.exp(sampler.log_bound - self.log_containment(ids)))
+        return Estimate(min(1.0, mean * unit), error * unit, exact=False)
+
+    def inclusion_probabilities(
+        self, size: int | None = None, given: Items = (), *, limits: Limit | Sequence[Limit] = ()
+    ) -> FloatArray:
+        """Return P(a ∈ S) for every item of the catalogue, given that S contains some items and, with ``size``, given its size.
+
+        ``size`` includes the given items, which have probability one. With ``limits``, the same given that S keeps them: what else fits.
+        Exact for one limit as in :meth:`probability` and without ``size``; otherwise from :meth:`inclusion_estimates`, which a
+        :class:`~ndpp.errors.PrecisionWarning` says.
+        """
+        ids = check_items(given, self, "given")
+        if isinstance(limits, Limit) or len(limits):
+            found = self.inclusion_estimates(limits, size=size, given=ids)
+            if not found.exact:
+                warnings.warn(
+                    f"inclusion probabilities under these limits are estimated from samples, with standard errors up to "
+                    f"{np.max(found.error):.2g}; inclusion_estimates() returns them, from as many samples as you like",
+                    PrecisionWarning,
+                    stacklevel=2,
+                )
+            return np.asarray(found.value)
         posterior = self.responsibilities(ids, size=size if size is None else check_count(size, "size"))
         active = np.flatnonzero(posterior > NEGLIGIBLE_POSTERIOR)
         out = self._mean_inclusions(ids, size, active, posterior[active])
         out[ids] = 1.0
         return clip_probabilities(out, "inclusion probabilities")
+
+    def inclusion_estimates(
+        self,
+        limits: Limit | Sequence[Limit],
+        *,
+        size: int | None = None,
+        given: Items = (),
+        n_samples: int = 1000,
+        rng: RngLike = 0,
+    ) -> Estimate:
+        """Return P(a ∈ S | limits, given) for every item, as arrays: exactly if that can be, and otherwise from samples."""
+        ids = check_items(given, self, "given")
+        if size is None:
+            posterior, left = self.responsibilities(ids), Limits.of(limits, self).beside(ids)
+            totals = Totals.of(self, left, ids, posterior)
+            shares = None if totals is None else posterior * totals.chances
+            if totals is not None and shares is not None and shares.sum() > ROUNDING:
+                shares, out = shares / shares.sum(), np.zeros(self.n_items)
+                for c in np.flatnonzero(shares > ROUNDING).tolist():
+                    out += shares[c] * totals.inclusions(c, self.n_items)
+                out[ids] = 1.0
+                return Estimate(clip_probabilities(out, "inclusion probabilities"), np.zeros(len(out)), exact=True)
+        drawn = self.sampler(size=size, given=ids, limits=limits).sample(n_samples, rng=rng).baskets
+        value = np.bincount(drawn.indices, minlength=self.n_items) / n_samples
+        return Estimate(value, np.sqrt(value * (1 - value) / n_samples), exact=False)
 
     def component_inclusions(self) -> FloatArray:
         """Return P_c(a ∈ S) of all components, shape (C, n_items)."""
@@ -325,12 +401,34 @@ class Law(ABC):
 
     def restrict(self, items: Items) -> Any:
         """Return the distribution given that only these items are in; ids stay those of the catalogue."""
-        return self._only(np.sort(check_items(items, self)))
+        return self._tilt(np.sort(check_items(items, self)), None)
 
     def exclude(self, items: Items) -> Any:
         """Return the distribution given that these items are not in; ids stay those of the catalogue."""
         ids = check_items(items, self)
-        return self._only(np.delete(np.arange(self.n_items), ids)) if len(ids) else self
+        return self._tilt(np.delete(np.arange(self.n_items), ids), None) if len(ids) else self
+
+    def tilt(self, factors: Any) -> Any:
+        """Return the distribution P(S) Π_{i∈S} s_i, normalised: the odds of every item times its factor, and ties as they were.
+
+        Parameters
+        ----------
+        factors : (n_items,) array_like, mapping or pandas Series
+            s ≥ 0 of every item, or of items by id or label; others have 1. An item with 0 never occurs: to restrict and to exclude are
+            tilts with 0 and 1.
+
+        Examples
+        --------
+        >>> import ndpp
+        >>> kernel = ndpp.LowRankKernel(np.eye(2), np.eye(2), labels=["milk", "oats"])
+        >>> kernel.inclusion_probabilities(), kernel.tilt({"oats": 3}).inclusion_probabilities()
+        (array([0.5, 0.5]), array([0.5 , 0.75]))
+        """
+        found = check_values(factors, self, "factors", default=1.0)
+        ids = np.flatnonzero(found)
+        if (found[ids] != 1).any():
+            return self._tilt(ids, found[ids])
+        return self._tilt(ids, None) if len(ids) < self.n_items else self
 
     # -- upstairs ------------------------------------------------------------------------------------------------------------
 
@@ -343,12 +441,15 @@ class Law(ABC):
         memory: int | None = None,
         device: str | None = None,
         component: int | str | None = None,
+        limits: Limit | Sequence[Limit] = (),
     ) -> Any:
         """Return the exact sampler that :meth:`sample` draws with, prepared: its ``sample`` draws again and again.
 
         Parameters as in :meth:`sample`.
         """
         options: dict[str, Any] = {} if component is None else {"component": self.component(component)}
+        if isinstance(limits, Limit) or len(limits):
+            options["limits"] = limits
         memory = self._memory if memory is None else memory
         return self._prepare_sampler(size=size, given=given, exclude=exclude, memory=memory, device=device, **options)
 
@@ -365,6 +466,7 @@ class Law(ABC):
         memory: int | None = None,
         progress: bool = False,
         component: int | str | None = None,
+        limits: Limit | Sequence[Limit] = (),
     ) -> Baskets:
         """Draw exact samples.
 
@@ -389,6 +491,9 @@ class Law(ABC):
             Show a progress bar.
         component : int or str, optional
             Draw from one component of a mixture, given by number or name.
+        limits : Limit or sequence of Limit
+            Draw sets that keep these limits, given items included: counts of items of a group, or totals of prices. Exact as well, by
+            rejection from tilted components (``docs/limits``); on the CPU.
 
         Examples
         --------
@@ -402,7 +507,7 @@ class Law(ABC):
         [[], [1], [1]]
         """
         sampler = self.sampler(
-            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component
+            size=size, given=given, exclude=exclude, memory=memory, device=device, component=component, limits=limits
         )
         baskets: Baskets = sampler.sample(n_samples, rng=rng, n_jobs=n_jobs, progress=progress).baskets
         return baskets

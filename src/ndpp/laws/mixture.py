@@ -8,7 +8,7 @@ a mixture is a mixture again. Probabilities are averages over the components, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from ndpp.errors import InvalidInputError, NoConditionalKernelError, ZeroProbabi
 from ndpp.laws.header import ModelHeader
 from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import Law, log_sum
+from ndpp.laws.totals import Total
 from ndpp.rows import Rows
 
 WEIGHT_TOLERANCE = 1e-6
@@ -174,6 +175,10 @@ class Mixture(Law):
     def _log_started(self, ids: IntArray, size: int | None) -> FloatArray:
         return np.array([kernel.log_mass(ids, size) - kernel.log_normalizer() for kernel in self.components])
 
+    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+        for c in active.tolist():
+            yield from self.components[c]._total_laws(ids, steps, np.zeros(1, np.int64))
+
     def _mean_inclusions(self, ids: IntArray, size: int | None, active: IntArray, shares: FloatArray) -> FloatArray:
         out = np.zeros(self.n_items)
         for c, share in zip(active.tolist(), shares):
@@ -218,8 +223,9 @@ class Mixture(Law):
         """Return the components conditioned, with weights P(c | ids ⊆ S)."""
         return self._weighed(self.responsibilities(ids))._given(ids)
 
-    def _only(self, ids: IntArray) -> Mixture:
-        rest = self._restricted(ids)
+    def _tilt(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
+        """Return the components tilted, with weights ∝ w_c Z_c(s) / Z_c."""
+        rest = self._each_tilted(ids, factors)
         log_weights = self._log_weights + rest.log_normalizers() - self.log_normalizers()
         return rest._chosen(np.arange(len(log_weights)), np.exp(log_weights - log_sum(log_weights)), self.names)
 
@@ -249,6 +255,6 @@ class Mixture(Law):
         names = None if self.names is None else [self.names[c] for c in kernels]
         return Mixture(list(kernels.values()), self.weights[list(kernels)], names=names)
 
-    def _restricted(self, ids: IntArray) -> Mixture:
-        """Return all components without other items, with the weights that they had."""
-        return Mixture([kernel.restrict(ids) for kernel in self.components], self.weights, names=self.names)
+    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> Mixture:
+        """Return all components tilted, with the weights that they had."""
+        return Mixture([kernel._tilt(ids, factors) for kernel in self.components], self.weights, names=self.names)

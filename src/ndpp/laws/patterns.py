@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp._validation import check_odds, frozen
 from ndpp.baskets import Baskets
 from ndpp.errors import InvalidInputError
@@ -113,12 +113,12 @@ class Patterns:
         return np.asarray(self.log_totals_at(np.ones(1))[:, 0])
 
     def log_totals_at(self, z: AnyArray) -> AnyArray:
-        """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi."""
+        """Return log Π (1 + z r_is) over the items of each state, shape (M, len(z)), up to multiples of 2πi; for z (n, m), z_i, (M, m)."""
         item, column = np.nonzero(self.odds)
         of_state = self.slots[self.families[item], column]
         one = np.ones(len(item))
         sums = sparse.csr_array((one, (of_state, np.arange(len(item)))), shape=(len(self.states), len(item)))
-        return np.asarray(sums @ log1p(np.multiply.outer(self.odds[item, column], z)))
+        return np.asarray(sums @ log1p(self.odds[item, column, None] * (z if z.ndim == 1 else z[item])))
 
     @cached_property
     def members(self) -> list[IntArray]:
@@ -187,7 +187,7 @@ class FamilyGroups(NamedTuple):
         key = z.tobytes()
         if key not in self.kept:
             logs = self.patterns.log_totals_at(self.rho * z)
-            self.kept[key] = np.vstack([logs, np.zeros((1, len(z)))])
+            self.kept[key] = np.vstack([logs, np.zeros((1, logs.shape[1]))])
         return self.kept[key]
 
     def weights(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
@@ -226,12 +226,12 @@ class FamilyGroups(NamedTuple):
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
         """Return Σ_z w P_z(i ∈ S) of all items of the catalogue."""
         items = np.arange(self.n_items)
-        parts = (slice(start, start + CHUNK) for start in range(0, len(z), CHUNK))
-        return np.asarray(sum((self.chances(z[part], inner[part], items) @ weights[part]).real for part in parts))
+        parts = (slice(start, start + CHUNK) for start in range(0, len(inner), CHUNK))
+        return np.asarray(sum((self.chances(z[..., part], inner[part], items) @ weights[part]).real for part in parts))
 
     def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
-        """Return P_z(i ∈ S) of some items of the catalogue."""
-        patterns, out = self.patterns, np.zeros((len(items), len(z)), complex)
+        """Return P_z(i ∈ S) of some items of the catalogue; z may be that of each item, shape (n, m)."""
+        patterns, out = self.patterns, np.zeros((len(items), len(inner)), complex)
         families, at = np.unique(patterns.families[items], return_inverse=True)
         groups = self.take(families)
         logs, rest = groups.weights(z)
@@ -239,10 +239,19 @@ class FamilyGroups(NamedTuple):
         ties = 1 + np.stack([complex_forms(rows, M) for M in inner], axis=1) * rest
         row, column = np.nonzero(patterns.odds[items])
         state = patterns.slots[patterns.families[items[row]], column]
-        odds = np.multiply.outer(self.rho * patterns.odds[items[row], column], z)
+        factors = z if z.ndim == 1 else z[items[row]]
+        odds = (self.rho * patterns.odds[items[row], column])[:, None] * factors
         mass = self.state_odds[state, None] * np.exp(self._log_products(z)[state] - logs[at[row]])
         np.add.at(out, row, mass * odds / (1 + odds) * ties[at[row]])
         return out
+
+    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return the same; z may be that of each item, shape (n, m)."""
+        return self.inclusions(z, weights, inner)
+
+    def moved(self, items: BoolArray) -> BoolArray:
+        """Return which families have one of these items."""
+        return np.isin(self.families, self.patterns.families[items])
 
 
 def _numbers(values: Any, name: str, n_families: int) -> IntArray:

@@ -12,7 +12,7 @@ component keeps its odds, and the ties become those of the base given J. All of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -28,9 +28,10 @@ from ndpp.laws.kernel import LowRankKernel
 from ndpp.laws.law import log_sum
 from ndpp.laws.precision import FREE, say_precision
 from ndpp.laws.shared import KEPT, SharedTies
+from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.scaling import EPS
 from ndpp.linalg.schur import MAX_LOSS, rounding_of
-from ndpp.linalg.sizes import Coins, SizeLaw, Tilted
+from ndpp.linalg.sizes import Coins, SizeLaw, Stepped, Tilted
 from ndpp.rows.scaled import Multiplied
 
 MOST_ODDS = 1e300
@@ -217,6 +218,13 @@ class TiedMixture(SharedTies):
         law = SizeLaw.prepare(self._state.N[c], partial(self._coins, c), int(self.largest[c]))
         return Tilted(law, 0.0, float(self._state.log_z[c]))
 
+    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+        rest = self._given(ids) if len(ids) else self
+        own = steps[rest.base.support]
+        for c in active.tolist():
+            coins = partial(rest._coins, c)
+            yield SizeLaw.prepare(rest._state.N[c], partial(_stepped, coins, own), int(own.sum())), rest.base.support
+
     def _coins(self, c: int) -> Iterator[Coins]:
         """Yield p_c and (p_c (1 − p_c))^½ q of some rows of the support: N_c is the M of a component in these coordinates."""
         for block, Q in self.base.q_blocks():
@@ -301,8 +309,18 @@ class TiedMixture(SharedTies):
     def _given(self, ids: IntArray) -> TiedMixture:
         return TiedMixture(self.odds, self.base.condition(ids), self.weights, names=self.names)
 
-    def _restricted(self, ids: IntArray) -> TiedMixture:
-        return TiedMixture(self.odds, self.base.restrict(ids), self.weights, names=self.names)
+    def _each_tilted(self, ids: IntArray, factors: FloatArray | None) -> TiedMixture:
+        """Return the odds times the factors, and the ties of the items that are left."""
+        base, odds = self.base if len(ids) == self.n_items else self.base._tilt(ids, None), self.odds
+        if factors is not None:
+            s = np.ones(self.n_items)
+            s[ids] = factors
+            odds = check_odds(odds * s, "tilted odds", of=("component", "item"))
+        return TiedMixture(odds, base, self.weights, names=self.names)
+
+
+def _stepped(coins: Callable[[], Iterator[Coins]], steps: FloatArray) -> Iterator[Stepped]:
+    return stepped(coins(), steps)
 
 
 def _products(q: FloatArray) -> FloatArray:

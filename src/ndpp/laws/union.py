@@ -25,6 +25,7 @@ from ndpp.baskets import Baskets
 from ndpp.laws.batched import Form, log_dets
 from ndpp.laws.precision import FREE, MARGIN, WARN_ERROR, never_together, say_precision
 from ndpp.laws.support import ItemRows
+from ndpp.laws.totals import Total, stepped
 from ndpp.linalg.coordinates import coordinates
 from ndpp.linalg.scaling import EPS, entry_magnitudes, quadratic_forms
 from ndpp.linalg.schur import condition_inner_with_background, judged_minor
@@ -47,11 +48,11 @@ class WeighedSets(ItemRows):
     _normalizers: dict[int, tuple[float, float]]
 
     def _with(
-        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, rho: float = 1.0
+        self, W: AnyArray, support: IntArray, magnitudes: FloatArray | None = None, *, X: Any = None, factors: Any = 1.0
     ) -> Self:
-        """Return the kernel with another W on part of the catalogue, and its background times ``rho``."""
+        """Return the kernel with another W on part of the catalogue, and its background times ``factors``."""
         X, magnitudes = (self.X if X is None else X), (self._magnitudes if magnitudes is None else magnitudes)
-        odds = None if self.background is None or not self.background[support].any() else rho * self.background
+        odds = None if self.background is None or not self.background[support].any() else factors * self.background
         kind: Any = type(self)
         made: Self = kind(X, W, labels=self.labels, support=support, magnitudes=magnitudes, background=odds)
         return made
@@ -265,6 +266,15 @@ class WeighedSets(ItemRows):
     def _size_law(self, tied: Items = ()) -> SizeLaw:
         return SizeLaw.prepare(self._marginal(tied), self._coins, int(self.largest[0]))
 
+    def _total_laws(self, ids: IntArray, steps: FloatArray, active: IntArray) -> Iterator[Total]:
+        rest, tied = self.given_alone(ids)
+        if rest is None:  # nothing is left
+            yield SizeLaw.prepare(np.empty((0, 0)), tuple, 0), ids[:0]
+            return
+        own = steps[rest.support]
+        law = SizeLaw.prepare(rest._marginal(tied), lambda: stepped(rest._coins(), own), int(own.sum()))
+        yield law, rest.support
+
     def _coins(self) -> Iterator[Coins]:
         """Yield p and (1 − p)^½ q of some rows of the support."""
         p = self.odds / (1 + self.odds)
@@ -275,7 +285,7 @@ class WeighedSets(ItemRows):
 
         def at(log_tilt: float) -> Tilted:
             rho = float(np.exp(log_tilt))
-            kernel = self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, rho=rho)
+            kernel = self._with(rho * np.asarray(self.W, np.float64), self.support, rho * self._magnitudes, factors=rho)
             log_weight = kernel._log_alone + tilted_law(kernel.coordinates, 1.0, kernel._q(tied)).log_weight
             return Tilted(kernel._size_law(tied), log_tilt, log_weight, kernel)
 

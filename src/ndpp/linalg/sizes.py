@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import log1p  # NumPy's is inaccurate for small complex numbers
 
 from ndpp._stop import look
-from ndpp._types import AnyArray, FloatArray, IntArray
+from ndpp._types import AnyArray, BoolArray, FloatArray, IntArray
 from ndpp.errors import PrecisionError
 from ndpp.linalg.operations import NUMPY
 from ndpp.linalg.scaling import EPS, quadratic_forms
@@ -110,7 +110,7 @@ class Coins(NamedTuple):
 
     def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return log f(z) and u(z)."""
-        change = np.multiply.outer(self.p, z - 1)
+        change = self.p[:, None] * (z - 1)
         return log1p(change), (z - 1) / (1 + change)
 
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
@@ -130,10 +130,68 @@ class Coins(NamedTuple):
         return out
 
     def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
-        """Return P_z(i ∈ S) of some items."""
+        """Return P_z(i ∈ S) of some items; z may be that of each item, shape (n, m)."""
+        z = z if z.ndim == 1 else z[items]
         p, rows = self.p[items, None], self.rows[items].astype(inner.real.dtype)
         f = 1 + p * (z - 1)
         return np.asarray(z * (p + np.stack([complex_forms(rows, M) for M in inner], axis=1) / f) / f)
+
+    def moved(self, items: BoolArray) -> BoolArray:
+        """Return which groups have one of these items."""
+        return items
+
+    def plain_inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return the same for z of each item, shape (n, m): the mean of M(z) serves where z = 1."""
+        moves = np.flatnonzero((z != 1).any(axis=1))
+        mean = np.einsum("z,zab->ab", weights, inner).real
+        out: FloatArray = self.p * weights.real.sum() + quadratic_forms(self.rows, mean)
+        for start in range(0, len(moves), CHUNK):
+            part = moves[start : start + CHUNK]
+            f = 1 + self.p[part, None] * (z[part] - 1)
+            forms = np.stack([complex_forms(self.rows[part], M) for M in inner], axis=1)
+            out[part] = ((z[part] * (self.p[part, None] + forms / f) / f) @ weights).real
+        return out
+
+
+class Stepped(NamedTuple):
+    """Groups whose items count ``steps`` each, and not one: z becomes z^steps, of each group of one item, or of each item of families."""
+
+    groups: Any
+    steps: FloatArray
+
+    @property
+    def rows(self) -> FloatArray:
+        """The rows of the groups."""
+        return np.asarray(self.groups.rows)
+
+    def take(self, which: IntArray) -> Stepped:
+        """Return some of the groups."""
+        is_coins = isinstance(self.groups, Coins)  # one item each
+        return Stepped(self.groups.take(which), self.steps[which] if is_coins else self.steps)
+
+    def series(self) -> Series:
+        """Return none: steps of different lengths share no series."""
+        n = len(self.groups.rows)
+        return Series(np.zeros(N_TERMS), np.zeros((n, N_TERMS)), np.where(self.groups.moved(self.steps > 0), 0, 1))
+
+    def values(self, z: AnyArray) -> tuple[AnyArray, AnyArray]:
+        """Return log f and u."""
+        found: tuple[AnyArray, AnyArray] = self.groups.values(z ** self.steps[:, None])
+        return found
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return len(self.steps)
+
+    def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
+        """Return P_z(i ∈ S) of some items."""
+        return self.groups.chances(z ** self.steps[:, None], inner, items)
+
+    def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
+        """Return Σ_z w P_z(i ∈ S) of the items."""
+        found: FloatArray = self.groups.plain_inclusions(z ** self.steps[:, None], weights, inner)
+        return found
 
 
 class SizeLaw(NamedTuple):
@@ -210,8 +268,8 @@ class SizeLaw(NamedTuple):
         out[sizes] = chances.clip(0.0)
         return out
 
-    def inclusions(self, size: int) -> FloatArray:
-        """Return P(i ∈ S | |S| = size) of all items.
+    def inclusions(self, size: int, up_to: int | None = None) -> FloatArray:
+        """Return P(i ∈ S | |S| = size) of all items, or of sizes from ``size`` up to another.
 
         It is Σ_z w P_z(i ∈ S) with the weights E z^|S| / z^size of the points z, in units of their sum.
         """
@@ -219,6 +277,8 @@ class SizeLaw(NamedTuple):
         logs, system = self._factors(z)
         log_weights = logs + sum(NUMPY.log_det(system)) - size * np.log(z)
         weights = np.exp(log_weights - log_weights.real.max())
+        if up_to is not None:
+            weights *= (1 - z ** (size - up_to - 1)) / (1 - 1 / z)  # Σ z^−k
         weights /= weights.real.sum()
         inner = self._inner(system)
         return np.concatenate([groups.inclusions(z, weights, inner) for groups in self.blocks()])

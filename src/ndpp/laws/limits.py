@@ -1,0 +1,202 @@
+"""Limits on sets of items: a least and a most number of items of a group, or a least and a most total of their values.
+
+A :class:`Limit` is what people write. :class:`Limits` are several of them on the items of one distribution: c_j(S) = Σ_{i∈S} c_ji in
+[low_j, high_j], where S includes the items that are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ndpp._types import BoolArray, FloatArray, IntArray
+from ndpp._validation import check_items, check_values
+from ndpp.errors import ImpossibleLimitError, InvalidInputError
+
+SLACK = 1e-9
+"""Sums of values count as equal to a bound if they differ by this part of it: 0.1 + 0.2 is at most 0.3."""
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """At least and at most so many items of a group, or so large a total of values: ``least ≤ Σ_{i∈S} value_i ≤ most``.
+
+    Parameters
+    ----------
+    values : list of items, mapping, array or pandas Series
+        A list, tuple or set of ids or labels: each of these items counts one. Otherwise the value ≥ 0 of every item, such as its price:
+        a mapping from ids or labels, a Series with them as its index (items that are missing count 0), or an array over all items.
+    least, most : float, optional
+        Bounds, both inclusive; one of them at least. The same number twice asks for exactly so many.
+    name : str, optional
+        What messages call it.
+
+    Examples
+    --------
+    >>> import ndpp
+    >>> Limit(["milk", "cheese"], least=1, most=2, name="dairy")
+    <Limit 'dairy': at least 1 and at most 2 of 2 items>
+    >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=["milk", "cheese", "wine"])
+    >>> kernel.sample(3, limits=[Limit({"milk": 1.2, "cheese": 3.5, "wine": 8.0}, least=4, most=9.5)], rng=0).to_lists()
+    [[0, 2], [0, 2], [0, 2]]
+    """
+
+    values: Any
+    least: float | None = None
+    most: float | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, bound in (("least", self.least), ("most", self.most)):
+            is_number = isinstance(bound, Real) and not isinstance(bound, bool)
+            if bound is not None and not (is_number and np.isfinite(bound) and bound >= 0):
+                raise InvalidInputError(f"of {self} must be a finite number ≥ 0, or None; got {bound!r}", argument=what)
+        if self.least is None and self.most is None:
+            raise InvalidInputError(f"{self} has no bound; give it least= or most=, or both")
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ImpossibleLimitError(f"{self} contradicts itself: least is above most", limits=(self.text,))
+
+    @property
+    def counts(self) -> bool:
+        """Whether items are counted, and not their values added."""
+        return isinstance(self.values, (str, list, tuple, set, frozenset, range))
+
+    @property
+    def text(self) -> str:
+        """The limit in words: its name, if it has one, and its bounds."""
+        both = (("at least", self.least), ("at most", self.most))
+        bounds = " and ".join(f"{word} {bound:g}" for word, bound in both if isinstance(bound, Real))
+        if self.least == self.most and self.least is not None:
+            bounds = f"exactly {self.least:g}"
+        what = f"{bounds} of {len(self.values)} items" if self.counts else f"a total of {bounds}"
+        return what if self.name is None else f"{self.name!r}: {what}"
+
+    def __repr__(self) -> str:
+        return f"<Limit {self.text}>"
+
+    def over(self, law: Any) -> FloatArray:
+        """Return the value of every item of a law."""
+        argument = "values of a limit" if self.name is None else f"values of the limit {self.name!r}"
+        if not self.counts:
+            return check_values(self.values, law, argument, default=0.0)
+        out = np.zeros(law.n_items)
+        out[check_items(list(self.values), law, argument)] = 1.0
+        return out
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A probability, or one of each item: ``value``, its standard ``error``, and whether it is ``exact``, but for rounding."""
+
+    value: Any
+    error: Any
+    exact: bool
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Limits on the sets of one catalogue: ``values`` (J, n), bounds ``low`` and ``high`` (J,), infinite where there is none, and texts."""
+
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, limits: Limit | Iterable[Limit], law: Any, size: int | None = None) -> Limits:
+        """Return limits on the items of a law, and, with ``size``, on their number."""
+        chosen = [limits] if isinstance(limits, Limit) else list(limits)
+        for limit in chosen:
+            if not isinstance(limit, Limit):
+                raise InvalidInputError(
+                    f"must be a list of ndpp.Limit; got a {type(limit).__name__}", argument="limits"
+                )
+        if size is not None:
+            chosen.append(Limit(range(law.n_items), least=size, most=size, name="size"))
+        values = np.array([limit.over(law) for limit in chosen]).reshape(len(chosen), law.n_items)
+        low = np.array([-np.inf if limit.least is None else limit.least * (1 - SLACK) for limit in chosen])
+        high = np.array([np.inf if limit.most is None else limit.most * (1 + SLACK) for limit in chosen])
+        return cls(values, low, high, tuple(limit.text for limit in chosen))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def totals(self, ids: IntArray) -> FloatArray:
+        """Return c_j of a set."""
+        return np.asarray(self.values[:, ids].sum(axis=1))
+
+    def hold(self, totals: FloatArray) -> bool:
+        """Return whether all limits are kept."""
+        return bool(((self.low <= totals) & (totals <= self.high)).all())
+
+    def beside(self, ids: IntArray) -> Limits:
+        """Return the limits on further items beside given ones; raise if these break one."""
+        given = self.totals(ids)
+        for text, total, high in zip(self.texts, given, self.high):
+            if total > high:
+                raise ImpossibleLimitError(
+                    f"the given items break the limit {text}: they come to {total:g} already", limits=(text,)
+                )
+        values = self.values.copy()
+        values[:, ids] = 0.0
+        return replace(self, values=values, low=self.low - given, high=self.high - given)
+
+    @property
+    def fitting(self) -> BoolArray:
+        """Which items may be in a set: none whose value alone is above a bound."""
+        return np.asarray((self.values <= self.high[:, None]).all(axis=0))
+
+    def reach(self, possible: BoolArray, most: int) -> FloatArray:
+        """Return the largest c_j of sets of at most so many of the possible items."""
+        left = np.where(possible & self.fitting, self.values, 0.0)
+        if np.count_nonzero(possible) > most:
+            left = -np.partition(-left, most - 1, axis=1)[:, :most] if most > 0 else left[:, :0]
+        return np.asarray(left.sum(axis=1))
+
+    def check(self, possible: BoolArray, most: int) -> None:
+        """Raise if no set of at most so many of the possible items keeps the limits, as far as sums show: by a linear programme."""
+        for text, found, low in zip(self.texts, self.reach(possible, most), self.low):
+            if found < low:
+                raise ImpossibleLimitError(
+                    f"the limit {text} cannot be reached: the items that are left come to {found:g} at most. "
+                    "Ask for less, or allow more items",
+                    limits=(text,),
+                )
+        everything = list(range(len(self)))
+        if len(self) > 1 and not self._is_feasible(everything, possible, most):
+            guilty = list(everything)
+            for j in everything:  # leave out all that the contradiction does without
+                rest = [i for i in guilty if i != j]
+                if not self._is_feasible(rest, possible, most):
+                    guilty = rest
+            texts = tuple(self.texts[j] for j in guilty)
+            raise ImpossibleLimitError(f"no set keeps these limits together: {'; '.join(texts)}", limits=texts)
+
+    def can_hold(self, ids: IntArray, possible: BoolArray, most: int) -> bool:
+        """Return whether some set of up to so many items, these and else possible ones, keeps the limits, as far as sums show."""
+        try:
+            self.beside(ids).check(possible, most - len(ids))
+        except ImpossibleLimitError:
+            return False
+        return True
+
+    def _is_feasible(self, which: Sequence[int], possible: BoolArray, most: int) -> bool:
+        from scipy.optimize import linprog  # slow to import
+
+        rows = self.values[which][:, possible & self.fitting]
+        columns, counts = np.unique(rows, axis=1, return_counts=True)
+        low, high = self.low[which], self.high[which]
+        above, below = np.isfinite(high), np.isfinite(low)
+        A = np.vstack([columns[above], -columns[below], np.ones((1, columns.shape[1]))])
+        b = np.concatenate([high[above], -low[below], [most]])
+        if not columns.shape[1]:
+            return bool((b >= 0).all())
+        found = linprog(np.zeros(len(counts)), A_ub=A, b_ub=b, bounds=np.stack([np.zeros(len(counts)), counts], axis=1))
+        return bool(found.status != 2)  # 2: infeasible

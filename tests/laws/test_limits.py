@@ -1,0 +1,73 @@
+"""Probabilities under limits: exact ones and estimates, against the enumeration of every kind of law."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from law_table import BASES, KIND, KINDS, Kind, Truth, entries
+from ndpp import Limit
+from ndpp.errors import PrecisionWarning, ZeroProbabilityError
+
+EVEN = [0, 2, 4]
+PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
+LIMITS = [
+    Limit(EVEN, 1, 1), Limit([1, 2], least=2), Limit(range(6), most=2), Limit(PRICES, most=5.0), Limit(PRICES, 3.0, 6.2),
+    Limit({0: 100, 3: 250}, least=250), Limit([5], most=0),
+]  # fmt: skip
+
+
+def keeping(truth: Truth, limit: Limit, values: np.ndarray) -> np.ndarray:
+    """Which sets keep a limit."""
+    totals = np.array([values[list(S)].sum() for S in truth.sets])
+    return ((limit.least or 0) - 1e-6 <= totals) & (totals <= (np.inf if limit.most is None else limit.most) + 1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_one_limit_is_exact(kind: Kind):
+    for entry in entries(kind, BASES[0]):
+        law, truth = entry.law, entry.truth
+        for limit in LIMITS:
+            kept = keeping(truth, limit, limit.over(law))
+            for given in [(), (truth.left[0],), truth.left[1:3]]:
+                chosen = truth.containing(given)
+                if not truth.p[chosen].sum() > 0:
+                    continue
+                found, expected = law.probability(limit, given), truth.p[chosen & kept].sum() / truth.p[chosen].sum()
+                assert found.exact
+                np.testing.assert_allclose(float(found), expected, atol=1e-10, err_msg=f"{entry} {limit} {given}")
+                if expected > 1e-6:
+                    inside = [truth.p[chosen & kept & truth.containing([a])].sum() for a in range(6)]
+                    p = law.inclusion_probabilities(given=given, limits=limit)
+                    np.testing.assert_allclose(
+                        p, inside / truth.p[chosen & kept].sum(), atol=1e-8, err_msg=f"{entry} {limit} {given}"
+                    )
+
+
+@pytest.mark.parametrize("kind", [KIND["kernel"], KIND["mixture"], KIND["tied mixture"], KIND["families"]], ids=str)
+def test_several_limits_are_estimated(kind: Kind):
+    entry = entries(kind, BASES[0])[0]
+    law, truth = entry.law, entry.truth
+    limits = [Limit(EVEN, 1, 2), Limit(PRICES, 2.0, 6.0)]
+    kept = np.logical_and(*(keeping(truth, limit, limit.over(law)) for limit in limits))
+    for given in [(), (3,)]:
+        chosen = truth.containing(given)
+        found, expected = law.probability(limits, given), truth.p[chosen & kept].sum() / truth.p[chosen].sum()
+        assert not found.exact
+        assert 0 < found.error < 0.06 * expected
+        assert abs(found.value - expected) < 4.5 * found.error
+    inside = [truth.p[kept & truth.containing([a])].sum() / truth.p[kept].sum() for a in range(6)]
+    found = law.inclusion_estimates(limits, n_samples=400)
+    assert not found.exact
+    assert (np.abs(found.value - inside) < 4.5 * np.sqrt(np.array(inside) * (1 - np.array(inside)) / 400) + 1e-9).all()
+
+
+def test_what_estimates_say_and_what_has_probability_zero():
+    law = entries(KIND["tied mixture"], BASES[0])[0].law
+    with pytest.warns(PrecisionWarning, match="estimated from samples, with standard errors up to 0.0"):
+        law.inclusion_probabilities(limits=[Limit(EVEN, 1, 2), Limit(PRICES, most=6.0)])
+    assert law.probability([Limit(EVEN, least=3), Limit([0, 2], most=1)]).value == 0.0
+    assert law.probability(Limit(EVEN, most=0), given=[0]).exact
+    assert law.probability(Limit(EVEN, least=4)) == law.probability(Limit(EVEN, most=0), given=[2])
+    with pytest.raises(ZeroProbabilityError):
+        law.exclude([1]).probability(Limit(EVEN, most=1), given=[1])

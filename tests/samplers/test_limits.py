@@ -1,0 +1,340 @@
+"""Samples under limits: every kind of law against its enumeration, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import ndpp
+import oracles
+from goodness import assert_law
+from law_table import BASES, KIND, KINDS, Entry, Kind, Truth, entries
+from ndpp import Limit
+from ndpp.errors import (
+    BudgetExceededError,
+    ImpossibleLimitError,
+    InvalidInputError,
+    UnknownItemError,
+    UnknownLabelError,
+)
+from ndpp.laws.limits import Limits
+from ndpp.laws.tied import TiedMixture
+from ndpp.samplers.limits import RATIO, LimitedSampler, rounded, solve, towards
+
+PRICES = np.array([2.5, 1.1, 3.2, 0.7, 1.9, 4.0])
+EVEN, ODD = [0, 2, 4], [1, 3, 5]
+
+
+class Case(NamedTuple):
+    """What is asked for."""
+
+    name: str
+    limits: list[Limit]
+    options: Any = MappingProxyType({})
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CASES = (
+    Case("one count", [Limit(EVEN, 2, 2)]),
+    Case("range", [Limit([0, 1, 2, 3], 2, 3)]),
+    Case("several groups", [Limit([0, 2], 1, 1), Limit(ODD, least=2)]),
+    Case("total", [Limit(PRICES, most=5.0)]),
+    Case("count and total", [Limit(EVEN, least=1), Limit(dict(enumerate(PRICES)), 3.0, 6.0)]),
+    Case("with size", [Limit(EVEN, 1, 1)], {"size": 3}),
+    Case("with given", [Limit(EVEN, 2, 2), Limit(PRICES, most=9.0)], {"given": [2]}),
+    Case("size, given and excluded", [Limit(PRICES, most=7.2)], {"size": 3, "given": [1], "exclude": [0]}),
+    Case("nearly impossible", [Limit(range(6), least=5)]),
+)
+
+
+def truth_under(truth: Truth, case: Case) -> np.ndarray:
+    """P(c, S) of sets that keep the limits and contain what is given, not normalised."""
+    size, given, exclude = (
+        case.options.get(name, default) for name, default in (("size", None), ("given", ()), ("exclude", ()))
+    )
+    chosen = truth.containing(given, size) & (np.arange(len(truth.sets)) & oracles.mask_of(exclude) == 0)
+    for limit in case.limits:
+        values = np.zeros(6)
+        table = limit.values if isinstance(limit.values, dict) else dict.fromkeys(limit.values, 1.0)
+        for item, value in enumerate(limit.values) if isinstance(limit.values, np.ndarray) else table.items():
+            values[item] = value
+        totals = np.array([values[list(S)].sum() for S in truth.sets])
+        chosen &= (totals >= (limit.least or 0) - 1e-6) & (
+            totals <= (np.inf if limit.most is None else limit.most) + 1e-6
+        )
+    return np.where(chosen, truth.joint, 0.0)
+
+
+def law_under(truth: Truth, case: Case) -> dict[tuple[int, ...], float]:
+    p = truth_under(truth, case).sum(axis=0)
+    return {S: float(x) for S, x in zip(truth.sets, p / p.sum()) if x > 0}
+
+
+@cache
+def entry_of(kind: Kind) -> Entry:
+    return entries(kind, BASES[0])[0]
+
+
+def check_draws(sampler: LimitedSampler, law: dict[tuple[int, ...], float], n: int = 300) -> None:
+    """Judge draws, twice as many if these are too few to see an error."""
+    try:
+        assert_law(sampler.sample(n, rng=0).baskets, law)
+    except ValueError:
+        check_draws(sampler, law, 2 * n)
+
+
+def is_possible(kind: Kind, case: Case) -> bool:
+    return truth_under(entry_of(kind).truth, case).sum() > 1e-9
+
+
+MET = [(kind, case) for kind in KINDS for case in CASES if is_possible(kind, case)]
+DRAWN = [(kind, case) for kind, case in MET if (KINDS.index(kind) + CASES.index(case)) % 2 == 0]
+"""Draws of every second pair are judged, so that every kind and every case is met; weights are compared in all."""
+
+
+@pytest.mark.parametrize(("kind", "case"), DRAWN, ids=str)
+def test_samples_follow_the_law_under_limits(kind: Kind, case: Case):
+    entry = entry_of(kind)
+    check_draws(entry.law.sampler(limits=case.limits, **case.options), law_under(entry.truth, case))
+
+
+@pytest.mark.parametrize(("kind", "case"), MET, ids=str)
+def test_weights_of_components_are_those_of_all_proposals(kind: Kind, case: Case):
+    """w_c A_c sums w_c P_c(S) e^{θ·(c(S) − b)} over all sets that may be proposed."""
+    entry = entry_of(kind)
+    sampler, truth = entry.law.sampler(limits=case.limits, **case.options), entry.truth
+    given, exclude = case.options.get("given", []), case.options.get("exclude", [])
+    beside = Limits.of(case.limits, entry.law).beside(np.array(given, int))
+    tilts = getattr(sampler.store, "tilts", None)
+    proposable = truth.containing(given, case.options.get("size") if tilts is None else None)
+    for c, log_weight in enumerate(sampler.log_weights):
+        if tilts is None:
+            log_factors = np.where(beside.fitting, 0.0, -np.inf)
+            log_factors[exclude] = -np.inf
+        else:
+            log_factors = tilts.unfit * sampler.store.is_tilted[c]
+        log_factors[given] = 0.0
+        weights = [
+            np.exp(
+                sampler.theta[c] @ (sampler.limits.totals(np.array(S, int)) - sampler.bound[c])
+                + log_factors[list(S)].sum()
+            )
+            for S in truth.sets
+        ]
+        expected = float(truth.joint[c] @ np.where(proposable, weights, 0.0))
+        if log_weight > -np.inf:
+            np.testing.assert_allclose(np.exp(log_weight), expected, rtol=1e-9)
+        else:
+            assert truth_under(truth, case)[c].sum() < 1e-12
+
+
+# ---- negative controls ----------------------------------------------------------------------------------------------
+
+SHARED = [KIND["tied mixture"], KIND["families"]]
+BINDING = {
+    "symmetric kernel": Case("at least 6", [Limit(PRICES, least=6.0)]),
+    "mixture": Case("at least four", [Limit(range(6), least=4)]),
+    "families": Case("at least four", [Limit(range(6), least=4)]),
+}
+"""Limits far from what is common, where they are not ``CHEAP``."""
+CHEAP = Case("at most 4.5", [Limit(PRICES, most=4.5)])
+APART = Case("apart", [Limit([2, 3], 2, 2)])
+GIVEN = Case("given", [Limit(EVEN, 2, 2)], {"given": [0]})
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
+    entry, case = entry_of(kind), BINDING.get(kind.name, CHEAP)
+    sampler = entry.law.sampler(limits=case.limits)
+    assert np.abs(sampler.theta).max() > 0.1
+    with pytest.raises(AssertionError):
+        check_draws(replace(sampler, theta=0 * sampler.theta), law_under(entry.truth, case), 1200)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_limits_that_do_not_count_given_items_are_seen(kind: Kind):
+    entry = entry_of(kind)
+    sampler = entry.law.sampler(limits=GIVEN.limits, given=[0])
+    values = sampler.limits.values.copy()
+    values[:, 0] = 0.0
+    wrong = replace(sampler, limits=replace(sampler.limits, values=values))
+    with pytest.raises((AssertionError, BudgetExceededError)):
+        check_draws(wrong, law_under(entry.truth, GIVEN))
+
+
+@pytest.mark.parametrize("kind", [KIND["mixture"], *SHARED], ids=str)
+def test_components_weighed_without_their_bounds_are_seen(kind: Kind):
+    entry = entry_of(kind)
+    sampler = entry.law.sampler(limits=APART.limits)
+    with pytest.raises(AssertionError):
+        check_draws(replace(sampler, log_weights=entry.law._log_weights), law_under(entry.truth, APART), 2000)
+
+
+@pytest.mark.parametrize("kind", SHARED, ids=str)
+def test_one_tilt_for_all_components_is_exact_as_well(kind: Kind, monkeypatch: pytest.MonkeyPatch):
+    entry = entry_of(kind)
+    with monkeypatch.context() as patch:
+        patch.setattr("ndpp.samplers.limits.solve", lambda p, limits, start=None: np.tile([[0.3, -0.4]], (len(p), 1)))
+        law = ndpp.laws.Mixture.only(entry.law, range(3))  # one that has nothing prepared
+        sampler = law.sampler(limits=CASES[2].limits[::-1])
+    assert sampler.theta.any()
+    check_draws(sampler, law_under(entry.truth, CASES[2]))
+
+
+# ---- what does not depend on how it is drawn ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_draws_depend_on_seed_and_index_alone(kind: Kind):
+    law, limits = entry_of(kind).law, CASES[4].limits
+    sampler = law.sampler(limits=limits)
+    all_of_them = sampler.sample(12, rng=3).baskets.to_lists()
+    assert sampler.sample(5, rng=3, first=7).baskets.to_lists() == all_of_them[7:]
+    assert law.sample(12, limits=limits, rng=3, n_jobs=2).to_lists() == all_of_them
+
+
+def test_baskets_share_what_is_prepared():
+    law = entry_of(KIND["families"]).law
+    first, second = (law.sampler(limits=[Limit(EVEN, 1, 2)], given=[a]) for a in (1, 3))
+    assert first.store.tilts is second.store.tilts
+    assert law.sampler(limits=[Limit(EVEN, 1, 2)], given=[0]).store.tilts is not first.store.tilts
+
+
+@pytest.mark.parametrize("kind", [KIND["mixture"], *SHARED], ids=str)
+def test_one_component(kind: Kind):
+    entry, case = entry_of(kind), CASES[1]
+    p = truth_under(entry.truth, case)[1]
+    law = {S: float(x) for S, x in zip(entry.truth.sets, p / p.sum()) if x > 0}
+    check_draws(entry.law.sampler(limits=case.limits, component="two"), law)
+
+
+def test_rounded_bounds_are_wider():
+    values = np.array([[1.0, 2.0], [0.5, 0.7], [1.0, 1.0]])
+    limits = Limits(values, np.array([3.0, 2.2, -1.0]), np.array([5.0, 7.7, 40.0]), ("a", "b", "c"))
+    wider = rounded(limits)
+    assert (wider.low[0], wider.high[0], wider.low[2]) == (3, 5, -np.inf)
+    assert 2.2 / RATIO <= wider.low[1] <= 2.2
+    assert 7.7 <= wider.high[1] <= 7.7 * RATIO
+    assert 40 <= wider.high[2] <= 40 * RATIO
+
+
+def test_solve_finds_the_best_tilt_of_independent_items():
+    rng = np.random.default_rng(0)
+    p, values = (
+        rng.uniform(0.01, 0.3, (5, 200)),
+        np.stack([rng.integers(0, 2, 200), rng.uniform(1, 9, 200)]).astype(float),
+    )
+    limits = Limits(values, np.array([40.0, -np.inf]), np.array([np.inf, 120.0]), ("count", "total"))
+    theta = solve(p, limits)
+    odds = p / (1 - p) * np.exp(theta @ values)
+    mean, variance = (odds / (1 + odds)) @ values.T, (odds / (1 + odds) ** 2) @ (values**2).T
+    assert (theta[:, 0] > 0).all()
+    assert (theta[:, 1] < 0).all()
+    np.testing.assert_array_less(np.abs(mean - [40, 120]), 0.05 * np.sqrt(variance))
+    assert (solve(p, replace(limits, low=limits.low * 0.01, high=limits.high * 100)) == 0).all()
+    assert towards(theta, limits).tolist() == [[40.0, 120.0]] * 5
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_limits():
+    law = entry_of(KIND["kernel"]).law
+    labels = list(law.labels)
+    pandas = pytest.importorskip("pandas")
+    for values in (PRICES, dict(enumerate(PRICES)), dict(zip(labels, PRICES)), pandas.Series(PRICES, labels)):
+        assert Limit(values, most=1).over(law).tolist() == PRICES.tolist()
+    for group in (EVEN, tuple(EVEN), [labels[a] for a in EVEN], set(EVEN)):
+        assert Limit(group, most=1).over(law).tolist() == [1, 0, 1, 0, 1, 0]
+    assert Limit({2: 5.0}, most=1).over(law).tolist() == [0, 0, 5, 0, 0, 0]
+    assert law.sample(2, limits=Limit(EVEN, 1, 1), rng=0) is not None  # one needs no list
+
+
+@pytest.mark.parametrize(
+    ("limit", "error", "match"),
+    [
+        (lambda: Limit([0, 1]), InvalidInputError, "no bound"),
+        (lambda: Limit([0, 1], 3, 2, name="pair"), ImpossibleLimitError, "'pair'.*contradicts itself"),
+        (lambda: Limit([0, 1], least=-1), InvalidInputError, "least.*must be a finite number"),
+        (lambda: Limit([0, 1], most=np.nan), InvalidInputError, "most.*must be a finite number"),
+        (lambda: Limit([0, 1], most="two"), InvalidInputError, "most.*must be a finite number"),
+    ],
+)
+def test_limits_that_are_none(limit: Any, error: Any, match: str):
+    with pytest.raises(error, match=match):
+        limit()
+
+
+REFUSED: list[tuple[list[Any], dict[str, Any], Any, str]] = [
+    ([Limit({0: np.nan}, most=1, name="price")], {}, InvalidInputError, "limit 'price'.*finite.*item 0 of 6.*nan"),
+    ([Limit([-1.0] * 6, most=1)], {}, InvalidInputError, "sequence of integer item ids"),
+    ([Limit(np.array([1.0, -2, 0, 0, 0, 0]), most=1)], {}, InvalidInputError, "item 1 of 6.*-2"),
+    ([Limit(np.ones(5), most=1)], {}, InvalidInputError, "6 entries"),
+    ([Limit([7], most=1)], {}, UnknownItemError, "unknown item id 7"),
+    ([Limit(["tea"], most=1)], {}, UnknownLabelError, "tea"),
+    (["dairy=2"], {}, InvalidInputError, "list of ndpp.Limit"),
+    ([Limit(EVEN, least=4, name="even")], {}, ImpossibleLimitError, "'even'.*cannot be reached.* 3 at most"),
+    ([Limit(PRICES, least=20.0, name="spend")], {}, ImpossibleLimitError, "'spend'.*cannot be reached"),
+    ([Limit(EVEN, most=1, name="few")], {"given": [0, 2]}, ImpossibleLimitError, "given items break.*'few'.*come to 2"),
+    (
+        [Limit(EVEN, least=3, name="a"), Limit([0, 1, 2], most=1, name="b"), Limit(ODD, most=1)], {},
+        ImpossibleLimitError, "together: 'a'.*'b'.*items$",
+    ),
+    ([Limit(EVEN, 2, 2), Limit(ODD, 2, 2)], {"size": 3}, ImpossibleLimitError, "together"),
+    ([Limit(EVEN, 1, 2)], {"exclude": EVEN}, ImpossibleLimitError, "cannot be reached"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_cannot_be_is_refused_and_named(kind: Kind):
+    law = entry_of(kind).law
+    for limits, options, error, match in REFUSED:
+        with pytest.raises(error, match=match):
+            law.sampler(limits=limits, **options)
+
+
+def test_limits_of_probability_zero_are_refused(monkeypatch: pytest.MonkeyPatch):
+    """Three items of rank two, of which each pair would do by its sums."""
+    kernel = ndpp.LowRankKernel(np.array([[1.0, 0], [2.0, 0], [0, 1.0]]), np.eye(2))
+    with pytest.raises(ImpossibleLimitError, match="cannot be reached"):
+        kernel.sample(limits=[Limit([0, 1, 2], least=3)])
+    monkeypatch.setattr("ndpp.samplers.limits.MAX_EXPECTED", 400)
+    monkeypatch.setattr("ndpp.samplers.limits.PILOT", 1000)
+    with pytest.raises(BudgetExceededError, match="2 of 2"):
+        kernel.sample(limits=[Limit([0, 1], least=2)])
+
+
+def test_too_many_proposals_are_refused_with_their_number():
+    rng = np.random.default_rng(0)
+    odds = np.full((2, 200), 0.5)
+    mixture = ndpp.Mixture.tied(odds, rng.normal(size=(200, 2)) / 20, np.eye(2), [0.5, 0.5])
+    groups = [Limit(range(10 * g, 10 * g + 10), 3, 3, name=f"group {g}") for g in range(20)]
+    with pytest.raises(
+        BudgetExceededError, match=r"about \d.*e\+\d+ proposals each, above 10000; .*'group \d+'.*Widen it"
+    ):
+        mixture.sample(limits=groups, rng=0)
+    assert mixture.sample(2, limits=groups[:2], rng=0).sizes.min() >= 6
+
+
+@pytest.mark.parametrize("n_changed", [2, 8, 30])
+def test_components_are_updated_where_few_rows_change(n_changed: int):
+    """At most the rank, a few times the rank, and more rows: the same N and Z as from the tilted odds."""
+    rng = np.random.default_rng(0)
+    mixture = ndpp.Mixture.tied(
+        rng.gamma(0.5, 1.0, (3, 30)),
+        rng.normal(size=(30, 3)) / 2,
+        np.array([[1, 1, 0], [-1, 1, 2], [0, -2, 1]]),
+        [0.2, 0.3, 0.5],
+    )
+    tilts = mixture.sampler(limits=[Limit(range(n_changed), least=0.7 * n_changed)]).store.tilts
+    tilts._know(np.arange(3))
+    state = TiedMixture(tilts.odds, mixture.base, mixture.weights)._state
+    np.testing.assert_allclose(tilts.N, state.N, atol=1e-10)
+    np.testing.assert_allclose(tilts.log_change, state.log_z - mixture.log_normalizers(), atol=1e-10)
