@@ -186,7 +186,7 @@ class Stepped(NamedTuple):
 
     def chances(self, z: AnyArray, inner: AnyArray, items: IntArray) -> AnyArray:
         """Return P_z(i ∈ S) of some items."""
-        return self.groups.chances(z ** self.steps[:, None], inner, items)
+        return np.asarray(self.groups.chances(z ** self.steps[:, None], inner, items))
 
     def inclusions(self, z: AnyArray, weights: AnyArray, inner: AnyArray) -> FloatArray:
         """Return Σ_z w P_z(i ∈ S) of the items."""
