@@ -218,3 +218,24 @@ def test_extreme_sizes_are_tilted():
         draws = law.sampler(size=size).sample(10, rng=0)
         assert (draws.baskets.sizes == size).all()
         assert draws.info["proposals"].mean() < 60
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_sets_with_items_that_are_excluded_are_rejected(size: int | None):
+    """Few of them: nothing is prepared anew. Many: the mixture without them is."""
+    law = tied("several", "generic")
+    rare = int(np.argmin(law.inclusion_probabilities()))
+    given = int(np.argmax(law.inclusion_probabilities()))
+    sampler = law.sampler(size=size, given=[given], exclude=[rare])
+    assert sampler.avoid.tolist() == [rare]
+    assert sampler.store.store is law._drawers
+
+    def keeps(S: tuple[int, ...]) -> bool:
+        return given in S and rare not in S and size in (None, len(S))
+
+    expected = enumerate_mixture(*dense("several", "generic"), keeps)
+    goodness.assert_law(sampler.sample(1000, rng=3).baskets, expected)
+    with pytest.raises(AssertionError):
+        goodness.assert_law(law.sample(1000, size=size, given=[given], rng=3), expected)
+    others = [item for item in range(law.n_items) if item not in (given, rare)]
+    assert len(law.sampler(given=[given], exclude=others).avoid) == 0

@@ -132,6 +132,11 @@ class SharedTies(Mixture):
         odds = np.asarray(self.odds[components], np.float64)
         return odds if self.row_of is None else np.where(self.base.can_occur(np.arange(self.n_items)), odds, 0.0)
 
+    def chances_alone(self, items: IntArray) -> FloatArray:
+        """Return about P_c(a ∈ S) of some items, as it were without ties, shape (C, items)."""
+        rows = items if self.row_of is None else self.row_of[items]
+        return np.asarray(self.masses()[:, items] / (1 + self.touched.tilted_odds(0.0, rows=rows)))
+
     @property
     def odds_alone(self) -> FloatArray:
         """The odds of each item without others of its row in each component, shape (C, n_items)."""

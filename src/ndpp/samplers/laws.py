@@ -40,6 +40,8 @@ MAX_EXPECTED = 1e4
 """Largest acceptable mean number of proposals per draw."""
 MANY = 1000
 """After so many proposals, their mean number is computed where it was not known, and draws that need too many are refused."""
+AVOIDED = 0.7
+"""Largest mean number of excluded items in a set at which sets that have one are rejected."""
 GIVE_UP_FACTOR = 50
 """A draw gives up after this many times the expected number of proposals, which has a probability of at most exp(−50)."""
 
@@ -78,6 +80,8 @@ class LawSampler(Sampler):
         Of the component to draw from; empty if nothing is left to draw.
     store : Store, Begun or tuple
         What draws from each component; of a kernel, its one ``Proposal``.
+    avoid : array
+        Items with which a set is rejected.
     expected_proposals : float
         Mean number of proposals per draw, in closed form, of a kernel; 1 for sets of any size. NaN where it is not known.
 
@@ -96,6 +100,7 @@ class LawSampler(Sampler):
     store: Store | Begun | tuple[Proposal, ...] = field(repr=False)
     expected_proposals: float = np.nan
     engine: Engine | None = field(default=None, repr=False)
+    avoid: IntArray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
 
     def draw(self, rng: np.random.Generator) -> Draw:
         """Draw one set, as sorted items of the catalogue."""
@@ -107,7 +112,7 @@ class LawSampler(Sampler):
                 check_expected(self.store.expected(self.cdf))
             c = look_up_cdf(self.cdf, rng.random()) if len(self.cdf) > 1 else 0
             ids = self.store[c].propose(rng)
-            if ids is not None:
+            if ids is not None and not (len(self.avoid) and np.isin(ids, self.avoid).any()):
                 return Draw(
                     np.sort(np.concatenate([self.given, ids])), {"proposals": proposals, "rejections": proposals - 1}
                 )
@@ -229,9 +234,19 @@ def _mixture(mixture: Mixture, asked: Asked) -> Sampler:
 
 @_prepare.register
 def _shared(mixture: SharedTies, asked: Asked) -> Sampler:
-    """Weigh the components; refuse what cannot be drawn."""
-    ids, rest = check_items(asked.given, mixture, "given"), mixture.exclude(asked.exclude)
+    """Weigh the components; refuse what cannot be drawn.
+
+    Sets with excluded items are rejected if there are few of them, so that nothing has to be prepared for the others.
+    """
+    ids, excluded = check_items(asked.given, mixture, "given"), check_items(asked.exclude, mixture, "exclude")
     size = None if asked.size is None else check_given(asked.size, len(ids))
+    left = mixture.largest_given(ids).max() - len(excluded)
+    is_few = asked.device is None and left >= (size or 0) and not len(np.intersect1d(ids, excluded))
+    if len(excluded) and is_few:
+        weights, begun = begin(mixture, ids, size, asked.memory)
+        if weights @ mixture.chances_alone(excluded).sum(axis=1) <= AVOIDED * weights.sum():
+            return LawSampler(mixture, ids, np.cumsum(weights), begun, avoid=excluded)
+    rest = mixture.exclude(excluded)
     # Given all items, ties have no conditional; families, given all theirs, still have one.
     if isinstance(rest, TiedMixture) and len(ids) == rest.base.n_rows:
         rest.responsibilities(ids)  # raises if they never occur together
