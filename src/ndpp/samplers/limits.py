@@ -139,9 +139,9 @@ def _newton(
     gap, active = np.where(more, mean - low, np.where(less, mean - high, 0.0)), more | less
     far = (np.abs(gap) > CLOSE * np.sqrt(np.einsum("cjj->cj", H) + RIDGE)).any(axis=1, keepdims=True)
     H = np.where(active[:, :, None] & active[:, None, :], H, 0.0) + (RIDGE + ~active)[:, :, None] * np.eye(len(low))
-    step = -np.linalg.solve(H, gap[:, :, None])[:, :, 0]
+    step = np.asarray(-np.linalg.solve(H, gap[:, :, None])[:, :, 0], np.float64)
     step *= np.minimum(1.0, MAX_STEP / np.abs(step).max(axis=1, keepdims=True).clip(MAX_STEP / 2))
-    return step, (more.astype(float) - less) * far
+    return step, np.asarray((more.astype(np.float64) - less) * far, np.float64)
 
 
 # -- what draws --------------------------------------------------------------------------------------------------------------
@@ -235,9 +235,12 @@ class LimitedSampler(Sampler):
         expected = self.pilot.expected_proposals
         if expected > MAX_EXPECTED:
             worst = self.limits.texts[int(np.argmin(self.pilot.by_limit))]
+            none = (
+                "" if self.pilot.accepted > 0 else f"; none of {self.pilot.n:,} was accepted, so it may be impossible"
+            )
             raise BudgetExceededError(
                 f"samples under these limits would need about {expected:.2g} proposals each, above {MAX_EXPECTED:g}; the limit that costs "
-                f"most is {worst}. Widen it, or ask for fewer limits at a time",
+                f"most is {worst}{none}. Widen it, or ask for fewer limits at a time",
                 count=self.pilot.n,
             )
 
