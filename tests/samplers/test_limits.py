@@ -95,8 +95,8 @@ def is_possible(kind: Kind, case: Case) -> bool:
 
 
 MET = [(kind, case) for kind in KINDS for case in CASES if is_possible(kind, case)]
-DRAWN = [(kind, case) for kind, case in MET if (KINDS.index(kind) + CASES.index(case)) % 2 == 0]
-"""Draws of every second pair are judged, so that every kind and every case is met; weights are compared in all."""
+DRAWN = [(kind, case) for kind, case in MET if (KINDS.index(kind) + CASES.index(case)) % 3 == 0]
+"""Draws of every third pair are judged, so that every kind and every case is met; weights are compared in all."""
 
 
 @pytest.mark.parametrize(("kind", "case"), DRAWN, ids=str)
@@ -178,7 +178,7 @@ def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
         check_draws(replace(sampler, theta=0 * sampler.theta), law_under(entry.truth, case), 1200)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [KIND["kernel"], *SHARED], ids=str)
 def test_limits_that_do_not_count_given_items_are_seen(kind: Kind):
     entry = entry_of(kind)
     sampler = entry.law.sampler(limits=GIVEN.limits, given=[0])

@@ -43,7 +43,7 @@ class Limit:
     >>> Limit(["milk", "cheese"], least=1, most=2, name="dairy")
     <Limit 'dairy': at least 1 and at most 2 of 2 items>
     >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=["milk", "cheese", "wine"])
-    >>> kernel.sample(3, limits=[Limit({"milk": 1.2, "cheese": 3.5, "wine": 8.0}, least=4, most=9.5)], rng=0).to_lists()
+    >>> kernel.sample(3, limits=[Limit({"milk": 1.2, "cheese": 3.5, "wine": 8.0}, least=9, most=9.5)], rng=0).to_lists()
     [[0, 2], [0, 2], [0, 2]]
     """
 

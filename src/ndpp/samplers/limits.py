@@ -80,8 +80,9 @@ CLOSE, RIDGE = 0.02, 1e-6
 """A mean that differs from its bound by this part of its standard deviation is close enough; a smaller variance counts as this."""
 RATIO, EXACT_UP_TO = 1.25, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
-ROUNDS = 3
-"""How often θ is found for a kernel, each time from the inclusion probabilities under the last."""
+ROUNDS, NEAR = 8, 0.15
+"""How often θ is found for a kernel, each time from the inclusion probabilities under the last, unless it moves c by less than so many
+standard deviations."""
 
 
 # -- θ -----------------------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ class LimitedSampler(Sampler):
     def pilot(self) -> Pilot:
         """What some proposals show, in a stream of their own: more of them, if it is in doubt whether draws need too many."""
         rng, found = stream(stream_key(0), 0), Pilot(0, 0.0, np.zeros(len(self.limits)))
-        while found.n < PILOT or (found.n < 3 * MAX_EXPECTED and found.is_in_doubt):
+        while found.n < PILOT or (found.n < MAX_EXPECTED and found.is_in_doubt):
             look()
             chances = self.propose_one(rng)[1]
             found = Pilot(found.n + 1, found.accepted + float(chances.prod()), found.by_limit + chances)
@@ -333,22 +334,32 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
 def _tilted(
     kernel: LowRankKernel, whole: Limits, left: Limits, p: FloatArray, asked: Asked
 ) -> tuple[FloatArray, LowRankKernel]:
-    """Return θ and the kernel under it: several times, as p are inclusion probabilities under the last θ; less, where precision ends."""
-    theta, found = np.zeros((1, len(whole))), kernel
+    """Return θ and the kernel under it: several times, as p are inclusion probabilities under the last θ; less, where precision ends.
+
+    Items of a kernel vary less than independent ones, so steps become longer by as much as the means of c fell short of their aim.
+    """
+    theta, found, stretch = np.zeros((1, len(whole))), kernel, 1.0
     for _ in range(ROUNDS):
-        aim = solve(p[None], left, theta)
-        if np.array_equal(aim, theta):
+        step, before = solve(p[None], left, theta) - theta, left.values @ p
+        if np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR:
             break
+        aim = theta + stretch * step
+        aim = np.where((aim > 0) & (left.low == -np.inf) | (aim < 0) & (left.high == np.inf), 0.0, aim)
         for _ in range(HALVINGS):
             try:
-                tilted = kernel.tilt(np.exp(aim[0] @ whole.values))
+                tilted = kernel.tilt(np.exp((aim[0] @ whole.values).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)))
                 if tilted._free_error > max(WARN_ERROR / 10, 2 * kernel._free_error):
                     raise PrecisionError("the tilt costs too many digits")
-                p = tilted.inclusion_probabilities(asked.size, asked.given)
-                theta, found = aim, tilted
+                q = tilted.inclusion_probabilities(asked.size, asked.given)
                 break
             except (PrecisionError, InvalidInputError):
                 aim = (aim + theta) / 2
+        else:
+            break
+        wanted = left.values @ (p * (1 - p) * ((aim - theta)[0] @ left.values))
+        theta, found, p = aim, tilted, q
+        moved = float(np.linalg.norm(left.values @ p - before) / max(np.linalg.norm(wanted), 1e-12))
+        stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, 8.0))
     return theta[0], found
 
 
