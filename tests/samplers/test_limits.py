@@ -160,7 +160,6 @@ def check_weights(entry: Entry, case: Case) -> None:
 SHARED = [KIND["tied mixture"], KIND["families"]]
 BINDING = {
     "symmetric kernel": Case("at least 6", [Limit(PRICES, least=6.0)]),
-    "mixture": Case("at least four", [Limit(range(6), least=4)]),
     "families": Case("at least four", [Limit(range(6), least=4)]),
 }
 """Limits far from what is common, where they are not ``CHEAP``."""
@@ -169,7 +168,7 @@ APART = Case("apart", [Limit([2, 3], 2, 2)])
 GIVEN = Case("given", [Limit(EVEN, 2, 2)], {"given": [0]})
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [KIND["symmetric kernel"], KIND["kernel with background"], *SHARED], ids=str)
 def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
     entry, case = entry_of(kind), BINDING.get(kind.name, CHEAP)
     sampler = entry.law.sampler(limits=case.limits)
@@ -227,7 +226,7 @@ def test_baskets_share_what_is_prepared():
     assert law.sampler(limits=[Limit(EVEN, 1, 2)], given=[0]).store.tilts is not first.store.tilts
 
 
-@pytest.mark.parametrize("kind", [KIND["mixture"], *SHARED], ids=str)
+@pytest.mark.parametrize("kind", [KIND["mixture"], KIND["tied mixture"]], ids=str)
 def test_one_component(kind: Kind):
     entry, case = entry_of(kind), CASES[1]
     p = truth_under(entry.truth, case)[1]

@@ -358,7 +358,7 @@ def _tilted(
             break
         wanted = left.values @ (p * (1 - p) * ((aim - theta)[0] @ left.values))
         theta, found, p = aim, tilted, q
-        moved = float(np.linalg.norm(left.values @ p - before) / max(np.linalg.norm(wanted), 1e-12))
+        moved = float(np.linalg.norm(left.values @ p - before)) / max(float(np.linalg.norm(wanted)), 1e-12)
         stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, 8.0))
     return theta[0], found
 
