@@ -18,6 +18,7 @@ CASES = [
     errors.UnknownItemError(9, 5, argument="given", advice="Look again."),
     errors.InvalidKernelError("not positive"),
     errors.ImpossibleSizeError("too large"),
+    errors.ImpossibleLimitError("no set keeps them", limits=("exactly 1 of 4 items",)),
     errors.ZeroProbabilityError("never"),
     errors.NoConditionalKernelError("no kernel"),
     errors.ModelFileError("torn"),

@@ -44,7 +44,7 @@ def test_one_limit_is_exact(kind: Kind):
                     )
 
 
-@pytest.mark.parametrize("kind", [KIND["kernel"], KIND["mixture"], KIND["tied mixture"], KIND["families"]], ids=str)
+@pytest.mark.parametrize("kind", [KIND["mixture"], KIND["families"]], ids=str)
 def test_several_limits_are_estimated(kind: Kind):
     entry = entries(kind, BASES[0])[0]
     law, truth = entry.law, entry.truth

@@ -95,8 +95,8 @@ def is_possible(kind: Kind, case: Case) -> bool:
 
 
 MET = [(kind, case) for kind in KINDS for case in CASES if is_possible(kind, case)]
-DRAWN = [(kind, case) for kind, case in MET if (KINDS.index(kind) + CASES.index(case)) % 2 == 0]
-"""Draws of every second pair are judged, so that every kind and every case is met; weights are compared in all."""
+DRAWN = [(kind, case) for kind, case in MET if (KINDS.index(kind) + CASES.index(case)) % 3 == 0]
+"""Draws of every third pair are judged, so that every kind and every case is met; weights are compared in all."""
 
 
 @pytest.mark.parametrize(("kind", "case"), DRAWN, ids=str)
@@ -107,9 +107,29 @@ def test_samples_follow_the_law_under_limits(kind: Kind, case: Case):
 
 @pytest.mark.parametrize(("kind", "case"), MET, ids=str)
 def test_weights_of_components_are_those_of_all_proposals(kind: Kind, case: Case):
+    check_weights(entry_of(kind), case)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_weights_of_components_of_awkward_and_changed_laws(kind: Kind):
+    met = 0
+    for i, base in enumerate(base for base in BASES if base.n_items == 6):
+        for entry in entries(kind, base):
+            case = CASES[(i + 4 * bool(entry.change)) % len(CASES)]
+            if (
+                set(case.options.get("given", ())) <= set(entry.truth.left)
+                and truth_under(entry.truth, case).sum() > 1e-9
+            ):
+                check_weights(entry, case)
+                met += 1
+    assert met > 8
+
+
+def check_weights(entry: Entry, case: Case) -> None:
     """w_c A_c sums w_c P_c(S) e^{θ·(c(S) − b)} over all sets that may be proposed."""
-    entry = entry_of(kind)
     sampler, truth = entry.law.sampler(limits=case.limits, **case.options), entry.truth
+    places = [truth.names.index(name) for name in entry.law.names or truth.names]  # those that cannot be are left out
+    joint, under = truth.joint[places], truth_under(truth, case)[places]
     given, exclude = case.options.get("given", []), case.options.get("exclude", [])
     beside = Limits.of(case.limits, entry.law).beside(np.array(given, int))
     tilts = getattr(sampler.store, "tilts", None)
@@ -128,11 +148,11 @@ def test_weights_of_components_are_those_of_all_proposals(kind: Kind, case: Case
             )
             for S in truth.sets
         ]
-        expected = float(truth.joint[c] @ np.where(proposable, weights, 0.0))
+        expected = float(joint[c] @ np.where(proposable, weights, 0.0))
         if log_weight > -np.inf:
             np.testing.assert_allclose(np.exp(log_weight), expected, rtol=1e-9)
         else:
-            assert truth_under(truth, case)[c].sum() < 1e-12
+            assert under[c].sum() < 1e-12
 
 
 # ---- negative controls ----------------------------------------------------------------------------------------------
@@ -140,7 +160,6 @@ def test_weights_of_components_are_those_of_all_proposals(kind: Kind, case: Case
 SHARED = [KIND["tied mixture"], KIND["families"]]
 BINDING = {
     "symmetric kernel": Case("at least 6", [Limit(PRICES, least=6.0)]),
-    "mixture": Case("at least four", [Limit(range(6), least=4)]),
     "families": Case("at least four", [Limit(range(6), least=4)]),
 }
 """Limits far from what is common, where they are not ``CHEAP``."""
@@ -149,7 +168,7 @@ APART = Case("apart", [Limit([2, 3], 2, 2)])
 GIVEN = Case("given", [Limit(EVEN, 2, 2)], {"given": [0]})
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [KIND["symmetric kernel"], KIND["kernel with background"], *SHARED], ids=str)
 def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
     entry, case = entry_of(kind), BINDING.get(kind.name, CHEAP)
     sampler = entry.law.sampler(limits=case.limits)
@@ -158,7 +177,7 @@ def test_leaving_out_the_acceptance_factor_is_seen(kind: Kind):
         check_draws(replace(sampler, theta=0 * sampler.theta), law_under(entry.truth, case), 1200)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [KIND["kernel"], *SHARED], ids=str)
 def test_limits_that_do_not_count_given_items_are_seen(kind: Kind):
     entry = entry_of(kind)
     sampler = entry.law.sampler(limits=GIVEN.limits, given=[0])
@@ -207,7 +226,7 @@ def test_baskets_share_what_is_prepared():
     assert law.sampler(limits=[Limit(EVEN, 1, 2)], given=[0]).store.tilts is not first.store.tilts
 
 
-@pytest.mark.parametrize("kind", [KIND["mixture"], *SHARED], ids=str)
+@pytest.mark.parametrize("kind", [KIND["mixture"], KIND["tied mixture"]], ids=str)
 def test_one_component(kind: Kind):
     entry, case = entry_of(kind), CASES[1]
     p = truth_under(entry.truth, case)[1]

@@ -17,6 +17,8 @@ from ndpp._types import BoolArray, FloatArray, IntArray
 from ndpp._validation import check_items, check_values
 from ndpp.errors import ImpossibleLimitError, InvalidInputError
 
+MANY_ITEMS, LEVELS = 3000, 100
+"""Of more items, values that are not whole numbers are rounded to so many levels to see whether limits contradict each other."""
 SLACK = 1e-9
 """Sums of values count as equal to a bound if they differ by this part of it: 0.1 + 0.2 is at most 0.3."""
 
@@ -41,7 +43,7 @@ class Limit:
     >>> Limit(["milk", "cheese"], least=1, most=2, name="dairy")
     <Limit 'dairy': at least 1 and at most 2 of 2 items>
     >>> kernel = ndpp.LowRankKernel(np.eye(3), np.eye(3), labels=["milk", "cheese", "wine"])
-    >>> kernel.sample(3, limits=[Limit({"milk": 1.2, "cheese": 3.5, "wine": 8.0}, least=4, most=9.5)], rng=0).to_lists()
+    >>> kernel.sample(3, limits=[Limit({"milk": 1.2, "cheese": 3.5, "wine": 8.0}, least=9, most=9.5)], rng=0).to_lists()
     [[0, 2], [0, 2], [0, 2]]
     """
 
@@ -170,7 +172,7 @@ class Limits:
                     limits=(text,),
                 )
         everything = list(range(len(self)))
-        if len(self) > 1 and not self._is_feasible(everything, possible, most):
+        if len(self) > 1 and (self.low > 0).any() and not self._is_feasible(everything, possible, most):
             guilty = list(everything)
             for j in everything:  # leave out all that the contradiction does without
                 rest = [i for i in guilty if i != j]
@@ -191,10 +193,16 @@ class Limits:
         from scipy.optimize import linprog  # slow to import
 
         rows = self.values[which][:, possible & self.fitting]
-        columns, counts = np.unique(rows, axis=1, return_counts=True)
         low, high = self.low[which], self.high[which]
         above, below = np.isfinite(high), np.isfinite(low)
-        A = np.vstack([columns[above], -columns[below], np.ones((1, columns.shape[1]))])
+        step = np.zeros((len(rows), 1))
+        if (
+            rows.shape[1] > MANY_ITEMS
+        ):  # items of about the same values are one variable: bounds see what is best for them
+            step[(rows != np.round(rows)).any(axis=1), 0] = rows.max(initial=0.0) / LEVELS
+            rows = np.where(step > 0, step * np.floor(rows / np.where(step > 0, step, 1.0)), rows)
+        columns, counts = np.unique(rows, axis=1, return_counts=True)
+        A = np.vstack([columns[above], -(columns + step)[below], np.ones((1, columns.shape[1]))])
         b = np.concatenate([high[above], -low[below], [most]])
         if not columns.shape[1]:
             return bool((b >= 0).all())

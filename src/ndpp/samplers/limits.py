@@ -76,12 +76,13 @@ MOST_LOG_FACTOR = 30.0
 """Largest logarithm of a factor e^{θ·c}."""
 MOST_STEPS, MAX_STEP, HALVINGS = 30, 4.0, 6
 """Newton steps of θ, the largest of them in units of the largest value, and how often one is halved."""
-CLOSE = 0.02
-"""A mean that differs from its bound by this part of its standard deviation is close enough."""
+CLOSE, RIDGE = 0.02, 1e-6
+"""A mean that differs from its bound by this part of its standard deviation is close enough; a smaller variance counts as this."""
 RATIO, EXACT_UP_TO = 1.25, 12
 """What is left of a bound is rounded to powers of this, unless it is a small whole number."""
-ROUNDS = 3
-"""How often θ is found for a kernel, each time from the inclusion probabilities under the last."""
+ROUNDS, NEAR = 8, 0.15
+"""How often θ is found for a kernel, each time from the inclusion probabilities under the last, unless it moves c by less than so many
+standard deviations."""
 
 
 # -- θ -----------------------------------------------------------------------------------------------------------------------
@@ -95,52 +96,53 @@ def solve(p: FloatArray, limits: Limits, start: FloatArray | None = None) -> Flo
     """
     which = np.flatnonzero(limits.values.any(axis=0) & limits.fitting & (p > 0).any(axis=0))
     unit = np.where(limits.values[:, which].any(axis=1), limits.values[:, which].max(axis=1, initial=0.0), 1.0)
-    V, low, high = limits.values[:, which].T / unit, limits.low / unit, limits.high / unit
-    p, C, J = p[:, which], len(p), len(limits)
-    first = np.zeros((C, J)) if start is None else start * unit
-    theta, moving = first.copy(), np.arange(C)
+    V, low, high, p = limits.values[:, which].T / unit, limits.low / unit, limits.high / unit, p[:, which]
+    first = np.zeros((len(p), len(limits))) if start is None else start * unit
+    theta, moving = first.copy(), np.arange(len(p))
 
-    def bound(theta: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return log A, and the chances of the items and what they are multiplied by, all under θ."""
+    def bound(theta: FloatArray, at: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return log A and the chances of the items under θ."""
         x = (theta - first[at]) @ V.T
-        grown = p[at] * np.expm1(x)
-        towards = np.where(theta > 0, np.where(np.isfinite(low), low, 0), np.where(np.isfinite(high), high, 0))
-        return np.log1p(grown).sum(axis=1) - (theta * towards).sum(axis=1), p[at] * np.exp(x), 1 + grown
+        total = 1 + p[at] * np.expm1(x)
+        aim = np.where(theta > 0, low, np.where(theta < 0, high, 0.0))
+        return np.log(total).sum(axis=1) - (theta * aim).sum(axis=1), p[at] * np.exp(x) / total
 
-    value, top, total = bound(theta, moving)
+    value, q = bound(theta, moving)
     for _ in range(MOST_STEPS):
         look()
-        q, now = top / total, theta[moving]
-        mean, spread = q @ V, q * (1 - q)
-        H = np.stack([spread @ (V * V[:, [j]]) for j in range(J)], axis=1)
-        wants_more, wants_less = (now > 0) | ((now == 0) & (mean < low)), (now < 0) | ((now == 0) & (mean > high))
-        gap = np.where(wants_more, mean - low, np.where(wants_less, mean - high, 0.0))
-        active = wants_more | wants_less
-        deviation = np.sqrt(np.einsum("cjj->cj", H) + 1e-6)
-        far = (np.abs(gap) > CLOSE * deviation).any(axis=1)
-        H = np.where(active[:, :, None] & active[:, None, :], H, 0.0) + (1e-6 + ~active)[:, :, None] * np.eye(J)
-        step = -np.linalg.solve(H, gap[:, :, None])[:, :, 0]
-        step *= np.minimum(1.0, MAX_STEP / np.abs(step).max(axis=1, keepdims=True).clip(MAX_STEP / 2))
-        moving, now, step, best = moving[far], now[far], step[far], value[far]
-        side = np.where(wants_more, 1.0, -1.0)[far] * active[far]
-        top, total, value = top[far], total[far], value[far]
-        better = np.zeros(len(moving), bool)
-        for _ in range(HALVINGS):  # those that are better stay
-            left = np.flatnonzero(~better)
+        step, side = _newton(
+            theta[moving], q @ V, np.stack([(q * (1 - q)) @ (V * v[:, None]) for v in V.T], axis=1), low, high
+        )
+        far = side.any(axis=1)
+        moving, step, side, value, q = moving[far], step[far], side[far], value[far], q[far]
+        left = np.arange(len(moving))
+        for _ in range(HALVINGS):  # until it is better
             if not len(left):
                 break
-            new = np.clip(now[left] + step[left], -MOST_LOG_FACTOR, MOST_LOG_FACTOR)
+            new = (theta[moving[left]] + step[left]).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)
             new = np.where(new * side[left] > 0, new, 0.0)
-            found = bound(new, moving[left])
-            good = found[0] < best[left]
-            at = left[good]
-            theta[moving[at]], value[at], top[at], total[at] = new[good], found[0][good], found[1][good], found[2][good]
-            better[at] = True
-            step[left[~good]] /= 2
-        moving, value, top, total = moving[better], value[better], top[better], total[better]
+            found, chances = bound(new, moving[left])
+            good = found < value[left]
+            theta[moving[left[good]]], value[left[good]], q[left[good]] = new[good], found[good], chances[good]
+            left = left[~good]
+            step[left] /= 2
+        moving, value, q = np.delete(moving, left), np.delete(value, left), np.delete(q, left, axis=0)
         if not len(moving):
             break
     return theta / unit
+
+
+def _newton(
+    theta: FloatArray, mean: FloatArray, H: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return Newton steps from the means and covariances of c, and the sides of 0 on which θ may be: all 0 where it is good enough."""
+    more, less = (theta > 0) | ((theta == 0) & (mean < low)), (theta < 0) | ((theta == 0) & (mean > high))
+    gap, active = np.where(more, mean - low, np.where(less, mean - high, 0.0)), more | less
+    far = (np.abs(gap) > CLOSE * np.sqrt(np.einsum("cjj->cj", H) + RIDGE)).any(axis=1, keepdims=True)
+    H = np.where(active[:, :, None] & active[:, None, :], H, 0.0) + (RIDGE + ~active)[:, :, None] * np.eye(len(low))
+    step = np.asarray(-np.linalg.solve(H, gap[:, :, None])[:, :, 0], np.float64)
+    step *= np.minimum(1.0, MAX_STEP / np.abs(step).max(axis=1, keepdims=True).clip(MAX_STEP / 2))
+    return step, np.asarray((more.astype(np.float64) - less) * far, np.float64)
 
 
 # -- what draws --------------------------------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class LimitedSampler(Sampler):
     def pilot(self) -> Pilot:
         """What some proposals show, in a stream of their own: more of them, if it is in doubt whether draws need too many."""
         rng, found = stream(stream_key(0), 0), Pilot(0, 0.0, np.zeros(len(self.limits)))
-        while found.n < PILOT or (found.n < 3 * MAX_EXPECTED and found.is_in_doubt):
+        while found.n < PILOT or (found.n < MAX_EXPECTED and found.is_in_doubt):
             look()
             chances = self.propose_one(rng)[1]
             found = Pilot(found.n + 1, found.accepted + float(chances.prod()), found.by_limit + chances)
@@ -234,9 +236,12 @@ class LimitedSampler(Sampler):
         expected = self.pilot.expected_proposals
         if expected > MAX_EXPECTED:
             worst = self.limits.texts[int(np.argmin(self.pilot.by_limit))]
+            none = (
+                "" if self.pilot.accepted > 0 else f"; none of {self.pilot.n:,} was accepted, so it may be impossible"
+            )
             raise BudgetExceededError(
                 f"samples under these limits would need about {expected:.2g} proposals each, above {MAX_EXPECTED:g}; the limit that costs "
-                f"most is {worst}. Widen it, or ask for fewer limits at a time",
+                f"most is {worst}{none}. Widen it, or ask for fewer limits at a time",
                 count=self.pilot.n,
             )
 
@@ -329,22 +334,32 @@ def _prepare_limited(law: Law, limits: Any, asked: Asked) -> LimitedSampler:
 def _tilted(
     kernel: LowRankKernel, whole: Limits, left: Limits, p: FloatArray, asked: Asked
 ) -> tuple[FloatArray, LowRankKernel]:
-    """Return θ and the kernel under it: several times, as p are inclusion probabilities under the last θ; less, where precision ends."""
-    theta, found = np.zeros((1, len(whole))), kernel
+    """Return θ and the kernel under it: several times, as p are inclusion probabilities under the last θ; less, where precision ends.
+
+    Items of a kernel vary less than independent ones, so steps become longer by as much as the means of c fell short of their aim.
+    """
+    theta, found, stretch = np.zeros((1, len(whole))), kernel, 1.0
     for _ in range(ROUNDS):
-        aim = solve(p[None], left, theta)
-        if np.array_equal(aim, theta):
+        step, before = solve(p[None], left, theta) - theta, left.values @ p
+        if np.max(np.abs(step) * np.sqrt(left.values**2 @ (p * (1 - p)))) < NEAR:
             break
+        aim = theta + stretch * step
+        aim = np.where((aim > 0) & (left.low == -np.inf) | (aim < 0) & (left.high == np.inf), 0.0, aim)
         for _ in range(HALVINGS):
             try:
-                tilted = kernel.tilt(np.exp(aim[0] @ whole.values))
+                tilted = kernel.tilt(np.exp((aim[0] @ whole.values).clip(-MOST_LOG_FACTOR, MOST_LOG_FACTOR)))
                 if tilted._free_error > max(WARN_ERROR / 10, 2 * kernel._free_error):
                     raise PrecisionError("the tilt costs too many digits")
-                p = tilted.inclusion_probabilities(asked.size, asked.given)
-                theta, found = aim, tilted
+                q = tilted.inclusion_probabilities(asked.size, asked.given)
                 break
             except (PrecisionError, InvalidInputError):
                 aim = (aim + theta) / 2
+        else:
+            break
+        wanted = left.values @ (p * (1 - p) * ((aim - theta)[0] @ left.values))
+        theta, found, p = aim, tilted, q
+        moved = float(np.linalg.norm(left.values @ p - before)) / max(float(np.linalg.norm(wanted)), 1e-12)
+        stretch = float(np.clip(1 / max(moved, 1e-3), 1.0, 8.0))
     return theta[0], found
 
 
